@@ -1,0 +1,166 @@
+//! Puts tiles together to a grid and checks every invariant, once.
+//!
+//! Comes in: a schema, the axes of rows and columns, one tile for each position. Goes out: a [`PartitionGrid`] of which all later code may assume: every
+//! position has exactly one tile, each tile has the rows and the fields of its region. Never here: reading of values.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, SchemaRef};
+
+use crate::error::{Error, Result};
+use crate::grid::axis::Axis;
+use crate::grid::geometry::Geometry;
+use crate::grid::tile::Tile;
+use crate::grid::{GridId, PartitionGrid};
+use crate::location::host_setting;
+
+/// Collects the tiles of a grid of rows x columns.
+#[derive(Debug)]
+pub struct GridBuilder {
+    schema: SchemaRef,
+    geometry: Geometry,
+    tiles: Vec<Option<Tile>>,
+}
+
+impl GridBuilder {
+    /// A builder for a frame with the columns of `schema`, cut along `rows` and `columns`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the column axis does not end with the number of columns, when a column name repeats, when there are more tiles than this machine
+    /// can number, or when `PARTGRID_HOST` is set to something that is no address.
+    pub fn try_new(schema: SchemaRef, rows: Axis, columns: Axis) -> Result<Self> {
+        host_setting()?;
+        check_names(&schema)?;
+        let num_columns = schema.fields().len();
+        if columns.extent() != num_columns as u64 {
+            return Err(Error::invalid_argument(format!(
+                "the column axis must end with the number of columns, {num_columns}, got {}",
+                columns.extent()
+            )));
+        }
+        let geometry = Geometry::try_new([rows, columns])?;
+        let tiles = vec![None; geometry.num_tiles()];
+        Ok(Self {
+            schema,
+            geometry,
+            tiles,
+        })
+    }
+
+    /// Sets the tile at a position.
+    ///
+    /// # Errors
+    /// `NotFound` for a position outside the grid, `InvalidArgument` when it is taken or when the tile's rows or fields are not those of the position.
+    pub fn set(&mut self, position: &[usize], tile: Tile) -> Result<()> {
+        let flat_index = self.geometry.flat_index(position)?;
+        self.check_tile(position, &tile)?;
+        match self.tiles.get_mut(flat_index) {
+            Some(slot @ None) => {
+                *slot = Some(tile);
+                Ok(())
+            }
+            _ => Err(Error::invalid_argument("the position already has a tile")
+                .with_position(position)),
+        }
+    }
+
+    /// The finished grid.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a position has no tile.
+    pub fn build(self) -> Result<PartitionGrid> {
+        let missing = self.tiles.iter().position(Option::is_none);
+        if let Some(position) = missing.and_then(|flat_index| self.geometry.position(flat_index)) {
+            return Err(Error::invalid_argument("a tile is missing").with_position(&position));
+        }
+        Ok(PartitionGrid {
+            id: GridId::try_random()?,
+            schema: self.schema,
+            geometry: self.geometry,
+            tiles: self.tiles.into_iter().flatten().collect(),
+        })
+    }
+
+    fn check_tile(&self, position: &[usize], tile: &Tile) -> Result<()> {
+        let [rows, columns] = self.geometry.axes() else {
+            return Err(Error::internal("a frame has two axes"));
+        };
+        let (Some(row_band), Some(column_band)) = (
+            position.first().and_then(|at| rows.interval(*at)),
+            position.get(1).and_then(|at| columns.interval(*at)),
+        ) else {
+            return Err(Error::internal("a checked position has two intervals"));
+        };
+        let num_rows = row_band.end - row_band.start;
+        if tile.num_rows() != num_rows {
+            return Err(Error::invalid_argument(format!(
+                "the tile must have the {num_rows} rows of its row band, got {}",
+                tile.num_rows()
+            ))
+            .with_position(position));
+        }
+        let wanted = self.schema.fields().iter().enumerate();
+        let wanted = wanted.filter(|(number, _)| column_band.contains(&(*number as u64)));
+        check_fields(wanted.map(|(_, field)| field.as_ref()), &tile.data().schema())
+            .map_err(|error| error.with_position(position))
+    }
+}
+
+impl PartitionGrid {
+    /// A grid of one tile for each batch, one below the other, without copying (nested columns of sliced batches are rebuilt). Without a batch: one empty tile.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a batch has other columns than `schema`; as [`GridBuilder::try_new`].
+    pub fn try_from_batches(schema: SchemaRef, batches: &[RecordBatch]) -> Result<Self> {
+        let empty = [RecordBatch::new_empty(Arc::clone(&schema))];
+        let batches = if batches.is_empty() { &empty } else { batches };
+        let rows = Axis::try_from_lengths(batches.iter().map(|batch| batch.num_rows() as u64))?;
+        let columns = Axis::uncut(schema.fields().len() as u64);
+        let mut builder = GridBuilder::try_new(schema, rows, columns)?;
+        for (row_band, batch) in batches.iter().enumerate() {
+            builder.set(&[row_band, 0], Tile::try_from_batch(batch)?)?;
+        }
+        builder.build()
+    }
+}
+
+fn check_names(schema: &SchemaRef) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    match schema.fields().iter().find(|field| !seen.insert(field.name())) {
+        None => Ok(()),
+        Some(twice) => Err(Error::invalid_argument(
+            "column names of a grid must be distinct, this one repeats",
+        )
+        .with_column(twice.name())),
+    }
+}
+
+/// Fields must agree in name, type and nullability; metadata belongs to the grid's schema.
+fn check_fields<'a>(wanted: impl Iterator<Item = &'a Field>, got: &SchemaRef) -> Result<()> {
+    let wanted: Vec<&Field> = wanted.collect();
+    if wanted.len() != got.fields().len() {
+        return Err(Error::invalid_argument(format!(
+            "the tile must have the {} columns of its column band, got {}",
+            wanted.len(),
+            got.fields().len()
+        )));
+    }
+    for (wanted, got) in wanted.into_iter().zip(got.fields()) {
+        let same = wanted.name() == got.name() && wanted.data_type() == got.data_type();
+        if !same || (got.is_nullable() && !wanted.is_nullable()) {
+            return Err(Error::invalid_argument(format!(
+                "a column of the tile must be {}, got {}",
+                describe_field(wanted),
+                describe_field(got)
+            ))
+            .with_column(wanted.name()));
+        }
+    }
+    Ok(())
+}
+
+fn describe_field(field: &Field) -> String {
+    let nullable = if field.is_nullable() { "" } else { " not null" };
+    format!("`{}` {}{nullable}", field.name(), field.data_type())
+}

@@ -1,0 +1,173 @@
+//! One tile: data behind a trait, and what is known of it.
+//!
+//! Comes in: data that implements [`TileData`]. Goes out: where it is, how big, its statistics, and the batch itself when it is here. Implementations stand where
+//! data comes from; the one for memory is here. Never here: how tiles form a grid, how they are queried.
+
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::grid::compact::compact;
+use crate::grid::statistics::{ColumnStatistics, statistics_of};
+use crate::location::Location;
+
+/// The data of one tile, wherever it lives. Everything that reads tiles knows only this trait.
+#[async_trait]
+pub trait TileData: Debug + Send + Sync {
+    /// The columns of the tile, in order.
+    fn schema(&self) -> SchemaRef;
+
+    /// The number of rows.
+    fn num_rows(&self) -> u64;
+
+    /// Bytes of the values, offsets and validity that belong to this tile, without what it shares with other slices of the same buffers.
+    fn memory_bytes(&self) -> u64;
+
+    /// Where the tile can be read without communication; this process first if it is among them.
+    fn locations(&self) -> Vec<Location>;
+
+    /// The tile as a batch, without copying.
+    ///
+    /// # Errors
+    /// `NotLocal` when the bytes are not in this process.
+    fn open(&self) -> Result<RecordBatch>;
+
+    /// The given columns (indices in this tile) as a batch, brought here if they live elsewhere.
+    ///
+    /// # Errors
+    /// Whatever stands in the way of bringing them here; `InvalidArgument` for a column that does not exist.
+    async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
+        Ok(self.open()?.project(columns)?)
+    }
+}
+
+/// A tile in the memory of this process.
+#[derive(Debug)]
+pub struct MemoryTile {
+    batch: RecordBatch,
+}
+
+impl MemoryTile {
+    /// Keeps the batch. Flat columns are shared, sliced nested ones are rebuilt from offset 0 (see [`compact`]).
+    ///
+    /// # Errors
+    /// `Internal` when Arrow refuses a rebuilt column.
+    pub fn try_new(batch: &RecordBatch) -> Result<Self> {
+        Ok(Self {
+            batch: compact(batch)?,
+        })
+    }
+}
+
+#[async_trait]
+impl TileData for MemoryTile {
+    fn schema(&self) -> SchemaRef {
+        self.batch.schema()
+    }
+
+    fn num_rows(&self) -> u64 {
+        self.batch.num_rows() as u64
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        slice_bytes(&self.batch)
+    }
+
+    fn locations(&self) -> Vec<Location> {
+        vec![Location::here()]
+    }
+
+    fn open(&self) -> Result<RecordBatch> {
+        Ok(self.batch.clone())
+    }
+}
+
+/// Bytes that the rows of a batch take in its buffers.
+pub(crate) fn slice_bytes(batch: &RecordBatch) -> u64 {
+    let bytes = batch.columns().iter().map(|column| {
+        let data = column.to_data();
+        data.get_slice_memory_size()
+            .unwrap_or_else(|_| column.get_buffer_memory_size())
+    });
+    bytes.sum::<usize>() as u64
+}
+
+/// The data at one position of a grid, with its statistics.
+#[derive(Debug, Clone)]
+pub struct Tile {
+    data: Arc<dyn TileData>,
+    /// Filled at construction by whoever knows them, else by the first caller of `statistics`.
+    statistics: Arc<OnceLock<Arc<[ColumnStatistics]>>>,
+}
+
+impl Tile {
+    /// A tile whose statistics are worked out when they are first asked for.
+    #[must_use]
+    pub fn new(data: Arc<dyn TileData>) -> Self {
+        Self {
+            data,
+            statistics: Arc::default(),
+        }
+    }
+
+    /// A tile whose statistics are known already, one for each column.
+    #[must_use]
+    pub fn with_statistics(data: Arc<dyn TileData>, statistics: Arc<[ColumnStatistics]>) -> Self {
+        let known = OnceLock::new();
+        known.get_or_init(|| statistics);
+        Self {
+            data,
+            statistics: Arc::new(known),
+        }
+    }
+
+    /// A tile over a batch in memory.
+    ///
+    /// # Errors
+    /// As [`MemoryTile::try_new`].
+    pub fn try_from_batch(batch: &RecordBatch) -> Result<Self> {
+        Ok(Self::new(Arc::new(MemoryTile::try_new(batch)?)))
+    }
+
+    /// The data.
+    #[must_use]
+    pub fn data(&self) -> &Arc<dyn TileData> {
+        &self.data
+    }
+
+    /// The number of rows.
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.data.num_rows()
+    }
+
+    /// Where the tile can be read without communication.
+    #[must_use]
+    pub fn locations(&self) -> Vec<Location> {
+        self.data.locations()
+    }
+
+    /// The tile as a batch, without copying.
+    ///
+    /// # Errors
+    /// `NotLocal` when the bytes are not in this process.
+    pub fn open(&self) -> Result<RecordBatch> {
+        self.data.open()
+    }
+
+    /// Exact statistics, one for each column. Known ones are returned; those of a tile that is here are worked out once, which reads the tile.
+    ///
+    /// # Errors
+    /// `NotLocal` when nobody knows them and the bytes are not in this process.
+    pub fn statistics(&self) -> Result<&Arc<[ColumnStatistics]>> {
+        if let Some(known) = self.statistics.get() {
+            return Ok(known);
+        }
+        let found = statistics_of(&self.open()?)?;
+        Ok(self.statistics.get_or_init(|| found))
+    }
+}

@@ -1,0 +1,92 @@
+//! Some rows and columns of another tile, without copying.
+//!
+//! Comes in: a tile, a row range, column indices. Goes out: a tile that shares the same buffers. Never here: values.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+
+use crate::error::{Error, Result};
+use crate::grid::compact::compact;
+use crate::grid::tile::{Tile, TileData, slice_bytes};
+use crate::location::Location;
+
+/// The part of `tile` that holds `rows` (of the tile) and `columns` (of the tile). Keeps the statistics when all rows are in it.
+pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<Tile> {
+    let whole = *rows == (0..tile.num_rows());
+    let schema = tile.data().schema();
+    if whole && columns.iter().copied().eq(0..schema.fields().len()) {
+        return Ok(tile.clone());
+    }
+    let (start, stop) = (row_number(rows.start)?, row_number(rows.end)?);
+    let data = Arc::new(TileView {
+        schema: Arc::new(Schema::clone(&schema.project(columns)?)),
+        tile: tile.clone(),
+        rows: start..stop,
+        columns: columns.into(),
+    });
+    if !whole {
+        return Ok(Tile::new(data));
+    }
+    match tile.statistics() {
+        Ok(known) => {
+            let kept = columns.iter().filter_map(|column| known.get(*column).cloned());
+            Ok(Tile::with_statistics(data, kept.collect()))
+        }
+        Err(_) => Ok(Tile::new(data)),
+    }
+}
+
+fn row_number(row: u64) -> Result<usize> {
+    usize::try_from(row).map_err(|_| Error::internal(format!("row {row} is past this machine's range")))
+}
+
+#[derive(Debug)]
+struct TileView {
+    tile: Tile,
+    rows: Range<usize>,
+    columns: Box<[usize]>,
+    schema: SchemaRef,
+}
+
+impl TileView {
+    fn sliced(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        compact(&batch.slice(self.rows.start, self.rows.len()))
+    }
+}
+
+#[async_trait]
+impl TileData for TileView {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn num_rows(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.open().map_or(0, |batch| slice_bytes(&batch))
+    }
+
+    fn locations(&self) -> Vec<Location> {
+        self.tile.locations()
+    }
+
+    fn open(&self) -> Result<RecordBatch> {
+        self.sliced(&self.tile.open()?.project(&self.columns)?)
+    }
+
+    async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let below: Option<Vec<usize>> =
+            columns.iter().map(|column| self.columns.get(*column).copied()).collect();
+        let below = below.ok_or_else(|| {
+            let count = self.columns.len();
+            Error::invalid_argument(format!("a tile of {count} columns has not all of {columns:?}"))
+        })?;
+        self.sliced(&self.tile.data().fetch(&below).await?)
+    }
+}

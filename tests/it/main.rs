@@ -1,0 +1,21 @@
+//! Behaviour of the crate through its public interface; one module for each folder of `src`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::allow_attributes,
+    missing_docs,
+    reason = "a test may fail by panicking, and its numbers are small"
+)]
+
+mod device;
+mod distarray;
+mod grid;
+mod load;
+mod partitioned;
+mod query;
+mod share;
+mod support;
