@@ -27,6 +27,9 @@ pub use region::Region;
 pub use statistics::{ColumnStatistics, statistics_of};
 pub use tile::{MemoryTile, Tile, TileData};
 
+#[cfg(feature = "sql")]
+pub(crate) use statistics::column_statistics;
+
 use crate::error::{Error, Result};
 
 /// The random name of a grid: no two grids share one, on any machine.

@@ -10,9 +10,9 @@ use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grid::compact::compact;
-use crate::grid::statistics::{ColumnStatistics, statistics_of};
+use crate::grid::statistics::{ColumnStatistics, column_statistics};
 use crate::location::Location;
 
 /// The data of one tile, wherever it lives. Everything that reads tiles knows only this trait.
@@ -100,29 +100,30 @@ pub(crate) fn slice_bytes(batch: &RecordBatch) -> u64 {
 #[derive(Debug, Clone)]
 pub struct Tile {
     data: Arc<dyn TileData>,
-    /// Filled at construction by whoever knows them, else by the first caller of `statistics`.
-    statistics: Arc<OnceLock<Arc<[ColumnStatistics]>>>,
+    /// One for each column: filled at construction by whoever knows them, else by the first caller of `column_statistics`.
+    statistics: Arc<[OnceLock<ColumnStatistics>]>,
 }
 
 impl Tile {
     /// A tile whose statistics are worked out when they are first asked for.
     #[must_use]
     pub fn new(data: Arc<dyn TileData>) -> Self {
+        let num_columns = data.schema().fields().len();
+        let unknown = std::iter::repeat_with(OnceLock::new);
         Self {
+            statistics: unknown.take(num_columns).collect(),
             data,
-            statistics: Arc::default(),
         }
     }
 
-    /// A tile whose statistics are known already, one for each column.
+    /// A tile whose statistics are known already, one for each column, in order. Columns past the end of `statistics` stay unknown.
     #[must_use]
     pub fn with_statistics(data: Arc<dyn TileData>, statistics: Arc<[ColumnStatistics]>) -> Self {
-        let known = OnceLock::new();
-        known.get_or_init(|| statistics);
-        Self {
-            data,
-            statistics: Arc::new(known),
+        let tile = Self::new(data);
+        for (slot, known) in tile.statistics.iter().zip(statistics.iter()) {
+            slot.get_or_init(|| known.clone());
         }
+        tile
     }
 
     /// A tile over a batch in memory.
@@ -159,15 +160,24 @@ impl Tile {
         self.data.open()
     }
 
-    /// Exact statistics, one for each column. Known ones are returned; those of a tile that is here are worked out once, which reads the tile.
+    /// Exact statistics of a column of this tile, if they are known without reading.
+    #[must_use]
+    pub fn known_statistics(&self, column: usize) -> Option<&ColumnStatistics> {
+        self.statistics.get(column)?.get()
+    }
+
+    /// Exact statistics of a column of this tile. Known ones are returned; those of a tile that is here are worked out once, which reads the column.
     ///
     /// # Errors
-    /// `NotLocal` when nobody knows them and the bytes are not in this process.
-    pub fn statistics(&self) -> Result<&Arc<[ColumnStatistics]>> {
-        if let Some(known) = self.statistics.get() {
+    /// `NotFound` for a column that the tile does not have, `NotLocal` when nobody knows them and the bytes are not in this process.
+    pub fn column_statistics(&self, column: usize) -> Result<&ColumnStatistics> {
+        let no_column = || Error::not_found(format!("the tile has no column number {column}"));
+        let slot = self.statistics.get(column).ok_or_else(no_column)?;
+        if let Some(known) = slot.get() {
             return Ok(known);
         }
-        let found = statistics_of(&self.open()?)?;
-        Ok(self.statistics.get_or_init(|| found))
+        let batch = self.open()?;
+        let found = column_statistics(batch.columns().get(column).ok_or_else(no_column)?);
+        Ok(slot.get_or_init(|| found))
     }
 }

@@ -31,13 +31,12 @@ pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<
     if !whole {
         return Ok(Tile::new(data));
     }
-    match tile.statistics() {
-        Ok(known) => {
-            let kept = columns.iter().filter_map(|column| known.get(*column).cloned());
-            Ok(Tile::with_statistics(data, kept.collect()))
-        }
-        Err(_) => Ok(Tile::new(data)),
-    }
+    let kept: Option<Vec<_>> =
+        columns.iter().map(|column| tile.known_statistics(*column).cloned()).collect();
+    Ok(match kept {
+        Some(kept) => Tile::with_statistics(data, kept.into()),
+        None => Tile::new(data),
+    })
 }
 
 fn row_number(row: u64) -> Result<usize> {

@@ -1,0 +1,4 @@
+//! Runs while a query is planned: which tiles it needs, and what is known of them.
+
+pub(super) mod facts;
+pub(super) mod prune;

@@ -1,0 +1,156 @@
+//! Grids under names, and queries over them.
+//!
+//! Comes in: grids, SQL text. Goes out: a [`Query`], which runs each time its stream is asked for. Never here: checks of the text, planning rules, reading.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::TableReference;
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::{Stream, StreamExt, TryStreamExt};
+
+use super::memory::default_memory_limit_bytes;
+use super::planner::Planner;
+use super::table::GridTable;
+use crate::error::{Error, Result};
+use crate::grid::PartitionGrid;
+
+/// Batches as they are found.
+pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+
+/// How many names of the greatest memory users an out-of-memory error lists.
+const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN;
+
+/// Settings of a [`Session`].
+#[derive(Debug, Clone, Default)]
+pub struct SessionOptions {
+    threads: Option<usize>,
+    memory_limit_bytes: Option<usize>,
+}
+
+impl SessionOptions {
+    /// Into how many shares a scan, join or aggregate is spread; by default the number of cores.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Bytes that sorts, joins and aggregates of this session may use together before they spill; by default 80 % of the machine or control group.
+    #[must_use]
+    pub fn with_memory_limit_bytes(mut self, bytes: usize) -> Self {
+        self.memory_limit_bytes = Some(bytes);
+        self
+    }
+}
+
+/// Grids under names, with one memory limit.
+pub struct Session {
+    context: SessionContext,
+    planner: Planner,
+}
+
+impl Session {
+    /// A session without grids.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for zero threads, `Storage` when there is no folder to spill to.
+    pub fn try_new(options: &SessionOptions) -> Result<Self> {
+        if options.threads == Some(0) {
+            return Err(Error::invalid_argument("a session needs at least one thread, got 0"));
+        }
+        let mut config = SessionConfig::new()
+            .with_information_schema(false)
+            .with_default_catalog_and_schema("partgrid", "public");
+        if let Some(threads) = options.threads {
+            config = config.with_target_partitions(threads);
+        }
+        let limit = options.memory_limit_bytes.unwrap_or_else(default_memory_limit_bytes);
+        let pool = TrackConsumersPool::new(FairSpillPool::new(limit), NAMED_CONSUMERS);
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
+        Ok(Self {
+            context: SessionContext::new_with_config_rt(config, runtime),
+            planner: Planner::new(),
+        })
+    }
+
+    /// Puts a grid under a name, in place of one that had it. Nothing is copied. SQL folds names without quotes to lower case.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty name.
+    pub fn register(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<()> {
+        if name.is_empty() {
+            return Err(Error::invalid_argument("a table name must not be empty"));
+        }
+        let table = TableReference::bare(name);
+        self.context.deregister_table(table.clone())?;
+        self.context.register_table(table, Arc::new(GridTable::new(grid)))?;
+        Ok(())
+    }
+
+    /// Takes a name away; says whether there was one.
+    ///
+    /// # Errors
+    /// `Internal` when DataFusion's catalog fails.
+    pub fn deregister(&self, name: &str) -> Result<bool> {
+        Ok(self.context.deregister_table(TableReference::bare(name))?.is_some())
+    }
+
+    /// Checks and plans a statement that only reads; runs nothing yet. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// `Query` for wrong SQL, `ResourcesExhausted` for SQL past the limits of [`MAX_SQL_BYTES`](super::MAX_SQL_BYTES) and
+    /// [`MAX_EXPRESSION_DEPTH`](super::MAX_EXPRESSION_DEPTH).
+    pub async fn sql(&self, text: &str) -> Result<Query> {
+        let plan = self.planner.plan(self.context.state(), text.to_owned()).await?;
+        Ok(Query {
+            plan,
+            context: self.context.task_ctx(),
+        })
+    }
+}
+
+/// A planned query.
+#[derive(Clone)]
+pub struct Query {
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+}
+
+impl Query {
+    /// The columns of the result.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        self.plan.schema()
+    }
+
+    /// The physical plan as text, one operator a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        displayable(self.plan.as_ref()).indent(false).to_string()
+    }
+
+    /// Runs the query from the start. Dropping the stream stops it. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Now: when an operator refuses to start. Later, in the stream: whatever stops the query.
+    pub fn stream(&self) -> Result<BatchStream> {
+        let plan = Arc::clone(&self.plan).reset_state()?;
+        let stream = execute_stream(plan, Arc::clone(&self.context))?;
+        Ok(stream.map_err(Error::from).boxed())
+    }
+
+    /// Runs the query and gathers its batches.
+    ///
+    /// # Errors
+    /// As [`Query::stream`].
+    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
+        self.stream()?.try_collect().await
+    }
+}
