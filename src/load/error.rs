@@ -1,0 +1,70 @@
+//! Errors of the file system and of Parquet -> errors of ours, each with the file's name.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use parquet::errors::ParquetError;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// An error of the object store about `file`.
+pub(super) fn from_store(error: object_store::Error, file: &str) -> Error {
+    use object_store::Error as Store;
+    let (kind, text) = match &error {
+        Store::NotFound { .. } => (ErrorKind::NotFound, "no such file or folder".to_owned()),
+        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => {
+            (ErrorKind::PermissionDenied, "access is refused".to_owned())
+        }
+        _ => match io_kind(&error) {
+            Some(std::io::ErrorKind::PermissionDenied) => {
+                (ErrorKind::PermissionDenied, "access is refused".to_owned())
+            }
+            Some(std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+                (ErrorKind::NotFound, "no such file or folder".to_owned())
+            }
+            _ => (ErrorKind::Storage { retryable: true }, error.to_string()),
+        },
+    };
+    Error::new(kind, text).with_file(file).with_source(error)
+}
+
+/// The kind of the first IO error among the causes.
+fn io_kind(error: &object_store::Error) -> Option<std::io::ErrorKind> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = cause {
+        if let Some(io) = current.downcast_ref::<std::io::Error>() {
+            return Some(io.kind());
+        }
+        cause = current.source();
+    }
+    None
+}
+
+/// An error of the Parquet reader about `file`.
+pub(super) fn from_parquet(error: ParquetError, file: &str) -> Error {
+    let (kind, text) = match &error {
+        ParquetError::NYI(text) => (ErrorKind::Unsupported, text.clone()),
+        ParquetError::General(text) | ParquetError::EOF(text) | ParquetError::ArrowError(text) => {
+            (ErrorKind::InvalidData, text.clone())
+        }
+        other => (ErrorKind::InvalidData, other.to_string()),
+    };
+    let text = format!("the file is damaged or no Parquet file: {text}");
+    Error::new(kind, text).with_file(file).with_source(error)
+}
+
+/// Runs a reader of foreign bytes. Parquet and Arrow of this version panic on some broken input; such a panic is an error about the file.
+pub(super) fn contained<T>(file: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(Error::invalid_data(format!(
+            "the file is damaged: its reader gave up with {:?}",
+            panic_text(panic.as_ref())
+        ))
+        .with_file(file))
+    })
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}

@@ -1,0 +1,153 @@
+//! File footers -> row counts, byte ranges, schemas.
+//!
+//! Comes in: a list of files. Goes out: the checked metadata of each. Never here: pages.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::{ObjectStore, ObjectStoreExt};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+
+use super::error::{contained, from_parquet, from_store};
+use super::source::{Found, SourceFile};
+use crate::error::{Error, Result};
+
+/// Bytes of length and magic at the end of a file.
+const TAIL_BYTES: u64 = 8;
+
+/// Bytes that are read from the end of a file at once; the footers of most files fit.
+const FIRST_READ_BYTES: u64 = 64 * 1024;
+
+/// What a footer says, checked against the size of its file.
+#[derive(Debug, Clone)]
+pub(super) struct Footer {
+    pub(super) metadata: ArrowReaderMetadata,
+    /// Rows of each row group.
+    pub(super) row_groups: Vec<u64>,
+}
+
+impl Footer {
+    pub(super) fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
+    pub(super) fn parquet(&self) -> &Arc<ParquetMetaData> {
+        self.metadata.metadata()
+    }
+}
+
+/// Reads all footers, `concurrency` at a time, in the order of the files.
+pub(super) async fn read_all(found: &Found, concurrency: usize) -> Result<Vec<Footer>> {
+    stream::iter(found.files.clone())
+        .map(|file| {
+            let store = Arc::clone(&found.store);
+            async move { read(store.as_ref(), &file).await }
+        })
+        .buffered(concurrency)
+        .try_collect()
+        .await
+}
+
+async fn read(store: &dyn ObjectStore, file: &SourceFile) -> Result<Footer> {
+    let size = file.size_bytes;
+    if size < TAIL_BYTES + 4 {
+        return Err(no_parquet(file, "it is shorter than the shortest Parquet file"));
+    }
+    let mut end = fetch(store, file, size - FIRST_READ_BYTES.min(size)..size).await?;
+    let footer_bytes = footer_length(&end, file)?;
+    let needed = footer_bytes + TAIL_BYTES;
+    if needed + 4 > size {
+        return Err(no_parquet(
+            file,
+            &format!("its footer claims {footer_bytes} bytes, more than the file holds"),
+        ));
+    }
+    if needed > end.len() as u64 {
+        end = fetch(store, file, size - needed..size).await?;
+    }
+    let start = usize::try_from(end.len() as u64 - needed).unwrap_or(0);
+    let stop = start + usize::try_from(footer_bytes).unwrap_or(0);
+    parse(&end.slice(start..stop), file)
+}
+
+async fn fetch(
+    store: &dyn ObjectStore,
+    file: &SourceFile,
+    range: std::ops::Range<u64>,
+) -> Result<Bytes> {
+    let wanted = range.end - range.start;
+    let bytes = store
+        .get_range(&file.path, range)
+        .await
+        .map_err(|error| from_store(error, &file.name))?;
+    if bytes.len() as u64 == wanted {
+        return Ok(bytes);
+    }
+    Err(Error::invalid_data(format!("{wanted} bytes were asked for, got {}", bytes.len()))
+        .with_file(&file.name)
+        .with_hint("the file may be changing while it is read"))
+}
+
+fn footer_length(end: &Bytes, file: &SourceFile) -> Result<u64> {
+    match end.as_ref() {
+        [.., a, b, c, d, b'P', b'A', b'R', b'1'] => {
+            Ok(u64::from(u32::from_le_bytes([*a, *b, *c, *d])))
+        }
+        [.., b'P', b'A', b'R', b'E'] => {
+            Err(Error::unsupported("the file is encrypted, which partgrid cannot read")
+                .with_file(&file.name))
+        }
+        _ => Err(no_parquet(file, "it does not end with the mark PAR1")),
+    }
+}
+
+fn no_parquet(file: &SourceFile, why: &str) -> Error {
+    Error::invalid_data(format!(
+        "the file is truncated or no Parquet file: {why} ({} bytes)",
+        file.size_bytes
+    ))
+    .with_file(&file.name)
+}
+
+fn parse(bytes: &Bytes, file: &SourceFile) -> Result<Footer> {
+    contained(&file.name, || {
+        let damaged = |error| from_parquet(error, &file.name);
+        let metadata = ParquetMetaDataReader::decode_metadata(bytes).map_err(damaged)?;
+        let row_groups = checked_row_groups(&metadata, file)?;
+        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+            .map_err(damaged)?;
+        Ok(Footer {
+            metadata,
+            row_groups,
+        })
+    })
+}
+
+/// The rows of each row group, after the byte ranges of all column chunks were seen to lie within the file.
+fn checked_row_groups(metadata: &ParquetMetaData, file: &SourceFile) -> Result<Vec<u64>> {
+    let damaged = |what: String| Error::invalid_data(what).with_file(&file.name);
+    let mut rows = Vec::with_capacity(metadata.num_row_groups());
+    for (number, group) in metadata.row_groups().iter().enumerate() {
+        for (place, chunk) in group.columns().iter().enumerate() {
+            let (start, length) = chunk.byte_range();
+            if start.checked_add(length).is_none_or(|stop| stop > file.size_bytes) {
+                return Err(damaged(format!(
+                    "the file is damaged: column chunk {place} of row group {number} lies at {start} + {length} bytes, past the end ({} bytes)",
+                    file.size_bytes
+                ))
+                .with_column(chunk.column_path().string()));
+            }
+        }
+        let count = u64::try_from(group.num_rows()).map_err(|_| {
+            damaged(format!(
+                "the file is damaged: row group {number} claims {} rows",
+                group.num_rows()
+            ))
+        })?;
+        rows.push(count);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,123 @@
+//! Columns from folder names such as `month=01`.
+//!
+//! Comes in: the names of the folders above each file. Goes out: the columns they make, typed over all files, and each file's value. Never here: what is in the
+//! files.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field};
+use percent_encoding::percent_decode_str;
+
+use super::source::SourceFile;
+use crate::error::{Error, Result};
+
+/// The folder name that Hive writes for a null.
+const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// One `key=value` folder; no value means null.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HiveKey {
+    pub(super) key: String,
+    pub(super) value: Option<String>,
+}
+
+/// The keys of folders that look like `key=value`, outermost first.
+pub(super) fn keys_of(folders: &[&str]) -> Vec<HiveKey> {
+    let keys = folders.iter().filter_map(|folder| {
+        let (key, value) = folder.split_once('=')?;
+        let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        (!key.is_empty()).then(|| HiveKey {
+            key: decode(key),
+            value: (value != NULL).then(|| decode(value)),
+        })
+    });
+    keys.collect()
+}
+
+/// A column that folder names make.
+#[derive(Debug, Clone)]
+pub(super) struct HiveColumn {
+    pub(super) field: Arc<Field>,
+    /// One value for each file, as an array of one.
+    pub(super) values: Vec<ArrayRef>,
+}
+
+/// The columns of the folder names. Integers if every value is one, dates if every value is `yyyy-mm-dd`, else text.
+pub(super) fn columns(files: &[SourceFile]) -> Result<Vec<HiveColumn>> {
+    let Some(first) = files.first() else {
+        return Ok(Vec::new());
+    };
+    let names = |file: &SourceFile| -> Vec<String> {
+        file.hive.iter().map(|part| part.key.clone()).collect()
+    };
+    if let Some(other) = files.iter().find(|file| names(file) != names(first)) {
+        return Err(Error::invalid_data(format!(
+            "all files must lie below the same `key=value` folders: [{}] as in {}, got [{}]",
+            names(first).join(", "),
+            first.name,
+            names(other).join(", ")
+        ))
+        .with_file(&other.name)
+        .with_hint("hive_partitioning=False takes the folder names for plain names"));
+    }
+    let places = 0..first.hive.len();
+    places.map(|place| column(files, place)).collect()
+}
+
+fn column(files: &[SourceFile], place: usize) -> Result<HiveColumn> {
+    let part = |file: &SourceFile| file.hive.get(place).cloned();
+    let parts: Vec<HiveKey> = files.iter().filter_map(part).collect();
+    let key = parts.first().map(|part| part.key.clone()).unwrap_or_default();
+    let values: Vec<Option<&str>> = parts.iter().map(|part| part.value.as_deref()).collect();
+    let data_type = type_of(&values);
+    let arrays: Result<Vec<ArrayRef>> =
+        values.iter().map(|value| typed(*value, &data_type)).collect();
+    let nullable = values.iter().any(Option::is_none);
+    Ok(HiveColumn {
+        field: Arc::new(Field::new(key, data_type, nullable)),
+        values: arrays?,
+    })
+}
+
+fn type_of(values: &[Option<&str>]) -> DataType {
+    let known: Vec<&str> = values.iter().flatten().copied().collect();
+    if known.is_empty() {
+        return DataType::Utf8;
+    }
+    [DataType::Int64, DataType::Date32]
+        .into_iter()
+        .find(|data_type| {
+            let shaped = |value: &&str| match data_type {
+                DataType::Date32 => is_date(value),
+                _ => is_integer(value),
+            };
+            known.iter().all(shaped) && known.iter().all(|value| typed(Some(value), data_type).is_ok())
+        })
+        .unwrap_or(DataType::Utf8)
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_date(text: &str) -> bool {
+    text.len() == 10
+        && text.bytes().enumerate().all(|(place, byte)| match place {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
+}
+
+fn typed(value: Option<&str>, data_type: &DataType) -> Result<ArrayRef> {
+    let Some(value) = value else {
+        return Ok(new_null_array(data_type, 1));
+    };
+    let strict = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    Ok(cast_with_options(&StringArray::from(vec![value]), data_type, &strict)?)
+}
