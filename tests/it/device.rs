@@ -9,7 +9,6 @@ use arrow::array::{
     Array, ArrayData, ArrayRef, AsArray, Int32Array, RecordBatch, RecordBatchOptions, StringArray,
     StructArray, UnionArray, make_array, new_empty_array,
 };
-use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, UnionFields, UnionMode};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;

@@ -5,7 +5,68 @@ use std::sync::Arc;
 use arrow::array::types::{Int32Type, IntervalDayTimeType, IntervalMonthDayNanoType};
 use arrow::array::*;
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, UnionFields, i256};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, UnionFields, i256};
+use async_trait::async_trait;
+use partgrid::error::{Error, ErrorKind, Result};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
+use partgrid::location::Location;
+
+/// A tile that lives elsewhere and cannot be opened here.
+#[derive(Debug)]
+pub(crate) struct FarTile {
+    pub(crate) schema: SchemaRef,
+    pub(crate) num_rows: u64,
+    pub(crate) locations: Vec<Location>,
+}
+
+#[async_trait]
+impl TileData for FarTile {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
+    fn locations(&self) -> Vec<Location> {
+        self.locations.clone()
+    }
+
+    fn open(&self) -> Result<RecordBatch> {
+        Err(Error::new(ErrorKind::NotLocal, "the tile is elsewhere"))
+    }
+}
+
+/// A grid of the given band lengths whose columns `c0`, `c1`, ... hold `row * 100 + column` as 64-bit integers.
+pub(crate) fn int_grid(row_lengths: &[u64], column_lengths: &[u64]) -> PartitionGrid {
+    let rows = Axis::try_from_lengths(row_lengths.iter().copied()).unwrap();
+    let columns = Axis::try_from_lengths(column_lengths.iter().copied()).unwrap();
+    let field = |column: u64| Field::new(format!("c{column}"), DataType::Int64, true);
+    let schema = Schema::new((0..columns.extent()).map(field).collect::<Vec<_>>());
+    let mut builder =
+        GridBuilder::try_new(Arc::new(schema), rows.clone(), columns.clone()).unwrap();
+    for (row_band, row_range) in rows.intervals().enumerate() {
+        for (column_band, column_range) in columns.intervals().enumerate() {
+            let part = Schema::new(column_range.clone().map(field).collect::<Vec<_>>());
+            let values = column_range.map(|column| {
+                let values = row_range.clone().map(|row| (row * 100 + column) as i64);
+                Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
+            });
+            let options = RecordBatchOptions::new()
+                .with_row_count(Some((row_range.end - row_range.start) as usize));
+            let batch =
+                RecordBatch::try_new_with_options(Arc::new(part), values.collect(), &options);
+            let tile = Tile::try_from_batch(&batch.unwrap()).unwrap();
+            builder.set(&[row_band, column_band], tile).unwrap();
+        }
+    }
+    builder.build().unwrap()
+}
 
 /// A struct array of the given fields, all nullable.
 pub(crate) fn struct_of(fields: Vec<(&str, ArrayRef)>) -> StructArray {
