@@ -170,7 +170,8 @@ impl Error {
 }
 
 /// A position as Python writes it: `(1, 0)`, `(3,)`.
-pub(crate) fn format_position(position: &[usize]) -> String {
+#[must_use]
+pub fn format_position(position: &[usize]) -> String {
     match position {
         [single] => format!("({single},)"),
         many => {

@@ -1,1 +1,42 @@
-//! ext
+//! The extension module `partgrid._native`.
+//!
+//! Binding functions convert, release the GIL, call the core, convert. What is decided about data is decided in the core.
+
+mod buffer;
+mod capsule;
+mod command;
+mod convert;
+mod distarray;
+mod error;
+mod grid;
+mod load;
+mod partitioned;
+mod query;
+mod runtime;
+mod stream;
+mod tile;
+
+/// The engine of partgrid. Use the names that the package `partgrid` exports.
+#[pyo3::pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::buffer::PySectionBuffer;
+    #[pymodule_export]
+    use crate::command::run_command;
+    #[pymodule_export]
+    use crate::distarray::{PyDistArray, PySection};
+    #[pymodule_export]
+    use crate::grid::{PyGrid, from_arrow};
+    #[pymodule_export]
+    use crate::load::read_parquet;
+    #[pymodule_export]
+    use crate::partitioned::{PyHandle, get};
+    #[pymodule_export]
+    use crate::query::{PyQuery, PySession, sql};
+    #[pymodule_export]
+    use crate::tile::PyTile;
+
+    /// The version of the package.
+    #[pymodule_export]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -15,7 +15,7 @@ use partgrid::load::{LoadOptions, load};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::support::all_types;
+use crate::parquet_types::all_types;
 
 #[test]
 fn a_file_becomes_a_grid_of_its_rows() {

@@ -15,6 +15,7 @@ mod device;
 mod distarray;
 mod grid;
 mod load;
+mod parquet_types;
 mod partitioned;
 mod query;
 mod share;

@@ -1,1 +1,136 @@
-//! (being written)
+//! The `__partitioned__` draft as plain data: every number against the grid, and the draft's own second example.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::location::{Device, Location};
+use partgrid::partitioned::{Partition, describe, location_parts};
+
+use crate::support::{FarTile, int_grid};
+
+#[test]
+fn the_second_example_of_the_draft_comes_out_with_its_numbers() {
+    let described = describe(&int_grid(&[4, 4], &[4, 4]));
+    assert_eq!(
+        (described.shape, described.partition_tiling),
+        (vec![8, 8], vec![2, 2])
+    );
+    let numbers: Vec<_> = described
+        .partitions
+        .iter()
+        .map(|partition| {
+            (
+                &partition.position[..],
+                &partition.start[..],
+                &partition.shape[..],
+            )
+        })
+        .collect();
+    let shape: &[u64] = &[4, 4];
+    assert_eq!(
+        numbers,
+        [
+            (&[0, 0][..], &[0, 0][..], shape),
+            (&[0, 1], &[0, 4], shape),
+            (&[1, 0], &[4, 0], shape),
+            (&[1, 1], &[4, 4], shape),
+        ]
+    );
+}
+
+#[test]
+fn every_position_is_there_once_in_row_major_order_with_its_region() {
+    let grid = int_grid(&[3, 0, 5, 1], &[1, 2]);
+    let described = describe(&grid);
+    let positions: Vec<Vec<usize>> = grid.geometry().positions().collect();
+    assert_eq!(positions.len(), 8);
+    for (partition, position) in described.partitions.iter().zip(&positions) {
+        let region = grid.geometry().region(position).unwrap();
+        assert_eq!(&partition.position, position);
+        assert_eq!(
+            (&partition.start[..], &partition.shape[..]),
+            (region.start(), region.shape())
+        );
+    }
+    let elements = |partition: &Partition| partition.shape.iter().product::<u64>();
+    assert_eq!(
+        described.partitions.iter().map(elements).sum::<u64>(),
+        9 * 3
+    );
+}
+
+#[test]
+fn locations_are_distinct_and_this_process_comes_first() {
+    let here = Location::here();
+    let there = Location::new("10.0.0.2".parse().unwrap(), 7, Device::CPU);
+    let gpu = Location::new(here.host(), here.process(), "kDLCUDA:1".parse().unwrap());
+    let given = vec![
+        there.clone(),
+        gpu.clone(),
+        here.clone(),
+        there.clone(),
+        here.clone(),
+    ];
+    let described = describe(&far_grid(given));
+    assert_eq!(described.partitions[0].locations, [here, there, gpu]);
+    assert!(
+        describe(&far_grid(Vec::new())).partitions[0]
+            .locations
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_location_in_host_memory_has_two_parts_and_one_on_a_device_three() {
+    let host = location_parts(&Location::new("10.0.0.2".parse().unwrap(), 7, Device::CPU));
+    assert_eq!(
+        (host.host.as_str(), host.process, host.device),
+        ("10.0.0.2", 7, None)
+    );
+    let gpu = Location::new("::1".parse().unwrap(), 9, "kDLOneAPI:0".parse().unwrap());
+    let gpu = location_parts(&gpu);
+    assert_eq!((gpu.host.as_str(), gpu.process), ("::1", 9));
+    assert_eq!(gpu.device.as_deref(), Some("kDLOneAPI:0"));
+}
+
+#[test]
+fn a_grid_without_rows_has_its_empty_partition() {
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true)]));
+    let described = describe(&PartitionGrid::try_from_batches(schema, &[]).unwrap());
+    assert_eq!(
+        (described.shape, described.partition_tiling),
+        (vec![0, 1], vec![1, 1])
+    );
+    assert_eq!(described.partitions[0].shape, [0, 1]);
+}
+
+#[test]
+fn a_hundred_thousand_tiles_are_described_within_half_a_second() {
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true)]));
+    let tile = Tile::try_from_batch(&RecordBatch::new_empty(Arc::clone(&schema))).unwrap();
+    let rows = Axis::try_from_lengths(vec![0; 100_000]).unwrap();
+    let mut builder = GridBuilder::try_new(schema, rows, Axis::uncut(1)).unwrap();
+    for row_band in 0..100_000 {
+        builder.set(&[row_band, 0], tile.clone()).unwrap();
+    }
+    let grid = builder.build().unwrap();
+    let start = Instant::now();
+    assert_eq!(describe(&grid).partitions.len(), 100_000);
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+fn far_grid(locations: Vec<Location>) -> PartitionGrid {
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true)]));
+    let tile = FarTile {
+        schema: Arc::clone(&schema),
+        num_rows: 4,
+        locations,
+    };
+    let mut builder = GridBuilder::try_new(schema, Axis::uncut(4), Axis::uncut(1)).unwrap();
+    builder.set(&[0, 0], Tile::new(Arc::new(tile))).unwrap();
+    builder.build().unwrap()
+}

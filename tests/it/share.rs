@@ -1,1 +1,226 @@
-//! (being written)
+//! Handles: opened where the grid is, lost when it was dropped, not local elsewhere; in threads and in forked children.
+
+#![expect(unsafe_code, reason = "forks, to see what a child finds")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use partgrid::error::{ErrorKind, Result};
+use partgrid::grid::{GridId, PartitionGrid};
+use partgrid::location::{Device, Location};
+use partgrid::share::{Handle, Incarnation, find, handle, open, publish};
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use crate::support::int_grid;
+
+#[test]
+fn a_handle_opens_the_very_tile() {
+    let grid = shared();
+    let handle = handle(&grid, &[1, 0]).unwrap();
+    assert_eq!(
+        (handle.grid, &handle.position[..]),
+        (grid.id(), &[1, 0][..])
+    );
+    assert!(handle.owner.is_here());
+    let tile = open(&handle).unwrap();
+    assert!(Arc::ptr_eq(tile.data(), grid.tile(&[1, 0]).unwrap().data()));
+}
+
+#[test]
+fn a_published_grid_is_found_until_it_is_dropped() {
+    let grid = shared();
+    let id = grid.id();
+    assert!(find(id).is_none(), "not published yet");
+    publish(&grid);
+    publish(&grid);
+    assert!(Arc::ptr_eq(&find(id).unwrap(), &grid));
+    drop(grid);
+    assert!(find(id).is_none(), "publishing keeps nothing alive");
+}
+
+#[test]
+fn a_copy_of_a_grid_stands_in_for_the_one_that_was_dropped() {
+    let grid = shared();
+    let handle = handle(&grid, &[0, 0]).unwrap();
+    let copy = Arc::new(PartitionGrid::clone(&grid));
+    publish(&copy);
+    drop(grid);
+    assert!(open(&handle).is_ok());
+    drop(copy);
+    assert_eq!(open(&handle).unwrap_err().kind(), ErrorKind::PartitionLost);
+}
+
+#[test]
+fn the_handle_of_a_dropped_grid_is_lost_and_says_what_to_keep() {
+    let grid = shared();
+    let handle = handle(&grid, &[1, 0]).unwrap();
+    let id = grid.id();
+    drop(grid);
+    let error = open(&handle).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PartitionLost);
+    assert_eq!(
+        error.message(),
+        format!("the grid was dropped, its tile is gone: grid {id}")
+    );
+    assert_eq!(error.context("position"), Some("(1, 0)"));
+    assert!(
+        error
+            .hint()
+            .unwrap()
+            .starts_with("keep the grid, or the `__partitioned__` dictionary")
+    );
+}
+
+#[test]
+fn the_handle_of_another_process_is_not_local_and_names_it() {
+    let owner = Location::new("10.9.8.7".parse().unwrap(), 4321, Device::CPU);
+    let foreign = Handle {
+        grid: GridId::from_bits(77),
+        position: vec![2, 1],
+        incarnation: Incarnation::from_bits(5),
+        owner,
+    };
+    let error = open(&foreign).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotLocal);
+    assert!(error.message().contains("10.9.8.7 pid 4321"), "{error}");
+    assert!(
+        error.message().contains(&foreign.grid.to_string()),
+        "{error}"
+    );
+    assert_eq!(error.context("position"), Some("(2, 1)"));
+    assert!(
+        error
+            .hint()
+            .unwrap()
+            .contains("open the handle in the process that made it")
+    );
+}
+
+#[test]
+fn a_position_outside_the_grid_has_no_handle_and_does_not_open() {
+    let grid = shared();
+    assert_eq!(
+        handle(&grid, &[9, 0]).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    let mut wrong = handle(&grid, &[0, 0]).unwrap();
+    wrong.position = vec![9, 0];
+    assert_eq!(open(&wrong).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn the_incarnation_is_one_for_all_threads_and_survives_its_bits() {
+    let here = Incarnation::current().unwrap();
+    let threads: Vec<_> = (0..8)
+        .map(|_| std::thread::spawn(Incarnation::current))
+        .collect();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap().unwrap(), here);
+    }
+    assert_eq!(Incarnation::from_bits(here.bits()), here);
+    assert_eq!(here.to_string().len(), 32);
+}
+
+#[test]
+fn a_forked_child_has_its_own_incarnation_and_opens_the_handles_of_its_parent() {
+    let grid = shared();
+    let from_parent = handle(&grid, &[1, 0]).unwrap();
+    let parent = Incarnation::current().unwrap();
+    in_child(|| {
+        let own = Incarnation::current()?;
+        assert_ne!(own, parent);
+        assert_eq!(own, Incarnation::current()?);
+        assert_eq!(open(&from_parent)?.num_rows(), 2);
+        let made_here = handle(&grid, &[0, 0])?;
+        assert_eq!(made_here.incarnation, own);
+        assert!(made_here.owner.is_here() && made_here.owner != from_parent.owner);
+        Ok(())
+    });
+    assert_eq!(Incarnation::current().unwrap(), parent);
+}
+
+#[test]
+fn in_a_forked_child_a_dropped_grid_of_the_parent_is_not_local_and_one_of_its_own_is_lost() {
+    let grid = shared();
+    let from_parent = handle(&grid, &[1, 0]).unwrap();
+    drop(grid);
+    in_child(|| {
+        assert_eq!(open(&from_parent).unwrap_err().kind(), ErrorKind::NotLocal);
+        let own = shared();
+        let made_here = handle(&own, &[0, 0])?;
+        drop(own);
+        assert_eq!(
+            open(&made_here).unwrap_err().kind(),
+            ErrorKind::PartitionLost
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn forks_in_the_midst_of_publishing_leave_no_child_waiting() {
+    let grid = shared();
+    let from_parent = handle(&grid, &[1, 0]).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    publish(&grid);
+                    let other = shared();
+                    assert!(open(&handle(&other, &[0, 0]).unwrap()).is_ok());
+                }
+            });
+        }
+        for _ in 0..30 {
+            in_child(|| {
+                publish(&grid);
+                open(&from_parent).map(drop)
+            });
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn publishing_many_short_lived_grids_stays_cheap() {
+    let kept: Vec<Arc<PartitionGrid>> = (0..2_000).map(|_| shared()).collect();
+    kept.iter().for_each(publish);
+    let grids: Vec<Arc<PartitionGrid>> = (0..20_000).map(|_| shared()).collect();
+    let start = Instant::now();
+    for grid in grids {
+        publish(&grid);
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(kept.iter().all(|grid| find(grid.id()).is_some()));
+}
+
+fn shared() -> Arc<PartitionGrid> {
+    Arc::new(int_grid(&[1, 2], &[1]))
+}
+
+/// Runs `check` in a forked child, which is stopped after 20 seconds, and fails if it fails there.
+fn in_child(check: impl FnOnce() -> Result<()>) {
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn alarm(seconds: u32) -> u32;
+        fn _exit(code: i32) -> !;
+    }
+    // SAFETY: the child runs `check` alone, which waits for no other thread, and ends without running destructors of the parent.
+    let child = unsafe { fork() };
+    if child == 0 {
+        // SAFETY: sets a timer of this process, no more.
+        unsafe { alarm(20) };
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        // SAFETY: ends the child at once.
+        unsafe { _exit(i32::from(!matches!(checked, Ok(Ok(()))))) };
+    }
+    let status = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap();
+    assert_eq!(
+        status.and_then(|(_, status)| status.exit_status()),
+        Some(0),
+        "in the child"
+    );
+}

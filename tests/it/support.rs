@@ -1,131 +1,388 @@
 //! Fixtures that several modules need.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::array::types::{Int32Type, IntervalDayTimeType, IntervalMonthDayNanoType};
 use arrow::array::*;
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::*;
-use half::f16;
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, UnionFields, i256};
+use async_trait::async_trait;
+use partgrid::error::{Error, ErrorKind, Result};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
+use partgrid::location::Location;
 
-/// A batch with a column of every type that Parquet keeps, every third value null where the name does not end with `!`.
-pub fn all_types(rows: usize) -> RecordBatch {
-    let columns = [flat(rows), temporal(rows), nested(rows)].concat();
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|(name, array)| {
-            let field = Field::new(*name, array.data_type().clone(), !name.ends_with('!'));
-            field.with_metadata(HashMap::from([("of".to_owned(), (*name).to_owned())]))
-        })
-        .collect();
-    let metadata = HashMap::from([("made by".to_owned(), "a test".to_owned())]);
-    let schema = Schema::new_with_metadata(fields, metadata);
-    let arrays = columns.into_iter().map(|(_, array)| array).collect();
-    RecordBatch::try_new(Arc::new(schema), arrays).unwrap()
+/// A tile that lives elsewhere and cannot be opened here.
+#[derive(Debug)]
+pub(crate) struct FarTile {
+    pub(crate) schema: SchemaRef,
+    pub(crate) num_rows: u64,
+    pub(crate) locations: Vec<Location>,
 }
 
-type Column = (&'static str, ArrayRef);
+#[async_trait]
+impl TileData for FarTile {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
 
-fn some<T>(rows: usize, value: impl Fn(usize) -> T) -> Vec<Option<T>> {
-    (0..rows).map(|row| (row % 3 != 1).then(|| value(row))).collect()
+    fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
+    fn locations(&self) -> Vec<Location> {
+        self.locations.clone()
+    }
+
+    fn open(&self) -> Result<RecordBatch> {
+        Err(Error::new(ErrorKind::NotLocal, "the tile is elsewhere"))
+    }
 }
 
-fn flat(rows: usize) -> Vec<Column> {
-    let text = |row: usize| format!("value {row}, longer than a view holds inline");
-    let texts = some(rows, text);
-    let keys = Int16Array::from(some(rows, |row| (row % 2) as i16));
-    let dictionary = DictionaryArray::new(keys, Arc::new(StringArray::from(vec!["x", "y"])));
-    let decimal = Decimal128Array::from(some(rows, |row| row as i128 * 100 - 7));
-    let wide = Decimal256Array::from(some(rows, |row| arrow::datatypes::i256::from_i128(row as i128)));
-    let fixed = some(rows, |row| vec![row as u8; 3]);
-    vec![
-        ("int8", Arc::new(Int8Array::from(some(rows, |row| row as i8)))),
-        ("int16", Arc::new(Int16Array::from(some(rows, |row| row as i16)))),
-        ("int32", Arc::new(Int32Array::from(some(rows, |row| row as i32)))),
-        ("int64!", Arc::new(Int64Array::from_iter_values(0..rows as i64))),
-        ("uint8", Arc::new(UInt8Array::from(some(rows, |row| row as u8)))),
-        ("uint16", Arc::new(UInt16Array::from(some(rows, |row| row as u16)))),
-        ("uint32", Arc::new(UInt32Array::from(some(rows, |row| u32::MAX - row as u32)))),
-        ("uint64", Arc::new(UInt64Array::from(some(rows, |row| u64::MAX - row as u64)))),
-        ("float16", Arc::new(Float16Array::from(some(rows, |row| f16::from_f32(row as f32))))),
-        ("float32", Arc::new(Float32Array::from(some(rows, |row| row as f32 / 3.0)))),
-        ("float64", Arc::new(Float64Array::from(some(rows, |row| row as f64 / 7.0)))),
-        ("boolean", Arc::new(BooleanArray::from(some(rows, |row| row % 2 == 0)))),
-        ("string!", Arc::new(StringArray::from_iter_values((0..rows).map(text)))),
-        ("string", Arc::new(StringArray::from(texts.clone()))),
-        ("large_string", Arc::new(LargeStringArray::from(texts.clone()))),
-        ("string_view", Arc::new(texts.iter().map(Option::as_deref).collect::<StringViewArray>())),
-        ("binary", Arc::new(some(rows, |row| vec![0_u8, row as u8]).into_iter().collect::<BinaryArray>())),
+/// A grid of the given band lengths whose columns `c0`, `c1`, ... hold `row * 100 + column` as 64-bit integers.
+pub(crate) fn int_grid(row_lengths: &[u64], column_lengths: &[u64]) -> PartitionGrid {
+    let rows = Axis::try_from_lengths(row_lengths.iter().copied()).unwrap();
+    let columns = Axis::try_from_lengths(column_lengths.iter().copied()).unwrap();
+    let field = |column: u64| Field::new(format!("c{column}"), DataType::Int64, true);
+    let schema = Schema::new((0..columns.extent()).map(field).collect::<Vec<_>>());
+    let mut builder =
+        GridBuilder::try_new(Arc::new(schema), rows.clone(), columns.clone()).unwrap();
+    for (row_band, row_range) in rows.intervals().enumerate() {
+        for (column_band, column_range) in columns.intervals().enumerate() {
+            let part = Schema::new(column_range.clone().map(field).collect::<Vec<_>>());
+            let values = column_range.map(|column| {
+                let values = row_range.clone().map(|row| (row * 100 + column) as i64);
+                Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
+            });
+            let options = RecordBatchOptions::new()
+                .with_row_count(Some((row_range.end - row_range.start) as usize));
+            let batch =
+                RecordBatch::try_new_with_options(Arc::new(part), values.collect(), &options);
+            let tile = Tile::try_from_batch(&batch.unwrap()).unwrap();
+            builder.set(&[row_band, column_band], tile).unwrap();
+        }
+    }
+    builder.build().unwrap()
+}
+
+/// A struct array of the given fields, all nullable.
+pub(crate) fn struct_of(fields: Vec<(&str, ArrayRef)>) -> StructArray {
+    let pairs = fields.into_iter().map(|(name, array)| {
         (
-            "fixed_binary",
-            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(fixed.into_iter(), 3).unwrap()),
-        ),
-        ("decimal128", Arc::new(decimal.with_precision_and_scale(20, 2).unwrap())),
-        ("decimal256", Arc::new(wide.with_precision_and_scale(50, 3).unwrap())),
-        ("dictionary", Arc::new(dictionary)),
-        ("null", Arc::new(NullArray::new(rows))),
+            Arc::new(Field::new(name, array.data_type().clone(), true)),
+            array,
+        )
+    });
+    StructArray::from(pairs.collect::<Vec<(FieldRef, ArrayRef)>>())
+}
+
+/// One column of seven rows for every layout that Arrow has, most with a null, under a name for messages.
+pub(crate) fn column_of_every_type() -> Vec<(&'static str, ArrayRef)> {
+    let mut columns = flat_columns();
+    columns.extend(nested_columns());
+    assert!(columns.iter().all(|(_, column)| column.len() == 7));
+    columns
+}
+
+fn ints() -> Int32Array {
+    Int32Array::from(vec![
+        Some(1),
+        None,
+        Some(3),
+        Some(4),
+        Some(5),
+        None,
+        Some(7),
+    ])
+}
+
+fn words() -> Vec<Option<&'static str>> {
+    vec![
+        Some("a"),
+        None,
+        Some(""),
+        Some("a word of more than twelve bytes"),
+        Some("é"),
+        Some("f"),
+        Some("g"),
     ]
 }
 
-fn temporal(rows: usize) -> Vec<Column> {
-    let numbers = || some(rows, |row| row as i64 * 86_400_000);
-    let small = || some(rows, |row| row as i32);
-    vec![
-        ("date32", Arc::new(Date32Array::from(small()))),
-        ("time32", Arc::new(Time32MillisecondArray::from(small()))),
-        ("time64", Arc::new(Time64MicrosecondArray::from(some(rows, |row| row as i64)))),
-        ("timestamp_ms", Arc::new(TimestampMillisecondArray::from(numbers()))),
-        ("timestamp_ns", Arc::new(TimestampNanosecondArray::from(numbers()))),
-        (
-            "timestamp_zone",
-            Arc::new(TimestampMicrosecondArray::from(numbers()).with_timezone("Europe/Rome")),
-        ),
-        ("duration", Arc::new(DurationMillisecondArray::from(numbers()))),
-    ]
-}
-
-fn nested(rows: usize) -> Vec<Column> {
-    let nulls = || Some(NullBuffer::from_iter((0..rows).map(|row| row % 3 != 1)));
-    let item = |data_type: DataType| Arc::new(Field::new("item", data_type, true));
-    let numbers = Arc::new(Int64Array::from_iter_values(0..2 * rows as i64)) as ArrayRef;
-    let offsets = OffsetBuffer::<i32>::from_lengths(std::iter::repeat_n(2, rows));
-    let wide_offsets = OffsetBuffer::<i64>::from_lengths(std::iter::repeat_n(2, rows));
-    let list = ListArray::new(item(DataType::Int64), offsets.clone(), Arc::clone(&numbers), nulls());
-    let large = LargeListArray::new(item(DataType::Int64), wide_offsets, Arc::clone(&numbers), nulls());
-    let fixed = FixedSizeListArray::new(item(DataType::Int64), 2, Arc::clone(&numbers), nulls());
-    let inner = point(2 * rows, None);
-    let of_structs = ListArray::new(item(inner.data_type().clone()), offsets.clone(), Arc::new(inner), nulls());
-    let outer = {
-        let inner: ArrayRef = Arc::new(point(rows, nulls()));
-        let field = Field::new("inner", inner.data_type().clone(), true);
-        StructArray::new(vec![field].into(), vec![inner], nulls())
+/// Columns without children.
+pub(crate) fn flat_columns() -> Vec<(&'static str, ArrayRef)> {
+    let longs = || {
+        Int64Array::from(vec![
+            Some(-4),
+            None,
+            Some(0),
+            Some(86_400_000),
+            Some(9),
+            Some(1),
+            Some(2),
+        ])
     };
+    let cast = |array: &dyn Array, to: DataType| arrow::compute::cast(array, &to).unwrap();
+    let number = |to: DataType| cast(&ints(), to);
+    let time = |to: DataType| cast(&longs(), to);
+    use arrow::datatypes::TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
+    let bytes: Vec<Option<&[u8]>> = words()
+        .into_iter()
+        .map(|word| word.map(str::as_bytes))
+        .collect();
+    let fixed = vec![
+        Some([1_u8, 2, 3]),
+        None,
+        Some([4, 5, 6]),
+        Some([0; 3]),
+        Some([7; 3]),
+        Some([8; 3]),
+        None,
+    ];
+    let wide = vec![
+        Some(i256::MINUS_ONE),
+        None,
+        Some(i256::ONE),
+        Some(i256::ZERO),
+        None,
+        Some(i256::MAX),
+        None,
+    ];
     vec![
-        ("list", Arc::new(list)),
-        ("large_list", Arc::new(large)),
-        ("fixed_size_list", Arc::new(fixed)),
-        ("list_of_struct", Arc::new(of_structs)),
-        ("struct", Arc::new(point(rows, nulls()))),
-        ("struct_of_struct", Arc::new(outer)),
-        ("map", Arc::new(map(rows, offsets, nulls()))),
+        ("null", Arc::new(NullArray::new(7))),
+        ("boolean", number(DataType::Boolean)),
+        ("int8", number(DataType::Int8)),
+        ("int16", number(DataType::Int16)),
+        ("int32", number(DataType::Int32)),
+        ("int64", number(DataType::Int64)),
+        ("uint8", number(DataType::UInt8)),
+        ("uint16", number(DataType::UInt16)),
+        ("uint32", number(DataType::UInt32)),
+        ("uint64", number(DataType::UInt64)),
+        ("float16", number(DataType::Float16)),
+        ("float32", number(DataType::Float32)),
+        ("float64", number(DataType::Float64)),
+        ("decimal32", number(DataType::Decimal32(5, 2))),
+        ("decimal64", number(DataType::Decimal64(12, 2))),
+        ("decimal128", number(DataType::Decimal128(20, 2))),
+        (
+            "decimal256",
+            Arc::new(
+                Decimal256Array::from(wide)
+                    .with_precision_and_scale(76, 0)
+                    .unwrap(),
+            ),
+        ),
+        ("date32", number(DataType::Date32)),
+        ("date64", time(DataType::Date64)),
+        ("time32", number(DataType::Time32(Second))),
+        ("time64", time(DataType::Time64(Nanosecond))),
+        ("timestamp", time(DataType::Timestamp(Microsecond, None))),
+        (
+            "timestamp_tz",
+            time(DataType::Timestamp(Millisecond, Some("+02:00".into()))),
+        ),
+        ("duration", time(DataType::Duration(Second))),
+        (
+            "interval_months",
+            Arc::new(IntervalYearMonthArray::from(vec![1, 2, 3, 4, 5, 6, 7])),
+        ),
+        (
+            "interval_days",
+            Arc::new(IntervalDayTimeArray::from_iter_values(
+                (0..7).map(|day| IntervalDayTimeType::make_value(day, 5)),
+            )),
+        ),
+        (
+            "interval_nanoseconds",
+            Arc::new(IntervalMonthDayNanoArray::from_iter_values(
+                (0..7).map(|day| IntervalMonthDayNanoType::make_value(1, day, 5)),
+            )),
+        ),
+        ("utf8", Arc::new(StringArray::from(words()))),
+        ("large_utf8", Arc::new(LargeStringArray::from(words()))),
+        ("utf8_view", Arc::new(StringViewArray::from(words()))),
+        ("binary", Arc::new(BinaryArray::from(bytes.clone()))),
+        (
+            "large_binary",
+            Arc::new(LargeBinaryArray::from(bytes.clone())),
+        ),
+        ("binary_view", Arc::new(BinaryViewArray::from(bytes))),
+        (
+            "fixed_size_binary",
+            Arc::new(
+                FixedSizeBinaryArray::try_from_sparse_iter_with_size(fixed.into_iter(), 3).unwrap(),
+            ),
+        ),
     ]
 }
 
-fn point(rows: usize, nulls: Option<NullBuffer>) -> StructArray {
-    let x = Arc::new(Int32Array::from(some(rows, |row| row as i32))) as ArrayRef;
-    let y = Arc::new(StringArray::from(some(rows, |row| row.to_string()))) as ArrayRef;
-    let fields = vec![Field::new("x", DataType::Int32, true), Field::new("y", DataType::Utf8, true)];
-    StructArray::new(fields.into(), vec![x, y], nulls)
+/// Columns with children, dictionaries and runs.
+pub(crate) fn nested_columns() -> Vec<(&'static str, ArrayRef)> {
+    let item = |array: &dyn Array| -> FieldRef {
+        Arc::new(Field::new("item", array.data_type().clone(), true))
+    };
+    let lengths = [2, 0, 1, 3, 0, 2, 1];
+    let nine: ArrayRef = Arc::new(Int32Array::from_iter_values(10..19));
+    let pairs: ArrayRef = Arc::new(struct_of(vec![
+        (
+            "x",
+            Arc::new(Int32Array::from_iter_values(0..14)) as ArrayRef,
+        ),
+        (
+            "y",
+            Arc::new(StringArray::from_iter_values(
+                (0..14).map(|n| format!("y{n}")),
+            )) as ArrayRef,
+        ),
+    ]));
+    let nine_pairs = pairs.slice(3, 9);
+    let nulls = || {
+        Some(NullBuffer::from(vec![
+            true, true, false, true, true, true, false,
+        ]))
+    };
+    let offsets = || OffsetBuffer::<i32>::from_lengths(lengths);
+    let starts = [7, 0, 6, 3, 0, 1, 0];
+    let simple = struct_of(vec![
+        ("n", Arc::new(ints()) as ArrayRef),
+        ("w", Arc::new(StringArray::from(words())) as ArrayRef),
+    ]);
+    let simple = StructArray::new(simple.fields().clone(), simple.columns().to_vec(), nulls());
+    let keys = StringArray::from_iter_values((0..9).map(|n| format!("k{n}")));
+    let entry_fields = vec![
+        Field::new("keys", DataType::Utf8, false),
+        Field::new("values", DataType::Int32, true),
+    ];
+    let entries = StructArray::new(
+        entry_fields.into(),
+        vec![Arc::new(keys), nine.clone()],
+        None,
+    );
+    let entries_field: FieldRef =
+        Arc::new(Field::new("entries", entries.data_type().clone(), false));
+    let empty: ArrayRef = new_empty_array(&DataType::Utf8);
+    vec![
+        (
+            "list",
+            Arc::new(ListArray::new(
+                item(&nine),
+                offsets(),
+                nine.clone(),
+                nulls(),
+            )),
+        ),
+        (
+            "large_list",
+            Arc::new(LargeListArray::new(
+                item(&nine),
+                OffsetBuffer::from_lengths(lengths),
+                nine.clone(),
+                nulls(),
+            )),
+        ),
+        (
+            "list_of_nothing",
+            Arc::new(ListArray::new(
+                item(&empty),
+                OffsetBuffer::from_lengths([0; 7]),
+                empty,
+                None,
+            )),
+        ),
+        (
+            "list_of_struct",
+            Arc::new(ListArray::new(
+                item(&nine_pairs),
+                offsets(),
+                nine_pairs,
+                nulls(),
+            )),
+        ),
+        (
+            "list_view",
+            Arc::new(ListViewArray::new(
+                item(&nine),
+                ScalarBuffer::from(starts.to_vec()),
+                ScalarBuffer::from(lengths.map(|length| length as i32).to_vec()),
+                nine.clone(),
+                nulls(),
+            )),
+        ),
+        (
+            "large_list_view",
+            Arc::new(LargeListViewArray::new(
+                item(&nine),
+                ScalarBuffer::from(starts.map(i64::from).to_vec()),
+                ScalarBuffer::from(lengths.map(|length| length as i64).to_vec()),
+                nine.clone(),
+                None,
+            )),
+        ),
+        (
+            "fixed_size_list_of_struct",
+            Arc::new(FixedSizeListArray::new(
+                item(&pairs),
+                2,
+                pairs.clone(),
+                nulls(),
+            )),
+        ),
+        (
+            "fixed_size_list",
+            Arc::new(FixedSizeListArray::new(
+                item(&nine),
+                2,
+                Arc::new(Int32Array::from_iter_values(0..14)),
+                nulls(),
+            )),
+        ),
+        ("struct", Arc::new(simple.clone())),
+        (
+            "struct_of_struct",
+            Arc::new(struct_of(vec![("inner", Arc::new(simple) as ArrayRef)])),
+        ),
+        (
+            "map",
+            Arc::new(MapArray::new(
+                entries_field,
+                offsets(),
+                entries,
+                nulls(),
+                false,
+            )),
+        ),
+        ("sparse_union", Arc::new(union_of(None))),
+        (
+            "dense_union",
+            Arc::new(union_of(Some(vec![0, 1, 2, 3, 4, 5, 6]))),
+        ),
+        (
+            "dictionary",
+            Arc::new(DictionaryArray::<Int32Type>::from_iter(words())),
+        ),
+        ("runs", Arc::new(runs())),
+    ]
 }
 
-fn map(rows: usize, offsets: OffsetBuffer<i32>, nulls: Option<NullBuffer>) -> MapArray {
-    let keys = Arc::new(StringArray::from_iter_values((0..2 * rows).map(|key| key.to_string())));
-    let values = Arc::new(Int32Array::from(some(2 * rows, |row| row as i32)));
-    let fields = Fields::from(vec![
-        Field::new("key", DataType::Utf8, false),
-        Field::new("value", DataType::Int32, true),
-    ]);
-    let entries = StructArray::new(fields.clone(), vec![keys, values], None);
-    let field = Arc::new(Field::new("entries", DataType::Struct(fields), false));
-    MapArray::new(field, offsets, entries, nulls, false)
+fn union_of(offsets: Option<Vec<i32>>) -> UnionArray {
+    let children: Vec<ArrayRef> = vec![Arc::new(ints()), Arc::new(StringArray::from(words()))];
+    let fields = [
+        Field::new("n", DataType::Int32, true),
+        Field::new("w", DataType::Utf8, true),
+    ];
+    let fields = UnionFields::try_new([2, 5], fields).unwrap();
+    let ids = ScalarBuffer::from(vec![2_i8, 5, 2, 5, 5, 2, 5]);
+    UnionArray::try_new(fields, ids, offsets.map(ScalarBuffer::from), children).unwrap()
+}
+
+fn runs() -> RunArray<Int32Type> {
+    let ends = Int32Array::from(vec![2, 3, 6, 7]);
+    RunArray::try_new(
+        &ends,
+        &StringArray::from(vec![Some("a"), None, Some("c"), Some("d")]),
+    )
+    .unwrap()
 }

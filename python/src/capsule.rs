@@ -1,0 +1,179 @@
+//! Arrow PyCapsules in and out.
+//!
+//! Comes in: Python objects with `__arrow_c_stream__` or `__arrow_c_array__`, and batches of ours. Goes out: batches, and capsules named as the Arrow PyCapsule
+//! interface says. Never here: reading of C structs, which `partgrid::device` does.
+
+use std::ffi::CStr;
+
+use arrow::array::{Array, RecordBatch, StructArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
+use arrow::util::display::FormatOptions;
+use partgrid::device::{export_stream, import_batch, import_stream};
+use partgrid::error::{Error, Result as CoreResult};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
+
+use crate::error::Outcome;
+
+const STREAM: &CStr = c"arrow_array_stream";
+const SCHEMA: &CStr = c"arrow_schema";
+const ARRAY: &CStr = c"arrow_array";
+
+/// A value that the wanted type cannot hold is an error, not a null.
+const STRICT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: FormatOptions::new(),
+};
+
+/// A capsule with a C stream of the batches, in the requested schema if one is given.
+pub(crate) fn stream_capsule<'py>(
+    py: Python<'py>,
+    schema: SchemaRef,
+    batches: impl Iterator<Item = CoreResult<RecordBatch>> + Send + 'static,
+    requested: Option<&Bound<'py, PyAny>>,
+) -> Outcome<Bound<'py, PyCapsule>> {
+    let stream = match requested_schema(&schema, requested)? {
+        None => export_stream(schema, batches)?,
+        Some(wanted) => {
+            let target = SchemaRef::clone(&wanted);
+            let casts = batches.map(move |batch| cast_batch(&batch?, &target));
+            export_stream(wanted, casts)?
+        }
+    };
+    Ok(PyCapsule::new_with_value(py, stream, STREAM)?)
+}
+
+/// A pair of capsules, schema and array, of one batch, in the requested schema if one is given.
+pub(crate) fn array_capsules<'py>(
+    py: Python<'py>,
+    batch: &RecordBatch,
+    requested: Option<&Bound<'py, PyAny>>,
+) -> Outcome<Bound<'py, PyTuple>> {
+    let batch = match requested_schema(&batch.schema(), requested)? {
+        None => batch.clone(),
+        Some(wanted) => cast_batch(batch, &wanted)?,
+    };
+    let schema = FFI_ArrowSchema::try_from(batch.schema().as_ref())?;
+    let array = FFI_ArrowArray::new(&StructArray::from(batch).to_data());
+    let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
+    let array = PyCapsule::new_with_value(py, array, ARRAY)?;
+    Ok(PyTuple::new(py, [schema, array])?)
+}
+
+/// A capsule of a schema.
+pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> Outcome<Bound<'py, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(schema)?;
+    Ok(PyCapsule::new_with_value(py, schema, SCHEMA)?)
+}
+
+/// The schema and the batches of any object with `__arrow_c_stream__` or `__arrow_c_array__`. Buffers are shared.
+pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> Outcome<(SchemaRef, Vec<RecordBatch>)> {
+    let py = object.py();
+    if object.hasattr("__arrow_c_stream__")? {
+        let capsule = object.call_method0("__arrow_c_stream__")?;
+        let stream = import_stream(take_stream(&capsule)?)?;
+        let schema = stream.schema();
+        let batches = py.detach(|| stream.collect::<CoreResult<Vec<_>>>())?;
+        return Ok((schema, batches));
+    }
+    if object.hasattr("__arrow_c_array__")? {
+        let pair = object.call_method0("__arrow_c_array__")?;
+        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+        let batch = import_batch(take_array(&array)?, &take_schema(&schema)?)?;
+        return Ok((batch.schema(), vec![batch]));
+    }
+    let class = object.get_type().qualname()?;
+    Err(Error::new(
+        partgrid::error::ErrorKind::Protocol,
+        format!("an object with __arrow_c_stream__ or __arrow_c_array__ was expected, got {class}"),
+    )
+    .with_hint("pyarrow, polars, pandas 3, duckdb and arro3 frames have it")
+    .into())
+}
+
+fn checked<'a, 'py>(
+    capsule: &'a Bound<'py, PyAny>,
+    name: &CStr,
+) -> Outcome<&'a Bound<'py, PyCapsule>> {
+    let wrong = || {
+        Error::new(
+            partgrid::error::ErrorKind::Protocol,
+            format!("a PyCapsule named {name:?} was expected, got {capsule}"),
+        )
+    };
+    let capsule = capsule.cast::<PyCapsule>().map_err(|_| wrong())?;
+    if capsule.is_valid_checked(Some(name)) {
+        Ok(capsule)
+    } else {
+        Err(wrong().into())
+    }
+}
+
+#[expect(unsafe_code, reason = "the PyCapsule interface hands out a pointer to a C struct")]
+fn take_stream(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowArrayStream> {
+    let pointer = checked(capsule, STREAM)?.pointer_checked(Some(STREAM))?;
+    // SAFETY: a capsule of this name holds an `ArrowArrayStream`; `from_raw` leaves a released one behind, so that the capsule's destructor does nothing.
+    Ok(unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) })
+}
+
+#[expect(unsafe_code, reason = "the PyCapsule interface hands out a pointer to a C struct")]
+fn take_array(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowArray> {
+    let pointer = checked(capsule, ARRAY)?.pointer_checked(Some(ARRAY))?;
+    // SAFETY: a capsule of this name holds an `ArrowArray`; `from_raw` leaves a released one behind.
+    Ok(unsafe { FFI_ArrowArray::from_raw(pointer.cast().as_ptr()) })
+}
+
+#[expect(unsafe_code, reason = "the PyCapsule interface hands out a pointer to a C struct")]
+fn take_schema(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowSchema> {
+    let pointer = checked(capsule, SCHEMA)?.pointer_checked(Some(SCHEMA))?;
+    // SAFETY: a capsule of this name holds an `ArrowSchema`; `from_raw` leaves a released one behind.
+    Ok(unsafe { FFI_ArrowSchema::from_raw(pointer.cast().as_ptr()) })
+}
+
+/// The schema that a consumer asks for; `None` when it asks for none, or for what it gets anyway.
+fn requested_schema(
+    ours: &Schema,
+    requested: Option<&Bound<'_, PyAny>>,
+) -> Outcome<Option<SchemaRef>> {
+    let Some(capsule) = requested else {
+        return Ok(None);
+    };
+    // Read in place: the capsule stays the consumer's.
+    let schema = {
+        let pointer = checked(capsule, SCHEMA)?.pointer_checked(Some(SCHEMA))?;
+        Schema::try_from(borrow_schema(pointer.cast()))?
+    };
+    let names = |schema: &Schema| -> Vec<String> {
+        schema.fields().iter().map(|field| field.name().clone()).collect()
+    };
+    if names(&schema) != names(ours) {
+        return Err(Error::invalid_argument(format!(
+            "the requested schema must have the columns {:?}, got {:?}",
+            names(ours),
+            names(&schema)
+        ))
+        .into());
+    }
+    Ok((schema != *ours).then(|| SchemaRef::new(schema)))
+}
+
+#[expect(unsafe_code, reason = "the PyCapsule interface hands out a pointer to a C struct")]
+fn borrow_schema<'a>(pointer: std::ptr::NonNull<FFI_ArrowSchema>) -> &'a FFI_ArrowSchema {
+    // SAFETY: the capsule was checked to hold an `ArrowSchema`, and its owner keeps it while the call that passed it runs.
+    unsafe { pointer.as_ref() }
+}
+
+fn cast_batch(batch: &RecordBatch, wanted: &SchemaRef) -> CoreResult<RecordBatch> {
+    let pairs = batch.columns().iter().zip(wanted.fields());
+    let columns: CoreResult<Vec<_>> = pairs
+        .map(|(column, field)| {
+            cast_with_options(column, field.data_type(), &STRICT)
+                .map_err(|error| Error::from(error).with_column(field.name()))
+        })
+        .collect();
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(SchemaRef::clone(wanted), columns?, &options)?)
+}

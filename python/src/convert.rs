@@ -1,0 +1,58 @@
+//! Frames of other libraries from an object with Arrow capsules.
+//!
+//! Comes in: one of our objects. Goes out: a pyarrow, pandas or polars object over the same buffers. Each library is imported only when it is asked for. Never
+//! here: copies.
+
+use pyo3::exceptions::PyImportError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The module, or an `ImportError` that says what to install.
+fn import<'py>(py: Python<'py>, module: &str, wanted_by: &str) -> PyResult<Bound<'py, PyModule>> {
+    py.import(module).map_err(|error| {
+        if error.is_instance_of::<PyImportError>(py) {
+            let text = format!("{wanted_by} needs {module}\nhint: pip install {module}");
+            let missing = PyImportError::new_err(text);
+            missing.set_cause(py, Some(error));
+            missing
+        } else {
+            error
+        }
+    })
+}
+
+/// A `pyarrow.Table` over the same buffers.
+pub(crate) fn to_arrow<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let pyarrow = import(object.py(), "pyarrow", "to_arrow")?;
+    pyarrow.call_method1("table", (object,))
+}
+
+/// A `pandas.DataFrame` of Arrow-backed columns (`pandas.ArrowDtype`) over the same buffers.
+pub(crate) fn to_pandas<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let pandas = import(py, "pandas", "to_pandas")?;
+    let pyarrow = import(py, "pyarrow", "to_pandas")?;
+    let options = PyDict::new(py);
+    options.set_item("types_mapper", pandas.getattr("ArrowDtype")?)?;
+    options.set_item("ignore_metadata", true)?;
+    let table = pyarrow.call_method1("table", (object,))?;
+    table.call_method("to_pandas", (), Some(&options))
+}
+
+/// A `polars.DataFrame` over the same buffers, where polars has the type (it copies strings into views of its own).
+pub(crate) fn to_polars<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let polars = import(object.py(), "polars", "to_polars")?;
+    polars.call_method1("DataFrame", (object,))
+}
+
+/// A `pyarrow.RecordBatch` over the same buffers.
+pub(crate) fn to_arrow_batch<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let pyarrow = import(object.py(), "pyarrow", "to_arrow")?;
+    pyarrow.call_method1("record_batch", (object,))
+}
+
+/// A `pyarrow.Schema`.
+pub(crate) fn to_arrow_schema<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let pyarrow = import(object.py(), "pyarrow", "schema")?;
+    pyarrow.call_method1("schema", (object,))
+}

@@ -1,0 +1,292 @@
+//! `Grid` and `from_arrow`.
+
+use std::sync::Arc;
+
+use partgrid::distarray::export;
+use partgrid::error::Error;
+use partgrid::grid::{PartitionGrid, picture};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PySliceMethods, PyTuple};
+
+use crate::capsule::{batches_of, schema_capsule, stream_capsule};
+use crate::convert;
+use crate::distarray::PyDistArray;
+use crate::error::Outcome;
+use crate::partitioned::{dictionary, handles};
+use crate::query::{PyQuery, sql};
+use crate::tile::PyTile;
+
+/// Width of the repr in characters.
+const REPR_WIDTH: usize = 88;
+
+/// A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
+///
+/// Made by `read_parquet`, `from_arrow`, `Result.to_grid`, or by indexing another grid: `grid["a"]` and `grid[["a", "b"]]` are grids of these columns, `grid[10:20]` is
+/// a grid of these rows, `grid[10:20, ["a"]]` of both. Nothing is copied by any of them.
+#[pyclass(name = "Grid", module = "partgrid", frozen)]
+pub(crate) struct PyGrid {
+    core: Arc<PartitionGrid>,
+    /// The handles of all tiles, made once so that they keep their identity.
+    handles: PyOnceLock<Py<PyList>>,
+}
+
+impl PyGrid {
+    pub(crate) fn new(core: PartitionGrid) -> Self {
+        Self {
+            core: Arc::new(core),
+            handles: PyOnceLock::new(),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<PartitionGrid> {
+        &self.core
+    }
+
+    fn make_tile(&self, position: Vec<usize>) -> Outcome<PyTile> {
+        PyTile::try_new(Arc::clone(&self.core), position)
+    }
+}
+
+#[pymethods]
+impl PyGrid {
+    /// Rows and columns.
+    #[getter]
+    fn shape(&self) -> (u64, usize) {
+        (self.core.num_rows(), self.core.num_columns())
+    }
+
+    /// The number of tiles along rows and columns.
+    #[getter]
+    fn tiling(&self) -> (usize, usize) {
+        (self.core.rows().num_intervals(), self.core.columns().num_intervals())
+    }
+
+    /// The cut points of the rows and of the columns: they start at 0 and end with the shape.
+    #[getter]
+    fn cuts<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyTuple>)> {
+        Ok((
+            PyTuple::new(py, self.core.rows().cuts())?,
+            PyTuple::new(py, self.core.columns().cuts())?,
+        ))
+    }
+
+    /// The names of the columns, in order.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        let fields = self.core.schema().fields();
+        fields.iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// The schema as a `pyarrow.Schema`. Needs pyarrow; other libraries take the grid itself, which has `__arrow_c_schema__`.
+    #[getter]
+    fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_arrow_schema(slf.as_any())
+    }
+
+    /// The bytes of all tiles together, without what they share with others.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.core.memory_bytes()
+    }
+
+    /// All tiles in row-major order.
+    #[getter]
+    fn tiles(&self) -> Outcome<Vec<PyTile>> {
+        self.core.geometry().positions().map(|position| self.make_tile(position)).collect()
+    }
+
+    /// The tile at a position.
+    ///
+    /// Args:
+    ///     row_band: The number along the rows.
+    ///     column_band: The number along the columns.
+    ///
+    /// Returns:
+    ///     The tile, which shares the grid's memory.
+    ///
+    /// Raises:
+    ///     NotFoundError: The position lies outside the grid.
+    #[pyo3(signature = (row_band, column_band=0))]
+    fn tile(&self, row_band: usize, column_band: usize) -> Outcome<PyTile> {
+        self.make_tile(vec![row_band, column_band])
+    }
+
+    /// The `__partitioned__` protocol (draft of 2022-01-27), exactly: a fresh plain dictionary at each access.
+    ///
+    /// `shape`, `partition_tiling`, `partitions` (every position, with `start`, `shape`, `data`, `location`) and `get`. `data` is a handle that pickles with the standard
+    /// library; `get` takes one handle, a list or a tuple and returns `pandas.DataFrame` objects over the tile's memory, without copying. `location` is a list of
+    /// `(IP, PID)`. There is no `locals`, since this is not a rank of an SPMD program. The handles keep the grid alive in this process.
+    #[getter]
+    fn __partitioned__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
+        let made = || handles(py, &self.core);
+        let handles = self.handles.get_or_try_init(py, made)?.bind(py);
+        dictionary(py, &self.core, handles)
+    }
+
+    /// A numeric column as sections of the Distributed Array Protocol (version 0.10.0), one for each tile, without copying.
+    ///
+    /// Args:
+    ///     column: The name of an integer or float column without nulls.
+    ///
+    /// Returns:
+    ///     The distributed array: one block-distributed dimension, cut where the grid cuts its rows.
+    ///
+    /// Raises:
+    ///     NotFoundError: There is no such column.
+    ///     UnsupportedError: The column has a type that is no plain number; the text says what to cast.
+    ///     InvalidDataError: The column has nulls; the text says how many, and the first tile with one.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> array = pg.read_parquet("data/flights").distarray("distance")
+    ///     >>> array.shape, len(array.sections)
+    ///     ((336776,), 12)
+    ///     >>> array.sections[0].__distarray__()["dim_data"][0]["stop"]
+    ///     27004
+    fn distarray(&self, column: &str) -> Outcome<PyDistArray> {
+        Ok(PyDistArray::new(export(&self.core, column)?))
+    }
+
+    /// Runs SQL over this grid under the name `self`.
+    ///
+    /// Args:
+    ///     query: The SQL text, for instance `SELECT carrier, count(*) FROM self GROUP BY carrier`.
+    ///
+    /// Returns:
+    ///     A result that has not run yet.
+    ///
+    /// Raises:
+    ///     QueryError: The SQL is wrong.
+    fn sql(slf: &Bound<'_, Self>, query: String) -> Outcome<PyQuery> {
+        let grids = PyDict::new(slf.py());
+        grids.set_item("self", slf)?;
+        sql(slf.py(), query, Some(&grids))
+    }
+
+    /// The grid as a `pyarrow.Table`, one chunk for each row band, without copying. Needs pyarrow.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_arrow(slf.as_any())
+    }
+
+    /// The grid as a `pandas.DataFrame` of Arrow-backed columns, without copying. Needs pandas and pyarrow.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_pandas(slf.as_any())
+    }
+
+    /// The grid as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_polars(slf.as_any())
+    }
+
+    /// The Arrow PyCapsule interface: a stream of one batch for each row band, without copying.
+    ///
+    /// Args:
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        let grid = Arc::clone(&self.core);
+        let bands = 0..grid.rows().num_intervals();
+        let batches = bands.map(move |row_band| grid.open_row_band(row_band));
+        stream_capsule(py, Arc::clone(self.core.schema()), batches, requested_schema)
+    }
+
+    /// The Arrow PyCapsule interface: the schema.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyCapsule>> {
+        schema_capsule(py, self.core.schema())
+    }
+
+    /// The number of rows.
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(usize::try_from(self.core.num_rows())?)
+    }
+
+    /// Iterating would have to choose between rows, columns and tiles.
+    #[classattr]
+    #[pyo3(name = "__iter__")]
+    fn iterate() -> Option<()> {
+        None
+    }
+
+    fn __contains__(&self, column: &str) -> bool {
+        self.core.column_index(column).is_ok()
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> Outcome<Self> {
+        if let Ok(pair) = key.cast::<PyTuple>() {
+            let (rows, columns): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+            return Ok(Self::new(part(&part(&self.core, &rows)?, &columns)?));
+        }
+        Ok(Self::new(part(&self.core, key)?))
+    }
+
+    fn __repr__(&self) -> String {
+        picture::text(&self.core, REPR_WIDTH)
+    }
+
+    /// The grid for notebooks: a small picture of its tiles, and the columns.
+    fn _repr_html_(&self) -> String {
+        picture::svg(&self.core)
+    }
+}
+
+/// The rows of a slice, or the columns of a name or a list of names.
+fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> {
+    if let Ok(slice) = key.cast::<PySlice>() {
+        let length = isize::try_from(grid.num_rows()).unwrap_or(isize::MAX);
+        let indices = slice.indices(length)?;
+        if indices.step != 1 {
+            return Err(Error::invalid_argument(format!(
+                "a slice of rows must have step 1, got {}",
+                indices.step
+            ))
+            .into());
+        }
+        let start = u64::try_from(indices.start).unwrap_or(0);
+        let stop = u64::try_from(indices.stop).unwrap_or(0).max(start);
+        return Ok(grid.slice(start..stop)?);
+    }
+    if let Ok(name) = key.extract::<String>() {
+        return Ok(grid.select(&[name])?);
+    }
+    if let Ok(names) = key.extract::<Vec<String>>() {
+        return Ok(grid.select(&names)?);
+    }
+    let class = key.get_type().qualname()?;
+    Err(PyTypeError::new_err(format!(
+        "a grid is indexed by a column name, a list of names, or a slice of rows, got {class}\nhint: grid.tile(row_band, column_band) gives a tile"
+    ))
+    .into())
+}
+
+/// Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
+///
+/// pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Sliced nested columns are the one exception: they are copied.
+///
+/// Args:
+///     data: The object.
+///
+/// Returns:
+///     A grid that shares the object's memory.
+///
+/// Raises:
+///     ProtocolError: The object has neither method.
+///     InvalidArgumentError: Two columns share a name.
+///
+/// Examples:
+///     >>> import partgrid as pg, pyarrow as pa
+///     >>> pg.from_arrow(pa.table({"a": [1, 2, 3]})).shape
+///     (3, 1)
+#[pyfunction]
+pub(crate) fn from_arrow(data: &Bound<'_, PyAny>) -> Outcome<PyGrid> {
+    if let Ok(grid) = data.cast::<PyGrid>() {
+        return Ok(PyGrid::new(PartitionGrid::clone(grid.get().core())));
+    }
+    let (schema, batches) = batches_of(data)?;
+    Ok(PyGrid::new(PartitionGrid::try_from_batches(schema, &batches)?))
+}

@@ -1,0 +1,121 @@
+//! The one tokio runtime of the process, and waiting on it from Python.
+//!
+//! Comes in: futures of the core. Goes out: their results, with the GIL released while they run and Ctrl-C obeyed. The runtime starts at the first wait, never at
+//! import. A forked child gets one of its own; the parent's, whose threads the child does not have, is left alone. Never here: what the futures do.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use partgrid::error::Error;
+use pyo3::prelude::*;
+use tokio::runtime::Runtime;
+
+use crate::error::{Outcome, Raised};
+
+/// How often a waiting thread looks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+struct Started {
+    pid: u32,
+    runtime: Runtime,
+}
+
+/// The runtime of this process, or null. Values are never freed: a child must not join its parent's threads, and the parent needs its own until it ends.
+static STARTED: AtomicPtr<Started> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The runtime of this process, started now if it was not. Takes no lock, so that a fork at any moment is harmless.
+pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
+    let pid = std::process::id();
+    let current = STARTED.load(Ordering::Acquire);
+    if let Some(started) = alive(current)
+        && started.pid == pid
+    {
+        return Ok(&started.runtime);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("partgrid")
+        .enable_time()
+        .build()
+        .map_err(|error| Error::internal("no runtime could be started").with_source(error))?;
+    let fresh = Box::into_raw(Box::new(Started { pid, runtime }));
+    match STARTED.compare_exchange(current, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => alive(fresh),
+        // Another thread was faster. Ours has done nothing yet and may go.
+        Err(faster) => {
+            discard(fresh);
+            alive(faster)
+        }
+    }
+    .map(|started| &started.runtime)
+    .ok_or_else(|| Error::internal("the runtime is gone"))
+}
+
+#[expect(unsafe_code, reason = "the pointer comes from Box::into_raw and is never freed once stored")]
+fn alive(pointer: *mut Started) -> Option<&'static Started> {
+    // SAFETY: STARTED holds null or a pointer from `Box::into_raw` that nothing frees, and its target is never written again.
+    unsafe { pointer.as_ref() }
+}
+
+#[expect(unsafe_code, reason = "gives back the box of a runtime that lost the race")]
+fn discard(pointer: *mut Started) {
+    // SAFETY: the pointer comes from `Box::into_raw` in the caller and was never stored or shared.
+    let started = unsafe { Box::from_raw(pointer) };
+    started.runtime.shutdown_background();
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls a future on this thread until it is ready, the GIL released, looking for signals in between. An exception of a signal handler ends the waiting.
+pub(crate) fn poll_until_ready<F>(py: Python<'_>, future: F) -> PyResult<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        let polled = py.detach(|| {
+            let mut context = Context::from_waker(&waker);
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Some(output);
+            }
+            std::thread::park_timeout(SIGNAL_INTERVAL);
+            None
+        });
+        match polled {
+            Some(output) => return Ok(output),
+            None => py.check_signals()?,
+        }
+    }
+}
+
+/// Runs a future of the core on the runtime and waits for it. When a signal handler raises, the work is abandoned at its next pause and the exception is raised.
+pub(crate) fn wait<T, F>(py: Python<'_>, future: F) -> Outcome<T>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let task = runtime()?.spawn(future);
+    let stop = task.abort_handle();
+    match poll_until_ready(py, task) {
+        Ok(Ok(output)) => Ok(output?),
+        Ok(Err(failure)) => Err(Raised::from(
+            Error::internal("the work panicked, which is a fault of partgrid").with_source(failure),
+        )),
+        Err(raised) => {
+            stop.abort();
+            Err(raised.into())
+        }
+    }
+}

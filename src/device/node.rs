@@ -1,0 +1,197 @@
+//! One array of the C Data interface, read with checks.
+//!
+//! Comes in: an `ArrowArray` struct that another library filled. Goes out: its length, its buffers, its children, each checked against what the struct itself says.
+//! Never here: Arrow types (`convert.rs`), copying (except of a buffer that is not aligned for its values).
+//!
+//! Follows "Structure definitions" and "Semantics" of <https://arrow.apache.org/docs/format/CDataInterface.html>.
+
+#![expect(
+    unsafe_code,
+    reason = "the C Data interface hands over raw pointers; every other file of the import works on what is checked here"
+)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow::array::{ArrayDataBuilder, ArrayRef, make_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::ArrowNativeType;
+use arrow::error::ArrowError;
+use arrow::ffi::FFI_ArrowArray;
+
+use crate::error::{Error, Result};
+
+/// One array of a tree of C arrays; buffers made from it keep the whole tree alive.
+pub(super) struct Node<'a> {
+    array: &'a FFI_ArrowArray,
+    owner: &'a Arc<FFI_ArrowArray>,
+    offset: usize,
+    len: usize,
+}
+
+impl<'a> Node<'a> {
+    /// The top of the tree that `owner` releases.
+    pub(super) fn root(owner: &'a Arc<FFI_ArrowArray>) -> Result<Self> {
+        Self::try_new(owner, owner)
+    }
+
+    fn try_new(array: &'a FFI_ArrowArray, owner: &'a Arc<FFI_ArrowArray>) -> Result<Self> {
+        if array.is_released() {
+            return Err(broken("the Arrow C array was released already"));
+        }
+        let len = count("length", array.length)?;
+        let offset = count("offset", array.offset)?;
+        // One more than the end is the number of list offsets.
+        if offset.checked_add(len).is_none_or(|end| end == usize::MAX) {
+            return Err(broken(format!(
+                "offset + length of an Arrow C array must fit this machine's index type, got {offset} + {len}"
+            )));
+        }
+        Ok(Self {
+            array,
+            owner,
+            offset,
+            len,
+        })
+    }
+
+    /// The number of values.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many values of the buffers come before the first one.
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Offset + length: how many values the buffers hold.
+    pub(super) fn end(&self) -> usize {
+        self.offset + self.len
+    }
+
+    /// The number of buffers that the struct declares.
+    pub(super) fn num_buffers(&self) -> Result<usize> {
+        let declared = count("n_buffers", self.array.n_buffers)?;
+        if declared > 0 && self.array.buffers.is_null() {
+            return Err(broken(format!(
+                "{declared} buffers are declared, and the list of buffers is absent"
+            )));
+        }
+        Ok(declared)
+    }
+
+    /// Makes sure that the struct has as many buffers and children as its type wants.
+    pub(super) fn expect(&self, num_buffers: usize, num_children: usize) -> Result<()> {
+        let got = (
+            self.num_buffers()?,
+            count("n_children", self.array.n_children)?,
+        );
+        if got == (num_buffers, num_children) {
+            return Ok(());
+        }
+        Err(broken(format!(
+            "the type wants {num_buffers} buffers and {num_children} children, got {} and {}",
+            got.0, got.1
+        )))
+    }
+
+    /// The first `num_bytes` bytes of a buffer. `expect` or `num_buffers` must have been asked before.
+    pub(super) fn buffer(&self, index: usize, num_bytes: Option<usize>) -> Result<Buffer> {
+        let num_bytes = num_bytes
+            .filter(|bytes| isize::try_from(*bytes).is_ok())
+            .ok_or_else(|| broken("a buffer must be smaller than the address space"))?;
+        if num_bytes == 0 {
+            return Ok(Buffer::from(Vec::<u8>::new()));
+        }
+        let pointer = NonNull::new(self.array.buffer(index).cast_mut()).ok_or_else(|| {
+            broken(format!(
+                "buffer {index} must hold {num_bytes} bytes, it is absent"
+            ))
+        })?;
+        let owner = Arc::clone(self.owner);
+        // SAFETY: the producer promises `num_bytes` readable bytes that do not change until the tree is released, which `owner` does after the last buffer is gone.
+        Ok(unsafe { Buffer::from_custom_allocation(pointer, num_bytes, owner) })
+    }
+
+    /// `len` values of a buffer from value `start` on; copied only when the producer did not align them.
+    pub(super) fn values<T: ArrowNativeType>(
+        &self,
+        index: usize,
+        start: usize,
+        len: usize,
+    ) -> Result<ScalarBuffer<T>> {
+        let num_bytes = (start + len).checked_mul(size_of::<T>());
+        let buffer = self.buffer(index, num_bytes)?;
+        let aligned = buffer.as_ptr().align_offset(align_of::<T>()) == 0;
+        let buffer = if aligned {
+            buffer
+        } else {
+            Buffer::from_slice_ref(buffer.as_slice())
+        };
+        Ok(ScalarBuffer::new(buffer, start, len))
+    }
+
+    /// Which values are null; `None` when the producer gives no bitmap. Counted here, whatever `null_count` says.
+    pub(super) fn nulls(&self) -> Result<Option<NullBuffer>> {
+        if self.array.buffer(0).is_null() {
+            return match self.array.null_count {
+                ..=0 => Ok(None),
+                declared => Err(broken(format!(
+                    "{declared} nulls are declared, and the validity bitmap is absent"
+                ))),
+            };
+        }
+        let bits = self.buffer(0, Some(self.end().div_ceil(8)))?;
+        let nulls = NullBuffer::new(BooleanBuffer::new(bits, self.offset, self.len));
+        Ok((nulls.null_count() > 0).then_some(nulls))
+    }
+
+    /// A child. `expect` must have been asked before.
+    pub(super) fn child(&self, index: usize) -> Result<Self> {
+        if self.array.children.is_null() || index >= self.array.num_children() {
+            return Err(broken(format!("child {index} is absent")));
+        }
+        // SAFETY: `children` is not null and has `n_children` entries.
+        let slot = unsafe { self.array.children.add(index) };
+        // SAFETY: as above; producers need not align the list.
+        let child = unsafe { slot.read_unaligned() };
+        // SAFETY: a child that is not null is an `ArrowArray` that lives until the tree is released, and `owner` outlives `'a`.
+        let child: Option<&'a FFI_ArrowArray> = unsafe { child.as_ref() };
+        let child = child.ok_or_else(|| broken(format!("child {index} is absent")))?;
+        Self::try_new(child, self.owner)
+    }
+
+    /// The values of a dictionary.
+    pub(super) fn dictionary(&self) -> Result<Self> {
+        let values = self.array.dictionary();
+        let values = values.ok_or_else(|| broken("a dictionary array must have its dictionary"))?;
+        Self::try_new(values, self.owner)
+    }
+}
+
+/// The array that `parts` describe, after the checks of lengths and buffer sizes, which do not read the values.
+pub(super) fn assemble(parts: ArrayDataBuilder) -> Result<ArrayRef> {
+    // SAFETY: sizes are checked on the next lines; that strings are UTF-8 is the producer's promise, as everywhere with the C Data interface.
+    let mut data = unsafe { parts.build_unchecked() };
+    data.align_buffers();
+    data.validate().map_err(refused)?;
+    Ok(make_array(data))
+}
+
+fn count(name: &str, number: i64) -> Result<usize> {
+    usize::try_from(number).map_err(|_| {
+        broken(format!(
+            "{name} of an Arrow C array must be 0 or more, got {number}"
+        ))
+    })
+}
+
+pub(super) fn broken(message: impl Into<String>) -> Error {
+    Error::invalid_data(message)
+}
+
+/// What Arrow refuses of an imported array is the producer's fault.
+pub(super) fn refused(error: ArrowError) -> Error {
+    Error::invalid_data(error.to_string()).with_source(error)
+}
