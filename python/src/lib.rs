@@ -38,5 +38,6 @@ mod _native {
 
     /// The version of the package.
     #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "the name that Python packages use")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }
