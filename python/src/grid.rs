@@ -18,9 +18,6 @@ use crate::partitioned::{dictionary, handles};
 use crate::query::{PyQuery, sql};
 use crate::tile::PyTile;
 
-/// Width of the repr in characters.
-const REPR_WIDTH: usize = 88;
-
 /// A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
 ///
 /// Made by `read_parquet`, `from_arrow`, `Result.to_grid`, or by indexing another grid: `grid["a"]` and `grid[["a", "b"]]` are grids of these columns, `grid[10:20]` is
@@ -226,12 +223,12 @@ impl PyGrid {
     }
 
     fn __repr__(&self) -> String {
-        picture::text(&self.core, REPR_WIDTH)
+        picture::summary(&self.core)
     }
 
     /// The grid for notebooks: a small picture of its tiles, and the columns.
     fn _repr_html_(&self) -> String {
-        picture::svg(&self.core)
+        picture::html(&self.core)
     }
 }
 

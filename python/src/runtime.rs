@@ -12,6 +12,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use partgrid::error::Error;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use tokio::runtime::Runtime;
 
@@ -66,6 +67,31 @@ fn discard(pointer: *mut Started) {
     // SAFETY: the pointer comes from `Box::into_raw` in the caller and was never stored or shared.
     let started = unsafe { Box::from_raw(pointer) };
     started.runtime.shutdown_background();
+}
+
+/// Runs work with the GIL held, on a thread that may or may not hold it, as within a callback of a C stream. Returns `None` when the interpreter has ended.
+///
+/// `Python::attach` is not enough there: when one of our methods called the consumer, PyO3 counts this thread as attached, while the consumer has released the GIL.
+#[expect(unsafe_code, reason = "only the C interface can tell whether this thread holds the GIL")]
+pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    // SAFETY: may be called on any thread at any time.
+    if unsafe { ffi::Py_IsInitialized() } == 0 {
+        return None;
+    }
+    // SAFETY: the interpreter runs; the state is given back below, also when `work` panics.
+    let _held = Held(unsafe { ffi::PyGILState_Ensure() });
+    // SAFETY: `_held` holds the GIL until the end of this function.
+    Some(work(unsafe { Python::assume_attached() }))
+}
+
+struct Held(ffi::PyGILState_STATE);
+
+impl Drop for Held {
+    #[expect(unsafe_code, reason = "the other half of `attached`")]
+    fn drop(&mut self) {
+        // SAFETY: made by `PyGILState_Ensure` on this thread and given back once.
+        unsafe { ffi::PyGILState_Release(self.0) };
+    }
 }
 
 struct Unpark(Thread);

@@ -16,7 +16,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use tokio::sync::mpsc::{self, Receiver};
 
-use crate::runtime::{poll_until_ready, runtime};
+use crate::runtime::{attached, poll_until_ready, runtime};
 
 /// How many finished batches wait for a slow consumer.
 const BATCHES_AHEAD: usize = 2;
@@ -67,7 +67,7 @@ impl QueryBatches {
         let Some(receiver) = self.receiver.as_mut() else {
             return Ok(None);
         };
-        let pulled = Python::try_attach(|py| match poll_until_ready(py, receiver.recv()) {
+        let pulled = attached(|py| match poll_until_ready(py, receiver.recv()) {
             Ok(batch) => batch.transpose(),
             Err(raised) => {
                 raise_soon(py, raised);
@@ -107,6 +107,7 @@ fn raise_soon(py: Python<'_>, raised: PyErr) {
 extern "C" fn raise_now(argument: *mut c_void) -> c_int {
     // SAFETY: `raise_soon` passed a box of `PyErr`, and this runs once.
     let raised = unsafe { Box::from_raw(argument.cast::<PyErr>()) };
-    Python::try_attach(|py| raised.restore(py));
+    // SAFETY: pending calls run on the main thread with the GIL held.
+    raised.restore(unsafe { Python::assume_attached() });
     -1
 }

@@ -1,0 +1,23 @@
+"""Fixtures that several test files need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import partgrid as pg
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data"
+
+
+@pytest.fixture(scope="session")
+def flights() -> pg.Grid:
+    """All flights, twelve tiles."""
+    return pg.read_parquet(DATA / "flights")
+
+
+@pytest.fixture(scope="session")
+def flights_glob() -> str:
+    """The same files as DuckDB and others take them."""
+    return str(DATA / "flights" / "*" / "*.parquet")

@@ -1,0 +1,104 @@
+"""Loading Parquet files, compared with pyarrow and DuckDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import partgrid as pg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import DATA
+
+
+def test_the_flights_are_those_that_pyarrow_reads(flights: pg.Grid) -> None:
+    theirs = ds.dataset(DATA / "flights", partitioning="hive").to_table()
+    ours = flights.to_arrow()
+    assert ours.column_names == theirs.column_names
+    assert ours.drop_columns(["month"]).equals(theirs.drop_columns(["month"]), check_metadata=True)
+    assert ours["month"].cast(pa.int32()).equals(theirs["month"])
+
+
+def test_the_flights_are_those_that_duckdb_reads(flights: pg.Grid, flights_glob: str) -> None:
+    query = "SELECT month, count(*), sum(distance), count(dep_delay), min(tailnum) FROM {} GROUP BY month"
+    theirs = duckdb.sql(query.format(f"'{flights_glob}'") + " ORDER BY month").fetchall()
+    ours = flights.sql(query.format("self") + " ORDER BY month").to_arrow()
+    assert [tuple(row.values()) for row in ours.to_pylist()] == theirs
+
+
+@pytest.mark.parametrize("name", ["airlines", "airports", "planes", "weather"])
+def test_the_small_files_are_those_that_pyarrow_reads(name: str) -> None:
+    path = DATA / f"{name}.parquet"
+    assert pg.read_parquet(path).to_arrow().equals(pq.read_table(path), check_metadata=True)
+
+
+def test_sources_may_be_paths_strings_globs_and_lists(flights_glob: str) -> None:
+    assert pg.read_parquet(flights_glob).shape == (336776, 19)
+    months = [DATA / "flights" / f"month=0{month}" for month in (1, 2)]
+    assert len(pg.read_parquet(months)) == 27004 + 24951
+    assert pg.read_parquet(str(months[0]), hive_partitioning=False).shape == (27004, 18)
+
+
+def test_columns_and_tile_rows_are_obeyed() -> None:
+    grid = pg.read_parquet(DATA / "flights", columns=["month", "dest"], tile_rows=8192)
+    assert grid.columns == ["month", "dest"]
+    assert grid.tiling == (48, 1)
+    assert pc.count_distinct(grid.to_arrow()["dest"]).as_py() == 105
+
+
+def test_nothing_there_is_a_file_not_found_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such file or folder") as caught:
+        pg.read_parquet(tmp_path / "absent.parquet")
+    assert isinstance(caught.value, pg.errors.PathNotFoundError)
+    assert caught.value.context["file"].endswith("absent.parquet")
+    with pytest.raises(FileNotFoundError, match="holds no file"):
+        pg.read_parquet(tmp_path)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    whole = (DATA / "airlines.parquet").read_bytes()
+    for name, content in {
+        "truncated.parquet": whole[:-20],
+        "text.parquet": b"month,day\n1,2\n" * 10,
+        "empty.parquet": b"",
+    }.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(pg.errors.InvalidDataError, match="truncated or no Parquet") as caught:
+            pg.read_parquet(path)
+        assert caught.value.context["file"] == str(path)
+
+
+def test_a_flipped_bit_in_a_page_is_refused(tmp_path: Path) -> None:
+    whole = bytearray((DATA / "airlines.parquet").read_bytes())
+    whole[60] ^= 1
+    path = tmp_path / "flipped.parquet"
+    path.write_bytes(whole)
+    with pytest.raises(pg.errors.InvalidDataError, match="CRC"):
+        pg.read_parquet(path)
+
+
+def test_a_later_file_with_other_columns_is_refused_with_every_difference(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1], "b": ["x"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": [1.5], "b": ["x"], "c": [True]}), tmp_path / "2.parquet")
+    with pytest.raises(pg.errors.InvalidDataError) as caught:
+        pg.read_parquet(tmp_path)
+    text = str(caught.value)
+    assert "2.parquet: column `a` is column 0 and Float64, expected Int64" in text
+    assert "2.parquet: column `c` is column 2 (Boolean), not expected" in text
+    assert caught.value.context["file"] == str(tmp_path / "2.parquet")
+
+
+def test_wrong_arguments_are_errors() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        pg.read_parquet(DATA / "airlines.parquet", tile_rows=0)
+    with pytest.raises(KeyError, match="did you mean `carrier`"):
+        pg.read_parquet(DATA / "airlines.parquet", columns=["carier"])
+    with pytest.raises(NotImplementedError, match="scheme `s3`"):
+        pg.read_parquet("s3://bucket/flights")
+    with pytest.raises(TypeError):
+        pg.read_parquet(5)  # type: ignore[arg-type]

@@ -1,0 +1,170 @@
+"""SQL: answers as DuckDB gives them, results in every form, errors that name the place."""
+
+from __future__ import annotations
+
+import duckdb
+import partgrid as pg
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from conftest import DATA
+
+QUERIES = [
+    "SELECT carrier, count(*), sum(distance), avg(dep_delay) FROM flights GROUP BY carrier",
+    "SELECT month, origin, max(arr_delay), min(dep_time) FROM flights GROUP BY month, origin",
+    "SELECT dest, count(*) FROM flights WHERE month IN (6, 7) AND dep_delay > 60 GROUP BY dest",
+    "SELECT a.name, count(*) FROM flights f JOIN airlines a ON f.carrier = a.carrier GROUP BY a.name",
+    "SELECT f.tailnum, count(*) FROM flights f LEFT JOIN planes p ON f.tailnum = p.tailnum "
+    "WHERE p.tailnum IS NULL GROUP BY f.tailnum HAVING count(*) > 100",
+    "SELECT count(*), count(tailnum), count(DISTINCT tailnum), count(DISTINCT dest) FROM flights",
+    "SELECT day, sum(CASE WHEN dep_time IS NULL THEN 1 ELSE 0 END) FROM flights GROUP BY day",
+    "SELECT w.origin, count(*), avg(f.dep_delay) FROM flights f JOIN weather w "
+    "ON f.origin = w.origin AND f.time_hour = w.time_hour WHERE w.precip > 0.1 GROUP BY w.origin",
+    "SELECT carrier, rank() OVER (ORDER BY n DESC) FROM "
+    "(SELECT carrier, count(*) AS n FROM flights GROUP BY carrier)",
+    "SELECT distinct dest FROM flights EXCEPT SELECT faa FROM airports",
+]
+TABLES = ["airlines", "airports", "planes", "weather"]
+
+
+@pytest.fixture(scope="module")
+def session(flights: pg.Grid) -> pg.Session:
+    session = pg.Session()
+    session.register("flights", flights)
+    for name in TABLES:
+        session.register(name, pg.read_parquet(DATA / f"{name}.parquet"))
+    return session
+
+
+@pytest.fixture(scope="module")
+def duck(flights_glob: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE VIEW flights AS SELECT * FROM '{flights_glob}'")
+    for name in TABLES:
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM '{DATA / name}.parquet'")
+    return connection
+
+
+def rows(table: pa.Table) -> list[tuple[object, ...]]:
+    """The rows sorted, floats rounded."""
+    def plain(value: object) -> object:
+        return round(value, 6) if isinstance(value, float) else value
+
+    found = [tuple(plain(value) for value in row.values()) for row in table.to_pylist()]
+    return sorted(found, key=lambda row: [(value is None, str(value)) for value in row])
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_answers_are_those_of_duckdb(
+    session: pg.Session, duck: duckdb.DuckDBPyConnection, query: str
+) -> None:
+    ours = session.sql(query).to_arrow()
+    names = [f"c{number}" for number in range(ours.num_columns)]
+    theirs = duck.sql(query).to_arrow_table()
+    assert rows(ours.rename_columns(names)) == rows(theirs.rename_columns(names))
+    assert ours.num_rows > 0
+
+
+def test_answers_do_not_depend_on_tiles_or_threads(session: pg.Session) -> None:
+    small = pg.Session(threads=1)
+    small.register("flights", pg.read_parquet(DATA / "flights", tile_rows=2000))
+    query = QUERIES[0]
+    assert rows(small.sql(query).to_arrow()) == rows(session.sql(query).to_arrow())
+
+
+def test_a_filter_on_the_folder_column_reads_one_tile(flights: pg.Grid) -> None:
+    result = flights.sql("SELECT sum(distance) AS s FROM self WHERE month = 3")
+    assert "tiles=1/12" in result.explain()
+    assert "columns=[distance, month]" in result.explain()
+
+
+def test_a_result_comes_in_every_form(flights: pg.Grid) -> None:
+    result = flights.sql("SELECT dest, count(*) AS n FROM self GROUP BY dest ORDER BY n DESC LIMIT 3")
+    assert result.columns == ["dest", "n"]
+    assert len(result) == 3
+    table = result.to_arrow()
+    assert table["dest"].to_pylist() == ["ORD", "ATL", "LAX"]
+    assert result.to_pandas()["n"].tolist() == table["n"].to_pylist()
+    assert isinstance(result.to_polars(), pl.DataFrame)
+    assert result.to_grid().shape == (3, 2)
+    assert pa.schema(result).names == ["dest", "n"]
+    assert duckdb.sql("SELECT sum(n) FROM table").fetchone() == (17283 + 17215 + 16174,)
+
+
+def test_the_repr_shows_some_rows_and_says_what_is_left_out(flights: pg.Grid) -> None:
+    text = repr(flights.sql("SELECT carrier FROM self"))
+    assert "336776 rows, the first 10 shown" in text
+    assert len(text.splitlines()) < 20
+    assert "1 row" in repr(flights.sql("SELECT 1 AS one"))
+
+
+def test_show_prints(flights: pg.Grid, capsys: pytest.CaptureFixture[str]) -> None:
+    flights.sql("SELECT 42 AS answer").show()
+    assert "42" in capsys.readouterr().out
+
+
+def test_sql_takes_grids_by_name(flights: pg.Grid) -> None:
+    airlines = pg.read_parquet(DATA / "airlines.parquet")
+    query = "SELECT name FROM a WHERE carrier IN (SELECT carrier FROM f) ORDER BY name LIMIT 1"
+    assert pg.sql(query, a=airlines, f=flights).to_arrow()["name"].to_pylist() == [
+        "AirTran Airways Corporation"
+    ]
+    with pytest.raises(pg.errors.ProtocolError, match="f must be a Grid, got str"):
+        pg.sql("SELECT 1", f="flights")  # type: ignore[arg-type]
+
+
+def test_names_can_be_registered_replaced_and_taken_away(flights: pg.Grid) -> None:
+    session = pg.Session()
+    session.register("f", flights)
+    session.register("g", flights)
+    session.register("g", flights[:5])
+    assert session.tables == ["f", "g"]
+    assert repr(session) == "Session with f, g"
+    assert session.sql("SELECT count(*) AS n FROM g").to_arrow()["n"].to_pylist() == [5]
+    assert session.deregister("g")
+    assert not session.deregister("g")
+    with pytest.raises(pg.errors.QueryError, match="not found"):
+        session.sql("SELECT * FROM g")
+
+
+def test_an_unknown_column_names_the_near_one(flights: pg.Grid) -> None:
+    with pytest.raises(pg.errors.QueryError, match="no column `dep_dely`") as caught:
+        flights.sql("SELECT dep_dely FROM self")
+    assert caught.value.hint == "did you mean `dep_delay`?"
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("operator", ["+1", " AND true", " OR true", "||'a'", "::int"])
+def test_twenty_thousand_chained_terms_are_a_typed_error(flights: pg.Grid, operator: str) -> None:
+    first = "'a'" if operator == "||'a'" else "true" if "true" in operator else "1"
+    with pytest.raises(pg.errors.ResourcesExhaustedError, match="chain of operators"):
+        flights.sql(f"SELECT {first}{operator * 20_000} FROM self")
+    assert len(flights.sql("SELECT 1 AS one")) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DROP TABLE self", "COPY self TO 'x.csv'", "SET a = 1", "CREATE TABLE x AS SELECT 1", "nonsense"],
+)
+def test_statements_that_do_not_read_are_refused(flights: pg.Grid, statement: str) -> None:
+    with pytest.raises(pg.errors.QueryError):
+        flights.sql(statement)
+
+
+def test_errors_while_running_keep_their_kind(flights: pg.Grid) -> None:
+    result = flights.sql("SELECT 1 / (month - month) FROM self")
+    with pytest.raises(pg.errors.QueryError, match="(?i)divide by zero"):
+        len(result)
+    with pytest.raises(pa.ArrowInvalid, match="(?i)divide by zero"):
+        result.to_arrow()
+
+
+def test_a_memory_limit_is_a_memory_error(flights: pg.Grid) -> None:
+    session = pg.Session(memory_limit=1_000_000, threads=2)
+    session.register("f", flights)
+    with pytest.raises(MemoryError) as caught:
+        len(session.sql("SELECT array_agg(dest) FROM f"))
+    assert isinstance(caught.value, pg.errors.ResourcesExhaustedError)
+    with pytest.raises(ValueError, match="at least one thread"):
+        pg.Session(threads=0)
