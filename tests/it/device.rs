@@ -50,6 +50,23 @@ fn every_type_within_a_struct_is_cut_by_the_offset_of_its_parent() {
 }
 
 #[test]
+fn every_type_with_an_offset_of_its_own_keeps_rows_and_nulls() {
+    for (name, column) in column_of_every_type() {
+        for (offset, len) in [(1, 5), (2, 3), (6, 1)] {
+            let child = with_own_offset(&column, offset, len);
+            assert_eq!(child.offset(), offset, "{name}");
+            let parent = wrap(name, child, 0, len);
+            let back = import_batch(FFI_ArrowArray::new(&parent), &schema_of(&parent)).unwrap();
+            assert_eq!(
+                back.column(0),
+                &column.slice(offset, len),
+                "{name} {offset} {len}"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_type_two_structs_deep_is_cut_by_both_offsets() {
     for (name, column) in column_of_every_type() {
         let middle = parent_with_offset(name, &column, 1, 4);
@@ -277,6 +294,23 @@ fn wrap(name: &str, child: ArrayData, offset: usize, len: usize) -> ArrayData {
         .offset(offset)
         .len(len);
     parts.add_child_data(child).build().unwrap()
+}
+
+/// The rows of a column as an array with an offset, as the C Data interface has it: buffers, bitmap and children whole.
+fn with_own_offset(column: &ArrayRef, offset: usize, len: usize) -> ArrayData {
+    let data = column.to_data();
+    let nulls = data.nulls().map(|nulls| nulls.slice(offset, len));
+    let parts = ArrayData::builder(data.data_type().clone())
+        .offset(offset)
+        .len(len)
+        .nulls(nulls);
+    // Typed arrays of booleans may begin within a byte; these fixtures all begin at 0.
+    assert_eq!(data.offset(), 0);
+    parts
+        .buffers(data.buffers().to_vec())
+        .child_data(data.child_data().to_vec())
+        .build()
+        .unwrap()
 }
 
 fn parent_with_offset(name: &str, child: &ArrayRef, offset: usize, len: usize) -> ArrayData {
