@@ -1,1 +1,3 @@
+//! The `partgrid` command.
+
 fn main() {}

@@ -1,9 +1,10 @@
 //! One C array and its type -> one typed array.
 //!
-//! Comes in: a [`Node`] and the data type from its schema. Goes out: the array, over the producer's buffers. Never here: raw pointers (`node.rs`), copying of values.
+//! Comes in: a [`Node`] and the data type from its schema. Goes out: the array, over the producer's buffers. Never here: raw pointers (`node.rs`), copying of
+//! values.
 //!
-//! The rule that this file keeps (C Data interface, "ArrowArray.offset"): offset and length of a parent apply to its own buffers and, for struct, fixed-size list and
-//! sparse union, to the children, which come whole. So children are converted whole and the typed child is sliced.
+//! The rule that this file keeps (C Data interface, "ArrowArray.offset"): offset and length of a parent apply to its own buffers and, for struct, fixed-size
+//! list and sparse union, to the children, which come whole. So children are converted whole and the typed child is sliced.
 
 use std::sync::Arc;
 

@@ -16,8 +16,8 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use crate::device::guard::contain;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A C stream of the given batches, each of which must have the columns of `schema`. The iterator is asked when the consumer asks, on the consumer's thread. An error
-/// or a panic in it becomes the error of the stream (a panic one of kind `Internal`), and the stream ends there.
+/// A C stream of the given batches, each of which must have the columns of `schema`. The iterator is asked when the consumer asks, on the consumer's thread.
+/// An error or a panic in it becomes the error of the stream (a panic one of kind `Internal`), and the stream ends there.
 ///
 /// # Errors
 /// `Unsupported` when the C Data interface cannot carry the schema, for instance a name with a zero byte.

@@ -1,10 +1,10 @@
 //! C structs of another library -> batches of ours.
 //!
-//! Comes in: an `ArrowArrayStream`, or one `ArrowArray` with its `ArrowSchema`. Goes out: batches over the producer's memory, which is released when the last of
-//! them is gone. Never here: a panic; copying of values.
+//! Comes in: an `ArrowArrayStream`, or one `ArrowArray` with its `ArrowSchema`. Goes out: batches over the producer's memory, which is released when the last
+//! of them is gone. Never here: a panic; copying of values.
 //!
-//! Follows <https://arrow.apache.org/docs/format/CDataInterface.html> and <https://arrow.apache.org/docs/format/CStreamInterface.html>. What the structs say of
-//! themselves is checked; that their pointers are good is the producer's promise, which nobody can check.
+//! Follows <https://arrow.apache.org/docs/format/CDataInterface.html> and <https://arrow.apache.org/docs/format/CStreamInterface.html>. What the structs say
+//! of themselves is checked; that their pointers are good is the producer's promise, which nobody can check.
 
 #![expect(
     unsafe_code,
@@ -39,8 +39,8 @@ pub struct ImportedStream {
 /// Takes over a C stream and asks it for its schema.
 ///
 /// # Errors
-/// `InvalidData` when the stream was released, lacks a callback, or gives a broken schema; `InvalidArgument` when its items are not structs; else as the producer
-/// failed, with the producer's text.
+/// `InvalidData` when the stream was released, lacks a callback, or gives a broken schema; `InvalidArgument` when its items are not structs; else as the
+/// producer failed, with the producer's text.
 pub fn import_stream(mut stream: FFI_ArrowArrayStream) -> Result<ImportedStream> {
     if stream.release.is_none() {
         return Err(broken("the Arrow C stream was released already"));
@@ -102,8 +102,8 @@ impl Iterator for ImportedStream {
 /// Takes over a C struct array and makes a batch of it; the columns are its fields.
 ///
 /// # Errors
-/// `InvalidArgument` when the array is not a struct, `InvalidData` when the structs contradict themselves or when the struct itself has nulls, which a batch cannot
-/// have.
+/// `InvalidArgument` when the array is not a struct, `InvalidData` when the structs contradict themselves or when the struct itself has nulls, which a batch
+/// cannot have.
 pub fn import_batch(array: FFI_ArrowArray, schema: &FFI_ArrowSchema) -> Result<RecordBatch> {
     to_batch(array, import_schema(schema)?)
 }

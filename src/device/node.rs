@@ -1,7 +1,7 @@
 //! One array of the C Data interface, read with checks.
 //!
-//! Comes in: an `ArrowArray` struct that another library filled. Goes out: its length, its buffers, its children, each checked against what the struct itself says.
-//! Never here: Arrow types (`convert.rs`), copying (except of a buffer that is not aligned for its values).
+//! Comes in: an `ArrowArray` struct that another library filled. Goes out: its length, its buffers, its children, each checked against what the struct itself
+//! says. Never here: Arrow types (`convert.rs`), copying (except of a buffer that is not aligned for its values).
 //!
 //! Follows "Structure definitions" and "Semantics" of <https://arrow.apache.org/docs/format/CDataInterface.html>.
 

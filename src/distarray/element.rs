@@ -1,7 +1,7 @@
 //! Which numbers the protocol can carry, and how Python's buffers name them.
 //!
-//! Comes in: an Arrow type. Goes out: an [`ElementType`] with its format character (PEP 3118, native standard sizes) and width, or the refusal with the remedy.
-//! Never here: values.
+//! Comes in: an Arrow type. Goes out: an [`ElementType`] with its format character (PEP 3118, native standard sizes) and width, or the refusal with the
+//! remedy. Never here: values.
 
 use arrow::datatypes::DataType;
 

@@ -1,8 +1,8 @@
 //! The Distributed Array Protocol 0.10.0 as plain data: one column of a grid as a distributed array of one dimension.
 //!
 //! Comes in: a grid and the name of a column of numbers. Goes out: a [`DistArray`] with one [`Section`] for each row band, which holds what the dictionary of
-//! "Exporting a distributed array" needs: "__version__", "dim_data" and the bytes for "buffer". One tile counts as one process of the protocol, and its rank is the row
-//! band. Never here: copying; columns that cannot be shared without copying or loss (they are refused, with the remedy); Python.
+//! "Exporting a distributed array" needs: "__version__", "dim_data" and the bytes for "buffer". One tile counts as one process of the protocol, and its rank
+//! is the row band. Never here: copying; columns that cannot be shared without copying or loss (they are refused, with the remedy); Python.
 
 mod dimension;
 mod element;
@@ -50,8 +50,8 @@ pub struct Section {
 /// Exports one column of numbers, without copying. Row bands become blocks of the sizes that they have.
 ///
 /// # Errors
-/// `NotFound` for an unknown column; `Unsupported` when the type has no element format of the protocol or is not stored as plain values; `InvalidData` when a value
-/// is null; `NotLocal` when a tile is not in this process.
+/// `NotFound` for an unknown column; `Unsupported` when the type has no element format of the protocol or is not stored as plain values; `InvalidData` when a
+/// value is null; `NotLocal` when a tile is not in this process.
 pub fn export(grid: &PartitionGrid, column: &str) -> Result<DistArray> {
     let number = grid.column_index(column)?;
     let field = grid.schema().field(number);

@@ -1,8 +1,8 @@
 //! The `__partitioned__` draft as plain data.
 //!
-//! Comes in: a grid. Goes out: a [`Partitioned`] with every number of the draft's dictionary: "shape", "partition_tiling" and, under "partitions", for each position
-//! "start", "shape" and "location". Whoever writes the dictionary adds "data" (a handle or the batch) and "get". Never here: "locals", which the draft forbids outside
-//! of SPMD programs; data; Python.
+//! Comes in: a grid. Goes out: a [`Partitioned`] with every number of the draft's dictionary: "shape", "partition_tiling" and, under "partitions", for each
+//! position "start", "shape" and "location". Whoever writes the dictionary adds "data" (a handle or the batch) and "get". Never here: "locals", which the
+//! draft forbids outside of SPMD programs; data; Python.
 //!
 //! Section names are those of the draft of the Partitioned Protocol, `Partitioned.md`.
 
@@ -40,7 +40,8 @@ pub struct LocationParts {
     pub host: String,
     /// "PID": the id that the operating system gave the process.
     pub process: u32,
-    /// "device": the DLPack name of the device; absent for host memory, which is the default (`kDLCPU`). Present it would promise that the data "exposes dlpack".
+    /// "device": the DLPack name of the device; absent for host memory, which is the default (`kDLCPU`). Present it would promise that the data "exposes
+    /// dlpack".
     pub device: Option<String>,
 }
 

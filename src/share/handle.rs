@@ -1,7 +1,7 @@
 //! What crosses process borders instead of data: the name of a tile.
 //!
-//! Comes in: grid, position, owner. Goes out: a [`Handle`], plain data that any binding can write and read; the [`Incarnation`] that tells one life of a process
-//! from another. Never here: references to data.
+//! Comes in: grid, position, owner. Goes out: a [`Handle`], plain data that any binding can write and read; the [`Incarnation`] that tells one life of a
+//! process from another. Never here: references to data.
 
 use std::fmt;
 use std::sync::Arc;

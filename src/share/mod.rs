@@ -1,8 +1,8 @@
 //! Grids that this process keeps open, and handles that name their tiles across process borders.
 //!
-//! Comes in: grids to publish, handles to open. Goes out: tiles, or the precise reason why there is none: the grid was dropped (`PartitionLost`), or it lives in
-//! another process (`NotLocal`). Read on in `handle.rs` (what crosses the border). Never here: ownership of a grid (only weak references), a lock (a fork may come at
-//! any moment, and the child would wait for it forever), data that changes hands.
+//! Comes in: grids to publish, handles to open. Goes out: tiles, or the precise reason why there is none: the grid was dropped (`PartitionLost`), or it lives
+//! in another process (`NotLocal`). Read on in `handle.rs` (what crosses the border). Never here: ownership of a grid (only weak references), a lock (a fork
+//! may come at any moment, and the child would wait for it forever), data that changes hands.
 //!
 //! Grid ids are random and grids never change. So whoever has a grid of the right id has the right data, also a forked child with the memory of its parent.
 
@@ -70,8 +70,8 @@ pub fn handle(grid: &Arc<PartitionGrid>, position: &[usize]) -> Result<Handle> {
 /// The tile that a handle names.
 ///
 /// # Errors
-/// `PartitionLost` when this process gave the handle and the grid was dropped since; `NotLocal` when another process gave it and this one has not got the grid;
-/// `NotFound` when the grid has no such position.
+/// `PartitionLost` when this process gave the handle and the grid was dropped since; `NotLocal` when another process gave it and this one has not got the
+/// grid; `NotFound` when the grid has no such position.
 pub fn open(handle: &Handle) -> Result<Tile> {
     if let Some(grid) = find(handle.grid) {
         return grid.tile(&handle.position).cloned();

@@ -12,7 +12,7 @@ use partgrid::location::{Device, Location};
 use partgrid::share::{Handle, Incarnation, find, handle, open, publish};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-use crate::support::int_grid;
+use crate::support::{allocated_bytes, int_grid};
 
 #[test]
 fn a_handle_opens_the_very_tile() {
@@ -195,6 +195,20 @@ fn publishing_many_short_lived_grids_stays_cheap() {
     let took = start.elapsed();
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert!(kept.iter().all(|grid| find(grid.id()).is_some()));
+}
+
+#[test]
+fn what_was_dropped_is_swept_by_later_publishing() {
+    let grid = shared();
+    for _ in 0..5_000 {
+        // One id, hence one bucket.
+        publish(&Arc::new(PartitionGrid::clone(&grid)));
+    }
+    let ((), num_bytes) = allocated_bytes(|| publish(&grid));
+    assert!(
+        num_bytes < 16_000,
+        "{num_bytes} bytes: the bucket still holds what is dead"
+    );
 }
 
 fn shared() -> Arc<PartitionGrid> {
