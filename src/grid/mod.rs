@@ -7,6 +7,7 @@ mod axis;
 mod build;
 mod compact;
 mod geometry;
+pub mod picture;
 mod region;
 mod statistics;
 mod tile;

@@ -16,6 +16,7 @@ mod distarray;
 mod grid;
 mod load;
 mod partitioned;
+mod picture;
 mod query;
 mod share;
 mod support;
