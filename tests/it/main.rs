@@ -11,6 +11,8 @@
     reason = "a test may fail by panicking, and its numbers are small"
 )]
 
+#[cfg(feature = "cli")]
+mod cli;
 mod device;
 mod distarray;
 mod grid;
