@@ -3,14 +3,18 @@
 //! Comes in: a query. Goes out: an iterator that a C stream can pull from. It releases the GIL while it waits and obeys Ctrl-C. Never here: planning.
 //!
 //! A C stream has no way to carry an exception, and what a consumer makes of an error code hides it (pyarrow: `ArrowInvalid`). So when a signal handler raises while
-//! a consumer pulls, the exception is put into the interpreter's queue of pending calls, which runs before the next instruction of the main thread, and the stream
-//! ends; what the consumer made of the shortened stream never reaches anybody.
+//! a consumer pulls, the exception is put into the interpreter's queue of pending calls, which the main thread runs when a call returns or a loop turns, and the
+//! consumer gets an empty batch: a loop in Python ends there, with the exception. A consumer that pulls on without going back to Python is told that the stream ended,
+//! so that it returns, and what it made of the shortened stream never reaches anybody.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
-use partgrid::error::{Error, Result};
+use partgrid::error::{Error, ErrorKind, Result};
 use partgrid::query::Query;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -25,7 +29,10 @@ const BATCHES_AHEAD: usize = 2;
 pub(crate) struct QueryBatches {
     /// `None` after the end.
     receiver: Option<Receiver<Result<RecordBatch>>>,
+    schema: SchemaRef,
     pid: u32,
+    /// Set when a signal handler raised; the flag in it when Python has seen the exception.
+    interrupted: Option<Arc<AtomicBool>>,
 }
 
 impl QueryBatches {
@@ -33,10 +40,10 @@ impl QueryBatches {
     pub(crate) fn start(query: &Query) -> Result<Self> {
         let runtime = runtime()?;
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-        let query = query.clone();
+        let running = query.clone();
         runtime.spawn(async move {
             let produce = async {
-                let mut stream = match query.stream() {
+                let mut stream = match running.stream() {
                     Ok(stream) => stream,
                     Err(error) => return drop(sender.send(Err(error)).await),
                 };
@@ -53,6 +60,8 @@ impl QueryBatches {
         });
         Ok(Self {
             receiver: Some(receiver),
+            schema: query.schema(),
+            interrupted: None,
             pid: std::process::id(),
         })
     }
@@ -64,17 +73,27 @@ impl QueryBatches {
             )
             .with_hint("run the query again in this process"));
         }
+        if let Some(seen) = &self.interrupted {
+            return if seen.load(Ordering::Acquire) {
+                Err(Error::new(ErrorKind::Cancelled, "the query was interrupted"))
+            } else {
+                Ok(None)
+            };
+        }
         let Some(receiver) = self.receiver.as_mut() else {
             return Ok(None);
         };
-        let pulled = attached(|py| match poll_until_ready(py, receiver.recv()) {
+        let ending = || Error::internal("the interpreter is ending");
+        let polled = attached(|py| poll_until_ready(py, receiver.recv())).ok_or_else(ending)?;
+        match polled {
             Ok(batch) => batch.transpose(),
             Err(raised) => {
-                raise_soon(py, raised);
-                Ok(None)
+                // The query stops with its receiver.
+                self.receiver = None;
+                self.interrupted = Some(attached(|py| raise_soon(py, raised)).ok_or_else(ending)?);
+                Ok(Some(RecordBatch::new_empty(SchemaRef::clone(&self.schema))))
             }
-        });
-        pulled.unwrap_or_else(|| Err(Error::internal("the interpreter is ending")))
+        }
     }
 }
 
@@ -90,24 +109,35 @@ impl Iterator for QueryBatches {
     }
 }
 
-/// Raises an exception in the main thread before its next instruction.
+/// An exception for the main thread, and the flag that says it was raised.
+struct Pending {
+    raised: PyErr,
+    seen: Arc<AtomicBool>,
+}
+
+/// Raises an exception in the main thread when it next returns to Python.
 #[expect(unsafe_code, reason = "pending calls exist only in the C interface")]
-fn raise_soon(py: Python<'_>, raised: PyErr) {
-    let argument = Box::into_raw(Box::new(raised));
+fn raise_soon(py: Python<'_>, raised: PyErr) -> Arc<AtomicBool> {
+    let seen = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&seen);
+    let argument = Box::into_raw(Box::new(Pending { raised, seen: flag }));
     // SAFETY: the callback takes the box back exactly once; the queue runs it at most once.
     let refused = unsafe { ffi::Py_AddPendingCall(Some(raise_now), argument.cast()) } != 0;
     if refused {
         // SAFETY: a refused call is never run, so the box is still ours.
-        let raised = unsafe { Box::from_raw(argument) };
-        raised.write_unraisable(py, None);
+        let pending = unsafe { Box::from_raw(argument) };
+        pending.raised.write_unraisable(py, None);
+        seen.store(true, Ordering::Release);
     }
+    seen
 }
 
 #[expect(unsafe_code, reason = "the other half of raise_soon")]
 extern "C" fn raise_now(argument: *mut c_void) -> c_int {
-    // SAFETY: `raise_soon` passed a box of `PyErr`, and this runs once.
-    let raised = unsafe { Box::from_raw(argument.cast::<PyErr>()) };
+    // SAFETY: `raise_soon` passed a box of `Pending`, and this runs once.
+    let pending = unsafe { Box::from_raw(argument.cast::<Pending>()) };
+    pending.seen.store(true, Ordering::Release);
     // SAFETY: pending calls run on the main thread with the GIL held.
-    raised.restore(unsafe { Python::assume_attached() });
+    pending.raised.restore(unsafe { Python::assume_attached() });
     -1
 }

@@ -1,1 +1,226 @@
-//! (being written)
+//! The `partgrid` command: look at files as grids, and query them.
+//!
+//! Comes in: arguments. Goes out: results on one writer, messages on another, an exit code. One file per verb; `format.rs`, `table.rs` and `output.rs` write
+//! results, `size.rs` and `grid_argument.rs` read arguments. The binary and the Python package share [`run`]. Never here: anything that the library could not do
+//! without this command.
+
+mod format;
+mod grid_argument;
+mod output;
+mod show;
+mod size;
+mod sql;
+mod table;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+
+use clap::{CommandFactory, Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
+use tracing_subscriber::EnvFilter;
+
+use crate::error::{Error, Result};
+
+/// The environment variable that turns the log on.
+pub const LOG_VARIABLE: &str = "PARTGRID_LOG";
+
+/// The work is done, or the reader of the output wanted no more of it.
+pub const EXIT_DONE: u8 = 0;
+/// The work failed; standard error says why.
+pub const EXIT_FAILED: u8 = 1;
+/// The arguments are wrong; nothing was done.
+pub const EXIT_USAGE: u8 = 2;
+
+const AFTER_HELP: &str = "\
+EXAMPLES
+  partgrid show flights.parquet
+  partgrid show 'data/*.parquet' --columns origin,dep_delay
+  partgrid sql 'SELECT origin, avg(dep_delay) FROM flights GROUP BY origin' \\
+      --grid flights=flights.parquet
+  partgrid sql -f query.sql --grid a=a.parquet --grid b=b/ --output result.parquet
+  echo 'SELECT count(*) AS n FROM t' | partgrid sql - --grid t=t.parquet --format csv
+
+EXIT CODES
+    0  done (also when the reader of the output closed it early, as `head` does)
+    1  the work failed; standard error says why
+    2  wrong usage; nothing was done
+  130  interrupted by Ctrl-C (as the shell reports it)
+
+ENVIRONMENT
+  PARTGRID_LOG   what to log on standard error, for instance debug or partgrid::load=info;
+                 nothing by default
+  PARTGRID_HOST  the address of this machine that is shown for tiles
+
+Results go to standard output, messages to standard error.";
+
+/// Dataframes as grids of Arrow tiles: see where the tiles are, run SQL over them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "partgrid",
+    bin_name = "partgrid",
+    version,
+    after_help = AFTER_HELP,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Show(show::Show),
+    Sql(Box<sql::Sql>),
+}
+
+/// Runs the command with `arguments`, the name of the program first, and returns its exit code: [`EXIT_DONE`], [`EXIT_FAILED`] or [`EXIT_USAGE`].
+///
+/// Results go to `stdout`, messages to `stderr`. `stdout` is taken for a terminal when the standard output of the process is one. Builds its own tokio runtime,
+/// so that it must not be called from within one.
+pub fn run(
+    arguments: impl IntoIterator<Item = OsString>,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> u8 {
+    let mut stdout = Pipe {
+        inner: stdout,
+        closed: false,
+    };
+    let command = match parse(arguments.into_iter().collect()) {
+        Ok(command) => command,
+        Err(message) if message.use_stderr() => {
+            say(stderr, &message.render().to_string());
+            return EXIT_USAGE;
+        }
+        Err(asked_for) => {
+            return ended(
+                stdout.print(&asked_for.render().to_string()),
+                &stdout,
+                stderr,
+            );
+        }
+    };
+    let done = match &command.verb {
+        Verb::Show(show) => show.run(&mut stdout),
+        Verb::Sql(sql) => sql.run(&mut stdout, stderr),
+    };
+    let done = done.and_then(|()| stdout.flush().map_err(|error| output::write_failed(&error)));
+    ended(done, &stdout, stderr)
+}
+
+/// Reads the arguments, checks what no single argument shows, and turns the log on.
+fn parse(arguments: Vec<OsString>) -> Result<Command, clap::Error> {
+    let command = Command::try_parse_from(arguments)?;
+    if let Verb::Sql(sql) = &command.verb {
+        sql.check()
+            .map_err(|message| usage_error(Some("sql"), message))?;
+    }
+    start_log().map_err(|message| usage_error(None, message))?;
+    Ok(command)
+}
+
+/// An error that shows the usage of a verb, or of the whole command.
+fn usage_error(verb: Option<&str>, message: String) -> clap::Error {
+    let mut command = Command::command();
+    command.build();
+    let kind = clap::error::ErrorKind::ValueValidation;
+    match verb.and_then(|name| command.find_subcommand_mut(name)) {
+        Some(verb) => verb.error(kind, message),
+        None => command.error(kind, message),
+    }
+}
+
+/// Logs to standard error what `PARTGRID_LOG` asks for.
+fn start_log() -> Result<(), String> {
+    let Some(wanted) = std::env::var_os(LOG_VARIABLE).filter(|wanted| !wanted.is_empty()) else {
+        return Ok(());
+    };
+    let filter = EnvFilter::try_new(wanted.to_string_lossy()).map_err(|error| {
+        format!(
+            "{LOG_VARIABLE} must read like `debug` or `partgrid=debug`, got {wanted:?}: {error}"
+        )
+    })?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    // Somebody who calls `run` from a program of their own may have a log already: theirs stays.
+    drop(log.with_ansi(io::stderr().is_terminal()).try_init());
+    Ok(())
+}
+
+/// The exit code, after saying what went wrong.
+fn ended(done: Result<()>, stdout: &Pipe<'_>, stderr: &mut dyn Write) -> u8 {
+    match done {
+        Ok(()) => EXIT_DONE,
+        Err(_) if stdout.closed => EXIT_DONE,
+        Err(error) => {
+            say(stderr, &format!("error: {error}\n"));
+            EXIT_FAILED
+        }
+    }
+}
+
+/// Writes a message. Where nobody can hear it, there is nobody to tell.
+fn say(stderr: &mut dyn Write, message: &str) {
+    drop(stderr.write_all(message.as_bytes()));
+}
+
+/// Whether a person reads the output.
+fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+fn runtime(threads: Option<u16>) -> Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(usize::from(threads));
+    }
+    builder.enable_all().build().map_err(|error| {
+        Error::internal("the threads of the command did not start").with_source(error)
+    })
+}
+
+/// Standard output, remembering whether its reader went away.
+struct Pipe<'a> {
+    inner: &'a mut dyn Write,
+    closed: bool,
+}
+
+impl Pipe<'_> {
+    fn print(&mut self, text: &str) -> Result<()> {
+        let written = self.write_all(text.as_bytes()).and_then(|()| self.flush());
+        written.map_err(|error| output::write_failed(&error))
+    }
+
+    fn noticed<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::BrokenPipe
+        {
+            self.closed = true;
+        }
+        result
+    }
+}
+
+impl Write for Pipe<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.inner.write(bytes);
+        self.noticed(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.inner.flush();
+        self.noticed(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_of_the_arguments_is_consistent() {
+        Command::command().debug_assert();
+    }
+}

@@ -7,6 +7,7 @@ mod axis;
 mod build;
 mod compact;
 mod geometry;
+pub mod picture;
 mod region;
 mod statistics;
 mod tile;
@@ -279,7 +280,7 @@ pub(crate) fn unknown_column<'a>(name: &str, known: impl Iterator<Item = &'a str
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), *candidate))
         .min();
     match near {
-        Some((distance, candidate)) if distance <= 1 + name.len() / 3 => {
+        Some((distance, candidate)) if distance <= name.chars().count() / 3 => {
             error.with_hint(format!("did you mean `{candidate}`?"))
         }
         _ => error.with_hint(format!("the columns are {}", known.join(", "))),

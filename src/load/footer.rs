@@ -13,6 +13,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
 use super::error::{contained, from_parquet, from_store};
 use super::source::{Found, SourceFile};
+use super::zones::restored;
 use crate::error::{Error, Result};
 
 /// Bytes of length and magic at the end of a file.
@@ -117,8 +118,16 @@ fn parse(bytes: &Bytes, file: &SourceFile) -> Result<Footer> {
         let damaged = |error| from_parquet(error, &file.name);
         let metadata = ParquetMetaDataReader::decode_metadata(bytes).map_err(damaged)?;
         let row_groups = checked_row_groups(&metadata, file)?;
-        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
-            .map_err(damaged)?;
+        let metadata = Arc::new(metadata);
+        let plain = ArrowReaderOptions::new();
+        let read = ArrowReaderMetadata::try_new(Arc::clone(&metadata), plain.clone());
+        let read = read.map_err(damaged)?;
+        let metadata = match restored(read.schema(), &metadata) {
+            None => read,
+            Some(schema) => {
+                ArrowReaderMetadata::try_new(metadata, plain.with_schema(schema)).map_err(damaged)?
+            }
+        };
         Ok(Footer {
             metadata,
             row_groups,

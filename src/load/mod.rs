@@ -1,7 +1,8 @@
 //! 1. Parquet files -> grid.
 //!
 //! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes four steps, each in a file of its own: `source.rs` finds the files,
-//! `footer.rs` reads their footers, `layout.rs` decides where to cut, `read.rs` reads. `schema.rs` and `hive.rs` say which columns there are. Never here: SQL.
+//! `footer.rs` reads their footers, `layout.rs` decides where to cut, `read.rs` reads. `schema.rs` and `hive.rs` say which columns there are. `write.rs` is the way
+//! back: batches -> a Parquet file. Never here: SQL.
 
 mod chunks;
 mod error;
@@ -12,8 +13,11 @@ mod options;
 mod read;
 mod schema;
 mod source;
+mod write;
+mod zones;
 
 pub use options::LoadOptions;
+pub use write::write_parquet;
 
 use crate::error::Result;
 use crate::grid::PartitionGrid;

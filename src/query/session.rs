@@ -10,12 +10,13 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::TableReference;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::TaskContext;
+use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::memory::default_memory_limit_bytes;
+use super::plan::pause::PauseOften;
 use super::planner::Planner;
 use super::table::GridTable;
 use crate::error::{Error, Result};
@@ -74,8 +75,14 @@ impl Session {
         let limit = options.memory_limit_bytes.unwrap_or_else(default_memory_limit_bytes);
         let pool = TrackConsumersPool::new(FairSpillPool::new(limit), NAMED_CONSUMERS);
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_default_features()
+            .with_physical_optimizer_rule(Arc::new(PauseOften))
+            .build();
         Ok(Self {
-            context: SessionContext::new_with_config_rt(config, runtime),
+            context: SessionContext::new_with_state(state),
             planner: Planner::new(),
         })
     }

@@ -11,12 +11,15 @@
     reason = "a test may fail by panicking, and its numbers are small"
 )]
 
+#[cfg(feature = "cli")]
+mod cli;
 mod device;
 mod distarray;
 mod grid;
 mod load;
 mod parquet_types;
 mod partitioned;
+mod picture;
 mod query;
 mod share;
 mod support;

@@ -17,9 +17,10 @@ import pytest
 
 @pytest.fixture
 def grid() -> pg.Grid:
-    chunks = pa.chunked_array([[1, 2, 3], [4, 5], []])
-    names = pa.chunked_array([["u", "v", "w"], ["x", None], []])
-    return pg.from_arrow(pa.table({"a": chunks, "b": names}))
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    columns = [[[1, 2, 3], ["u", "v", "w"]], [[4, 5], ["x", None]], [[], []]]
+    batches = [pa.record_batch(part, schema=schema) for part in columns]
+    return pg.from_arrow(pa.RecordBatchReader.from_batches(schema, batches))
 
 
 def test_the_keys_are_those_of_the_draft(grid: pg.Grid) -> None:

@@ -12,7 +12,7 @@ from conftest import DATA
 
 QUERIES = [
     "SELECT carrier, count(*), sum(distance), avg(dep_delay) FROM flights GROUP BY carrier",
-    "SELECT month, origin, max(arr_delay), min(dep_time) FROM flights GROUP BY month, origin",
+    "SELECT CAST(month AS BIGINT), origin, max(arr_delay), min(dep_time) FROM flights GROUP BY 1, 2",
     "SELECT dest, count(*) FROM flights WHERE month IN (6, 7) AND dep_delay > 60 GROUP BY dest",
     "SELECT a.name, count(*) FROM flights f JOIN airlines a ON f.carrier = a.carrier GROUP BY a.name",
     "SELECT f.tailnum, count(*) FROM flights f LEFT JOIN planes p ON f.tailnum = p.tailnum "
@@ -89,7 +89,7 @@ def test_a_result_comes_in_every_form(flights: pg.Grid) -> None:
     assert isinstance(result.to_polars(), pl.DataFrame)
     assert result.to_grid().shape == (3, 2)
     assert pa.schema(result).names == ["dest", "n"]
-    assert duckdb.sql("SELECT sum(n) FROM table").fetchone() == (17283 + 17215 + 16174,)
+    assert duckdb.sql("SELECT sum(n) FROM result").fetchone() == (17283 + 17215 + 16174,)
 
 
 def test_the_repr_shows_some_rows_and_says_what_is_left_out(flights: pg.Grid) -> None:

@@ -45,6 +45,7 @@ def samples() -> dict[str, pa.Array]:
         "time64": pa.array(_some(int), type=pa.time64("us")),
         "timestamp": pa.array(_some(int), type=pa.timestamp("ns")),
         "timestamp_rome": pa.array(_some(int), type=pa.timestamp("ms", tz="Europe/Rome")),
+        "timestamp_seconds_rome": pa.array(_some(int), type=pa.timestamp("s", tz="Europe/Rome")),
         "timestamp_utc": pa.array(_some(int), type=pa.timestamp("s", tz="+00:00")),
         "duration": pa.array(_some(int), type=pa.duration("us")),
         "interval": pa.array(_some(lambda row: (row, 2, 3)), type=pa.month_day_nano_interval()),

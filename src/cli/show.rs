@@ -1,0 +1,91 @@
+//! `partgrid show`: a picture of the grid that files make, and their columns.
+//!
+//! Comes in: paths. Goes out: picture and schema. Never here: values of the data.
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table};
+
+use super::table::visible;
+use super::{Pipe, runtime};
+use crate::error::Result;
+use crate::grid::{PartitionGrid, Tile, picture};
+use crate::load::{LoadOptions, load};
+
+/// Width of the picture where no terminal says otherwise.
+const WIDTH: u16 = 100;
+
+/// Load files as one grid; show its tiles, where they are, and its columns
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  partgrid show flights.parquet
+  partgrid show 'year=2013/*.parquet' --tile-rows 100000
+  partgrid show a.parquet b.parquet --columns origin,dest")]
+pub(super) struct Show {
+    /// Files, folders or patterns; together they make one grid
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    /// Cut the rows into tiles of at most so many; by default by size, at borders of the files
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    tile_rows: Option<u64>,
+    /// Load these columns only, in this order
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
+    /// Take no columns from folder names such as year=2013
+    #[arg(long)]
+    no_hive: bool,
+}
+
+impl Show {
+    pub(super) fn run(&self, stdout: &mut Pipe<'_>) -> Result<()> {
+        let mut options = LoadOptions::default().with_hive_partitioning(!self.no_hive);
+        if let Some(columns) = &self.columns {
+            options = options.with_columns(columns.clone());
+        }
+        if let Some(rows) = self.tile_rows {
+            options = options.with_tile_rows(rows);
+        }
+        let runtime = runtime(None)?;
+        let grid = runtime.block_on(Box::pin(load(&self.paths, &options)))?;
+        tracing::debug!(grid = ?grid, paths = ?self.paths, "loaded");
+        let width = Table::new().width().unwrap_or(WIDTH);
+        let picture = picture::text(&grid, usize::from(width));
+        stdout.print(&format!("{picture}\n\n{}\n", schema(&grid)))
+    }
+}
+
+/// One line for each column: name, type, how many nulls.
+fn schema(grid: &PartitionGrid) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(comfy_table::presets::NOTHING)
+        .set_header(["column", "type", "nulls"]);
+    for (number, field) in grid.schema().fields().iter().enumerate() {
+        let nullable = if field.is_nullable() { "" } else { " not null" };
+        let nulls = num_nulls(grid, number).map_or_else(|| "?".to_owned(), picture::thousands);
+        table.add_row([
+            visible(field.name()),
+            format!("{}{nullable}", field.data_type()),
+            nulls,
+        ]);
+    }
+    if let Some(nulls) = table.column_mut(2) {
+        nulls.set_cell_alignment(CellAlignment::Right);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let lines: Vec<String> = table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    lines.join("\n")
+}
+
+/// How many rows of a column are null; `None` when a tile is elsewhere and nobody knows.
+fn num_nulls(grid: &PartitionGrid, column: usize) -> Option<u64> {
+    let (band, local) = grid.columns().locate(column as u64)?;
+    let local = usize::try_from(local).ok()?;
+    let tiles = (0..grid.rows().num_intervals()).map(|row_band| grid.row_band(row_band).get(band));
+    let count = |tile: Option<&Tile>| Some(tile?.column_statistics(local).ok()?.null_count);
+    tiles.map(count).sum()
+}

@@ -1,0 +1,205 @@
+//! `partgrid sql`: one query over files.
+//!
+//! Comes in: a query and the files behind its tables. Goes out: the result, in one of the formats. Never here: how a format is written.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use futures::StreamExt;
+use tokio::runtime::Runtime;
+
+use super::format::{Batches, Format, write_arrow, write_csv, write_json, write_parquet_file};
+use super::grid_argument::GridArgument;
+use super::output::{io_failed, write_file};
+use super::{Pipe, grid_argument, is_terminal, runtime, say, size, table};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::picture::counted;
+use crate::load::{LoadOptions, load};
+use crate::query::{MAX_SQL_BYTES, Query, Session, SessionOptions};
+
+/// How many rows a table shows without `--all`.
+const MAX_TABLE_ROWS: usize = 1_000;
+
+/// Run one SQL query over files
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  partgrid sql 'SELECT count(*) FROM t' --grid t=flights.parquet
+  partgrid sql 'SELECT * FROM a JOIN b USING (id)' --grid a=a.parquet --grid b='b/*.parquet' \\
+      --output joined.parquet
+  partgrid sql -f query.sql --grid t=t.parquet --format csv | head
+  echo 'SELECT 1 AS one' | partgrid sql -
+
+Without --format, the extension of --output decides: .txt (table), .csv, .json .jsonl .ndjson
+(json), .arrows (arrow), .parquet; any other, and no --output, gives a table.
+A file under --output appears only when the query is done; a failed query leaves nothing.")]
+pub(super) struct Sql {
+    /// The query; `-` reads it from standard input
+    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    query: Option<String>,
+    /// Read the query from a file; `-` reads it from standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// A table and its files (file, folder or pattern); once for each table. As in SQL, the name
+    /// counts in lower case unless it is in double quotes: '"My table"=PATH'
+    #[arg(long = "grid", value_name = "NAME=PATH", value_parser = grid_argument::parse)]
+    grids: Vec<GridArgument>,
+    /// How to write the result [default: by the extension of --output, else table]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Write to a file, in place of one that exists
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Show all rows in a table, not 1,000 at most; the whole result is kept in memory then
+    #[arg(long)]
+    all: bool,
+    /// On how many threads to run, at most 1024 [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// What sorts, joins and aggregates may use before they spill, for instance 512MB or 4GiB
+    /// [default: 80 % of the machine or control group]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory_limit: Option<usize>,
+}
+
+impl Sql {
+    /// What is wrong with the arguments together.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let mut seen = std::collections::HashSet::new();
+        if let Some(twice) = self.grids.iter().find(|grid| !seen.insert(&grid.name)) {
+            return Err(format!(
+                "the table name {:?} is given twice with --grid",
+                twice.name
+            ));
+        }
+        let format = self.format();
+        if format.is_binary() && self.output.is_none() && is_terminal() {
+            return Err(format!(
+                "{format:?} is not for terminals: name a file with --output, or send the output into a pipe or a file"
+            ));
+        }
+        if self.all && format != Format::Table {
+            return Err(
+                "--all goes with a table only; other formats always hold all rows".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) fn run(&self, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> Result<()> {
+        let text = self.text()?;
+        let runtime = runtime(self.threads)?;
+        let done = self.run_on(&runtime, &text, stdout, stderr);
+        // Whatever still reads ahead is not waited for.
+        runtime.shutdown_background();
+        done
+    }
+
+    fn run_on(
+        &self,
+        runtime: &Runtime,
+        text: &str,
+        stdout: &mut Pipe<'_>,
+        stderr: &mut dyn Write,
+    ) -> Result<()> {
+        let session = Session::try_new(&self.session_options())?;
+        for GridArgument { name, path } in &self.grids {
+            let sources = [path.clone()];
+            let grid = runtime.block_on(Box::pin(load(&sources, &LoadOptions::default())))?;
+            tracing::debug!(%name, %path, grid = ?grid, "loaded");
+            session.register(name, Arc::new(grid))?;
+        }
+        let query = runtime.block_on(Box::pin(session.sql(text)))?;
+        tracing::debug!(plan = %query.explain(), "planned");
+        match &self.output {
+            Some(path) => write_file(path, |file| self.write(runtime, &query, file, stderr)),
+            None => self.write(runtime, &query, stdout, stderr),
+        }
+    }
+
+    fn write(
+        &self,
+        runtime: &Runtime,
+        query: &Query,
+        sink: &mut dyn Write,
+        stderr: &mut dyn Write,
+    ) -> Result<()> {
+        let mut stream = {
+            let _within = runtime.enter();
+            query.stream()?
+        };
+        let mut batches = std::iter::from_fn(|| runtime.block_on(stream.next()));
+        // A query that fails at once fails before anything is written.
+        let first = batches.next().transpose()?;
+        let mut batches = first.map(Ok).into_iter().chain(batches);
+        let batches: Batches<'_> = &mut batches;
+        let schema = query.schema();
+        match self.format() {
+            Format::Csv => write_csv(sink, &schema, batches),
+            Format::Json => write_json(sink, &schema, batches),
+            Format::Arrow => write_arrow(sink, &schema, batches),
+            Format::Parquet => write_parquet_file(sink, &schema, batches),
+            Format::Table => {
+                let max_rows = if self.all { usize::MAX } else { MAX_TABLE_ROWS };
+                let num_rows = table::write(sink, &schema, batches, max_rows)?;
+                let left_out = num_rows.saturating_sub(max_rows as u64);
+                if left_out > 0 {
+                    let left_out = counted(left_out, "row");
+                    say(stderr, &format!("{left_out} left out; --all shows them\n"));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn format(&self) -> Format {
+        let extension = || self.output.as_ref()?.extension()?.to_str();
+        let by_extension = || Format::of_extension(extension()?);
+        self.format.or_else(by_extension).unwrap_or(Format::Table)
+    }
+
+    fn session_options(&self) -> SessionOptions {
+        let mut options = SessionOptions::default();
+        if let Some(threads) = self.threads {
+            options = options.with_threads(usize::from(threads));
+        }
+        if let Some(bytes) = self.memory_limit {
+            options = options.with_memory_limit_bytes(bytes);
+        }
+        options
+    }
+
+    /// The text of the query.
+    fn text(&self) -> Result<String> {
+        match (&self.query, &self.file) {
+            (Some(query), _) if query != "-" => Ok(query.clone()),
+            (_, Some(file)) if file != Path::new("-") => {
+                let name = file.display().to_string();
+                let opened = File::open(file).map_err(|error| {
+                    io_failed("the query could not be read", &error).with_file(&name)
+                })?;
+                read_query(opened, &name)
+            }
+            _ => read_query(std::io::stdin(), "standard input"),
+        }
+    }
+}
+
+/// Reads a query, and stops where it is too long to be run.
+fn read_query(source: impl Read, name: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    let most = MAX_SQL_BYTES as u64 + 1;
+    let read = source.take(most).read_to_end(&mut bytes);
+    read.map_err(|error| io_failed("the query could not be read", &error).with_file(name))?;
+    if bytes.len() > MAX_SQL_BYTES {
+        let message = format!("a SQL text may have {MAX_SQL_BYTES} bytes, this one has more");
+        return Err(Error::new(ErrorKind::ResourcesExhausted, message).with_file(name));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        Error::invalid_data("a SQL text must be UTF-8")
+            .with_file(name)
+            .with_source(error)
+    })
+}

@@ -1,0 +1,185 @@
+//! Pictures of a grid: for a terminal ([`text`]) and for a page ([`svg`]).
+//!
+//! Comes in: a grid. Goes out: text. Here is what both pictures share: the summary, the places where tiles live, numbers for people. Pure: reads no value of
+//! any tile. Never here: colours of a terminal, files, the size of the window.
+
+mod summary;
+mod svg;
+mod text;
+
+use std::collections::HashMap;
+
+use crate::grid::{PartitionGrid, Tile};
+use crate::location::Location;
+
+pub use summary::{html, summary};
+pub use svg::svg;
+pub use text::text;
+
+/// `336,776 rows x 19 columns`.
+fn shape_line(grid: &PartitionGrid) -> String {
+    let rows = counted(grid.num_rows(), "row");
+    format!("{rows} x {}", counted(grid.num_columns() as u64, "column"))
+}
+
+/// `12 x 1 tiles, 48.3 MB`.
+fn tiling_line(grid: &PartitionGrid) -> String {
+    let (down, across) = (grid.rows().num_intervals(), grid.columns().num_intervals());
+    let noun = if grid.tiles().len() == 1 {
+        "tile"
+    } else {
+        "tiles"
+    };
+    let size = bytes(grid.memory_bytes());
+    format!(
+        "{} x {} {noun}, {size}",
+        thousands(down as u64),
+        thousands(across as u64)
+    )
+}
+
+/// Where the tiles of a grid are.
+struct Places {
+    /// Each location with the number of its tiles, in the order in which they first occur.
+    counts: Vec<(Location, u64)>,
+    numbers: HashMap<Location, usize>,
+    /// Tiles that no process has in memory.
+    num_nowhere: u64,
+}
+
+impl Places {
+    fn of(grid: &PartitionGrid) -> Self {
+        let mut places = Self {
+            counts: Vec::new(),
+            numbers: HashMap::new(),
+            num_nowhere: 0,
+        };
+        for tile in grid.tiles() {
+            places.count(tile);
+        }
+        places
+    }
+
+    fn count(&mut self, tile: &Tile) {
+        let locations = tile.locations();
+        self.num_nowhere += u64::from(locations.is_empty());
+        for location in locations {
+            let next = self.counts.len();
+            let number = *self.numbers.entry(location.clone()).or_insert(next);
+            match self.counts.get_mut(number) {
+                Some((_, count)) => *count += 1,
+                None => self.counts.push((location, 1)),
+            }
+        }
+    }
+
+    /// The number of the first location of a tile; `None` for a tile that no process has in memory.
+    fn number_of(&self, tile: &Tile) -> Option<usize> {
+        self.numbers.get(tile.locations().first()?).copied()
+    }
+
+    /// One line for each location, `192.0.2.7 pid 4711: 12 tiles`, without the tiles that are nowhere.
+    fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        let line = |(location, count): &(Location, u64)| {
+            format!("{location}: {}", counted(*count, "tile"))
+        };
+        self.counts.iter().map(line)
+    }
+
+    /// The line for tiles that no process has in memory, if there are any.
+    fn nowhere_line(&self) -> Option<String> {
+        let line = || format!("not in memory: {}", counted(self.num_nowhere, "tile"));
+        (self.num_nowhere > 0).then(line)
+    }
+}
+
+/// `1 row`, `28,064 rows`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", thousands(count))
+}
+
+/// A number with commas between groups of three digits.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes in decimal units with one digit after the point: `48.3 MB`; below 1 kB as it is: `17 B`.
+#[must_use]
+pub fn bytes(count: u64) -> String {
+    const UNITS: [(&str, u64); 6] = [
+        ("EB", 1_000_000_000_000_000_000),
+        ("PB", 1_000_000_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("GB", 1_000_000_000),
+        ("MB", 1_000_000),
+        ("kB", 1_000),
+    ];
+    // From 999.95 of the smaller unit on, one digit after the point would read 1000.0.
+    let fits = |size: u64| count >= size - size / 20_000 && count >= 1_000;
+    match UNITS.into_iter().find(|(_, size)| fits(*size)) {
+        Some((unit, size)) => format!("{:.1} {unit}", count as f64 / size as f64),
+        None => format!("{count} B"),
+    }
+}
+
+/// Whether every character of a name takes one column of a terminal.
+fn name_is_plain(name: &str) -> bool {
+    let wide_or_hidden = |character: char| {
+        character.is_control()
+            || character >= '\u{1100}'
+            || ('\u{300}'..'\u{370}').contains(&character)
+    };
+    !name.chars().any(wide_or_hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_commas_between_groups_of_three() {
+        let cases = [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (336_776, "336,776"),
+        ];
+        for (number, expected) in cases {
+            assert_eq!(thousands(number), expected);
+        }
+        assert_eq!(thousands(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn bytes_are_in_the_greatest_decimal_unit_that_keeps_a_digit() {
+        let cases = [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 kB"),
+            (999_949, "999.9 kB"),
+            (999_950, "1.0 MB"),
+            (48_300_000, "48.3 MB"),
+            (u64::MAX, "18.4 EB"),
+        ];
+        for (count, expected) in cases {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+
+    #[test]
+    fn one_of_a_thing_has_no_plural() {
+        assert_eq!(
+            (counted(1, "row"), counted(0, "row")),
+            ("1 row".into(), "0 rows".into())
+        );
+    }
+}
