@@ -14,23 +14,23 @@
     reason = "a test may fail by panicking"
 )]
 
+#[path = "slt/engine.rs"]
+mod engine;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use arrow::datatypes::DataType;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
-use async_trait::async_trait;
-use partgrid::error::Error;
+use engine::Engine;
 use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
 use partgrid::load::{LoadOptions, load};
 use partgrid::query::{Session, SessionOptions};
 use sqllogictest::{
-    AsyncDB, DBOutput, DefaultColumnType, MakeConnection, Record, Runner, default_normalizer,
-    default_validator, parse_file, strict_column_validator,
+    DefaultColumnType, MakeConnection, Record, Runner, default_normalizer, default_validator,
+    parse_file, strict_column_validator,
 };
 
 /// Fewer records of answers than this mean that files were lost.
@@ -287,102 +287,4 @@ fn runner(
     });
     runner.with_column_validator(strict_column_validator);
     runner
-}
-
-/// partgrid as sqllogictest sees it.
-struct Engine {
-    session: Arc<Session>,
-    /// How many statements and queries were asked.
-    count: Arc<AtomicUsize>,
-}
-
-#[async_trait]
-impl AsyncDB for Engine {
-    type Error = Error;
-    type ColumnType = DefaultColumnType;
-
-    async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Error> {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        if let Some(plan) = explained(&self.session, sql).await? {
-            return Ok(plan);
-        }
-        let query = self.session.sql(sql).await?;
-        let types = query
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| type_of(field.data_type()))
-            .collect();
-        let mut rows = Vec::new();
-        for batch in query.collect().await? {
-            rows.extend((0..batch.num_rows()).map(|row| texts(&batch, row)));
-        }
-        Ok(DBOutput::Rows { types, rows })
-    }
-
-    async fn shutdown(&mut self) {}
-}
-
-/// For `EXPLAIN SELECT …`: the physical plan, one operator in each row.
-async fn explained(
-    session: &Session,
-    sql: &str,
-) -> Result<Option<DBOutput<DefaultColumnType>>, Error> {
-    if !sql.starts_with("EXPLAIN ") {
-        return Ok(None);
-    }
-    let batches = session.sql(sql).await?.collect().await?;
-    let found = batches
-        .iter()
-        .flat_map(|batch| (0..batch.num_rows()).map(|row| texts(batch, row)));
-    let physical = found
-        .filter(|row| row[0] == "physical_plan")
-        .map(|mut row| row.remove(1));
-    let plan: String = physical.collect();
-    Ok(Some(DBOutput::Rows {
-        types: vec![DefaultColumnType::Text],
-        rows: plan
-            .lines()
-            .map(|line| vec![line.trim().to_owned()])
-            .collect(),
-    }))
-}
-
-fn type_of(data_type: &DataType) -> DefaultColumnType {
-    if data_type.is_integer() {
-        DefaultColumnType::Integer
-    } else if data_type.is_floating() || data_type.is_decimal() {
-        DefaultColumnType::FloatingPoint
-    } else {
-        DefaultColumnType::Text
-    }
-}
-
-/// One row as `sql/answers.py` writes it: NULL, (empty), numbers that may have a fraction with three digits after the point.
-fn texts(batch: &RecordBatch, row: usize) -> Vec<String> {
-    let options = FormatOptions::default();
-    let text = |column: &Arc<dyn Array>| {
-        if column.is_null(row) {
-            return "NULL".to_owned();
-        }
-        let text = ArrayFormatter::try_new(column, &options)
-            .unwrap()
-            .value(row)
-            .to_string();
-        match type_of(column.data_type()) {
-            DefaultColumnType::FloatingPoint => with_three_digits(text.parse().unwrap()),
-            _ if text.is_empty() => "(empty)".to_owned(),
-            _ => text,
-        }
-    };
-    batch.columns().iter().map(text).collect()
-}
-
-fn with_three_digits(value: f64) -> String {
-    let text = format!("{value:.3}");
-    if text == "-0.000" {
-        "0.000".to_owned()
-    } else {
-        text
-    }
 }
