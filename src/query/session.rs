@@ -69,6 +69,8 @@ impl Session {
         let mut config = SessionConfig::new()
             .with_information_schema(false)
             .with_default_catalog_and_schema("partgrid", "public");
+        // Without a zone, TIMESTAMP WITH TIME ZONE loses its offset, and a comparison reads it in the zone of the column: hours off, silently.
+        config.options_mut().execution.time_zone = Some("UTC".to_owned());
         if let Some(threads) = options.threads {
             config = config.with_target_partitions(threads);
         }

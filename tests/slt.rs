@@ -1,0 +1,290 @@
+//! Answers and plans of SQL over the flights of 2013.
+//!
+//! Comes in: `sql/*.slt` (answers, as DuckDB gives them) and `sql/explain/*.slt` (plans). Goes out: a failure for each answer that differs. Every file of answers
+//! runs on four cuttings of the same tables, since an answer must not depend on where the cuts are. Never here: how the expected answers were made; see
+//! `sql/README.md`.
+#![cfg(all(feature = "parquet", feature = "sql"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::allow_attributes,
+    missing_docs,
+    reason = "a test may fail by panicking"
+)]
+
+#[path = "slt/engine.rs"]
+mod engine;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use engine::Engine;
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::load::{LoadOptions, load};
+use partgrid::query::{Session, SessionOptions};
+use sqllogictest::{
+    DefaultColumnType, MakeConnection, Record, Runner, default_normalizer, default_validator,
+    parse_file, strict_column_validator,
+};
+
+/// Fewer records of answers than this mean that files were lost.
+const LEAST_ANSWERS: usize = 110;
+
+/// Fewer records of plans than this mean that files were lost.
+const LEAST_PLANS: usize = 10;
+
+/// Tables and where they are in `data/`.
+const TABLES: [(&str, &str); 5] = [
+    ("flights", "flights"),
+    ("weather", "weather.parquet"),
+    ("planes", "planes.parquet"),
+    ("airports", "airports.parquet"),
+    ("airlines", "airlines.parquet"),
+];
+
+#[test]
+fn answers_are_those_of_duckdb_on_one_tile() {
+    run_answers("one tile", None, |grid| {
+        let batch = whole(&grid);
+        PartitionGrid::try_from_batches(batch.schema(), &[batch]).unwrap()
+    });
+}
+
+#[test]
+fn answers_are_those_of_duckdb_on_the_tiles_of_the_load() {
+    run_answers("as loaded", None, |grid| grid);
+}
+
+#[test]
+fn answers_are_those_of_duckdb_on_many_small_tiles() {
+    run_answers("tiles of 1,000 rows", Some(1000), |grid| {
+        assert!(
+            grid.num_rows() < 2000 || grid.rows().num_intervals() > 1,
+            "{grid:?} is not cut"
+        );
+        grid
+    });
+}
+
+#[test]
+fn answers_are_those_of_duckdb_on_column_bands_with_an_empty_row_band_between() {
+    run_answers("three column bands", None, |grid| banded(&grid));
+}
+
+#[test]
+fn plans_read_no_more_than_they_must() {
+    let session = session(None, &|grid| grid);
+    let (files, records) = run_folder("sql/explain", &session);
+    report(&format!(
+        "{records} plans in {files} files on 1 cutting (as loaded)"
+    ));
+    assert!(records >= LEAST_PLANS, "only {records} plans");
+}
+
+/// So that nobody overlooks that an answer became right: then its record moves to the other files.
+#[test]
+fn known_wrong_answers_are_still_wrong() {
+    let session = session(None, &|grid| grid);
+    let mut records = 0;
+    for file in files_of("sql/known") {
+        for record in parse_file::<DefaultColumnType>(&file)
+            .unwrap()
+            .iter()
+            .filter(|record| is_counted(record))
+        {
+            let count = Arc::new(AtomicUsize::new(0));
+            let run = session
+                .runtime
+                .block_on(runner(&session, &count).run_async(record.clone()));
+            assert!(
+                run.is_err(),
+                "this record passes now, move it to the other files: {record}"
+            );
+            records += count.load(Ordering::Relaxed);
+        }
+    }
+    report(&format!("{records} known wrong answers"));
+}
+
+/// Writes what the engine does now into `sql/explain`; read every changed line before committing it.
+#[test]
+#[ignore = "changes files"]
+fn rewrite_the_plans() {
+    let session = session(None, &|grid| grid);
+    let count = Arc::new(AtomicUsize::new(0));
+    let mut runner = runner(&session, &count);
+    for file in files_of("sql/explain") {
+        let separator = " ";
+        let update = runner.update_test_file(
+            &file,
+            separator,
+            default_validator,
+            default_normalizer,
+            strict_column_validator,
+        );
+        session.runtime.block_on(update).unwrap();
+    }
+    assert!(count.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn a_wrong_expected_answer_fails() {
+    let session = session(None, &|grid| grid);
+    let wrong = [
+        "query I\nSELECT count(*) FROM airlines\n----\n17\n",
+        "query T\nSELECT count(*) FROM airlines\n----\n16\n",
+        "query II\nSELECT count(*) FROM airlines\n----\n16\n",
+        "statement error no column `bar`\nSELECT foo FROM airlines\n",
+        "statement ok\nSELECT foo FROM airlines\n",
+    ];
+    for script in wrong {
+        let count = Arc::new(AtomicUsize::new(0));
+        let run = session
+            .runtime
+            .block_on(runner(&session, &count).run_script_async(script));
+        assert!(run.is_err(), "{script}");
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
+}
+
+/// A session with a runtime to run it on.
+struct Cutting {
+    session: Arc<Session>,
+    runtime: tokio::runtime::Runtime,
+}
+
+fn run_answers(
+    cutting: &str,
+    tile_rows: Option<u64>,
+    cut: impl Fn(PartitionGrid) -> PartitionGrid,
+) {
+    let session = session(tile_rows, &cut);
+    let (files, records) = run_folder("sql", &session);
+    report(&format!(
+        "{records} answers in {files} files on cutting `{cutting}` (1 of 4)"
+    ));
+    assert!(records >= LEAST_ANSWERS, "only {records} answers");
+}
+
+/// Runs every file of a folder; gives the number of files and of records. Each record that a file holds must have run.
+fn run_folder(folder: &str, cutting: &Cutting) -> (usize, usize) {
+    let files = files_of(folder);
+    let mut failures = Vec::new();
+    let mut total = 0;
+    for file in &files {
+        let records = parse_file::<DefaultColumnType>(file).unwrap();
+        let held = records.iter().filter(|record| is_counted(record)).count();
+        let count = Arc::new(AtomicUsize::new(0));
+        let mut runner = runner(cutting, &count);
+        for record in records {
+            if let Err(error) = cutting.runtime.block_on(runner.run_async(record)) {
+                failures.push(error.to_string());
+            }
+        }
+        let run = count.load(Ordering::Relaxed);
+        assert_eq!(
+            run,
+            held,
+            "{} holds {held} records, {run} ran",
+            file.display()
+        );
+        total += run;
+    }
+    assert!(
+        failures.is_empty(),
+        "{} failures:\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+    (files.len(), total)
+}
+
+/// Whether a record asks the engine something.
+fn is_counted(record: &Record<DefaultColumnType>) -> bool {
+    matches!(record, Record::Statement { .. } | Record::Query { .. })
+}
+
+fn files_of(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries
+        .filter(|path| path.extension().is_some_and(|ending| ending == "slt"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Past the capture of the test harness, so that the numbers are seen in every run.
+fn report(line: &str) {
+    writeln!(std::io::stderr(), "slt: {line}").unwrap();
+}
+
+/// All tables under their names, cut by `cut`. A fixed number of shares keeps plans the same on every machine.
+fn session(tile_rows: Option<u64>, cut: &dyn Fn(PartitionGrid) -> PartitionGrid) -> Cutting {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let session = Session::try_new(&SessionOptions::default().with_threads(3)).unwrap();
+    let options = match tile_rows {
+        None => LoadOptions::default(),
+        Some(tile_rows) => LoadOptions::default().with_tile_rows(tile_rows),
+    };
+    for (name, place) in TABLES {
+        let source = format!("{}/data/{place}", env!("CARGO_MANIFEST_DIR"));
+        let grid = runtime.block_on(load(&[source], &options)).unwrap();
+        session.register(name, Arc::new(cut(grid))).unwrap();
+    }
+    Cutting {
+        session: Arc::new(session),
+        runtime,
+    }
+}
+
+fn whole(grid: &PartitionGrid) -> RecordBatch {
+    let bands = (0..grid.rows().num_intervals()).map(|band| grid.open_row_band(band).unwrap());
+    concat_batches(grid.schema(), &bands.collect::<Vec<_>>()).unwrap()
+}
+
+/// The grid with its columns in three bands (two where it has but two columns) and a row band without rows in the middle.
+fn banded(grid: &PartitionGrid) -> PartitionGrid {
+    let mut batches: Vec<RecordBatch> = (0..grid.rows().num_intervals())
+        .map(|band| grid.open_row_band(band).unwrap())
+        .collect();
+    let middle = batches.len().div_ceil(2);
+    batches.insert(middle, RecordBatch::new_empty(Arc::clone(grid.schema())));
+    let rows = Axis::try_from_lengths(batches.iter().map(|batch| batch.num_rows() as u64)).unwrap();
+    let num_bands = grid.num_columns().min(3);
+    let columns = Axis::try_even(grid.num_columns() as u64, num_bands).unwrap();
+    let mut builder =
+        GridBuilder::try_new(Arc::clone(grid.schema()), rows, columns.clone()).unwrap();
+    for (row_band, batch) in batches.iter().enumerate() {
+        for (column_band, interval) in columns.intervals().enumerate() {
+            let wanted: Vec<usize> = interval.map(|at| usize::try_from(at).unwrap()).collect();
+            let tile = Tile::try_from_batch(&batch.project(&wanted).unwrap()).unwrap();
+            builder.set(&[row_band, column_band], tile).unwrap();
+        }
+    }
+    builder.build().unwrap()
+}
+
+fn runner(
+    cutting: &Cutting,
+    count: &Arc<AtomicUsize>,
+) -> Runner<Engine, impl MakeConnection<Conn = Engine>> {
+    let (session, count) = (Arc::clone(&cutting.session), Arc::clone(count));
+    let mut runner = Runner::new(move || {
+        let engine = Engine {
+            session: Arc::clone(&session),
+            count: Arc::clone(&count),
+        };
+        async { Ok(engine) }
+    });
+    runner.with_column_validator(strict_column_validator);
+    runner
+}
