@@ -52,7 +52,10 @@ impl Device {
     /// # Errors
     /// `InvalidArgument` when DLPack has no device of that number.
     pub fn try_new(device_type: i32, ordinal: Option<u32>) -> Result<Self> {
-        if DEVICE_TYPES.iter().any(|(_, number)| *number == device_type) {
+        if DEVICE_TYPES
+            .iter()
+            .any(|(_, number)| *number == device_type)
+        {
             return Ok(Self {
                 device_type,
                 ordinal,
@@ -78,7 +81,9 @@ impl Device {
 
 impl fmt::Display for Device {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entry = DEVICE_TYPES.iter().find(|(_, number)| *number == self.device_type);
+        let entry = DEVICE_TYPES
+            .iter()
+            .find(|(_, number)| *number == self.device_type);
         formatter.write_str(entry.map_or("kDLCPU", |(name, _)| *name))?;
         match self.ordinal {
             Some(ordinal) => write!(formatter, ":{ordinal}"),
@@ -217,9 +222,15 @@ mod tests {
     fn every_device_name_reads_back() {
         for (name, number) in DEVICE_TYPES {
             let device: Device = name.parse().unwrap();
-            assert_eq!((device.device_type(), device.to_string().as_str()), (number, name));
+            assert_eq!(
+                (device.device_type(), device.to_string().as_str()),
+                (number, name)
+            );
             let numbered: Device = format!("{name}:3").parse().unwrap();
-            assert_eq!((numbered.ordinal(), numbered.to_string()), (Some(3), format!("{name}:3")));
+            assert_eq!(
+                (numbered.ordinal(), numbered.to_string()),
+                (Some(3), format!("{name}:3"))
+            );
         }
     }
 

@@ -48,7 +48,11 @@ impl PySectionBuffer {
     }
 
     fn __repr__(&self) -> String {
-        format!("SectionBuffer of {} x {}, read-only", self.length, self.element.format())
+        format!(
+            "SectionBuffer of {} x {}, read-only",
+            self.length,
+            self.element.format()
+        )
     }
 
     #[expect(unsafe_code, reason = "the buffer interface fills a C struct")]
@@ -63,7 +67,9 @@ impl PySectionBuffer {
         };
         view.obj = std::ptr::null_mut();
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err("Arrow memory is read-only\nhint: copy it: numpy.array(buffer)"));
+            return Err(PyBufferError::new_err(
+                "Arrow memory is read-only\nhint: copy it: numpy.array(buffer)",
+            ));
         }
         let this = slf.get();
         let item_bytes = ffi::Py_ssize_t::try_from(this.element.item_bytes())?;
@@ -88,8 +94,16 @@ impl PySectionBuffer {
         } else {
             std::ptr::null_mut()
         };
-        view.shape = if wants(ffi::PyBUF_ND) { &raw mut fields.shape } else { std::ptr::null_mut() };
-        view.strides = if wants(ffi::PyBUF_STRIDES) { &raw mut fields.stride } else { std::ptr::null_mut() };
+        view.shape = if wants(ffi::PyBUF_ND) {
+            &raw mut fields.shape
+        } else {
+            std::ptr::null_mut()
+        };
+        view.strides = if wants(ffi::PyBUF_STRIDES) {
+            &raw mut fields.stride
+        } else {
+            std::ptr::null_mut()
+        };
         view.internal = state.cast();
         view.obj = slf.into_any().into_ptr();
         Ok(())

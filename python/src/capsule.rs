@@ -64,7 +64,10 @@ pub(crate) fn array_capsules<'py>(
 }
 
 /// A capsule of a schema.
-pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> Outcome<Bound<'py, PyCapsule>> {
+pub(crate) fn schema_capsule<'py>(
+    py: Python<'py>,
+    schema: &Schema,
+) -> Outcome<Bound<'py, PyCapsule>> {
     let schema = FFI_ArrowSchema::try_from(schema)?;
     Ok(PyCapsule::new_with_value(py, schema, SCHEMA)?)
 }
@@ -112,21 +115,30 @@ fn checked<'a, 'py>(
     }
 }
 
-#[expect(unsafe_code, reason = "the PyCapsule interface hands out a pointer to a C struct")]
+#[expect(
+    unsafe_code,
+    reason = "the PyCapsule interface hands out a pointer to a C struct"
+)]
 fn take_stream(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowArrayStream> {
     let pointer = checked(capsule, STREAM)?.pointer_checked(Some(STREAM))?;
     // SAFETY: a capsule of this name holds an `ArrowArrayStream`; `from_raw` leaves a released one behind, so that the capsule's destructor does nothing.
     Ok(unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) })
 }
 
-#[expect(unsafe_code, reason = "the PyCapsule interface hands out a pointer to a C struct")]
+#[expect(
+    unsafe_code,
+    reason = "the PyCapsule interface hands out a pointer to a C struct"
+)]
 fn take_array(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowArray> {
     let pointer = checked(capsule, ARRAY)?.pointer_checked(Some(ARRAY))?;
     // SAFETY: a capsule of this name holds an `ArrowArray`; `from_raw` leaves a released one behind.
     Ok(unsafe { FFI_ArrowArray::from_raw(pointer.cast().as_ptr()) })
 }
 
-#[expect(unsafe_code, reason = "the PyCapsule interface hands out a pointer to a C struct")]
+#[expect(
+    unsafe_code,
+    reason = "the PyCapsule interface hands out a pointer to a C struct"
+)]
 fn take_schema(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowSchema> {
     let pointer = checked(capsule, SCHEMA)?.pointer_checked(Some(SCHEMA))?;
     // SAFETY: a capsule of this name holds an `ArrowSchema`; `from_raw` leaves a released one behind.
@@ -147,7 +159,11 @@ fn requested_schema(
         Schema::try_from(borrow_schema(pointer.cast()))?
     };
     let names = |schema: &Schema| -> Vec<String> {
-        schema.fields().iter().map(|field| field.name().clone()).collect()
+        schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect()
     };
     if names(&schema) != names(ours) {
         return Err(Error::invalid_argument(format!(
@@ -160,7 +176,10 @@ fn requested_schema(
     Ok((schema != *ours).then(|| SchemaRef::new(schema)))
 }
 
-#[expect(unsafe_code, reason = "the PyCapsule interface hands out a pointer to a C struct")]
+#[expect(
+    unsafe_code,
+    reason = "the PyCapsule interface hands out a pointer to a C struct"
+)]
 fn borrow_schema<'a>(pointer: std::ptr::NonNull<FFI_ArrowSchema>) -> &'a FFI_ArrowSchema {
     // SAFETY: the capsule was checked to hold an `ArrowSchema`, and its owner keeps it while the call that passed it runs.
     unsafe { pointer.as_ref() }
@@ -175,5 +194,9 @@ fn cast_batch(batch: &RecordBatch, wanted: &SchemaRef) -> CoreResult<RecordBatch
         })
         .collect();
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(SchemaRef::clone(wanted), columns?, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        SchemaRef::clone(wanted),
+        columns?,
+        &options,
+    )?)
 }

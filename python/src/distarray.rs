@@ -45,7 +45,12 @@ impl PyDistArray {
     #[getter]
     fn sections(&self) -> Vec<PySection> {
         let sections = self.core.sections.iter().cloned();
-        sections.map(|core| PySection { core, element: self.core.element }).collect()
+        sections
+            .map(|core| PySection {
+                core,
+                element: self.core.element,
+            })
+            .collect()
     }
 
     fn __len__(&self) -> usize {
@@ -80,8 +85,12 @@ impl PySection {
     ///     A fresh dictionary: `__version__`, `buffer` (an object with the buffer interface, read-only, over the tile's own memory) and `dim_data` (a tuple of one
     ///     dictionary).
     fn __distarray__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
-        let dimensions: Outcome<Vec<_>> =
-            self.core.dim_data.iter().map(|dimension| dimension_dict(py, dimension)).collect();
+        let dimensions: Outcome<Vec<_>> = self
+            .core
+            .dim_data
+            .iter()
+            .map(|dimension| dimension_dict(py, dimension))
+            .collect();
         let result = PyDict::new(py);
         result.set_item("__version__", self.core.version)?;
         result.set_item("buffer", self.buffer())?;
@@ -101,7 +110,10 @@ impl PySection {
 
     fn __repr__(&self) -> String {
         let (rank, length) = (self.core.rank, self.core.len);
-        format!("Section {rank}: {length} elements of {}", self.element.format())
+        format!(
+            "Section {rank}: {length} elements of {}",
+            self.element.format()
+        )
     }
 }
 

@@ -57,7 +57,10 @@ impl PyGrid {
     /// The number of tiles along rows and columns.
     #[getter]
     fn tiling(&self) -> (usize, usize) {
-        (self.core.rows().num_intervals(), self.core.columns().num_intervals())
+        (
+            self.core.rows().num_intervals(),
+            self.core.columns().num_intervals(),
+        )
     }
 
     /// The cut points of the rows and of the columns: they start at 0 and end with the shape.
@@ -91,7 +94,11 @@ impl PyGrid {
     /// All tiles in row-major order.
     #[getter]
     fn tiles(&self) -> Outcome<Vec<PyTile>> {
-        self.core.geometry().positions().map(|position| self.make_tile(position)).collect()
+        self.core
+            .geometry()
+            .positions()
+            .map(|position| self.make_tile(position))
+            .collect()
     }
 
     /// The tile at a position.
@@ -190,7 +197,12 @@ impl PyGrid {
         let grid = Arc::clone(&self.core);
         let bands = 0..grid.rows().num_intervals();
         let batches = bands.map(move |row_band| grid.open_row_band(row_band));
-        stream_capsule(py, Arc::clone(self.core.schema()), batches, requested_schema)
+        stream_capsule(
+            py,
+            Arc::clone(self.core.schema()),
+            batches,
+            requested_schema,
+        )
     }
 
     /// The Arrow PyCapsule interface: the schema.
@@ -285,5 +297,7 @@ pub(crate) fn from_arrow(data: &Bound<'_, PyAny>) -> Outcome<PyGrid> {
         return Ok(PyGrid::new(PartitionGrid::clone(grid.get().core())));
     }
     let (schema, batches) = batches_of(data)?;
-    Ok(PyGrid::new(PartitionGrid::try_from_batches(schema, &batches)?))
+    Ok(PyGrid::new(PartitionGrid::try_from_batches(
+        schema, &batches,
+    )?))
 }

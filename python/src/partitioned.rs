@@ -64,7 +64,10 @@ pub(crate) fn dictionary<'py>(
     }
     let result = PyDict::new(py);
     result.set_item("shape", PyTuple::new(py, &described.shape)?)?;
-    result.set_item("partition_tiling", PyTuple::new(py, &described.partition_tiling)?)?;
+    result.set_item(
+        "partition_tiling",
+        PyTuple::new(py, &described.partition_tiling)?,
+    )?;
     result.set_item("partitions", partitions)?;
     result.set_item("get", py.import("partgrid")?.getattr("get")?)?;
     Ok(result)
@@ -149,7 +152,10 @@ impl PyHandle {
 
     fn __repr__(&self) -> Outcome<String> {
         let position = partgrid::error::format_position(&self.core.position);
-        Ok(format!("Handle {position} of grid {} at {}", self.core.grid, self.core.owner))
+        Ok(format!(
+            "Handle {position} of grid {} at {}",
+            self.core.grid, self.core.owner
+        ))
     }
 }
 

@@ -224,9 +224,11 @@ impl PyQuery {
         if self.pid == std::process::id() {
             return Ok(());
         }
-        Err(Error::invalid_argument("this result was planned before a fork, in the parent process")
-            .with_hint("call sql() again in this process")
-            .into())
+        Err(
+            Error::invalid_argument("this result was planned before a fork, in the parent process")
+                .with_hint("call sql() again in this process")
+                .into(),
+        )
     }
 
     fn collected(&self, py: Python<'_>) -> Outcome<&Vec<RecordBatch>> {
@@ -268,7 +270,11 @@ impl PyQuery {
     #[getter]
     fn columns(&self) -> Vec<String> {
         let schema = self.query.schema();
-        schema.fields().iter().map(|field| field.name().clone()).collect()
+        schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect()
     }
 
     /// The SQL text.

@@ -3,7 +3,7 @@
 //! Comes in: futures of the core. Goes out: their results, with the GIL released while they run and Ctrl-C obeyed. The runtime starts at the first wait, never at
 //! import. A forked child gets one of its own; the parent's, whose threads the child does not have, is left alone. Never here: what the futures do.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -16,7 +16,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use tokio::runtime::Runtime;
 
-use crate::error::{Outcome, Raised};
+use crate::error::Outcome;
 
 /// How often a waiting thread looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -56,13 +56,19 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
     .ok_or_else(|| Error::internal("the runtime is gone"))
 }
 
-#[expect(unsafe_code, reason = "the pointer comes from Box::into_raw and is never freed once stored")]
+#[expect(
+    unsafe_code,
+    reason = "the pointer comes from Box::into_raw and is never freed once stored"
+)]
 fn alive(pointer: *mut Started) -> Option<&'static Started> {
     // SAFETY: STARTED holds null or a pointer from `Box::into_raw` that nothing frees, and its target is never written again.
     unsafe { pointer.as_ref() }
 }
 
-#[expect(unsafe_code, reason = "gives back the box of a runtime that lost the race")]
+#[expect(
+    unsafe_code,
+    reason = "gives back the box of a runtime that lost the race"
+)]
 fn discard(pointer: *mut Started) {
     // SAFETY: the pointer comes from `Box::into_raw` in the caller and was never stored or shared.
     let started = unsafe { Box::from_raw(pointer) };
@@ -72,7 +78,10 @@ fn discard(pointer: *mut Started) {
 /// Runs work with the GIL held, on a thread that may or may not hold it, as within a callback of a C stream. Returns `None` when the interpreter has ended.
 ///
 /// `Python::attach` is not enough there: when one of our methods called the consumer, PyO3 counts this thread as attached, while the consumer has released the GIL.
-#[expect(unsafe_code, reason = "only the C interface can tell whether this thread holds the GIL")]
+#[expect(
+    unsafe_code,
+    reason = "only the C interface can tell whether this thread holds the GIL"
+)]
 pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     // SAFETY: may be called on any thread at any time.
     if unsafe { ffi::Py_IsInitialized() } == 0 {
@@ -126,22 +135,21 @@ where
     }
 }
 
-/// Runs a future of the core on the runtime and waits for it. When a signal handler raises, the work is abandoned at its next pause and the exception is raised.
+/// Drives a future of the core on this thread, within the runtime, until it is ready. When a signal handler raises, the future is dropped, which stops its work, and
+/// the exception is raised. Nothing of it waits for a free thread of the runtime: a query that is to be stopped may hold them all.
 pub(crate) fn wait<T, F>(py: Python<'_>, future: F) -> Outcome<T>
 where
-    T: Send + 'static,
-    F: Future<Output = Result<T, Error>> + Send + 'static,
+    T: Send,
+    F: Future<Output = Result<T, Error>> + Send,
 {
-    let task = runtime()?.spawn(future);
-    let stop = task.abort_handle();
-    match poll_until_ready(py, task) {
-        Ok(Ok(output)) => Ok(output?),
-        Ok(Err(failure)) => Err(Raised::from(
-            Error::internal("the work panicked, which is a fault of partgrid").with_source(failure),
-        )),
-        Err(raised) => {
-            stop.abort();
-            Err(raised.into())
-        }
-    }
+    let runtime = runtime()?;
+    let within = async move {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let _entered = runtime.enter();
+            future.as_mut().poll(context)
+        })
+        .await
+    };
+    Ok(poll_until_ready(py, within)??)
 }

@@ -15,20 +15,16 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use partgrid::error::{Error, ErrorKind, Result};
-use partgrid::query::Query;
+use partgrid::query::{BatchStream, Query};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use tokio::sync::mpsc::{self, Receiver};
 
 use crate::runtime::{attached, poll_until_ready, runtime};
-
-/// How many finished batches wait for a slow consumer.
-const BATCHES_AHEAD: usize = 2;
 
 /// Batches of a query that runs on the runtime. Dropping it stops the query.
 pub(crate) struct QueryBatches {
     /// `None` after the end.
-    receiver: Option<Receiver<Result<RecordBatch>>>,
+    stream: Option<BatchStream>,
     schema: SchemaRef,
     pid: u32,
     /// Set when a signal handler raised; the flag in it when Python has seen the exception.
@@ -38,28 +34,9 @@ pub(crate) struct QueryBatches {
 impl QueryBatches {
     /// Starts the query.
     pub(crate) fn start(query: &Query) -> Result<Self> {
-        let runtime = runtime()?;
-        let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-        let running = query.clone();
-        runtime.spawn(async move {
-            let produce = async {
-                let mut stream = match running.stream() {
-                    Ok(stream) => stream,
-                    Err(error) => return drop(sender.send(Err(error)).await),
-                };
-                while let Some(batch) = stream.next().await {
-                    if sender.send(batch).await.is_err() {
-                        return;
-                    }
-                }
-            };
-            tokio::select! {
-                () = produce => {}
-                () = sender.closed() => {}
-            }
-        });
+        let _entered = runtime()?.enter();
         Ok(Self {
-            receiver: Some(receiver),
+            stream: Some(query.stream()?),
             schema: query.schema(),
             interrupted: None,
             pid: std::process::id(),
@@ -75,21 +52,24 @@ impl QueryBatches {
         }
         if let Some(seen) = &self.interrupted {
             return if seen.load(Ordering::Acquire) {
-                Err(Error::new(ErrorKind::Cancelled, "the query was interrupted"))
+                Err(Error::new(
+                    ErrorKind::Cancelled,
+                    "the query was interrupted",
+                ))
             } else {
                 Ok(None)
             };
         }
-        let Some(receiver) = self.receiver.as_mut() else {
+        let Some(stream) = self.stream.as_mut() else {
             return Ok(None);
         };
         let ending = || Error::internal("the interpreter is ending");
-        let polled = attached(|py| poll_until_ready(py, receiver.recv())).ok_or_else(ending)?;
+        let polled = attached(|py| poll_until_ready(py, stream.next())).ok_or_else(ending)?;
         match polled {
             Ok(batch) => batch.transpose(),
             Err(raised) => {
-                // The query stops with its receiver.
-                self.receiver = None;
+                // The query stops with its stream.
+                self.stream = None;
                 self.interrupted = Some(attached(|py| raise_soon(py, raised)).ok_or_else(ending)?);
                 Ok(Some(RecordBatch::new_empty(SchemaRef::clone(&self.schema))))
             }
@@ -103,7 +83,7 @@ impl Iterator for QueryBatches {
     fn next(&mut self) -> Option<Self::Item> {
         let pulled = self.pull();
         if !matches!(pulled, Ok(Some(_))) {
-            self.receiver = None;
+            self.stream = None;
         }
         pulled.transpose()
     }

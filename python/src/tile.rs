@@ -62,14 +62,21 @@ impl PyTile {
     #[getter]
     fn location<'py>(&self, py: Python<'py>) -> Outcome<Vec<Bound<'py, PyTuple>>> {
         let locations = self.locations()?;
-        locations.iter().map(|location| location_tuple(py, location)).collect()
+        locations
+            .iter()
+            .map(|location| location_tuple(py, location))
+            .collect()
     }
 
     /// The names of the columns, in order.
     #[getter]
     fn columns(&self) -> Outcome<Vec<String>> {
         let schema = self.grid.tile(&self.position)?.data().schema();
-        Ok(schema.fields().iter().map(|field| field.name().clone()).collect())
+        Ok(schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect())
     }
 
     /// The bytes of the tile, without what it shares with others.

@@ -64,7 +64,9 @@ impl Axis {
     pub fn try_even(extent: u64, num_intervals: usize) -> Result<Self> {
         let count = u64::try_from(num_intervals).unwrap_or(u64::MAX);
         if count == 0 {
-            return Err(Error::invalid_argument("an axis needs at least one interval, got 0"));
+            return Err(Error::invalid_argument(
+                "an axis needs at least one interval, got 0",
+            ));
         }
         let (short, longer) = (extent / count, extent % count);
         Self::try_from_lengths((0..count).map(|place| short + u64::from(place < longer)))
@@ -105,7 +107,10 @@ impl Axis {
     /// The interval that holds a global index, and the index within it; `None` past the end.
     #[must_use]
     pub fn locate(&self, index: u64) -> Option<(usize, u64)> {
-        let interval = self.cuts.partition_point(|cut| *cut <= index).checked_sub(1)?;
+        let interval = self
+            .cuts
+            .partition_point(|cut| *cut <= index)
+            .checked_sub(1)?;
         let range = self.interval(interval)?;
         Some((interval, index - range.start))
     }
@@ -126,7 +131,9 @@ impl Axis {
             return 0..0;
         }
         let first = self.locate(range.start).map_or(0, |(interval, _)| interval);
-        let last = self.locate(stop - 1).map_or(first, |(interval, _)| interval);
+        let last = self
+            .locate(stop - 1)
+            .map_or(first, |(interval, _)| interval);
         first..last + 1
     }
 }

@@ -60,8 +60,10 @@ impl GridBuilder {
                 *slot = Some(tile);
                 Ok(())
             }
-            _ => Err(Error::invalid_argument("the position already has a tile")
-                .with_position(position)),
+            _ => {
+                Err(Error::invalid_argument("the position already has a tile")
+                    .with_position(position))
+            }
         }
     }
 
@@ -102,8 +104,11 @@ impl GridBuilder {
         }
         let wanted = self.schema.fields().iter().enumerate();
         let wanted = wanted.filter(|(number, _)| column_band.contains(&(*number as u64)));
-        check_fields(wanted.map(|(_, field)| field.as_ref()), &tile.data().schema())
-            .map_err(|error| error.with_position(position))
+        check_fields(
+            wanted.map(|(_, field)| field.as_ref()),
+            &tile.data().schema(),
+        )
+        .map_err(|error| error.with_position(position))
     }
 }
 
@@ -127,7 +132,11 @@ impl PartitionGrid {
 
 fn check_names(schema: &SchemaRef) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
-    match schema.fields().iter().find(|field| !seen.insert(field.name())) {
+    match schema
+        .fields()
+        .iter()
+        .find(|field| !seen.insert(field.name()))
+    {
         None => Ok(()),
         Some(twice) => Err(Error::invalid_argument(
             "column names of a grid must be distinct, this one repeats",

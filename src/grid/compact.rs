@@ -22,7 +22,11 @@ pub fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
     }
     let rebuilt: Result<Vec<ArrayRef>> = batch.columns().iter().map(compact_column).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(batch.schema(), rebuilt?, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        batch.schema(),
+        rebuilt?,
+        &options,
+    )?)
 }
 
 fn compact_column(column: &ArrayRef) -> Result<ArrayRef> {

@@ -158,7 +158,11 @@ impl PartitionGrid {
     /// `NotFound` with the nearest name as hint.
     pub fn column_index(&self, name: &str) -> Result<usize> {
         self.schema.index_of(name).map_err(|_| {
-            let names = self.schema.fields().iter().map(|field| field.name().as_str());
+            let names = self
+                .schema
+                .fields()
+                .iter()
+                .map(|field| field.name().as_str());
             unknown_column(name, names)
         })
     }
@@ -166,7 +170,10 @@ impl PartitionGrid {
     /// Bytes of all tiles together.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.tiles.iter().map(|tile| tile.data().memory_bytes()).sum()
+        self.tiles
+            .iter()
+            .map(|tile| tile.data().memory_bytes())
+            .sum()
     }
 
     /// The given columns, in the given order, as a grid that shares the tiles. Neighbours that come from one column band stay in one.
@@ -174,8 +181,10 @@ impl PartitionGrid {
     /// # Errors
     /// `NotFound` for an unknown name, `InvalidArgument` for a name given twice.
     pub fn select(&self, names: &[impl AsRef<str>]) -> Result<Self> {
-        let wanted: Result<Vec<usize>> =
-            names.iter().map(|name| self.column_index(name.as_ref())).collect();
+        let wanted: Result<Vec<usize>> = names
+            .iter()
+            .map(|name| self.column_index(name.as_ref()))
+            .collect();
         self.view(0..self.num_rows(), &wanted?)
     }
 

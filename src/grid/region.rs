@@ -126,7 +126,13 @@ impl Region {
             )));
         }
         let piece = |part: Range<u64>| {
-            let replace = |(number, whole)| if number == dimension { part.clone() } else { whole };
+            let replace = |(number, whole)| {
+                if number == dimension {
+                    part.clone()
+                } else {
+                    whole
+                }
+            };
             Self::from_ranges(self.ranges().enumerate().map(replace))
         };
         Ok((piece(range.start..at), piece(at..range.end)))

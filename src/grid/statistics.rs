@@ -9,8 +9,8 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::array::{BinaryArray, BinaryViewArray, LargeBinaryArray, LargeStringArray};
 use arrow::array::{BooleanArray, PrimitiveArray, StringViewArray, downcast_primitive_array};
 use arrow::compute::{
-    max, max_binary, max_binary_view, max_boolean, max_string,
-    max_string_view, min, min_binary, min_binary_view, min_boolean, min_string, min_string_view,
+    max, max_binary, max_binary_view, max_boolean, max_string, max_string_view, min, min_binary,
+    min_binary_view, min_boolean, min_string, min_string_view,
 };
 use arrow::datatypes::{ArrowPrimitiveType, DataType};
 
@@ -46,15 +46,24 @@ fn bounds_of(column: &ArrayRef) -> Option<ArrayRef> {
     let array: ArrayRef = match column.data_type() {
         DataType::Boolean => {
             let values = column.as_boolean();
-            Arc::new(BooleanArray::from(vec![min_boolean(values)?, max_boolean(values)?]))
+            Arc::new(BooleanArray::from(vec![
+                min_boolean(values)?,
+                max_boolean(values)?,
+            ]))
         }
         DataType::Utf8 => {
             let values = column.as_string::<i32>();
-            Arc::new(StringArray::from(vec![min_string(values)?, max_string(values)?]))
+            Arc::new(StringArray::from(vec![
+                min_string(values)?,
+                max_string(values)?,
+            ]))
         }
         DataType::LargeUtf8 => {
             let values = column.as_string::<i64>();
-            Arc::new(LargeStringArray::from(vec![min_string(values)?, max_string(values)?]))
+            Arc::new(LargeStringArray::from(vec![
+                min_string(values)?,
+                max_string(values)?,
+            ]))
         }
         DataType::Utf8View => {
             let values = column.as_string_view();
@@ -63,11 +72,17 @@ fn bounds_of(column: &ArrayRef) -> Option<ArrayRef> {
         }
         DataType::Binary => {
             let values = column.as_binary::<i32>();
-            Arc::new(BinaryArray::from(vec![min_binary(values)?, max_binary(values)?]))
+            Arc::new(BinaryArray::from(vec![
+                min_binary(values)?,
+                max_binary(values)?,
+            ]))
         }
         DataType::LargeBinary => {
             let values = column.as_binary::<i64>();
-            Arc::new(LargeBinaryArray::from(vec![min_binary(values)?, max_binary(values)?]))
+            Arc::new(LargeBinaryArray::from(vec![
+                min_binary(values)?,
+                max_binary(values)?,
+            ]))
         }
         DataType::BinaryView => {
             let values = column.as_binary_view();

@@ -31,8 +31,10 @@ pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<
     if !whole {
         return Ok(Tile::new(data));
     }
-    let kept: Option<Vec<_>> =
-        columns.iter().map(|column| tile.known_statistics(*column).cloned()).collect();
+    let kept: Option<Vec<_>> = columns
+        .iter()
+        .map(|column| tile.known_statistics(*column).cloned())
+        .collect();
     Ok(match kept {
         Some(kept) => Tile::with_statistics(data, kept.into()),
         None => Tile::new(data),
@@ -40,7 +42,8 @@ pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<
 }
 
 fn row_number(row: u64) -> Result<usize> {
-    usize::try_from(row).map_err(|_| Error::internal(format!("row {row} is past this machine's range")))
+    usize::try_from(row)
+        .map_err(|_| Error::internal(format!("row {row} is past this machine's range")))
 }
 
 #[derive(Debug)]
@@ -80,11 +83,15 @@ impl TileData for TileView {
     }
 
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
-        let below: Option<Vec<usize>> =
-            columns.iter().map(|column| self.columns.get(*column).copied()).collect();
+        let below: Option<Vec<usize>> = columns
+            .iter()
+            .map(|column| self.columns.get(*column).copied())
+            .collect();
         let below = below.ok_or_else(|| {
             let count = self.columns.len();
-            Error::invalid_argument(format!("a tile of {count} columns has not all of {columns:?}"))
+            Error::invalid_argument(format!(
+                "a tile of {count} columns has not all of {columns:?}"
+            ))
         })?;
         self.sliced(&self.tile.data().fetch(&below).await?)
     }

@@ -54,12 +54,16 @@ impl Chunks {
     /// The bytes from `start` to the end of the piece that holds it.
     fn rest(&self, start: u64) -> Result<Bytes, ParquetError> {
         let after = self.pieces.partition_point(|(offset, _)| *offset <= start);
-        let piece = after.checked_sub(1).and_then(|place| self.pieces.get(place));
+        let piece = after
+            .checked_sub(1)
+            .and_then(|place| self.pieces.get(place));
         let rest = piece.and_then(|(offset, bytes)| {
             let skip = usize::try_from(start - offset).ok()?;
             (skip <= bytes.len()).then(|| bytes.slice(skip..))
         });
-        rest.ok_or_else(|| ParquetError::EOF(format!("offset {start} lies outside the column chunks")))
+        rest.ok_or_else(|| {
+            ParquetError::EOF(format!("offset {start} lies outside the column chunks"))
+        })
     }
 }
 

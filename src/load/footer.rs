@@ -55,7 +55,10 @@ pub(super) async fn read_all(found: &Found, concurrency: usize) -> Result<Vec<Fo
 async fn read(store: &dyn ObjectStore, file: &SourceFile) -> Result<Footer> {
     let size = file.size_bytes;
     if size < TAIL_BYTES + 4 {
-        return Err(no_parquet(file, "it is shorter than the shortest Parquet file"));
+        return Err(no_parquet(
+            file,
+            "it is shorter than the shortest Parquet file",
+        ));
     }
     let mut end = fetch(store, file, size - FIRST_READ_BYTES.min(size)..size).await?;
     let footer_bytes = footer_length(&end, file)?;
@@ -87,9 +90,12 @@ async fn fetch(
     if bytes.len() as u64 == wanted {
         return Ok(bytes);
     }
-    Err(Error::invalid_data(format!("{wanted} bytes were asked for, got {}", bytes.len()))
-        .with_file(&file.name)
-        .with_hint("the file may be changing while it is read"))
+    Err(Error::invalid_data(format!(
+        "{wanted} bytes were asked for, got {}",
+        bytes.len()
+    ))
+    .with_file(&file.name)
+    .with_hint("the file may be changing while it is read"))
 }
 
 fn footer_length(end: &Bytes, file: &SourceFile) -> Result<u64> {
@@ -97,10 +103,10 @@ fn footer_length(end: &Bytes, file: &SourceFile) -> Result<u64> {
         [.., a, b, c, d, b'P', b'A', b'R', b'1'] => {
             Ok(u64::from(u32::from_le_bytes([*a, *b, *c, *d])))
         }
-        [.., b'P', b'A', b'R', b'E'] => {
-            Err(Error::unsupported("the file is encrypted, which partgrid cannot read")
-                .with_file(&file.name))
-        }
+        [.., b'P', b'A', b'R', b'E'] => Err(Error::unsupported(
+            "the file is encrypted, which partgrid cannot read",
+        )
+        .with_file(&file.name)),
         _ => Err(no_parquet(file, "it does not end with the mark PAR1")),
     }
 }
@@ -124,9 +130,8 @@ fn parse(bytes: &Bytes, file: &SourceFile) -> Result<Footer> {
         let read = read.map_err(damaged)?;
         let metadata = match restored(read.schema(), &metadata) {
             None => read,
-            Some(schema) => {
-                ArrowReaderMetadata::try_new(metadata, plain.with_schema(schema)).map_err(damaged)?
-            }
+            Some(schema) => ArrowReaderMetadata::try_new(metadata, plain.with_schema(schema))
+                .map_err(damaged)?,
         };
         Ok(Footer {
             metadata,
@@ -142,7 +147,10 @@ fn checked_row_groups(metadata: &ParquetMetaData, file: &SourceFile) -> Result<V
     for (number, group) in metadata.row_groups().iter().enumerate() {
         for (place, chunk) in group.columns().iter().enumerate() {
             let (start, length) = chunk.byte_range();
-            if start.checked_add(length).is_none_or(|stop| stop > file.size_bytes) {
+            if start
+                .checked_add(length)
+                .is_none_or(|stop| stop > file.size_bytes)
+            {
                 return Err(damaged(format!(
                     "the file is damaged: column chunk {place} of row group {number} lies at {start} + {length} bytes, past the end ({} bytes)",
                     file.size_bytes

@@ -69,11 +69,16 @@ pub(super) fn columns(files: &[SourceFile]) -> Result<Vec<HiveColumn>> {
 fn column(files: &[SourceFile], place: usize) -> Result<HiveColumn> {
     let part = |file: &SourceFile| file.hive.get(place).cloned();
     let parts: Vec<HiveKey> = files.iter().filter_map(part).collect();
-    let key = parts.first().map(|part| part.key.clone()).unwrap_or_default();
+    let key = parts
+        .first()
+        .map(|part| part.key.clone())
+        .unwrap_or_default();
     let values: Vec<Option<&str>> = parts.iter().map(|part| part.value.as_deref()).collect();
     let data_type = type_of(&values);
-    let arrays: Result<Vec<ArrayRef>> =
-        values.iter().map(|value| typed(*value, &data_type)).collect();
+    let arrays: Result<Vec<ArrayRef>> = values
+        .iter()
+        .map(|value| typed(*value, &data_type))
+        .collect();
     let nullable = values.iter().any(Option::is_none);
     Ok(HiveColumn {
         field: Arc::new(Field::new(key, data_type, nullable)),
@@ -93,7 +98,10 @@ fn type_of(values: &[Option<&str>]) -> DataType {
                 DataType::Date32 => is_date(value),
                 _ => is_integer(value),
             };
-            known.iter().all(shaped) && known.iter().all(|value| typed(Some(value), data_type).is_ok())
+            known.iter().all(shaped)
+                && known
+                    .iter()
+                    .all(|value| typed(Some(value), data_type).is_ok())
         })
         .unwrap_or(DataType::Utf8)
 }
@@ -119,5 +127,9 @@ fn typed(value: Option<&str>, data_type: &DataType) -> Result<ArrayRef> {
         safe: false,
         ..CastOptions::default()
     };
-    Ok(cast_with_options(&StringArray::from(vec![value]), data_type, &strict)?)
+    Ok(cast_with_options(
+        &StringArray::from(vec![value]),
+        data_type,
+        &strict,
+    )?)
 }

@@ -26,21 +26,26 @@ pub(super) struct ReadTask {
 }
 
 /// One task for each tile. None when no file has a row.
-pub(super) fn plan(
-    footers: &[Footer],
-    columns: &Columns,
-    tile_rows: Option<u64>,
-) -> Vec<ReadTask> {
+pub(super) fn plan(footers: &[Footer], columns: &Columns, tile_rows: Option<u64>) -> Vec<ReadTask> {
     let tile_rows = tile_rows.unwrap_or_else(|| default_tile_rows(footers, columns));
-    let rows: Vec<&[u64]> = footers.iter().map(|footer| footer.row_groups.as_slice()).collect();
+    let rows: Vec<&[u64]> = footers
+        .iter()
+        .map(|footer| footer.row_groups.as_slice())
+        .collect();
     let files = rows.into_iter().enumerate();
-    files.flat_map(|(file, row_groups)| cut(file, row_groups, tile_rows)).collect()
+    files
+        .flat_map(|(file, row_groups)| cut(file, row_groups, tile_rows))
+        .collect()
 }
 
 /// As many rows as fit the default size, by the uncompressed size of the wanted columns.
 fn default_tile_rows(footers: &[Footer], columns: &Columns) -> u64 {
     let names = columns.read_names();
-    let groups = || footers.iter().flat_map(|footer| footer.parquet().row_groups());
+    let groups = || {
+        footers
+            .iter()
+            .flat_map(|footer| footer.parquet().row_groups())
+    };
     let chunks = groups().flat_map(|group| group.columns());
     let wanted = chunks.filter(|chunk| {
         let root = chunk.column_path().parts().first();
@@ -51,7 +56,9 @@ fn default_tile_rows(footers: &[Footer], columns: &Columns) -> u64 {
         .fold(0, u64::saturating_add);
     let rows: u64 = footers.iter().flat_map(|footer| &footer.row_groups).sum();
     let fitting = DEFAULT_TILE_BYTES.saturating_mul(rows).checked_div(bytes);
-    fitting.unwrap_or(DEFAULT_TILE_ROWS).clamp(1, DEFAULT_TILE_ROWS)
+    fitting
+        .unwrap_or(DEFAULT_TILE_ROWS)
+        .clamp(1, DEFAULT_TILE_ROWS)
 }
 
 /// The tiles of one file, given the rows of its row groups.
@@ -143,11 +150,17 @@ mod tests {
     #[test]
     fn row_groups_are_gathered_while_that_brings_the_size_nearer() {
         let rows = |tile_rows| -> Vec<u64> {
-            cut(0, &[100, 100, 100, 100, 50], tile_rows).iter().map(|task| task.num_rows).collect()
+            cut(0, &[100, 100, 100, 100, 50], tile_rows)
+                .iter()
+                .map(|task| task.num_rows)
+                .collect()
         };
         assert_eq!(rows(100), [100, 100, 100, 100, 50]);
         assert_eq!(rows(220), [200, 250]);
         assert_eq!(rows(1_000), [450]);
-        assert_eq!(rows(40), [34, 33, 33, 34, 33, 33, 34, 33, 33, 34, 33, 33, 50]);
+        assert_eq!(
+            rows(40),
+            [34, 33, 33, 34, 33, 33, 34, 33, 33, 34, 33, 33, 50]
+        );
     }
 }

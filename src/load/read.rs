@@ -56,7 +56,9 @@ async fn read(
     task: ReadTask,
 ) -> Result<Tile> {
     let (Some(file), Some(footer)) = (found.files.get(task.file), footers.get(task.file)) else {
-        return Err(Error::internal("a read task names a file that is not there"));
+        return Err(Error::internal(
+            "a read task names a file that is not there",
+        ));
     };
     let projection = Projection::new(footer, columns);
     let ranges = projection.byte_ranges(footer, &task);
@@ -68,7 +70,8 @@ async fn read(
         projection,
         task,
     };
-    let decoding = tokio::task::spawn_blocking(move || contained(&work.file.name, || work.tile(chunks)));
+    let decoding =
+        tokio::task::spawn_blocking(move || contained(&work.file.name, || work.tile(chunks)));
     let decoded = decoding.await;
     decoded.map_err(|error| Error::internal("a reading thread ended").with_source(error))?
 }
@@ -125,7 +128,10 @@ impl Work {
         let read = self.decode(chunks)?;
         let batch = self.arrange(&read)?;
         let tile = MemoryTile::try_new(&batch)?;
-        Ok(Tile::with_statistics(Arc::new(tile), statistics_of(&batch)?))
+        Ok(Tile::with_statistics(
+            Arc::new(tile),
+            statistics_of(&batch)?,
+        ))
     }
 
     /// The rows of the task, as the file has them.
@@ -135,15 +141,17 @@ impl Work {
         let parquet_schema = self.footer.parquet().file_metadata().schema_descr();
         let roots = self.projection.roots.iter().copied();
         let damaged = |error| from_parquet(error, &self.file.name);
-        let reader =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.footer.metadata.clone())
-                .with_row_groups(self.task.row_groups.clone().collect())
-                .with_projection(ProjectionMask::roots(parquet_schema, roots))
-                .with_batch_size(num_rows.max(1))
-                .with_offset(skip_rows)
-                .with_limit(num_rows)
-                .build()
-                .map_err(damaged)?;
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            chunks,
+            self.footer.metadata.clone(),
+        )
+        .with_row_groups(self.task.row_groups.clone().collect())
+        .with_projection(ProjectionMask::roots(parquet_schema, roots))
+        .with_batch_size(num_rows.max(1))
+        .with_offset(skip_rows)
+        .with_limit(num_rows)
+        .build()
+        .map_err(damaged)?;
         let schema = arrow::array::RecordBatchReader::schema(&reader);
         let batches: Result<Vec<RecordBatch>, _> = reader.collect();
         let mut batches = batches.map_err(|error| damaged(error.into()))?;
@@ -167,9 +175,15 @@ impl Work {
 
     /// The columns of the grid, in its order.
     fn arrange(&self, read: &RecordBatch) -> Result<RecordBatch> {
-        let pairs = self.columns.schema.fields().iter().zip(&self.columns.origins);
-        let columns: Result<Vec<ArrayRef>> =
-            pairs.map(|(field, origin)| self.column(read, field, origin)).collect();
+        let pairs = self
+            .columns
+            .schema
+            .fields()
+            .iter()
+            .zip(&self.columns.origins);
+        let columns: Result<Vec<ArrayRef>> = pairs
+            .map(|(field, origin)| self.column(read, field, origin))
+            .collect();
         let options = RecordBatchOptions::new().with_row_count(Some(read.num_rows()));
         let schema = Arc::clone(&self.columns.schema);
         RecordBatch::try_new_with_options(schema, columns?, &options)
@@ -186,7 +200,11 @@ impl Work {
             Origin::File => from_file(),
             Origin::Folder(hive) => {
                 let value = self.folder_value(hive)?;
-                Ok(take(&value, &UInt64Array::from_value(0, read.num_rows()), None)?)
+                Ok(take(
+                    &value,
+                    &UInt64Array::from_value(0, read.num_rows()),
+                    None,
+                )?)
             }
             Origin::Both(hive) => {
                 let column = from_file()?;
@@ -220,10 +238,8 @@ impl Work {
         if unequal.true_count() == 0 {
             return Ok(());
         }
-        Err(differs(arrow::error::ArrowError::InvalidArgumentError(format!(
-            "{} of {} rows",
-            unequal.true_count(),
-            unequal.len()
-        ))))
+        Err(differs(arrow::error::ArrowError::InvalidArgumentError(
+            format!("{} of {} rows", unequal.true_count(), unequal.len()),
+        )))
     }
 }

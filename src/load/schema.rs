@@ -59,7 +59,12 @@ pub(super) fn unify(
     let mut differences = Vec::new();
     for (file, footer) in files.iter().zip(footers) {
         check_names(file, footer.schema())?;
-        compare(first.schema(), footer.schema(), &file.name, &mut differences);
+        compare(
+            first.schema(),
+            footer.schema(),
+            &file.name,
+            &mut differences,
+        );
     }
     if let (Some(difference), Some(file)) = (differences.first(), files.first()) {
         return Err(report(&differences, difference, &file.name));
@@ -69,7 +74,10 @@ pub(super) fn unify(
         .collect();
     if options.hive_partitioning() {
         for hive in hive::columns(files)? {
-            match columns.iter_mut().find(|(field, _)| field.name() == hive.field.name()) {
+            match columns
+                .iter_mut()
+                .find(|(field, _)| field.name() == hive.field.name())
+            {
                 Some((_, origin)) => *origin = Origin::Both(hive),
                 None => columns.push((Arc::clone(&hive.field), Origin::Folder(hive))),
             }
@@ -86,11 +94,17 @@ pub(super) fn unify(
 
 fn check_names(file: &SourceFile, schema: &Schema) -> Result<()> {
     let mut seen = HashSet::new();
-    match schema.fields().iter().find(|field| !seen.insert(field.name())) {
+    match schema
+        .fields()
+        .iter()
+        .find(|field| !seen.insert(field.name()))
+    {
         None => Ok(()),
-        Some(twice) => Err(Error::invalid_data("two columns of the file have the same name")
-            .with_file(&file.name)
-            .with_column(twice.name())),
+        Some(twice) => Err(
+            Error::invalid_data("two columns of the file have the same name")
+                .with_file(&file.name)
+                .with_column(twice.name()),
+        ),
     }
 }
 
@@ -125,7 +139,10 @@ fn compare(wanted: &Schema, got: &Schema, file: &str, differences: &mut Vec<Diff
     }
     for (place, field) in got.fields().iter().enumerate() {
         if wanted.column_with_name(field.name()).is_none() {
-            add(field, format!("is column {place} ({}), not expected", field.data_type()));
+            add(
+                field,
+                format!("is column {place} ({}), not expected", field.data_type()),
+            );
         }
     }
 }
@@ -134,7 +151,10 @@ fn report(differences: &[Difference], first: &Difference, expected_by: &str) -> 
     let listed = differences.iter().take(LISTED);
     let mut lines: Vec<String> = listed
         .map(|difference| {
-            format!("  {}: column `{}` {}", difference.file, difference.column, difference.text)
+            format!(
+                "  {}: column `{}` {}",
+                difference.file, difference.column, difference.text
+            )
         })
         .collect();
     if differences.len() > LISTED {
@@ -153,7 +173,10 @@ fn report(differences: &[Difference], first: &Difference, expected_by: &str) -> 
 fn merged(footers: &[Footer], place: usize) -> Option<FieldRef> {
     let field = footers.first()?.schema().fields().get(place)?;
     let nullable = footers.iter().any(|footer| {
-        footer.schema().field_with_name(field.name()).is_ok_and(Field::is_nullable)
+        footer
+            .schema()
+            .field_with_name(field.name())
+            .is_ok_and(Field::is_nullable)
     });
     Some(Arc::new(Field::clone(field).with_nullable(nullable)))
 }

@@ -41,7 +41,9 @@ pub(super) struct Found {
 /// Finds the files of all sources.
 pub(super) async fn find(sources: &[String]) -> Result<Found> {
     if sources.is_empty() {
-        return Err(Error::invalid_argument("at least one source is needed, got none"));
+        return Err(Error::invalid_argument(
+            "at least one source is needed, got none",
+        ));
     }
     let store = LocalFileSystem::new();
     let mut files = BTreeMap::new();
@@ -63,26 +65,36 @@ async fn find_one(store: &LocalFileSystem, source: &str) -> Result<Vec<SourceFil
         Ok(metadata) if metadata.is_dir() => find_in_folder(store, source, &path).await,
         Ok(_) => {
             let location = location(&path, source)?;
-            let meta = store.head(&location).await.map_err(|error| from_store(error, source))?;
-            let parents = path.parent().into_iter().flat_map(std::path::Path::components);
-            let above: Vec<&str> =
-                parents.filter_map(|folder| folder.as_os_str().to_str()).collect();
+            let meta = store
+                .head(&location)
+                .await
+                .map_err(|error| from_store(error, source))?;
+            let parents = path
+                .parent()
+                .into_iter()
+                .flat_map(std::path::Path::components);
+            let above: Vec<&str> = parents
+                .filter_map(|folder| folder.as_os_str().to_str())
+                .collect();
             let first = above.iter().rposition(|folder| !folder.contains('='));
-            let hive = above.get(first.map_or(0, |place| place + 1)..).unwrap_or_default();
+            let hive = above
+                .get(first.map_or(0, |place| place + 1)..)
+                .unwrap_or_default();
             Ok(vec![file(store, meta, keys_of(hive))])
         }
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            Err(Error::new(crate::error::ErrorKind::PermissionDenied, "access is refused")
-                .with_file(source)
-                .with_source(error))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Error::new(
+            crate::error::ErrorKind::PermissionDenied,
+            "access is refused",
+        )
+        .with_file(source)
+        .with_source(error)),
         Err(error) if source.contains(['*', '?', '[']) => {
             drop(error);
             find_by_pattern(store, source, &path).await
         }
-        Err(error) => {
-            Err(Error::not_found("no such file or folder").with_file(source).with_source(error))
-        }
+        Err(error) => Err(Error::not_found("no such file or folder")
+            .with_file(source)
+            .with_source(error)),
     }
 }
 
@@ -110,7 +122,9 @@ fn absolute(source: &str) -> Result<PathBuf> {
         return Err(Error::invalid_argument("a source must not be empty"));
     }
     let path = std::path::absolute(&path).map_err(|error| {
-        Error::invalid_argument("not a path").with_file(source).with_source(error)
+        Error::invalid_argument("not a path")
+            .with_file(source)
+            .with_source(error)
     })?;
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -124,8 +138,11 @@ fn absolute(source: &str) -> Result<PathBuf> {
 }
 
 fn location(path: &std::path::Path, source: &str) -> Result<Path> {
-    Path::from_absolute_path(path)
-        .map_err(|error| Error::invalid_argument("not a path").with_file(source).with_source(error))
+    Path::from_absolute_path(path).map_err(|error| {
+        Error::invalid_argument("not a path")
+            .with_file(source)
+            .with_source(error)
+    })
 }
 
 async fn find_in_folder(
@@ -135,13 +152,18 @@ async fn find_in_folder(
 ) -> Result<Vec<SourceFile>> {
     let prefix = location(folder, source)?;
     let files = list(store, &prefix, source).await?;
-    let files: Vec<SourceFile> =
-        files.into_iter().filter(|(_, below)| is_data(below)).map(|(file, _)| file).collect();
+    let files: Vec<SourceFile> = files
+        .into_iter()
+        .filter(|(_, below)| is_data(below))
+        .map(|(file, _)| file)
+        .collect();
     if files.is_empty() {
         let endings = ENDINGS.join(", *");
-        return Err(Error::not_found(format!("the folder holds no file *{endings}"))
-            .with_file(source)
-            .with_hint("names that start with _ or . are left out"));
+        return Err(
+            Error::not_found(format!("the folder holds no file *{endings}"))
+                .with_file(source)
+                .with_hint("names that start with _ or . are left out"),
+        );
     }
     Ok(files)
 }
@@ -155,18 +177,23 @@ async fn find_by_pattern(
     let pattern = glob::Pattern::new(&text).map_err(|error| {
         Error::invalid_argument(format!("not a glob pattern: {error}")).with_file(source)
     })?;
-    let has_wildcard = |part: &Component<'_>| {
-        part.as_os_str().to_string_lossy().contains(['*', '?', '['])
-    };
-    let base: PathBuf = path.components().take_while(|part| !has_wildcard(part)).collect();
+    let has_wildcard =
+        |part: &Component<'_>| part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+    let base: PathBuf = path
+        .components()
+        .take_while(|part| !has_wildcard(part))
+        .collect();
     let options = glob::MatchOptions {
         require_literal_separator: true,
         ..glob::MatchOptions::new()
     };
     let files = list(store, &location(&base, source)?, source).await?;
     let matches = |file: &SourceFile| pattern.matches_with(&file.name, options);
-    let files: Vec<SourceFile> =
-        files.into_iter().map(|(file, _)| file).filter(matches).collect();
+    let files: Vec<SourceFile> = files
+        .into_iter()
+        .map(|(file, _)| file)
+        .filter(matches)
+        .collect();
     if files.is_empty() {
         return Err(Error::not_found("no file matches the pattern").with_file(source));
     }
@@ -195,7 +222,9 @@ async fn list(
 }
 
 fn decoded(part: &str) -> String {
-    percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned()
+    percent_encoding::percent_decode_str(part)
+        .decode_utf8_lossy()
+        .into_owned()
 }
 
 fn file(store: &LocalFileSystem, meta: ObjectMeta, hive: Vec<HiveKey>) -> SourceFile {
@@ -213,9 +242,12 @@ fn file(store: &LocalFileSystem, meta: ObjectMeta, hive: Vec<HiveKey>) -> Source
 
 /// Whether a path below a folder names a data file.
 fn is_data(below: &[String]) -> bool {
-    let hidden = |part: &String| {
-        part.starts_with('.') || (part.starts_with('_') && !part.contains('='))
+    let hidden =
+        |part: &String| part.starts_with('.') || (part.starts_with('_') && !part.contains('='));
+    let ending = |name: &String| {
+        ENDINGS
+            .iter()
+            .any(|ending| name.to_lowercase().ends_with(ending))
     };
-    let ending = |name: &String| ENDINGS.iter().any(|ending| name.to_lowercase().ends_with(ending));
     !below.iter().any(hidden) && below.last().is_some_and(ending)
 }

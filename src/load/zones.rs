@@ -15,7 +15,12 @@ use parquet::file::metadata::ParquetMetaData;
 
 /// `read` with the zones of the writer's schema in its top-level columns; `None` when nothing changes.
 pub(super) fn restored(read: &SchemaRef, metadata: &ParquetMetaData) -> Option<SchemaRef> {
-    let lost = |field: &Arc<Field>| matches!(field.data_type(), DataType::Timestamp(TimeUnit::Millisecond, Some(_)));
+    let lost = |field: &Arc<Field>| {
+        matches!(
+            field.data_type(),
+            DataType::Timestamp(TimeUnit::Millisecond, Some(_))
+        )
+    };
     if !read.fields().iter().any(lost) {
         return None;
     }
@@ -32,15 +37,18 @@ pub(super) fn restored(read: &SchemaRef, metadata: &ParquetMetaData) -> Option<S
     });
     let fields: Vec<Option<Arc<Field>>> = fields.collect();
     let pairs = read.fields().iter().zip(fields);
-    let fields: Vec<Arc<Field>> =
-        pairs.map(|(field, restored)| restored.unwrap_or_else(|| Arc::clone(field))).collect();
+    let fields: Vec<Arc<Field>> = pairs
+        .map(|(field, restored)| restored.unwrap_or_else(|| Arc::clone(field)))
+        .collect();
     changed.then(|| Arc::new(Schema::new_with_metadata(fields, read.metadata().clone())))
 }
 
 /// The Arrow schema that the writer stored. The caller contains panics: the reader before has decoded the same bytes, so they are sound.
 fn written_schema(metadata: &ParquetMetaData) -> Option<Schema> {
     let pairs = metadata.file_metadata().key_value_metadata()?;
-    let entry = pairs.iter().find(|pair| pair.key == ARROW_SCHEMA_META_KEY)?;
+    let entry = pairs
+        .iter()
+        .find(|pair| pair.key == ARROW_SCHEMA_META_KEY)?;
     let bytes = BASE64_STANDARD.decode(entry.value.as_ref()?).ok()?;
     // A marker of four bytes may stand before the length.
     let bytes = match bytes.as_slice() {

@@ -49,9 +49,10 @@ fn translate(error: &DataFusionError) -> Error {
             translate(inner)
         }
         DataFusionError::Shared(inner) => translate(inner),
-        DataFusionError::Collection(errors) => errors
-            .first()
-            .map_or_else(|| Error::internal("an empty collection of errors"), translate),
+        DataFusionError::Collection(errors) => errors.first().map_or_else(
+            || Error::internal("an empty collection of errors"),
+            translate,
+        ),
         _ => Error::new(kind_of(error), plain_text(error)),
     }
 }

@@ -42,7 +42,11 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Statement> {
         .build()?
         .parse_statements()?;
     let (Some(statement), 0) = (statements.pop_front(), statements.len()) else {
-        let count = if statements.is_empty() { "none" } else { "several" };
+        let count = if statements.is_empty() {
+            "none"
+        } else {
+            "several"
+        };
         return Err(Error::new(
             ErrorKind::Query,
             format!("a SQL text must hold one statement, got {count}"),
@@ -162,7 +166,10 @@ fn check_kind(statement: &Statement) -> Result<()> {
 }
 
 fn first_word(text: &str) -> String {
-    text.split_whitespace().next().unwrap_or_default().to_owned()
+    text.split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn check_depth(statement: &Statement) -> Result<()> {

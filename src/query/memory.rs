@@ -22,6 +22,8 @@ fn control_group_limit_bytes() -> Option<u64> {
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
     ];
-    let text = paths.into_iter().find_map(|path| fs::read_to_string(path).ok())?;
+    let text = paths
+        .into_iter()
+        .find_map(|path| fs::read_to_string(path).ok())?;
     text.trim().parse().ok()
 }

@@ -2,7 +2,6 @@
 //!
 //! Comes in: grids, SQL text. Goes out: a [`Query`], which runs each time its stream is asked for. Never here: checks of the text, planning rules, reading.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -11,19 +10,17 @@ use datafusion::common::TableReference;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionStateBuilder, TaskContext};
-use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 
 use super::memory::default_memory_limit_bytes;
 use super::plan::pause::PauseOften;
 use super::planner::Planner;
+use super::run::BatchStream;
 use super::table::GridTable;
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
-
-/// Batches as they are found.
-pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 
 /// How many names of the greatest memory users an out-of-memory error lists.
 const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN;
@@ -64,7 +61,9 @@ impl Session {
     /// `InvalidArgument` for zero threads, `Storage` when there is no folder to spill to.
     pub fn try_new(options: &SessionOptions) -> Result<Self> {
         if options.threads == Some(0) {
-            return Err(Error::invalid_argument("a session needs at least one thread, got 0"));
+            return Err(Error::invalid_argument(
+                "a session needs at least one thread, got 0",
+            ));
         }
         let mut config = SessionConfig::new()
             .with_information_schema(false)
@@ -74,9 +73,13 @@ impl Session {
         if let Some(threads) = options.threads {
             config = config.with_target_partitions(threads);
         }
-        let limit = options.memory_limit_bytes.unwrap_or_else(default_memory_limit_bytes);
+        let limit = options
+            .memory_limit_bytes
+            .unwrap_or_else(default_memory_limit_bytes);
         let pool = TrackConsumersPool::new(FairSpillPool::new(limit), NAMED_CONSUMERS);
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(pool))
+            .build_arc()?;
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime)
@@ -99,7 +102,8 @@ impl Session {
         }
         let table = TableReference::bare(name);
         self.context.deregister_table(table.clone())?;
-        self.context.register_table(table, Arc::new(GridTable::new(grid)))?;
+        self.context
+            .register_table(table, Arc::new(GridTable::new(grid)))?;
         Ok(())
     }
 
@@ -108,7 +112,10 @@ impl Session {
     /// # Errors
     /// `Internal` when DataFusion's catalog fails.
     pub fn deregister(&self, name: &str) -> Result<bool> {
-        Ok(self.context.deregister_table(TableReference::bare(name))?.is_some())
+        Ok(self
+            .context
+            .deregister_table(TableReference::bare(name))?
+            .is_some())
     }
 
     /// Checks and plans a statement that only reads; runs nothing yet. Needs a tokio runtime.
@@ -117,7 +124,10 @@ impl Session {
     /// `Query` for wrong SQL, `ResourcesExhausted` for SQL past the limits of [`MAX_SQL_BYTES`](super::MAX_SQL_BYTES) and
     /// [`MAX_EXPRESSION_DEPTH`](super::MAX_EXPRESSION_DEPTH).
     pub async fn sql(&self, text: &str) -> Result<Query> {
-        let plan = self.planner.plan(self.context.state(), text.to_owned()).await?;
+        let plan = self
+            .planner
+            .plan(self.context.state(), text.to_owned())
+            .await?;
         Ok(Query {
             plan,
             context: self.context.task_ctx(),
@@ -150,9 +160,7 @@ impl Query {
     /// # Errors
     /// Now: when an operator refuses to start. Later, in the stream: whatever stops the query.
     pub fn stream(&self) -> Result<BatchStream> {
-        let plan = Arc::clone(&self.plan).reset_state()?;
-        let stream = execute_stream(plan, Arc::clone(&self.context))?;
-        Ok(stream.map_err(Error::from).boxed())
+        BatchStream::start(Arc::clone(&self.plan), Arc::clone(&self.context))
     }
 
     /// Runs the query and gathers its batches.

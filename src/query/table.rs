@@ -57,7 +57,10 @@ impl TableProvider for GridTable {
         let columns = projection.cloned().unwrap_or_else(every);
         let scan = GridScanExec::try_new(Arc::clone(&self.grid), columns, kept)?
             .with_limit(limit)
-            .try_spread(state.config().target_partitions(), state.config().batch_size())?;
+            .try_spread(
+                state.config().target_partitions(),
+                state.config().batch_size(),
+            )?;
         Ok(Arc::new(scan))
     }
 

@@ -29,7 +29,11 @@ fn a_file_becomes_a_grid_of_its_rows() {
 #[test]
 fn files_of_a_folder_come_in_name_order_and_hidden_ones_are_left_out() {
     let folder = folder();
-    for (name, rows) in [("b.parquet", 10..12), ("a/z.parquet", 0..3), ("c.pq", 20..21)] {
+    for (name, rows) in [
+        ("b.parquet", 10..12),
+        ("a/z.parquet", 0..3),
+        ("c.pq", 20..21),
+    ] {
         write(folder.path(), name, &[numbers(rows)]);
     }
     write(folder.path(), "_temporary/x.parquet", &[numbers(90..91)]);
@@ -46,7 +50,10 @@ fn folder_names_become_typed_columns() {
     let folder = folder();
     let paths = [
         ("year=2023/day=2024-02-29/kind=a%20b/x.parquet", 0..1),
-        ("year=2024/day=2024-03-01/kind=__HIVE_DEFAULT_PARTITION__/x.parquet", 1..3),
+        (
+            "year=2024/day=2024-03-01/kind=__HIVE_DEFAULT_PARTITION__/x.parquet",
+            1..3,
+        ),
     ];
     for (name, rows) in paths {
         write(folder.path(), name, &[numbers(rows)]);
@@ -57,7 +64,10 @@ fn folder_names_become_typed_columns() {
     assert_eq!(field("day"), Field::new("day", DataType::Date32, false));
     assert_eq!(field("kind"), Field::new("kind", DataType::Utf8, true));
     let all = whole(&grid);
-    assert_eq!(all.column(2).as_primitive::<Int64Type>().values(), &[2023, 2024, 2024]);
+    assert_eq!(
+        all.column(2).as_primitive::<Int64Type>().values(),
+        &[2023, 2024, 2024]
+    );
     assert_eq!(all.column(3).as_primitive::<Date32Type>().value(0), 19_782);
     let kinds: Vec<Option<&str>> = all.column(4).as_string::<i32>().iter().collect();
     assert_eq!(kinds, [Some("a b"), None, None]);
@@ -94,28 +104,47 @@ fn a_column_that_is_also_a_folder_name_must_agree_with_it() {
     assert_eq!(loaded(&folder.path().join("good")).num_columns(), 1);
     let bad = write(folder.path(), "bad/k=1/x.parquet", &[id(vec![1, 2])]);
     let error = refused(&folder.path().join("bad"));
-    assert_eq!((error.kind(), error.context("column")), (ErrorKind::InvalidData, Some("k")));
+    assert_eq!(
+        (error.kind(), error.context("column")),
+        (ErrorKind::InvalidData, Some("k"))
+    );
     assert_eq!(error.context("file"), bad.to_str());
 }
 
 #[test]
 fn patterns_match_like_a_shell() {
     let folder = folder();
-    for (name, rows) in [("m=1/a.parquet", 0..1), ("m=2/a.parquet", 1..2), ("m=2/b.bin", 2..3)] {
+    for (name, rows) in [
+        ("m=1/a.parquet", 0..1),
+        ("m=2/a.parquet", 1..2),
+        ("m=2/b.bin", 2..3),
+    ] {
         write(folder.path(), name, &[numbers(rows)]);
     }
     let load_pattern = |pattern: &str| ids(&loaded(&folder.path().join(pattern)));
     assert_eq!(load_pattern("*/*.parquet"), [0, 1]);
     assert_eq!(load_pattern("m=[2]/*"), [1, 2]);
     assert_eq!(load_pattern("**/b.???"), [2]);
-    assert_eq!(refused(&folder.path().join("*.parquet")).kind(), ErrorKind::NotFound);
-    assert_eq!(refused(&folder.path().join("x[/a")).kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        refused(&folder.path().join("*.parquet")).kind(),
+        ErrorKind::NotFound
+    );
+    assert_eq!(
+        refused(&folder.path().join("x[/a")).kind(),
+        ErrorKind::InvalidArgument
+    );
 }
 
 #[test]
 fn names_with_odd_letters_are_found() {
     let folder = folder();
-    let names = ["a b.parquet", "50%.parquet", "a#1.parquet", "ä [x]*?.parquet", "%20.parquet"];
+    let names = [
+        "a b.parquet",
+        "50%.parquet",
+        "a#1.parquet",
+        "ä [x]*?.parquet",
+        "%20.parquet",
+    ];
     for name in names {
         let path = write(folder.path(), name, &[numbers(0..2)]);
         assert_eq!(loaded(&path).num_rows(), 2, "{name}");
@@ -129,7 +158,12 @@ fn several_sources_are_one_grid_and_no_file_comes_twice() {
     let first = write(folder.path(), "a.parquet", &[numbers(0..2)]);
     let second = write(folder.path(), "b.parquet", &[numbers(2..3)]);
     let url = format!("file://{}", second.to_str().unwrap());
-    let sources = [url, text(&first), text(folder.path()), text(&folder.path().join("x/../a.parquet"))];
+    let sources = [
+        url,
+        text(&first),
+        text(folder.path()),
+        text(&folder.path().join("x/../a.parquet")),
+    ];
     let grid = block_on(load(&sources, &LoadOptions::default())).unwrap();
     assert_eq!(ids(&grid), [0, 1, 2]);
 }
@@ -162,14 +196,31 @@ fn columns_can_be_chosen_in_any_order() {
         load_with(folder.path(), &LoadOptions::default().with_columns(names))
     };
     let grid = choose(&["k", "name", "id"]).unwrap();
-    let names: Vec<&str> = grid.schema().fields().iter().map(|field| field.name().as_str()).collect();
+    let names: Vec<&str> = grid
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
     assert_eq!(names, ["k", "name", "id"]);
-    assert_eq!(whole(&grid).column(0).as_primitive::<Int64Type>().values(), &[7, 7]);
-    assert_eq!((choose(&[]).unwrap().num_rows(), choose(&[]).unwrap().num_columns()), (2, 0));
+    assert_eq!(
+        whole(&grid).column(0).as_primitive::<Int64Type>().values(),
+        &[7, 7]
+    );
+    assert_eq!(
+        (
+            choose(&[]).unwrap().num_rows(),
+            choose(&[]).unwrap().num_columns()
+        ),
+        (2, 0)
+    );
     assert_eq!(choose(&["k"]).unwrap().num_rows(), 2);
     let error = choose(&["nmae"]).unwrap_err();
     assert_eq!(error.hint(), Some("did you mean `name`?"));
-    assert_eq!(choose(&["id", "id"]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        choose(&["id", "id"]).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
 }
 
 #[test]
@@ -181,7 +232,10 @@ fn differences_between_files_are_all_reported_with_file_and_column() {
     let second = write(folder.path(), "b.parquet", &[changed]);
     let error = refused(folder.path());
     assert_eq!(error.kind(), ErrorKind::InvalidData);
-    assert_eq!((error.context("file"), error.context("column")), (second.to_str(), Some("id")));
+    assert_eq!(
+        (error.context("file"), error.context("column")),
+        (second.to_str(), Some("id"))
+    );
     let text = error.to_string();
     for part in [
         "column `id` is column 0 and Int32, expected Int64",
@@ -213,7 +267,10 @@ fn tiles_are_contiguous_and_know_their_statistics() {
     assert_eq!(grid.rows().cuts(), [0, 25, 50, 75, 100]);
     let known = grid.tile(&[2, 0]).unwrap().known_statistics(0).unwrap();
     let bounds = known.bounds.as_ref().unwrap().as_primitive::<Int64Type>();
-    assert_eq!((known.null_count, bounds.values().to_vec()), (0, vec![50, 74]));
+    assert_eq!(
+        (known.null_count, bounds.values().to_vec()),
+        (0, vec![50, 74])
+    );
 }
 
 proptest! {
@@ -239,7 +296,10 @@ fn nothing_there_is_an_error_that_names_the_path() {
     for name in ["absent.parquet", "absent/*.parquet", "a/b/c"] {
         let path = folder.path().join(name);
         let error = refused(&path);
-        assert_eq!((error.kind(), error.context("file")), (ErrorKind::NotFound, path.to_str()));
+        assert_eq!(
+            (error.kind(), error.context("file")),
+            (ErrorKind::NotFound, path.to_str())
+        );
     }
     assert_eq!(refused(folder.path()).kind(), ErrorKind::NotFound);
     fs::write(folder.path().join("_SUCCESS"), "").unwrap();
@@ -249,13 +309,17 @@ fn nothing_there_is_an_error_that_names_the_path() {
 
 #[test]
 fn other_stores_and_senseless_options_are_refused() {
-    let unsupported = |source: &str| block_on(load(&[source.to_owned()], &LoadOptions::default())).unwrap_err();
+    let unsupported =
+        |source: &str| block_on(load(&[source.to_owned()], &LoadOptions::default())).unwrap_err();
     assert_eq!(unsupported("s3://bucket/x").kind(), ErrorKind::Unsupported);
     assert_eq!(unsupported("").kind(), ErrorKind::InvalidArgument);
     let none = block_on(load(&[], &LoadOptions::default())).unwrap_err();
     assert_eq!(none.kind(), ErrorKind::InvalidArgument);
     let folder = folder();
-    for options in [LoadOptions::default().with_tile_rows(0), LoadOptions::default().with_concurrency(0)] {
+    for options in [
+        LoadOptions::default().with_tile_rows(0),
+        LoadOptions::default().with_concurrency(0),
+    ] {
         let error = load_with(folder.path(), &options).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
@@ -289,7 +353,11 @@ fn a_truncated_file_is_refused_wherever_it_ends() {
     let path = folder.path().join("cut.parquet");
     for length in (0..bytes.len()).step_by(7) {
         fs::write(&path, &bytes[..length]).unwrap();
-        assert_eq!(refused(&path).kind(), ErrorKind::InvalidData, "{length} bytes");
+        assert_eq!(
+            refused(&path).kind(),
+            ErrorKind::InvalidData,
+            "{length} bytes"
+        );
     }
 }
 
@@ -308,7 +376,11 @@ fn flipped_bytes_give_an_error_or_a_whole_grid_and_never_a_panic() {
             Err(_) => refusals += 1,
         }
     }
-    assert!(refusals > bytes.len() / step / 20, "{refusals} of {}", bytes.len() / step);
+    assert!(
+        refusals > bytes.len() / step / 20,
+        "{refusals} of {}",
+        bytes.len() / step
+    );
 }
 
 #[test]
@@ -326,7 +398,10 @@ fn a_page_with_a_wrong_checksum_is_refused() {
     fs::write(&path, &bytes).unwrap();
     let error = refused(&path);
     assert_eq!(error.kind(), ErrorKind::InvalidData);
-    assert!(error.to_string().contains("CRC checksum mismatch"), "{error}");
+    assert!(
+        error.to_string().contains("CRC checksum mismatch"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -339,13 +414,28 @@ fn the_flights_are_all_there() {
         arrow::datatypes::TimeUnit::Microsecond,
         Some("America/New_York".into()),
     );
-    assert_eq!(grid.schema().field_with_name("time_hour").unwrap().data_type(), &zone);
+    assert_eq!(
+        grid.schema()
+            .field_with_name("time_hour")
+            .unwrap()
+            .data_type(),
+        &zone
+    );
     let distance = grid.column_index("distance").unwrap();
-    assert_eq!(grid.schema().field(distance).metadata().get("unit").unwrap(), "miles");
+    assert_eq!(
+        grid.schema()
+            .field(distance)
+            .metadata()
+            .get("unit")
+            .unwrap(),
+        "miles"
+    );
     let total: f64 = (0..12)
         .map(|band| {
             let batch = grid.open_row_band(band).unwrap();
-            let column = batch.column(distance).as_primitive::<arrow::datatypes::Float64Type>();
+            let column = batch
+                .column(distance)
+                .as_primitive::<arrow::datatypes::Float64Type>();
             arrow::compute::sum(column).unwrap()
         })
         .sum();
@@ -358,13 +448,21 @@ fn a_dictionary_over_several_row_groups_is_one_batch() {
     let keys: arrow::array::DictionaryArray<Int32Type> =
         (0..100).map(|row| ["a", "b", "c"][row % 3]).collect();
     let batch = RecordBatch::try_from_iter([("d", Arc::new(keys) as ArrayRef)]).unwrap();
-    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(10)).build();
-    let path = write_with(folder.path(), "a.parquet", std::slice::from_ref(&batch), properties);
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(10))
+        .build();
+    let path = write_with(
+        folder.path(),
+        "a.parquet",
+        std::slice::from_ref(&batch),
+        properties,
+    );
     let grid = loaded(&path);
     assert_eq!(grid.tiles().len(), 1);
     let read = whole(&grid);
     assert_eq!(read.column(0).data_type(), batch.column(0).data_type());
-    let text = |batch: &RecordBatch| arrow::compute::cast(batch.column(0), &DataType::Utf8).unwrap();
+    let text =
+        |batch: &RecordBatch| arrow::compute::cast(batch.column(0), &DataType::Utf8).unwrap();
     assert_eq!(&text(&read), &text(&batch));
 }
 
@@ -377,7 +475,10 @@ fn text(path: &Path) -> String {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 fn load_with(path: &Path, options: &LoadOptions) -> Result<PartitionGrid, Error> {
@@ -395,16 +496,24 @@ fn refused(path: &Path) -> Error {
 /// All rows as one batch.
 fn whole(grid: &PartitionGrid) -> RecordBatch {
     let bands = 0..grid.rows().num_intervals();
-    let batches: Vec<RecordBatch> = bands.map(|band| grid.open_row_band(band).unwrap()).collect();
+    let batches: Vec<RecordBatch> = bands
+        .map(|band| grid.open_row_band(band).unwrap())
+        .collect();
     concat_batches(grid.schema(), &batches).unwrap()
 }
 
 fn ids(grid: &PartitionGrid) -> Vec<i64> {
-    whole(grid).column(0).as_primitive::<Int64Type>().values().to_vec()
+    whole(grid)
+        .column(0)
+        .as_primitive::<Int64Type>()
+        .values()
+        .to_vec()
 }
 
 fn strings(rows: usize) -> ArrayRef {
-    Arc::new(StringArray::from_iter_values((0..rows).map(|row| format!("row {row}"))))
+    Arc::new(StringArray::from_iter_values(
+        (0..rows).map(|row| format!("row {row}")),
+    ))
 }
 
 fn numbers(rows: std::ops::Range<i64>) -> RecordBatch {

@@ -12,23 +12,37 @@ use partgrid::query::{MAX_SQL_BYTES, Query, Session, SessionOptions};
 #[test]
 fn a_count_is_answered_without_a_scan() {
     let (session, runtime) = session_with("t", grid(&[3, 0, 4]));
-    let query = runtime.block_on(session.sql("SELECT count(*) AS n FROM t")).unwrap();
-    assert!(!query.explain().contains("GridScanExec"), "{}", query.explain());
+    let query = runtime
+        .block_on(session.sql("SELECT count(*) AS n FROM t"))
+        .unwrap();
+    assert!(
+        !query.explain().contains("GridScanExec"),
+        "{}",
+        query.explain()
+    );
     assert_eq!(numbers(&runtime, &query), [7]);
 }
 
 #[test]
 fn least_and_greatest_come_from_the_statistics() {
     let (session, runtime) = session_with("t", grid(&[3, 4]));
-    let query = runtime.block_on(session.sql("SELECT max(id) - min(id) FROM t")).unwrap();
-    assert!(!query.explain().contains("GridScanExec"), "{}", query.explain());
+    let query = runtime
+        .block_on(session.sql("SELECT max(id) - min(id) FROM t"))
+        .unwrap();
+    assert!(
+        !query.explain().contains("GridScanExec"),
+        "{}",
+        query.explain()
+    );
     assert_eq!(numbers(&runtime, &query), [6]);
 }
 
 #[test]
 fn a_filter_reads_only_tiles_that_may_match() {
     let (session, runtime) = session_with("t", grid(&[10, 10, 10, 10]));
-    let query = runtime.block_on(session.sql("SELECT id FROM t WHERE id >= 35")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT id FROM t WHERE id >= 35"))
+        .unwrap();
     assert!(query.explain().contains("tiles=1/4"), "{}", query.explain());
     assert_eq!(numbers(&runtime, &query), [35, 36, 37, 38, 39]);
 }
@@ -37,12 +51,18 @@ fn a_filter_reads_only_tiles_that_may_match() {
 fn a_tile_with_only_nulls_is_not_read_for_a_comparison() {
     let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, true)]));
     let batch = |values: Vec<Option<i64>>| {
-        RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from(values))]).unwrap()
+        RecordBatch::try_new(
+            Arc::clone(&schema),
+            vec![Arc::new(Int64Array::from(values))],
+        )
+        .unwrap()
     };
     let batches = [batch(vec![None, None]), batch(vec![Some(1), None])];
     let grid = PartitionGrid::try_from_batches(Arc::clone(&schema), &batches).unwrap();
     let (session, runtime) = session_with("t", grid);
-    let query = runtime.block_on(session.sql("SELECT id FROM t WHERE id < 5")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT id FROM t WHERE id < 5"))
+        .unwrap();
     assert!(query.explain().contains("tiles=1/2"), "{}", query.explain());
     assert_eq!(numbers(&runtime, &query), [1]);
 }
@@ -52,23 +72,36 @@ fn nan_is_greater_than_every_number_and_never_pruned_away() {
     let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::Float64, false)]));
     let values = Arc::new(Float64Array::from(vec![1.0, f64::NAN]));
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![values]).unwrap();
-    let (session, runtime) = session_with("t", PartitionGrid::try_from_batches(schema, &[batch]).unwrap());
-    let query = runtime.block_on(session.sql("SELECT count(*) FROM t WHERE x > 5")).unwrap();
+    let (session, runtime) = session_with(
+        "t",
+        PartitionGrid::try_from_batches(schema, &[batch]).unwrap(),
+    );
+    let query = runtime
+        .block_on(session.sql("SELECT count(*) FROM t WHERE x > 5"))
+        .unwrap();
     assert_eq!(numbers(&runtime, &query), [1]);
 }
 
 #[test]
 fn only_the_column_bands_that_are_asked_for_are_read() {
     let (session, runtime) = session_with("t", banded(&[4, 4]));
-    let query = runtime.block_on(session.sql("SELECT id FROM t ORDER BY id")).unwrap();
-    assert!(query.explain().contains("tiles=2/4, rows=8"), "{}", query.explain());
+    let query = runtime
+        .block_on(session.sql("SELECT id FROM t ORDER BY id"))
+        .unwrap();
+    assert!(
+        query.explain().contains("tiles=2/4, rows=8"),
+        "{}",
+        query.explain()
+    );
     assert_eq!(numbers(&runtime, &query), [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
 fn columns_of_several_bands_come_back_in_the_order_asked_for() {
     let (session, runtime) = session_with("t", banded(&[2, 1]));
-    let query = runtime.block_on(session.sql("SELECT name, id FROM t WHERE id = 2")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT name, id FROM t WHERE id = 2"))
+        .unwrap();
     let batch = collect(&runtime, &query);
     assert_eq!(batch.column(0).as_string::<i32>().value(0), "row 2");
     assert_eq!(batch.column(1).as_primitive::<Int64Type>().value(0), 2);
@@ -83,13 +116,18 @@ fn one_large_tile_is_read_by_all_threads_and_gives_each_row_once() {
     assert!(query.explain().contains("shares=4"), "{}", query.explain());
     let batch = collect(&runtime, &query);
     assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(0), 50_000);
-    assert_eq!(batch.column(1).as_primitive::<Int64Type>().value(0), 2_499_950_000);
+    assert_eq!(
+        batch.column(1).as_primitive::<Int64Type>().value(0),
+        2_499_950_000
+    );
 }
 
 #[test]
 fn a_limit_stops_the_scan() {
     let (session, runtime) = session_with("t", grid(&[50, 50]));
-    let query = runtime.block_on(session.sql("SELECT id FROM t LIMIT 3")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT id FROM t LIMIT 3"))
+        .unwrap();
     assert!(query.explain().contains("limit=3"), "{}", query.explain());
     assert_eq!(numbers(&runtime, &query), [0, 1, 2]);
 }
@@ -106,7 +144,9 @@ fn a_query_runs_again_with_the_same_answer() {
 #[test]
 fn an_empty_grid_gives_no_rows() {
     let (session, runtime) = session_with("t", grid(&[]));
-    let query = runtime.block_on(session.sql("SELECT id FROM t WHERE id > 3")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT id FROM t WHERE id > 3"))
+        .unwrap();
     assert_eq!(collect(&runtime, &query).num_rows(), 0);
 }
 
@@ -114,11 +154,17 @@ fn an_empty_grid_gives_no_rows() {
 fn a_name_can_be_given_to_another_grid() {
     let (session, runtime) = session_with("t", grid(&[2]));
     session.register("t", Arc::new(grid(&[5]))).unwrap();
-    let query = runtime.block_on(session.sql("SELECT count(*) FROM t")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT count(*) FROM t"))
+        .unwrap();
     assert_eq!(numbers(&runtime, &query), [5]);
     assert!(session.deregister("t").unwrap());
     assert!(!session.deregister("t").unwrap());
-    assert!(error(&session, &runtime, "SELECT * FROM t").message().contains("'partgrid.public.t' not found"));
+    assert!(
+        error(&session, &runtime, "SELECT * FROM t")
+            .message()
+            .contains("'partgrid.public.t' not found")
+    );
 }
 
 #[test]
@@ -135,7 +181,9 @@ fn an_unknown_column_is_an_error_that_names_the_near_one() {
 #[test]
 fn a_division_by_zero_is_the_users_error() {
     let (session, runtime) = session_with("t", grid(&[2]));
-    let query = runtime.block_on(session.sql("SELECT 1 / id FROM t")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT 1 / id FROM t"))
+        .unwrap();
     let error = runtime.block_on(query.collect()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Query, "{error}");
 }
@@ -162,7 +210,11 @@ fn statements_that_change_something_are_refused() {
         ";",
     ];
     for statement in statements {
-        assert_eq!(error(&session, &runtime, statement).kind(), ErrorKind::Query, "{statement}");
+        assert_eq!(
+            error(&session, &runtime, statement).kind(),
+            ErrorKind::Query,
+            "{statement}"
+        );
     }
     assert_eq!(
         error(&session, &runtime, "SELECT * FROM '/etc/passwd'").kind(),
@@ -188,9 +240,16 @@ fn long_chains_are_an_error_and_the_session_goes_on() {
     ];
     for chain in chains {
         let error = error(&session, &runtime, &chain);
-        assert_eq!(error.kind(), ErrorKind::ResourcesExhausted, "{}: {error}", &chain[..40]);
+        assert_eq!(
+            error.kind(),
+            ErrorKind::ResourcesExhausted,
+            "{}: {error}",
+            &chain[..40]
+        );
     }
-    let query = runtime.block_on(session.sql("SELECT count(*) FROM t")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT count(*) FROM t"))
+        .unwrap();
     assert_eq!(numbers(&runtime, &query), [2]);
 }
 
@@ -210,30 +269,45 @@ fn a_chain_within_the_limit_is_answered() {
 fn deep_parentheses_and_long_texts_are_errors() {
     let (session, runtime) = session_with("t", grid(&[2]));
     let deep = format!("SELECT {}1{}", "(".repeat(3_000), ")".repeat(3_000));
-    assert_eq!(error(&session, &runtime, &deep).kind(), ErrorKind::ResourcesExhausted);
+    assert_eq!(
+        error(&session, &runtime, &deep).kind(),
+        ErrorKind::ResourcesExhausted
+    );
     let long = format!("SELECT '{}'", "x".repeat(MAX_SQL_BYTES));
-    assert_eq!(error(&session, &runtime, &long).kind(), ErrorKind::ResourcesExhausted);
+    assert_eq!(
+        error(&session, &runtime, &long).kind(),
+        ErrorKind::ResourcesExhausted
+    );
 }
 
 #[test]
 fn a_query_over_its_memory_limit_is_refused_by_name() {
-    let options = SessionOptions::default().with_threads(2).with_memory_limit_bytes(200_000);
+    let options = SessionOptions::default()
+        .with_threads(2)
+        .with_memory_limit_bytes(200_000);
     let session = Session::try_new(&options).unwrap();
     session.register("t", Arc::new(grid(&[200_000]))).unwrap();
     let runtime = runtime();
-    let query = runtime.block_on(session.sql("SELECT array_agg(name) FROM t")).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT array_agg(name) FROM t"))
+        .unwrap();
     let error = runtime.block_on(query.collect()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ResourcesExhausted, "{error}");
 }
 
 #[test]
 fn no_threads_is_an_error() {
-    let error = Session::try_new(&SessionOptions::default().with_threads(0)).err().unwrap();
+    let error = Session::try_new(&SessionOptions::default().with_threads(0))
+        .err()
+        .unwrap();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap()
 }
 
 fn session_with(name: &str, grid: PartitionGrid) -> (Session, tokio::runtime::Runtime) {
@@ -244,7 +318,10 @@ fn session_with(name: &str, grid: PartitionGrid) -> (Session, tokio::runtime::Ru
 
 fn schema() -> Arc<Schema> {
     let name = Field::new("name", DataType::Utf8, false);
-    Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, false), name]))
+    Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        name,
+    ]))
 }
 
 /// Rows numbered through all tiles: id, and name `row <id>`.
@@ -267,7 +344,8 @@ fn grid(rows: &[i64]) -> PartitionGrid {
 /// The same, with each column in a band of its own.
 fn banded(rows: &[i64]) -> PartitionGrid {
     let row_axis = Axis::try_from_lengths(rows.iter().map(|rows| *rows as u64)).unwrap();
-    let mut builder = GridBuilder::try_new(schema(), row_axis, Axis::try_even(2, 2).unwrap()).unwrap();
+    let mut builder =
+        GridBuilder::try_new(schema(), row_axis, Axis::try_even(2, 2).unwrap()).unwrap();
     for (row_band, batch) in batches(rows).iter().enumerate() {
         for column in 0..2 {
             let tile = Tile::try_from_batch(&batch.project(&[column]).unwrap()).unwrap();

@@ -11,17 +11,28 @@ const NAMED_PLACES: usize = 4;
 /// Shape, tiling, bytes, where the tiles are, and the schema. Never values; at most some 30 lines.
 #[must_use]
 pub fn summary(grid: &PartitionGrid) -> String {
-    let mut lines = vec![format!("Grid of {} in {}", shape_line(grid), tiling_line(grid))];
+    let mut lines = vec![format!(
+        "Grid of {} in {}",
+        shape_line(grid),
+        tiling_line(grid)
+    )];
     lines.extend(places(grid).into_iter().map(|place| format!("  {place}")));
     let fields = grid.schema().fields();
     let named = fields.iter().take(NAMED_COLUMNS);
-    let width = named.clone().map(|field| field.name().chars().count()).max().unwrap_or(0);
+    let width = named
+        .clone()
+        .map(|field| field.name().chars().count())
+        .max()
+        .unwrap_or(0);
     lines.extend(named.map(|field| {
         let nullable = if field.is_nullable() { "" } else { " not null" };
         format!("  {:width$}  {}{nullable}", field.name(), field.data_type())
     }));
     if fields.len() > NAMED_COLUMNS {
-        lines.push(format!("  and {} more columns", fields.len() - NAMED_COLUMNS));
+        lines.push(format!(
+            "  and {} more columns",
+            fields.len() - NAMED_COLUMNS
+        ));
     }
     lines.join("\n")
 }
@@ -31,7 +42,10 @@ pub fn summary(grid: &PartitionGrid) -> String {
 pub fn html(grid: &PartitionGrid) -> String {
     let rows = grid.schema().fields().iter().map(|field| {
         let nullable = if field.is_nullable() { "" } else { "not null" };
-        let (name, kind) = (escaped(field.name()), escaped(&field.data_type().to_string()));
+        let (name, kind) = (
+            escaped(field.name()),
+            escaped(&field.data_type().to_string()),
+        );
         format!("<tr><td>{name}</td><td>{kind}</td><td>{nullable}</td></tr>")
     });
     let places: Vec<String> = places(grid).iter().map(|place| escaped(place)).collect();

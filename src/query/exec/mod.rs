@@ -3,3 +3,4 @@
 pub(super) mod morsel;
 pub(super) mod scan;
 pub(super) mod stitch;
+pub(super) mod stop;

@@ -76,7 +76,12 @@ mod tests {
         let shares = spread(&[(0, 1_000_000)], 4, 8192);
         let rows: Vec<u64> = shares
             .iter()
-            .map(|share| share.iter().map(|morsel| morsel.rows.end - morsel.rows.start).sum())
+            .map(|share| {
+                share
+                    .iter()
+                    .map(|morsel| morsel.rows.end - morsel.rows.start)
+                    .sum()
+            })
             .collect();
         assert_eq!(rows, [253_952, 253_952, 253_952, 238_144]);
     }

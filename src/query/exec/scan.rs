@@ -87,15 +87,19 @@ impl GridScanExec {
     fn bands(&self) -> Vec<(usize, u64)> {
         let rows = |band: &usize| self.grid.rows().interval(*band);
         let kept = self.kept.row_bands.iter();
-        kept.filter_map(|band| rows(band).map(|rows| (*band, rows.end - rows.start))).collect()
+        kept.filter_map(|band| rows(band).map(|rows| (*band, rows.end - rows.start)))
+            .collect()
     }
 
     /// How many tiles are read, and how many the grid has.
     fn num_tiles(&self) -> (usize, usize) {
         let width = self.grid.columns().num_intervals();
         let locate = |column: &usize| self.grid.columns().locate(*column as u64);
-        let mut touched: Vec<usize> =
-            self.columns.iter().filter_map(|column| Some(locate(column)?.0)).collect();
+        let mut touched: Vec<usize> = self
+            .columns
+            .iter()
+            .filter_map(|column| Some(locate(column)?.0))
+            .collect();
         touched.sort_unstable();
         touched.dedup();
         let all = self.grid.rows().num_intervals() * width;
@@ -117,9 +121,16 @@ impl DisplayAs for GridScanExec {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (read, all) = self.num_tiles();
         let schema = self.properties.equivalence_properties().schema();
-        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let names: Vec<&str> = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
         let names = names.join(", ");
-        let (shares, rows) = (self.shares.len(), self.bands().iter().map(|(_, rows)| rows).sum::<u64>());
+        let (shares, rows) = (
+            self.shares.len(),
+            self.bands().iter().map(|(_, rows)| rows).sum::<u64>(),
+        );
         write!(
             formatter,
             "GridScanExec: tiles={read}/{all}, rows={rows}, shares={shares}, columns=[{names}]"
@@ -175,7 +186,10 @@ impl ExecutionPlan for GridScanExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let share = self.shares.get(partition).cloned().ok_or_else(|| {
-            DataFusionError::Internal(format!("a scan of {} shares has no {partition}", self.shares.len()))
+            DataFusionError::Internal(format!(
+                "a scan of {} shares has no {partition}",
+                self.shares.len()
+            ))
         })?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batches = read(self.clone(), share, context.session_config().batch_size());
@@ -233,7 +247,11 @@ fn slices(
     morsel: Morsel,
     batch_rows: usize,
 ) -> impl Stream<Item = Result<RecordBatch>> + Send {
-    let bound = |row: u64| usize::try_from(row).unwrap_or(usize::MAX).min(batch.num_rows());
+    let bound = |row: u64| {
+        usize::try_from(row)
+            .unwrap_or(usize::MAX)
+            .min(batch.num_rows())
+    };
     let (start, stop) = (bound(morsel.rows.start), bound(morsel.rows.end));
     let starts = (start..stop).step_by(batch_rows.max(1));
     stream::iter(starts.map(move |first| {

@@ -64,11 +64,16 @@ impl Stitch {
                 }
             }
         }
-        let rows = grid.rows().interval(row_band).map(|rows| rows.end - rows.start);
+        let rows = grid
+            .rows()
+            .interval(row_band)
+            .map(|rows| rows.end - rows.start);
         let num_rows = rows.and_then(|rows| usize::try_from(rows).ok());
         let options = RecordBatchOptions::new().with_row_count(num_rows);
         let columns = columns.into_iter().flatten().collect();
         let schema = SchemaRef::clone(&self.schema);
-        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
     }
 }

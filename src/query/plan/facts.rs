@@ -68,7 +68,9 @@ pub(in crate::query) fn of_bands(
     row_bands: &[usize],
     columns: &[usize],
 ) -> Result<Statistics> {
-    let num_rows = row_bands.iter().filter_map(|band| grid.rows().interval(*band));
+    let num_rows = row_bands
+        .iter()
+        .filter_map(|band| grid.rows().interval(*band));
     let num_rows = num_rows.map(|rows| rows.end - rows.start).sum::<u64>();
     let column_statistics: Result<Vec<_>> = columns
         .iter()
@@ -83,15 +85,19 @@ pub(in crate::query) fn of_bands(
 
 fn of_column(grid: &PartitionGrid, row_bands: &[usize], column: usize) -> Result<PlanStatistics> {
     let mut statistics = PlanStatistics::new_unknown();
-    let found: Option<Vec<&ColumnStatistics>> =
-        row_bands.iter().map(|band| of_tile(grid, *band, column)).collect();
+    let found: Option<Vec<&ColumnStatistics>> = row_bands
+        .iter()
+        .map(|band| of_tile(grid, *band, column))
+        .collect();
     let Some(found) = found else {
         return Ok(statistics);
     };
     let nulls = found.iter().map(|known| known.null_count).sum::<u64>();
     statistics.null_count = usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact);
-    let bounds: Vec<&dyn Array> =
-        found.iter().filter_map(|known| known.bounds.as_ref().map(AsRef::as_ref)).collect();
+    let bounds: Vec<&dyn Array> = found
+        .iter()
+        .filter_map(|known| known.bounds.as_ref().map(AsRef::as_ref))
+        .collect();
     if bounds.is_empty() {
         return Ok(statistics);
     }

@@ -33,7 +33,11 @@ pub(in crate::query) fn prune(
     state: &dyn Session,
     filters: &[Expr],
 ) -> Result<Kept> {
-    let with_rows = |band: &usize| grid.rows().interval(*band).is_some_and(|rows| !rows.is_empty());
+    let with_rows = |band: &usize| {
+        grid.rows()
+            .interval(*band)
+            .is_some_and(|rows| !rows.is_empty())
+    };
     let all: Vec<usize> = (0..grid.rows().num_intervals()).filter(with_rows).collect();
     let everything = Kept {
         row_bands: all.clone(),
@@ -51,7 +55,9 @@ pub(in crate::query) fn prune(
         return Ok(everything);
     }
     let may_match = predicate.prune(&GridFacts { grid })?;
-    let kept = all.into_iter().filter(|band| may_match.get(*band).copied().unwrap_or(true));
+    let kept = all
+        .into_iter()
+        .filter(|band| may_match.get(*band).copied().unwrap_or(true));
     Ok(Kept {
         row_bands: kept.collect(),
         condition: Some(predicate.predicate_expr().to_string()),
