@@ -13,3 +13,8 @@ pub mod partitioned;
 #[cfg(feature = "sql")]
 pub mod query;
 pub mod share;
+
+/// Runs the example of the README as a test.
+#[cfg(all(doctest, feature = "parquet", feature = "sql"))]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -156,7 +156,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(rows(100), [100, 100, 100, 100, 50]);
-        assert_eq!(rows(220), [200, 250]);
+        assert_eq!(rows(220), [200, 200, 50]);
         assert_eq!(rows(1_000), [450]);
         assert_eq!(
             rows(40),

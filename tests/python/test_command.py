@@ -1,0 +1,73 @@
+"""The `partgrid` command that the wheel brings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import partgrid as pg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import DATA
+
+COMMAND = Path(sys.executable).parent / "partgrid"
+QUERY = "SELECT origin, count(*) AS n FROM f WHERE month = 2 GROUP BY origin ORDER BY origin"
+ANSWER = [("EWR", 9107), ("JFK", 8421), ("LGA", 7423)]
+GRID = f"f={DATA / 'flights'}"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs the command."""
+    return subprocess.run([str(COMMAND), *arguments], capture_output=True, check=False)
+
+
+def test_it_says_its_version_and_helps() -> None:
+    assert run("--version").stdout.decode().strip() == f"partgrid {pg.__version__}"
+    text = run("--help").stdout.decode()
+    assert "partgrid sql" in text
+    assert "exit code" in text.lower()
+    module = [sys.executable, "-m", "partgrid", "--version"]
+    assert subprocess.run(module, capture_output=True, check=True).stdout == run("--version").stdout
+
+
+def test_show_draws_the_grid() -> None:
+    done = run("show", str(DATA / "flights"))
+    text = done.stdout.decode()
+    assert done.returncode == 0
+    assert "336,776 rows" in text
+    assert "time_hour" in text
+
+
+def test_sql_prints_the_answer_in_every_format() -> None:
+    def ask(form: str) -> bytes:
+        done = run("sql", QUERY, "--grid", GRID, "--format", form)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert ask("csv").decode().splitlines() == ["origin,n", "EWR,9107", "JFK,8421", "LGA,7423"]
+    objects = [json.loads(line) for line in ask("json").decode().splitlines()]
+    assert [(row["origin"], row["n"]) for row in objects] == ANSWER
+    assert pa.ipc.open_stream(ask("arrow")).read_all()["n"].to_pylist() == [9107, 8421, 7423]
+    assert pq.read_table(pa.BufferReader(ask("parquet")))["n"].to_pylist() == [9107, 8421, 7423]
+    assert "9107" in ask("table").decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["sql", "SELECT nope FROM f", "--grid", GRID], 1, "no column `nope`"),
+        (["sql", "SELECT 1", "--grid", "f=absent"], 1, "absent"),
+        (["sql", "SELECT 1", "--grid", "absent"], 2, "NAME=PATH"),
+        (["show"], 2, "Usage"),
+        (["unknown"], 2, "unrecognized"),
+    ],
+)
+def test_failures_go_to_stderr_with_a_code(arguments: list[str], code: int, text: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == code
+    assert text in done.stderr.decode()
+    assert done.stdout == b""
