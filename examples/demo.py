@@ -1,4 +1,4 @@
-"""The main job of partgrid on the flights of 2013: load, say where the tiles are, hand them over, ask SQL.
+"""The main job of partgrid on real data: load, say where tiles are, hand them over, ask SQL.
 
 Comes in: `data/flights`. Goes out: under a screenful of text. Run it with `make demo`.
 """

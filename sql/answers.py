@@ -63,7 +63,9 @@ def text(value: object, letter: str) -> str:
     return " ".join(str(value).split()) or "(empty)"
 
 
-def answer(connection: duckdb.DuckDBPyConnection, sql: str, sort_mode: str) -> tuple[str, list[str]]:
+def answer(
+    connection: duckdb.DuckDBPyConnection, sql: str, sort_mode: str
+) -> tuple[str, list[str]]:
     """The type letters and the expected lines of a query."""
     result = connection.execute(sql)
     letters = "".join(type_letter(column[1]) for column in result.description)
@@ -108,7 +110,10 @@ def main() -> int:
     arguments = parser.parse_args()
     connection = connect()
     differing = 0
-    for path in arguments.files or [*sorted(FOLDER.glob("*.slt")), *sorted(FOLDER.glob("known/*.slt"))]:
+    for path in arguments.files or [
+        *sorted(FOLDER.glob("*.slt")),
+        *sorted(FOLDER.glob("known/*.slt")),
+    ]:
         records = [block.strip("\n").split("\n") for block in path.read_text().split("\n\n")]
         records = [record for record in records if record != [""]]
         made = []

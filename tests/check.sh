@@ -17,8 +17,8 @@ stub=$(mktemp -d)
 trap 'rm -rf "$stub"' EXIT
 step .venv/bin/maturin generate-stubs --quiet -m python/Cargo.toml -o "$stub"
 step diff "$stub/partgrid/_native.pyi" python/partgrid/_native.pyi
-step "$python" -m mypy --config-file python/pyproject.toml python/partgrid
-step "$python" -m mypy.stubtest partgrid --mypy-config-file python/pyproject.toml
-step .venv/bin/ruff format --check --config python/pyproject.toml python tests/python data examples sql
-step .venv/bin/ruff check --config python/pyproject.toml python tests/python data examples sql
+step "$python" -m mypy python/partgrid
+step "$python" -m mypy.stubtest partgrid --mypy-config-file mypy.ini
+step .venv/bin/ruff format --check .
+step .venv/bin/ruff check .
 printf '\nall checks passed\n'

@@ -223,6 +223,10 @@ fn files_of(folder: &str) -> Vec<PathBuf> {
 }
 
 /// Past the capture of the test harness, so that the numbers are seen in every run.
+#[expect(
+    clippy::explicit_write,
+    reason = "the harness captures what eprintln prints"
+)]
 fn report(line: &str) {
     writeln!(std::io::stderr(), "slt: {line}").unwrap();
 }

@@ -100,6 +100,7 @@ impl Axis {
     }
 
     /// All intervals in order.
+    #[must_use]
     pub fn intervals(&self) -> impl ExactSizeIterator<Item = Range<u64>> + '_ {
         (0..self.num_intervals()).map(|interval| self.interval(interval).unwrap_or(0..0))
     }

@@ -17,7 +17,7 @@ use crate::error::Result;
 /// # Errors
 /// When Arrow refuses the rebuilt batch, which would be a fault of partgrid.
 pub fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
-    if !batch.columns().iter().any(|column| is_sliced(column)) {
+    if !batch.columns().iter().any(is_sliced) {
         return Ok(batch.clone());
     }
     let rebuilt: Result<Vec<ArrayRef>> = batch.columns().iter().map(compact_column).collect();

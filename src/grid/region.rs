@@ -61,6 +61,7 @@ impl Region {
     }
 
     /// The half-open range of global indices along each dimension.
+    #[must_use]
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = Range<u64>> + '_ {
         let pairs = self.start.iter().zip(&self.shape);
         pairs.map(|(start, length)| *start..start + length)

@@ -6,6 +6,8 @@
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
+    clippy::clone_on_ref_ptr,
+    clippy::too_many_lines,
     clippy::allow_attributes,
     missing_docs,
     reason = "a test may fail by panicking, and its numbers are small"

@@ -173,7 +173,7 @@ fn more_tiles_than_rectangles_are_drawn_in_blocks() {
         bands.push(31 - columns as u64);
         let svg = picture::svg(&grid(&names, &vec![2; rows], &bands));
         let (drawn, all) = (num_rectangles(&svg), rows * columns);
-        assert!(drawn <= 400 && drawn >= 80, "{rows} {columns} {drawn}");
+        assert!((80..=400).contains(&drawn), "{rows} {columns} {drawn}");
         assert_eq!(
             svg.contains("blocks of neighbouring tiles"),
             drawn < all,

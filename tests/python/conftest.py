@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import partgrid as pg
 import pytest
+
+import partgrid as pg
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"

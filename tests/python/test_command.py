@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import partgrid as pg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import partgrid as pg
 from conftest import DATA
 
 COMMAND = Path(sys.executable).parent / "partgrid"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import partgrid as pg
 import pyarrow as pa
 import pytest
+
+import partgrid as pg
 
 NUMBERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NUMBERS += ["float16", "float32", "float64"]
@@ -14,7 +15,9 @@ NUMBERS += ["float16", "float32", "float64"]
 def chunked(values: list[list[float]], name: str) -> pg.Grid:
     """A grid of one column, one tile for each list."""
     kind = getattr(pa, name)()
-    arrays = [pa.array(np.array(part), type=pa.from_numpy_dtype(np.array(part).dtype)) for part in values]
+    arrays = [
+        pa.array(np.array(part), type=pa.from_numpy_dtype(np.array(part).dtype)) for part in values
+    ]
     return pg.from_arrow(pa.table({"x": pa.chunked_array([array.cast(kind) for array in arrays])}))
 
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import partgrid as pg
 import pytest
 
+import partgrid as pg
 from conftest import DATA, ROOT
 
 README = (ROOT / "README.md").read_text()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-import partgrid as pg
 import polars as pl
 import pyarrow as pa
 import pytest
+
+import partgrid as pg
 
 
 @pytest.fixture

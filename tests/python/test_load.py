@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
-import partgrid as pg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import partgrid as pg
 from conftest import DATA
 
 

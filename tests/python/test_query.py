@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import duckdb
-import partgrid as pg
 import polars as pl
 import pyarrow as pa
 import pytest
 
+import partgrid as pg
 from conftest import DATA
 
 QUERIES = [
@@ -48,6 +48,7 @@ def duck(flights_glob: str) -> duckdb.DuckDBPyConnection:
 
 def rows(table: pa.Table) -> list[tuple[object, ...]]:
     """The rows sorted, floats rounded."""
+
     def plain(value: object) -> object:
         return round(value, 6) if isinstance(value, float) else value
 
@@ -80,7 +81,9 @@ def test_a_filter_on_the_folder_column_reads_one_tile(flights: pg.Grid) -> None:
 
 
 def test_a_result_comes_in_every_form(flights: pg.Grid) -> None:
-    result = flights.sql("SELECT dest, count(*) AS n FROM self GROUP BY dest ORDER BY n DESC LIMIT 3")
+    result = flights.sql(
+        "SELECT dest, count(*) AS n FROM self GROUP BY dest ORDER BY n DESC LIMIT 3"
+    )
     assert result.columns == ["dest", "n"]
     assert len(result) == 3
     table = result.to_arrow()
@@ -145,7 +148,13 @@ def test_twenty_thousand_chained_terms_are_a_typed_error(flights: pg.Grid, opera
 
 @pytest.mark.parametrize(
     "statement",
-    ["DROP TABLE self", "COPY self TO 'x.csv'", "SET a = 1", "CREATE TABLE x AS SELECT 1", "nonsense"],
+    [
+        "DROP TABLE self",
+        "COPY self TO 'x.csv'",
+        "SET a = 1",
+        "CREATE TABLE x AS SELECT 1",
+        "nonsense",
+    ],
 )
 def test_statements_that_do_not_read_are_refused(flights: pg.Grid, statement: str) -> None:
     with pytest.raises(pg.errors.QueryError):

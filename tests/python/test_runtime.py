@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 
-import partgrid as pg
 import pyarrow as pa
 import pytest
+
+import partgrid as pg
 
 HEAVY = {
     "join": "SELECT count(*) FROM t a, t b WHERE a.x + b.x % 7 = 3",
     "aggregate": "SELECT sum(sqrt(a.x * 1.0 + b.x)) FROM t a CROSS JOIN t b",
     "sort": "SELECT a.x, b.y FROM t a CROSS JOIN t b ORDER BY b.y, a.x",
     "window": "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY a.x, b.y) r FROM t a, t b)",
-    "scan": "SELECT count(*) FROM t WHERE " + " OR ".join(f"sqrt(x + {n}) = -1" for n in range(200)),
+    "scan": "SELECT count(*) FROM t WHERE "
+    + " OR ".join(f"sqrt(x + {n}) = -1" for n in range(200)),
 }
 
 SETUP = """
@@ -214,7 +214,9 @@ def test_what_cannot_cross_a_fork_raises_at_once(read: str) -> None:
 
 
 def test_a_fork_while_another_thread_queries_does_not_hang() -> None:
-    before = USED + """
+    before = (
+        USED
+        + """
 import threading
 stop = threading.Event()
 def query():
@@ -234,6 +236,7 @@ print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 stop.set()
 for thread in threads: thread.join()
 """
+    )
     code = "import os, sys, signal\nimport partgrid as pg, pyarrow as pa\n" + before
     assert run(code, timeout=120) == f"{[0] * 20}\n"
 
@@ -249,7 +252,9 @@ def test_the_interpreter_ends_while_a_query_runs() -> None:
 
 
 def test_signals_of_other_kinds_do_not_stop_a_query() -> None:
-    code = SETUP.format(rows=20_000) + """
+    code = (
+        SETUP.format(rows=20_000)
+        + """
 signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
 seen = []
 def send():
@@ -260,6 +265,5 @@ threading.Thread(target=send).start()
 print(session.sql("SELECT count(*) AS n FROM t a, t b WHERE a.x + b.x >= 0").to_arrow()["n"][0].as_py())
 print(len(seen) > 0)
 """
+    )
     assert run(code) == "400000000\nTrue\n"
-
-

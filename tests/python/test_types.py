@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import partgrid as pg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import partgrid as pg
 from type_samples import ROWS, samples
 
 SAMPLES = samples()
@@ -78,7 +78,10 @@ def test_a_column_survives_parquet(name: str, tmp_path: Path) -> None:
     back = pg.read_parquet(path).to_arrow()
     kind = STORED_IN_MILLISECONDS.get(name, SAMPLES[name].type)
     assert back.schema.field(0).type == kind
-    assert back[name].to_pylist() == (table[name] if kind == SAMPLES[name].type else table[name].cast(kind)).to_pylist()
+    assert (
+        back[name].to_pylist()
+        == (table[name] if kind == SAMPLES[name].type else table[name].cast(kind)).to_pylist()
+    )
     assert back.schema.field(0).metadata[b"note"] == b"kept"
     assert back.schema.metadata[b"made by"] == b"a test"
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import partgrid as pg
 import polars as pl
 import pyarrow as pa
 import pytest
+
+import partgrid as pg
 
 TYPES = ["int64", "float64", "string", "timestamp"]
 
@@ -42,7 +43,12 @@ def test_from_arrow_to_arrow_shares_every_buffer(table: pa.Table, name: str) -> 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_a_tile_is_the_same_memory_each_time(name: str, flights: pg.Grid) -> None:
-    names = {"int64": "flight", "float64": "dep_delay", "string": "tailnum", "timestamp": "time_hour"}
+    names = {
+        "int64": "flight",
+        "float64": "dep_delay",
+        "string": "tailnum",
+        "timestamp": "time_hour",
+    }
     tile = flights.tile(3)
     first, second = tile.to_arrow()[names[name]], tile.to_arrow()[names[name]]
     whole = flights.to_arrow()[names[name]].chunk(3)
@@ -83,9 +89,7 @@ def test_polars_shares_numbers(table: pa.Table) -> None:
     frame = pg.from_arrow(table).to_polars()
     assert isinstance(frame, pl.DataFrame)
     ours = [chunk.buffers()[1].address for chunk in table["float64"].chunks]
-    theirs = [
-        chunk.to_arrow().buffers()[1].address for chunk in frame["float64"].get_chunks()
-    ]
+    theirs = [chunk.to_arrow().buffers()[1].address for chunk in frame["float64"].get_chunks()]
     assert ours == theirs
 
 

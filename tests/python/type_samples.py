@@ -56,7 +56,9 @@ def samples() -> dict[str, pa.Array]:
         "list": pa.array(_some(lambda row: [row, None]), type=pa.list_(pa.int64())),
         "large_list": pa.array(_some(lambda row: [row]), type=pa.large_list(pa.int64())),
         "fixed_size_list": pa.array(_some(lambda row: [row, 1]), type=pa.list_(pa.int32(), 2)),
-        "list_of_list": pa.array(_some(lambda row: [[row], []]), type=pa.list_(pa.list_(pa.int8()))),
+        "list_of_list": pa.array(
+            _some(lambda row: [[row], []]), type=pa.list_(pa.list_(pa.int8()))
+        ),
         "list_of_struct": pa.array(_some(lambda row: [{"x": row, "y": "z"}]), type=pa.list_(point)),
         "struct": pa.array(points, type=point),
         "struct_of_struct": pa.array(_some(lambda row: {"p": {"x": row, "y": "q"}})),
@@ -64,7 +66,9 @@ def samples() -> dict[str, pa.Array]:
             _some(lambda row: [{"x": row, "y": "a"}, {"x": 1, "y": None}]), type=pa.list_(point, 2)
         ),
         "struct_of_list": pa.array(_some(lambda row: {"items": [row, row + 1]})),
-        "map": pa.array(_some(lambda row: [(str(row), row)]), type=pa.map_(pa.string(), pa.int32())),
+        "map": pa.array(
+            _some(lambda row: [(str(row), row)]), type=pa.map_(pa.string(), pa.int32())
+        ),
         "sparse_union": pa.UnionArray.from_sparse(
             pa.array([row % 2 for row in range(ROWS)], type=pa.int8()),
             [pa.array([str(row) for row in range(ROWS)]), pa.array(range(ROWS))],
