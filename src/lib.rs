@@ -1,4 +1,21 @@
 //! partgrid keeps a dataframe as a grid of Arrow tiles, says where every tile lives, hands tiles over without copying, and runs SQL where they are.
+//!
+//! Read the modules in the order in which data flows:
+//!
+//! 1. [`load`]: Parquet files become a grid.
+//! 2. [`grid`]: the central noun, [`PartitionGrid`]; a tile is data behind the trait [`grid::TileData`], at a [`location`].
+//! 3. [`query`]: SQL over grids.
+//! 4. Side exits: [`partitioned`] and [`distarray`] describe a grid as two protocols do, [`device`] hands batches through the Arrow C interfaces, [`share`] names
+//!    tiles across process borders.
+//! 5. [`cli`]: the `partgrid` command as a function.
+//!
+//! Everything fails with one [`Error`], whose [`ErrorKind`] says what a program can do about it.
+//!
+//! | feature | default | brings |
+//! | --- | --- | --- |
+//! | `parquet` | yes | [`load`]: parquet, object_store |
+//! | `sql` | yes | [`query`]: DataFusion |
+//! | `cli` | yes | [`cli`] and the command `partgrid`; needs both others |
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -13,6 +30,9 @@ pub mod partitioned;
 #[cfg(feature = "sql")]
 pub mod query;
 pub mod share;
+
+pub use error::{Error, ErrorKind, Result};
+pub use grid::PartitionGrid;
 
 /// Runs the example of the README as a test.
 #[cfg(all(doctest, feature = "parquet", feature = "sql"))]
