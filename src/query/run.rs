@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc::{self, Receiver};
@@ -32,7 +33,7 @@ impl BatchStream {
     /// Starts a run on the current tokio runtime.
     pub(super) fn start(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Self> {
         let stop = Stop::default();
-        let plan = stoppable(plan.reset_state()?, &stop)?;
+        let plan = stoppable(reset_plan_states(plan)?, &stop)?;
         let mut batches = execute_stream(plan, context)?;
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let work = async move {

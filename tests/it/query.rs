@@ -142,6 +142,21 @@ fn a_query_runs_again_with_the_same_answer() {
 }
 
 #[test]
+fn a_query_that_spreads_its_rows_anew_runs_again_and_twice_at_once() {
+    let (session, runtime) = session_with("t", grid(&[60_000, 60_000]));
+    let sql = "SELECT id % 7 AS k FROM t GROUP BY id % 7 ORDER BY k";
+    let query = runtime.block_on(session.sql(sql)).unwrap();
+    assert!(query.explain().contains("RepartitionExec"));
+    let expected = [0, 1, 2, 3, 4, 5, 6];
+    assert_eq!(numbers(&runtime, &query), expected);
+    assert_eq!(numbers(&runtime, &query), expected);
+    let both = async { futures::join!(query.collect(), query.collect()) };
+    let (first, second) = runtime.block_on(both);
+    let rows = |batches: Vec<RecordBatch>| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+    assert_eq!((rows(first.unwrap()), rows(second.unwrap())), (7, 7));
+}
+
+#[test]
 fn an_empty_grid_gives_no_rows() {
     let (session, runtime) = session_with("t", grid(&[]));
     let query = runtime

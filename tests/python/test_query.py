@@ -95,6 +95,14 @@ def test_a_result_comes_in_every_form(flights: pg.Grid) -> None:
     assert duckdb.sql("SELECT sum(n) FROM result").fetchall() == [(17283 + 17215 + 16174,)]
 
 
+def test_a_result_may_be_read_many_times(flights: pg.Grid) -> None:
+    result = flights.sql("SELECT carrier, count(*) AS n FROM self GROUP BY carrier ORDER BY carrier")
+    tables = [result.to_arrow() for _ in range(3)]
+    assert tables[0] == tables[1] == tables[2]
+    streams = [pa.RecordBatchReader.from_stream(result) for _ in range(2)]
+    assert streams[0].read_all() == streams[1].read_all() == tables[0]
+
+
 def test_the_repr_shows_some_rows_and_says_what_is_left_out(flights: pg.Grid) -> None:
     text = repr(flights.sql("SELECT carrier FROM self"))
     assert "336776 rows, the first 10 shown" in text
