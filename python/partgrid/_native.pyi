@@ -499,7 +499,7 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
     Args:
         source: A file, a folder (all Parquet files below it), a glob pattern, or a list of these.
         columns: The names of the columns to load, in this order; all by default.
-        hive_partitioning: Whether folder names such as `month=01` become columns, typed over all files.
+        hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
 
     Returns:

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Context names that the core uses.
-const CONTEXT: [&str; 3] = ["file", "column", "position"];
+const CONTEXT: [&str; 4] = ["file", "column", "position", "table"];
 
 /// A core error on its way to Python.
 pub(crate) struct Raised(Error);

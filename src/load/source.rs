@@ -69,18 +69,8 @@ async fn find_one(store: &LocalFileSystem, source: &str) -> Result<Vec<SourceFil
                 .head(&location)
                 .await
                 .map_err(|error| from_store(error, source))?;
-            let parents = path
-                .parent()
-                .into_iter()
-                .flat_map(std::path::Path::components);
-            let above: Vec<&str> = parents
-                .filter_map(|folder| folder.as_os_str().to_str())
-                .collect();
-            let first = above.iter().rposition(|folder| !folder.contains('='));
-            let hive = above
-                .get(first.map_or(0, |place| place + 1)..)
-                .unwrap_or_default();
-            Ok(vec![file(store, meta, keys_of(hive))])
+            let folder = path.parent().unwrap_or(&path);
+            Ok(vec![file(store, meta, keys_above(folder))])
         }
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Error::new(
             crate::error::ErrorKind::PermissionDenied,
@@ -150,8 +140,7 @@ async fn find_in_folder(
     source: &str,
     folder: &std::path::Path,
 ) -> Result<Vec<SourceFile>> {
-    let prefix = location(folder, source)?;
-    let files = list(store, &prefix, source).await?;
+    let files = list(store, folder, source).await?;
     let files: Vec<SourceFile> = files
         .into_iter()
         .filter(|(_, below)| is_data(below))
@@ -187,7 +176,7 @@ async fn find_by_pattern(
         require_literal_separator: true,
         ..glob::MatchOptions::new()
     };
-    let files = list(store, &location(&base, source)?, source).await?;
+    let files = list(store, &base, source).await?;
     let matches = |file: &SourceFile| pattern.matches_with(&file.name, options);
     let files: Vec<SourceFile> = files
         .into_iter()
@@ -203,22 +192,36 @@ async fn find_by_pattern(
 /// All files below a folder, each with the parts of its path below the folder.
 async fn list(
     store: &LocalFileSystem,
-    prefix: &Path,
+    folder: &std::path::Path,
     source: &str,
 ) -> Result<Vec<(SourceFile, Vec<String>)>> {
+    let prefix = location(folder, source)?;
     let metas: Vec<ObjectMeta> = store
-        .list(Some(prefix))
+        .list(Some(&prefix))
         .try_collect()
         .await
         .map_err(|error| from_store(error, source))?;
+    let above = keys_above(folder);
     let entries = metas.into_iter().map(|meta| {
-        let parts = meta.location.prefix_match(prefix).into_iter().flatten();
+        let parts = meta.location.prefix_match(&prefix).into_iter().flatten();
         let below: Vec<String> = parts.map(|part| decoded(part.as_ref())).collect();
         let folders: Vec<&str> = below.iter().map(String::as_str).collect();
         let folders = folders.split_last().map_or(&[][..], |(_, folders)| folders);
-        (file(store, meta, keys_of(folders)), below)
+        let keys = above.iter().cloned().chain(keys_of(folders)).collect();
+        (file(store, meta, keys), below)
     });
     Ok(entries.collect())
+}
+
+/// The keys of the `key=value` folders that a path ends with, so that `flights/month=01` has a month as `flights` has.
+fn keys_above(folder: &std::path::Path) -> Vec<HiveKey> {
+    let parts: Vec<&str> = folder
+        .components()
+        .filter_map(|part| part.as_os_str().to_str())
+        .collect();
+    let plain = parts.iter().rposition(|part| !part.contains('='));
+    let first = plain.map_or(0, |place| place + 1);
+    keys_of(parts.get(first..).unwrap_or_default())
 }
 
 fn decoded(part: &str) -> String {

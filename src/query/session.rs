@@ -19,8 +19,12 @@ use super::plan::pause::PauseOften;
 use super::planner::Planner;
 use super::run::BatchStream;
 use super::table::GridTable;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
+
+/// Where DataFusion keeps the grids.
+const CATALOG: &str = "partgrid";
+const SCHEMA: &str = "public";
 
 /// How many names of the greatest memory users an out-of-memory error lists.
 const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN;
@@ -67,7 +71,7 @@ impl Session {
         }
         let mut config = SessionConfig::new()
             .with_information_schema(false)
-            .with_default_catalog_and_schema("partgrid", "public");
+            .with_default_catalog_and_schema(CATALOG, SCHEMA);
         // Without a zone, TIMESTAMP WITH TIME ZONE loses its offset, and a comparison reads it in the zone of the column: hours off, silently.
         config.options_mut().execution.time_zone = Some("UTC".to_owned());
         if let Some(threads) = options.threads {
@@ -124,13 +128,43 @@ impl Session {
     /// `Query` for wrong SQL, `ResourcesExhausted` for SQL past the limits of [`MAX_SQL_BYTES`](super::MAX_SQL_BYTES) and
     /// [`MAX_EXPRESSION_DEPTH`](super::MAX_EXPRESSION_DEPTH).
     pub async fn sql(&self, text: &str) -> Result<Query> {
-        let plan = self
-            .planner
-            .plan(self.context.state(), text.to_owned())
-            .await?;
+        let planned = self.planner.plan(self.context.state(), text.to_owned());
+        let plan = planned.await.map_err(|error| self.with_tables(error))?;
         Ok(Query {
             plan,
             context: self.context.task_ctx(),
+        })
+    }
+}
+
+impl Session {
+    /// The names under which grids are registered, sorted.
+    #[must_use]
+    pub fn tables(&self) -> Vec<String> {
+        let catalog = self.context.catalog(CATALOG);
+        let schema = catalog.and_then(|catalog| catalog.schema(SCHEMA));
+        let mut names = schema
+            .map(|schema| schema.table_names())
+            .unwrap_or_default();
+        names.sort();
+        names
+    }
+
+    /// An error about an unknown table, with the tables that there are.
+    fn with_tables(&self, error: Error) -> Error {
+        let prefix = format!("table '{CATALOG}.{SCHEMA}.");
+        let name = error.message().strip_prefix(&prefix);
+        let Some(name) = name.and_then(|rest| rest.strip_suffix("' not found")) else {
+            return error;
+        };
+        let message = format!("no table `{name}`");
+        let better = Error::new(ErrorKind::Query, message).with_context("table", name);
+        let tables = self.tables();
+        let folded = tables.iter().find(|table| table.to_lowercase() == *name);
+        better.with_hint(match folded {
+            Some(table) => format!("names without quotes fold to lower case, write \"{table}\""),
+            None if tables.is_empty() => "no grid is registered".to_owned(),
+            None => format!("the tables are {}", tables.join(", ")),
         })
     }
 }

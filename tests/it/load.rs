@@ -81,8 +81,10 @@ fn folder_names_can_be_left_alone() {
     write(folder.path(), "k=1/x.parquet", &[numbers(0..1)]);
     let options = LoadOptions::default().with_hive_partitioning(false);
     assert_eq!(load_with(folder.path(), &options).unwrap().num_columns(), 2);
-    let file = folder.path().join("k=1/x.parquet");
-    assert_eq!(loaded(&file).num_columns(), 3);
+    for source in ["k=1/x.parquet", "k=1", "k=1/*", "k=*/*"] {
+        let grid = loaded(&folder.path().join(source));
+        assert_eq!(grid.num_columns(), 3, "{source}");
+    }
 }
 
 #[test]

@@ -175,10 +175,20 @@ fn a_name_can_be_given_to_another_grid() {
     assert_eq!(numbers(&runtime, &query), [5]);
     assert!(session.deregister("t").unwrap());
     assert!(!session.deregister("t").unwrap());
-    assert!(
-        error(&session, &runtime, "SELECT * FROM t")
-            .message()
-            .contains("'partgrid.public.t' not found")
+    let gone = error(&session, &runtime, "SELECT * FROM t");
+    assert_eq!(
+        gone.to_string(),
+        "no table `t` (table: t)\nhint: no grid is registered"
+    );
+    session.register("Big", Arc::new(grid(&[1]))).unwrap();
+    let folded = error(&session, &runtime, "SELECT * FROM Big");
+    assert_eq!(
+        folded.hint(),
+        Some("names without quotes fold to lower case, write \"Big\"")
+    );
+    assert_eq!(
+        error(&session, &runtime, "SELECT * FROM x").hint(),
+        Some("the tables are Big")
     );
 }
 

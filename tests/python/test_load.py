@@ -40,6 +40,7 @@ def test_sources_may_be_paths_strings_globs_and_lists(flights_glob: str) -> None
     assert pg.read_parquet(flights_glob).shape == (336776, 19)
     months = [DATA / "flights" / f"month=0{month}" for month in (1, 2)]
     assert len(pg.read_parquet(months)) == 27004 + 24951
+    assert pg.read_parquet(months).columns[-1] == "month"
     assert pg.read_parquet(str(months[0]), hive_partitioning=False).shape == (27004, 18)
 
 

@@ -48,12 +48,8 @@ pub fn html(grid: &PartitionGrid) -> String {
         );
         format!("<tr><td>{name}</td><td>{kind}</td><td>{nullable}</td></tr>")
     });
-    let places: Vec<String> = places(grid).iter().map(|place| escaped(place)).collect();
     format!(
-        "<div><p>Grid of {} in {}<br/>{}</p>{}<details><summary>{}</summary><table><tbody>{}</tbody></table></details></div>",
-        shape_line(grid),
-        tiling_line(grid),
-        places.join("<br/>"),
+        "<div>{}<details><summary>{}</summary><table><tbody>{}</tbody></table></details></div>",
         svg(grid),
         super::counted(grid.num_columns() as u64, "column"),
         rows.collect::<String>()
