@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 
 pub use axis::Axis;
 pub use build::GridBuilder;
@@ -294,14 +294,4 @@ pub(crate) fn unknown_column<'a>(name: &str, known: impl Iterator<Item = &'a str
         }
         _ => error.with_hint(format!("the columns are {}", known.join(", "))),
     }
-}
-
-/// The schema without metadata, for messages.
-#[must_use]
-pub fn describe_schema(schema: &Schema) -> String {
-    let fields = schema.fields().iter().map(|field| {
-        let nullable = if field.is_nullable() { "" } else { " not null" };
-        format!("{}: {}{nullable}", field.name(), field.data_type())
-    });
-    fields.collect::<Vec<_>>().join("\n")
 }
