@@ -13,6 +13,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
 use super::error::{contained, from_parquet, from_store};
 use super::source::{Found, SourceFile};
+use super::thrift::check_footer;
 use super::zones::restored;
 use crate::error::{Error, Result};
 
@@ -121,6 +122,12 @@ fn no_parquet(file: &SourceFile, why: &str) -> Error {
 
 fn parse(bytes: &Bytes, file: &SourceFile) -> Result<Footer> {
     contained(&file.name, || {
+        check_footer(bytes).map_err(|what| {
+            Error::invalid_data(format!(
+                "the file is damaged: its footer is implausible: {what}"
+            ))
+            .with_file(&file.name)
+        })?;
         let damaged = |error| from_parquet(error, &file.name);
         let metadata = ParquetMetaDataReader::decode_metadata(bytes).map_err(damaged)?;
         let row_groups = checked_row_groups(&metadata, file)?;

@@ -13,6 +13,7 @@ mod options;
 mod read;
 mod schema;
 mod source;
+mod thrift;
 mod write;
 mod zones;
 

@@ -122,3 +122,32 @@ fn a_page_with_a_wrong_checksum_is_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn footers_that_ask_for_endless_memory_or_stack_are_refused() {
+    // Thrift compact: repetition required, name `x`, one child.
+    let group = [0x35, 0x00, 0x18, 0x01, b'x', 0x15, 0x02, 0x00];
+    let column = [0x15, 0x02, 0x25, 0x00, 0x18, 0x01, b'x', 0x00];
+    // Version 1, a schema of one column, no rows, and 2^31 - 1 row groups.
+    let two_elements = [&[0x15, 0x02, 0x19, 0x2c], &group[..], &column[..]].concat();
+    let no_rows = [0x16, 0x00, 0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07];
+    let groups = [two_elements.as_slice(), &no_rows].concat();
+    // Version 1, a schema of 300,000 groups, each within the one before.
+    let mut nested = vec![0x15, 0x02, 0x19, 0xfc, 0xe0, 0xa7, 0x12];
+    (0..300_000).for_each(|_| nested.extend(group));
+    let folder = folder();
+    let path = folder.path().join("a.parquet");
+    for (mut footer, text) in [
+        (groups, "claims 2147483647 elements"),
+        (nested, "nested deeper"),
+    ] {
+        footer.push(0);
+        let length = u32::try_from(footer.len()).unwrap().to_le_bytes();
+        let file = [b"PAR1", footer.as_slice(), &length, b"PAR1"].concat();
+        fs::write(&path, file).unwrap();
+        let error = refused(&path);
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert!(error.message().contains(text), "{error}");
+        assert_eq!(error.context("file"), path.to_str());
+    }
+}
