@@ -26,6 +26,7 @@ pub mod grid;
 #[cfg(feature = "parquet")]
 pub mod load;
 pub mod location;
+pub mod memory;
 pub mod partitioned;
 #[cfg(feature = "sql")]
 pub mod query;

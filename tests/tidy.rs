@@ -14,8 +14,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The module folders of the core, and what each may use besides itself (STYLE: imports go down only).
-const DIRECTION: [(&str, &[&str]); 11] = [
+const DIRECTION: [(&str, &[&str]); 12] = [
     ("error", &[]),
+    ("memory", &["error"]),
     ("location", &["error"]),
     ("grid", &["error", "location"]),
     ("storage", &["error", "location", "grid"]),
@@ -29,6 +30,7 @@ const DIRECTION: [(&str, &[&str]); 11] = [
 ];
 const BELOW_LOAD: &[&str] = &[
     "error",
+    "memory",
     "location",
     "grid",
     "storage",
@@ -39,6 +41,7 @@ const BELOW_LOAD: &[&str] = &[
 ];
 const BELOW_CLI: &[&str] = &[
     "error",
+    "memory",
     "location",
     "grid",
     "storage",

@@ -6,6 +6,7 @@
 mod axis;
 mod build;
 mod compact;
+mod dense;
 mod geometry;
 pub mod picture;
 mod region;
@@ -23,13 +24,14 @@ use arrow::datatypes::SchemaRef;
 pub use axis::Axis;
 pub use build::GridBuilder;
 pub use compact::compact;
+pub use dense::{dense, dense_stride};
 pub use geometry::Geometry;
 pub use region::Region;
-pub use statistics::{ColumnStatistics, statistics_of};
+pub use statistics::{ColumnStatistics, column_statistics};
 pub use tile::{MemoryTile, Tile, TileData};
 
-#[cfg(feature = "sql")]
-pub(crate) use statistics::column_statistics;
+#[cfg(feature = "parquet")]
+pub(crate) use tile::slice_bytes;
 
 use crate::error::{Error, Result};
 

@@ -1,11 +1,11 @@
 //! What is known of a column within one tile: nulls, least and greatest value.
 //!
-//! Comes in: a batch. Goes out: exact [`ColumnStatistics`], one for each column. Never here: estimates. Order is the total order of Arrow's comparison kernels
+//! Comes in: a column. Goes out: exact [`ColumnStatistics`]. Never here: estimates. Order is the total order of Arrow's comparison kernels
 //! (for floats: -0.0 before 0.0, NaN last), so that pruning by these bounds never disagrees with a filter.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::array::{BinaryArray, BinaryViewArray, LargeBinaryArray, LargeStringArray};
 use arrow::array::{BooleanArray, PrimitiveArray, StringViewArray, downcast_primitive_array};
 use arrow::compute::{
@@ -13,8 +13,6 @@ use arrow::compute::{
     min_binary_view, min_boolean, min_string, min_string_view,
 };
 use arrow::datatypes::{ArrowPrimitiveType, DataType};
-
-use crate::error::Result;
 
 /// Exact facts about one column of one tile.
 #[derive(Debug, Clone)]
@@ -26,16 +24,9 @@ pub struct ColumnStatistics {
     pub bounds: Option<ArrayRef>,
 }
 
-/// The statistics of every column of a batch, in order. Reads all values once.
-///
-/// # Errors
-/// None today; callers already have an error to return where the batch comes from.
-pub fn statistics_of(batch: &RecordBatch) -> Result<Arc<[ColumnStatistics]>> {
-    Ok(batch.columns().iter().map(column_statistics).collect())
-}
-
 /// The statistics of one column. Reads its values once.
-pub(crate) fn column_statistics(column: &ArrayRef) -> ColumnStatistics {
+#[must_use]
+pub fn column_statistics(column: &ArrayRef) -> ColumnStatistics {
     ColumnStatistics {
         null_count: u64::try_from(column.logical_null_count()).unwrap_or(u64::MAX),
         bounds: bounds_of(column),

@@ -116,12 +116,17 @@ impl Tile {
         }
     }
 
-    /// A tile whose statistics are known already, one for each column, in order. Columns past the end of `statistics` stay unknown.
+    /// A tile of which some statistics are known already, one entry for each column, in order. The others are worked out when they are first asked for.
     #[must_use]
-    pub fn with_statistics(data: Arc<dyn TileData>, statistics: Arc<[ColumnStatistics]>) -> Self {
+    pub fn with_statistics(
+        data: Arc<dyn TileData>,
+        statistics: impl IntoIterator<Item = Option<ColumnStatistics>>,
+    ) -> Self {
         let tile = Self::new(data);
-        for (slot, known) in tile.statistics.iter().zip(statistics.iter()) {
-            slot.get_or_init(|| known.clone());
+        for (slot, known) in tile.statistics.iter().zip(statistics) {
+            if let Some(known) = known {
+                slot.get_or_init(|| known);
+            }
         }
         tile
     }

@@ -31,14 +31,10 @@ pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<
     if !whole {
         return Ok(Tile::new(data));
     }
-    let kept: Option<Vec<_>> = columns
+    let known = columns
         .iter()
-        .map(|column| tile.known_statistics(*column).cloned())
-        .collect();
-    Ok(match kept {
-        Some(kept) => Tile::with_statistics(data, kept.into()),
-        None => Tile::new(data),
-    })
+        .map(|column| tile.known_statistics(*column).cloned());
+    Ok(Tile::with_statistics(data, known))
 }
 
 fn row_number(row: u64) -> Result<usize> {

@@ -28,6 +28,27 @@ pub(super) fn from_store(error: object_store::Error, file: &str) -> Error {
     Error::new(kind, text).with_file(file).with_source(error)
 }
 
+/// An error of the file system about `file`.
+pub(super) fn from_io(error: std::io::Error, file: &str) -> Error {
+    use std::io::ErrorKind as Io;
+    let (kind, text) = match error.kind() {
+        Io::NotFound | Io::NotADirectory | Io::InvalidFilename => {
+            (ErrorKind::NotFound, "no such file or folder".to_owned())
+        }
+        Io::PermissionDenied => (ErrorKind::PermissionDenied, "access is refused".to_owned()),
+        _ => (ErrorKind::Storage { retryable: true }, error.to_string()),
+    };
+    Error::new(kind, text).with_file(file).with_source(error)
+}
+
+/// Runs work that may block on a thread that may.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::internal("a reading thread ended").with_source(error))?
+}
+
 /// The kind of the first IO error among the causes.
 fn io_kind(error: &object_store::Error) -> Option<std::io::ErrorKind> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use tokio::runtime::Handle;
 
-use super::error::{contained, from_parquet, from_store};
-use super::source::{Found, SourceFile};
+use super::error::{blocking, contained, from_parquet};
+use super::input::fetch;
+use super::progress::Counters;
+use super::source::{Place, SourceFile};
 use super::thrift::check_footer;
 use super::zones::restored;
 use crate::error::{Error, Result};
@@ -42,18 +44,29 @@ impl Footer {
 }
 
 /// Reads all footers, `concurrency` at a time, in the order of the files.
-pub(super) async fn read_all(found: &Found, concurrency: usize) -> Result<Vec<Footer>> {
-    stream::iter(found.files.clone())
-        .map(|file| {
-            let store = Arc::clone(&found.store);
-            async move { read(store.as_ref(), &file).await }
+pub(super) async fn read_all(
+    files: &[SourceFile],
+    concurrency: usize,
+    counters: &Counters,
+) -> Result<Vec<Footer>> {
+    stream::iter(files.to_vec())
+        .map(|file| async move {
+            match &file.place {
+                // Nothing in it waits but the file system itself.
+                Place::Local(_) => {
+                    let here = Handle::current();
+                    blocking(move || here.block_on(read(&file))).await
+                }
+                Place::Remote { .. } => read(&file).await,
+            }
         })
         .buffered(concurrency)
+        .inspect_ok(|_| counters.num_files.add(1))
         .try_collect()
         .await
 }
 
-async fn read(store: &dyn ObjectStore, file: &SourceFile) -> Result<Footer> {
+async fn read(file: &SourceFile) -> Result<Footer> {
     let size = file.size_bytes;
     if size < TAIL_BYTES + 4 {
         return Err(no_parquet(
@@ -61,7 +74,7 @@ async fn read(store: &dyn ObjectStore, file: &SourceFile) -> Result<Footer> {
             "it is shorter than the shortest Parquet file",
         ));
     }
-    let mut end = fetch(store, file, size - FIRST_READ_BYTES.min(size)..size).await?;
+    let mut end = fetch(file, size - FIRST_READ_BYTES.min(size)..size).await?;
     let footer_bytes = footer_length(&end, file)?;
     let needed = footer_bytes + TAIL_BYTES;
     if needed + 4 > size {
@@ -71,32 +84,11 @@ async fn read(store: &dyn ObjectStore, file: &SourceFile) -> Result<Footer> {
         ));
     }
     if needed > end.len() as u64 {
-        end = fetch(store, file, size - needed..size).await?;
+        end = fetch(file, size - needed..size).await?;
     }
     let start = usize::try_from(end.len() as u64 - needed).unwrap_or(0);
     let stop = start + usize::try_from(footer_bytes).unwrap_or(0);
     parse(&end.slice(start..stop), file)
-}
-
-async fn fetch(
-    store: &dyn ObjectStore,
-    file: &SourceFile,
-    range: std::ops::Range<u64>,
-) -> Result<Bytes> {
-    let wanted = range.end - range.start;
-    let bytes = store
-        .get_range(&file.path, range)
-        .await
-        .map_err(|error| from_store(error, &file.name))?;
-    if bytes.len() as u64 == wanted {
-        return Ok(bytes);
-    }
-    Err(Error::invalid_data(format!(
-        "{wanted} bytes were asked for, got {}",
-        bytes.len()
-    ))
-    .with_file(&file.name)
-    .with_hint("the file may be changing while it is read"))
 }
 
 fn footer_length(end: &Bytes, file: &SourceFile) -> Result<u64> {

@@ -3,6 +3,7 @@
 //! Comes in: the names of the folders above each file. Goes out: the columns they make, typed over all files, and each file's value. Never here: what is in the
 //! files.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray, new_null_array};
@@ -15,6 +16,10 @@ use crate::error::{Error, Result};
 
 /// The folder name that Hive writes for a null.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// The remedy when folder names are not meant as columns.
+pub(super) const PLAIN_NAMES: &str =
+    "hive_partitioning=False takes the folder names for plain names";
 
 /// One `key=value` folder; no value means null.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +54,14 @@ pub(super) fn columns(files: &[SourceFile]) -> Result<Vec<HiveColumn>> {
     let Some(first) = files.first() else {
         return Ok(Vec::new());
     };
+    if let Some((file, key)) = files.iter().find_map(|file| Some((file, twice(file)?))) {
+        return Err(
+            Error::invalid_data("two folders above the file have the same key")
+                .with_file(&file.name)
+                .with_column(key)
+                .with_hint(PLAIN_NAMES),
+        );
+    }
     let names = |file: &SourceFile| -> Vec<String> {
         file.hive.iter().map(|part| part.key.clone()).collect()
     };
@@ -60,10 +73,16 @@ pub(super) fn columns(files: &[SourceFile]) -> Result<Vec<HiveColumn>> {
             names(other).join(", ")
         ))
         .with_file(&other.name)
-        .with_hint("hive_partitioning=False takes the folder names for plain names"));
+        .with_hint(PLAIN_NAMES));
     }
     let places = 0..first.hive.len();
     places.map(|place| column(files, place)).collect()
+}
+
+fn twice(file: &SourceFile) -> Option<&str> {
+    let mut seen = HashSet::new();
+    let mut keys = file.hive.iter().map(|part| part.key.as_str());
+    keys.find(|key| !seen.insert(*key))
 }
 
 fn column(files: &[SourceFile], place: usize) -> Result<HiveColumn> {

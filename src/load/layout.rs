@@ -1,12 +1,17 @@
 //! Footers and the wanted tile size -> cut points and read tasks.
 //!
-//! Comes in: rows and bytes of every row group. Goes out: one task for each tile, in the order of the files. Pure. A tile never spans files; cuts fall on row groups
+//! Comes in: rows and bytes of every row group. Goes out: one task for each row band, in the order of the files. Pure. A tile never spans files; cuts fall on row groups
 //! unless one is much larger than a tile. Never here: IO.
 
 use std::ops::Range;
 
+use super::bands::Band;
 use super::footer::Footer;
-use super::schema::Columns;
+use super::options::LoadOptions;
+use super::progress::Counters;
+use super::schema::{Columns, Origin};
+use super::sizes::{self, Sizes};
+use super::source::SourceFile;
 
 /// The most rows of a tile when nothing is asked for.
 const DEFAULT_TILE_ROWS: u64 = 1 << 20;
@@ -14,7 +19,10 @@ const DEFAULT_TILE_ROWS: u64 = 1 << 20;
 /// The most bytes of a tile when nothing is asked for.
 const DEFAULT_TILE_BYTES: u64 = 128 << 20;
 
-/// What one tile is read from.
+/// A memory limit holds at least so many tiles of the default size.
+const OPEN_TILES: u64 = 16;
+
+/// What one row band is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReadTask {
     /// Number of the file.
@@ -25,9 +33,78 @@ pub(super) struct ReadTask {
     pub(super) num_rows: u64,
 }
 
-/// One task for each tile. None when no file has a row.
-pub(super) fn plan(footers: &[Footer], columns: &Columns, tile_rows: Option<u64>) -> Vec<ReadTask> {
-    let tile_rows = tile_rows.unwrap_or_else(|| default_tile_rows(footers, columns));
+/// Everything that a load reads, and what it makes of it.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) files: Vec<SourceFile>,
+    /// One for each file.
+    pub(super) footers: Vec<Footer>,
+    /// In the order of the grid.
+    pub(super) columns: Columns,
+    pub(super) bands: Vec<Band>,
+    /// One for each row band; none when no file has a row.
+    pub(super) tasks: Vec<ReadTask>,
+}
+
+impl Plan {
+    /// Counts what there is to do.
+    pub(super) fn announce(&self, counters: &Counters) {
+        let width = self.columns.schema.fields().len();
+        counters
+            .total_tiles
+            .add((self.tasks.len() * self.bands.len()) as u64);
+        for task in &self.tasks {
+            counters.total_rows.add(task.num_rows);
+            for column in 0..width {
+                counters
+                    .total_bytes
+                    .add(self.sizes(task, column).file_bytes);
+            }
+        }
+    }
+
+    /// The decoded bytes of a column of a task, as far as the footer tells; and those in the file.
+    pub(super) fn sizes(&self, task: &ReadTask, column: usize) -> Sizes {
+        let Some(footer) = self.footers.get(task.file) else {
+            return Sizes::default();
+        };
+        let field = self.columns.schema.fields().get(column);
+        let from_file = !matches!(self.columns.origins.get(column), Some(Origin::Folder(_)));
+        let root = field.and_then(|field| footer.schema().index_of(field.name()).ok());
+        let whole = match root {
+            Some(root) if from_file => sizes::of_column(footer, task.row_groups.clone(), root),
+            _ => Sizes::default(),
+        };
+        let held: u64 = footer
+            .row_groups
+            .get(task.row_groups.clone())
+            .into_iter()
+            .flatten()
+            .sum();
+        let part = |bytes: u64| scaled(bytes, task.num_rows, held);
+        let fixed = field.and_then(|field| field.data_type().primitive_width());
+        let decoded = match fixed {
+            Some(width) => task.num_rows.saturating_mul(width as u64 + 1),
+            None => part(whole.decoded_bytes).saturating_add(task.num_rows.saturating_mul(8)),
+        };
+        Sizes {
+            decoded_bytes: decoded,
+            file_bytes: part(whole.file_bytes),
+        }
+    }
+}
+
+fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
+    let scaled = u128::from(bytes) * u128::from(part);
+    let scaled = scaled.checked_div(u128::from(whole)).unwrap_or(0);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// One task for each row band. None when no file has a row.
+pub(super) fn tasks(footers: &[Footer], columns: &Columns, options: &LoadOptions) -> Vec<ReadTask> {
+    let tile_rows = options
+        .tile_rows()
+        .unwrap_or_else(|| default_tile_rows(footers, columns, options));
     let rows: Vec<&[u64]> = footers
         .iter()
         .map(|footer| footer.row_groups.as_slice())
@@ -38,24 +115,20 @@ pub(super) fn plan(footers: &[Footer], columns: &Columns, tile_rows: Option<u64>
         .collect()
 }
 
-/// As many rows as fit the default size, by the uncompressed size of the wanted columns.
-fn default_tile_rows(footers: &[Footer], columns: &Columns) -> u64 {
+/// As many rows as fit the default size, by the uncompressed size of the wanted columns. Under a small memory limit tiles are smaller: several are open at once.
+fn default_tile_rows(footers: &[Footer], columns: &Columns, options: &LoadOptions) -> u64 {
     let names = columns.read_names();
-    let groups = || {
-        footers
-            .iter()
-            .flat_map(|footer| footer.parquet().row_groups())
-    };
-    let chunks = groups().flat_map(|group| group.columns());
-    let wanted = chunks.filter(|chunk| {
-        let root = chunk.column_path().parts().first();
-        root.is_some_and(|root| names.contains(root.as_str()))
+    let bytes = footers.iter().flat_map(|footer| {
+        let fields = footer.schema().fields().iter().enumerate();
+        let wanted = fields.filter(|(_, field)| names.contains(field.name().as_str()));
+        wanted.map(|(root, _)| sizes::of_column(footer, 0..footer.row_groups.len(), root))
     });
-    let bytes: u64 = wanted
-        .map(|chunk| u64::try_from(chunk.uncompressed_size()).unwrap_or(0))
+    let bytes = bytes
+        .map(|sizes| sizes.decoded_bytes)
         .fold(0, u64::saturating_add);
     let rows: u64 = footers.iter().flat_map(|footer| &footer.row_groups).sum();
-    let fitting = DEFAULT_TILE_BYTES.saturating_mul(rows).checked_div(bytes);
+    let tile_bytes = DEFAULT_TILE_BYTES.min(options.memory_limit_bytes() / OPEN_TILES);
+    let fitting = tile_bytes.saturating_mul(rows).checked_div(bytes);
     fitting
         .unwrap_or(DEFAULT_TILE_ROWS)
         .clamp(1, DEFAULT_TILE_ROWS)

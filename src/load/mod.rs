@@ -1,41 +1,82 @@
 //! 1. Parquet files -> grid.
 //!
-//! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes four steps, each in a file of its own: `source.rs` finds the files,
-//! `footer.rs` reads their footers, `layout.rs` decides where to cut, `read.rs` reads. `schema.rs` and `hive.rs` say which columns there are. `write.rs` is the way
-//! back: batches -> a Parquet file. Never here: SQL.
+//! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes the steps in `run`, each in a file of its own: `source/` finds the
+//! files, `footer.rs` reads their footers, `schema.rs` (with `hive.rs` and `types.rs`) and `bands.rs` say which columns there are, `layout.rs` decides where to cut,
+//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`, memory: `budget.rs` and `spill.rs`). [`LoadJob`] does the same in the background. `write.rs` is the way back:
+//! batches -> a Parquet file. Never here: SQL.
 
-mod chunks;
+mod bands;
+mod budget;
+mod decode;
 mod error;
 mod footer;
 mod hive;
+mod input;
+mod job;
 mod layout;
 mod options;
+mod progress;
 mod read;
 mod schema;
+mod sizes;
 mod source;
+mod spill;
 mod thrift;
+mod types;
 mod write;
 mod zones;
 
-pub use options::LoadOptions;
+pub use job::LoadJob;
+pub use options::{LoadOptions, SchemaEvolution, TileColumns};
+pub use progress::Progress;
 pub use write::write_parquet;
 
-use crate::error::Result;
+use tokio::runtime::Handle;
+
+use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
+
+use layout::Plan;
+use progress::Counters;
 
 /// Loads Parquet files as a grid: the files in name order one below the other, one or more tiles for each.
 ///
 /// A source is a file, a folder (all `*.parquet`, `*.parq`, `*.pq` below it, without those whose own or whose folder's name starts with `_` or `.`), a glob pattern
-/// (`*`, `?`, `[…]`, `**`), or a `file://` URL of these; a path that exists is never read as a pattern. Needs a tokio runtime. Dropping the future stops the load.
+/// (`*`, `?`, `[…]`, `**`; a folder that matches counts with the data files below it, hidden names do not), or a `file://` URL of these; a path that exists is never
+/// read as a pattern. Links are followed; one that leads nowhere is an error. Needs a tokio runtime. Dropping the future stops the load.
 ///
 /// # Errors
 /// `NotFound` for a source without files and for unknown columns, `InvalidData` for a file that is damaged or differs from the first in its columns (all differences
 /// at once), `PermissionDenied` and `Storage` as the file system says, `InvalidArgument` for options that make no sense.
 pub async fn load(sources: &[String], options: &LoadOptions) -> Result<PartitionGrid> {
+    run(sources, options, &Counters::new()).await
+}
+
+async fn run(
+    sources: &[String],
+    options: &LoadOptions,
+    counters: &Counters,
+) -> Result<PartitionGrid> {
     options.check()?;
-    let found = source::find(sources).await?;
-    let footers = footer::read_all(&found, options.concurrency()).await?;
-    let columns = schema::unify(&found.files, &footers, options)?;
-    let layout = layout::plan(&footers, &columns, options.tile_rows());
-    read::grid(&found, &footers, &columns, layout, options.concurrency()).await
+    Handle::try_current().map_err(|_| needs_runtime())?;
+    let files = source::find(sources).await?;
+    counters.total_files.add(files.len() as u64);
+    let footers = footer::read_all(&files, options.concurrency(), counters).await?;
+    let columns = schema::unify(&files, &footers, options)?;
+    let (columns, bands) = bands::arrange(columns, options)?;
+    let tasks = layout::tasks(&footers, &columns, options);
+    let plan = Plan {
+        files,
+        footers,
+        columns,
+        bands,
+        tasks,
+    };
+    plan.announce(counters);
+    read::grid(plan, options, counters).await
+}
+
+fn needs_runtime() -> Error {
+    Error::invalid_argument("a load needs a tokio runtime, got none")
+        .with_hint("await it under #[tokio::main], or enter a runtime first")
 }

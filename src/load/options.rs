@@ -1,6 +1,32 @@
 //! What a caller can choose about a load.
 
+use std::path::{Path, PathBuf};
+
 use crate::error::{Error, Result};
+use crate::memory::default_memory_limit_bytes;
+
+/// Which differences between the columns of files are borne.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchemaEvolution {
+    /// None but the order of columns and nullability: every other difference is reported.
+    #[default]
+    Strict,
+    /// Columns may be missing or of Arrow's null type in some files, and are null there. Columns come in the order in which files bring them.
+    Union,
+    /// As `Union`; types may differ if one type holds the values of both exactly: integers, floats, decimals, time units, string and list sizes, dictionaries.
+    Widen,
+}
+
+/// How the columns are cut into bands.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TileColumns {
+    /// So many columns to a band.
+    Count(usize),
+    /// These bands, in this order, each a list of names; the columns that are not named follow as one band.
+    Named(Vec<Vec<String>>),
+}
 
 /// Settings of [`load`](super::load).
 #[derive(Debug, Clone)]
@@ -9,6 +35,11 @@ pub struct LoadOptions {
     hive_partitioning: bool,
     tile_rows: Option<u64>,
     concurrency: Option<usize>,
+    schema_evolution: SchemaEvolution,
+    tile_columns: Option<TileColumns>,
+    dense: Vec<Vec<String>>,
+    memory_limit_bytes: Option<u64>,
+    spill_to: Option<PathBuf>,
 }
 
 impl Default for LoadOptions {
@@ -18,6 +49,11 @@ impl Default for LoadOptions {
             hive_partitioning: true,
             tile_rows: None,
             concurrency: None,
+            schema_evolution: SchemaEvolution::Strict,
+            tile_columns: None,
+            dense: Vec::new(),
+            memory_limit_bytes: None,
+            spill_to: None,
         }
     }
 }
@@ -51,13 +87,58 @@ impl LoadOptions {
         self
     }
 
+    /// Which differences between the columns of files are borne; by default none.
+    #[must_use]
+    pub fn with_schema_evolution(mut self, schema_evolution: SchemaEvolution) -> Self {
+        self.schema_evolution = schema_evolution;
+        self
+    }
+
+    /// How the columns are cut into bands; by default not at all.
+    #[must_use]
+    pub fn with_tile_columns(mut self, tile_columns: TileColumns) -> Self {
+        self.tile_columns = Some(tile_columns);
+        self
+    }
+
+    /// Column bands, each of columns of one type of integers or floats, of which every tile is one allocation: column after column, each at a multiple of 64 bytes and
+    /// at the same distance from the one before, so that the same memory is Arrow columns and a 2-D array. Costs one copy of these columns. They come before the others.
+    #[must_use]
+    pub fn with_dense(mut self, dense: Vec<Vec<String>>) -> Self {
+        self.dense = dense;
+        self
+    }
+
+    /// The most bytes that the load may use for what it decodes and for finished tiles; by default 80 % of the machine or its control group.
+    #[must_use]
+    pub fn with_memory_limit_bytes(mut self, memory_limit_bytes: u64) -> Self {
+        self.memory_limit_bytes = Some(memory_limit_bytes);
+        self
+    }
+
+    /// A folder for the tiles that the memory limit leaves no room for. Their files have no name and vanish with the grid or the process.
+    #[must_use]
+    pub fn with_spill_to(mut self, folder: PathBuf) -> Self {
+        self.spill_to = Some(folder);
+        self
+    }
+
     pub(super) fn check(&self) -> Result<()> {
-        if self.tile_rows == Some(0) || self.concurrency == Some(0) {
-            return Err(Error::invalid_argument(
-                "tile_rows and concurrency must be at least 1, got 0",
-            ));
+        let zero = [
+            ("tile_rows", self.tile_rows == Some(0)),
+            (
+                "tile_columns",
+                self.tile_columns == Some(TileColumns::Count(0)),
+            ),
+            ("concurrency", self.concurrency == Some(0)),
+            ("memory_limit", self.memory_limit_bytes == Some(0)),
+        ];
+        match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+            Some((name, _)) => Err(Error::invalid_argument(format!(
+                "{name} must be at least 1, got 0"
+            ))),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     pub(super) fn columns(&self) -> Option<&[String]> {
@@ -66,6 +147,27 @@ impl LoadOptions {
 
     pub(super) fn hive_partitioning(&self) -> bool {
         self.hive_partitioning
+    }
+
+    pub(super) fn schema_evolution(&self) -> SchemaEvolution {
+        self.schema_evolution
+    }
+
+    pub(super) fn tile_columns(&self) -> Option<&TileColumns> {
+        self.tile_columns.as_ref()
+    }
+
+    pub(super) fn dense(&self) -> &[Vec<String>] {
+        &self.dense
+    }
+
+    pub(super) fn memory_limit_bytes(&self) -> u64 {
+        let default = || u64::try_from(default_memory_limit_bytes()).unwrap_or(u64::MAX);
+        self.memory_limit_bytes.unwrap_or_else(default)
+    }
+
+    pub(super) fn spill_to(&self) -> Option<&Path> {
+        self.spill_to.as_deref()
     }
 
     pub(super) fn tile_rows(&self) -> Option<u64> {

@@ -1,245 +1,362 @@
-//! Read tasks -> tiles -> the grid.
+//! A plan -> tiles -> the grid.
 //!
-//! Comes in: files, footers, columns, tasks. Goes out: a grid of which every tile is one batch, contiguous in each column, with exact statistics. At most
-//! `concurrency` tiles are read at once, each on a thread that may block. Never here: where to cut.
+//! Comes in: what to read and where to cut. Goes out: a grid of which every tile is one batch, contiguous in each column. The unit of work is one column of one row band:
+//! every core has one to decode, and only a little more than the columns being decoded is in memory besides the tiles. Never here: where to cut, how to decode.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow::compute::kernels::cmp::distinct;
-use arrow::compute::{CastOptions, cast_with_options, concat_batches, take};
-use arrow::datatypes::Field;
-use futures::{StreamExt, TryStreamExt, stream};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 
-use super::chunks::{Chunks, fetch};
-use super::error::{contained, from_parquet};
-use super::footer::Footer;
-use super::hive::HiveColumn;
-use super::layout::ReadTask;
-use super::schema::{Columns, Origin};
-use super::source::{Found, SourceFile};
+use super::bands::Band;
+use super::budget::{Budget, Reservation};
+use super::decode::ColumnWork;
+use super::error::{blocking, contained};
+use super::input::{Pages, pages};
+use super::layout::{Plan, ReadTask};
+use super::options::LoadOptions;
+use super::progress::Counters;
+use super::schema::Origin;
+use super::sizes::byte_ranges;
+use super::spill::spill;
 use crate::error::{Error, Result};
-use crate::grid::{Axis, GridBuilder, MemoryTile, PartitionGrid, Tile, statistics_of};
+use crate::grid::{
+    Axis, ColumnStatistics, GridBuilder, MemoryTile, PartitionGrid, Tile, column_statistics, dense,
+};
+
+/// How many row bands of remote files are fetched before they are decoded.
+const FETCHED_AHEAD: usize = 4;
+
+/// For how many tiles in the making the memory limit leaves room.
+const TILES_AT_WORK: u64 = 8;
+
+/// One column of one row band, ready to be decoded.
+struct Unit {
+    task: usize,
+    column: usize,
+    pages: Option<Pages>,
+}
+
+/// A decoded column.
+struct Decoded {
+    task: usize,
+    column: usize,
+    values: ArrayRef,
+    /// Where it costs little to know them.
+    statistics: Option<ColumnStatistics>,
+    reservation: Reservation,
+    file_bytes: u64,
+}
 
 /// Reads all tiles and puts them together.
 pub(super) async fn grid(
-    found: &Found,
-    footers: &[Footer],
-    columns: &Columns,
-    tasks: Vec<ReadTask>,
-    concurrency: usize,
+    plan: Plan,
+    options: &LoadOptions,
+    counters: &Counters,
 ) -> Result<PartitionGrid> {
-    if tasks.is_empty() {
-        return PartitionGrid::try_from_batches(Arc::clone(&columns.schema), &[]);
+    if plan.tasks.is_empty() {
+        return empty(&plan);
     }
-    let rows = Axis::try_from_lengths(tasks.iter().map(|task| task.num_rows))?;
-    let columns_axis = Axis::uncut(columns.schema.fields().len() as u64);
-    let mut builder = GridBuilder::try_new(Arc::clone(&columns.schema), rows, columns_axis)?;
-    let columns = Arc::new(columns.clone());
-    let tiles: Vec<Tile> = stream::iter(tasks)
-        .map(|task| read(found, footers, &columns, task))
-        .buffered(concurrency)
-        .try_collect()
-        .await?;
-    for (row_band, tile) in tiles.into_iter().enumerate() {
-        builder.set(&[row_band, 0], tile)?;
+    let plan = Arc::new(plan);
+    let budget = Arc::new(Budget::new(options.memory_limit_bytes()));
+    let mut assembly = Assembly::new(&plan, &budget, options.spill_to());
+    assembly.add_tiles_without_columns(counters).await?;
+    let mut columns = std::pin::pin!(columns(&plan, &budget, options.concurrency()));
+    while let Some(decoded) = columns.try_next().await? {
+        assembly.add(decoded, counters).await?;
+    }
+    assembly.grid()
+}
+
+/// A grid of one empty tile for each column band.
+fn empty(plan: &Plan) -> Result<PartitionGrid> {
+    let batch = RecordBatch::new_empty(Arc::clone(&plan.columns.schema));
+    let mut builder = GridBuilder::try_new(batch.schema(), Axis::uncut(0), column_axis(plan)?)?;
+    for (place, band) in plan.bands.iter().enumerate() {
+        let columns: Vec<usize> = band.columns.clone().collect();
+        builder.set(
+            &[0, place],
+            Tile::try_from_batch(&batch.project(&columns)?)?,
+        )?;
     }
     builder.build()
 }
 
-async fn read(
-    found: &Found,
-    footers: &[Footer],
-    columns: &Arc<Columns>,
-    task: ReadTask,
-) -> Result<Tile> {
-    let (Some(file), Some(footer)) = (found.files.get(task.file), footers.get(task.file)) else {
-        return Err(Error::internal(
-            "a read task names a file that is not there",
-        ));
-    };
-    let projection = Projection::new(footer, columns);
-    let ranges = projection.byte_ranges(footer, &task);
-    let chunks = fetch(found.store.as_ref(), file, &ranges).await?;
-    let work = Work {
-        file: file.clone(),
-        footer: footer.clone(),
-        columns: Arc::clone(columns),
-        projection,
-        task,
-    };
-    let decoding =
-        tokio::task::spawn_blocking(move || contained(&work.file.name, || work.tile(chunks)));
-    let decoded = decoding.await;
-    decoded.map_err(|error| Error::internal("a reading thread ended").with_source(error))?
+fn column_axis(plan: &Plan) -> Result<Axis> {
+    Axis::try_from_lengths(plan.bands.iter().map(|band| band.columns.len() as u64))
 }
 
-/// The columns that are read from one file.
-#[derive(Debug, Clone)]
-struct Projection {
-    /// Numbers of the file's top-level columns.
-    roots: Vec<usize>,
+/// All columns of all row bands, decoded, about in order.
+fn columns(
+    plan: &Arc<Plan>,
+    budget: &Arc<Budget>,
+    concurrency: usize,
+) -> impl Stream<Item = Result<Decoded>> {
+    let (opened, decoded) = (Arc::clone(plan), Arc::clone(plan));
+    let budget = Arc::clone(budget);
+    stream::iter(0..plan.tasks.len())
+        .map(move |task| units(Arc::clone(&opened), task))
+        .buffered(FETCHED_AHEAD)
+        .map_ok(|units| stream::iter(units.into_iter().map(Ok)))
+        .try_flatten()
+        .map_ok(move |unit| decode(Arc::clone(&decoded), Arc::clone(&budget), unit))
+        .try_buffer_unordered(concurrency)
 }
 
-impl Projection {
-    fn new(footer: &Footer, columns: &Columns) -> Self {
-        let names = columns.read_names();
-        let fields = footer.schema().fields().iter().enumerate();
-        let wanted = fields.filter(|(_, field)| names.contains(field.name().as_str()));
+/// The columns of one row band, the largest first, so that the last to end are small.
+async fn units(plan: Arc<Plan>, number: usize) -> Result<Vec<Unit>> {
+    let (task, file, footer) = parts(&plan, number)?;
+    let names = plan.columns.read_names();
+    let fields = footer.schema().fields().iter().enumerate();
+    let wanted = fields.filter(|(_, field)| names.contains(field.name().as_str()));
+    let roots: Vec<usize> = wanted.map(|(root, _)| root).collect();
+    let ranges = byte_ranges(footer, task.row_groups.clone(), &roots);
+    let pages = pages(file, &ranges).await?;
+    let fields = plan.columns.schema.fields().iter();
+    let origins = fields.zip(&plan.columns.origins).enumerate();
+    let mut units: Vec<Unit> = origins
+        .map(|(column, (field, origin))| {
+            let in_file = footer.schema().index_of(field.name()).is_ok();
+            let read = in_file && !matches!(origin, Origin::Folder(_));
+            Unit {
+                task: number,
+                column,
+                pages: read.then(|| pages.clone()),
+            }
+        })
+        .collect();
+    units.sort_by_key(|unit| std::cmp::Reverse(plan.sizes(task, unit.column).decoded_bytes));
+    Ok(units)
+}
+
+fn parts(
+    plan: &Plan,
+    number: usize,
+) -> Result<(
+    &ReadTask,
+    &super::source::SourceFile,
+    &super::footer::Footer,
+)> {
+    let missing = || Error::internal("a read task names a file that is not there");
+    let task = plan.tasks.get(number).ok_or_else(missing)?;
+    let file = plan.files.get(task.file).ok_or_else(missing)?;
+    let footer = plan.footers.get(task.file).ok_or_else(missing)?;
+    Ok((task, file, footer))
+}
+
+async fn decode(plan: Arc<Plan>, budget: Arc<Budget>, unit: Unit) -> Result<Decoded> {
+    let (task, ..) = parts(&plan, unit.task)?;
+    let sizes = plan.sizes(task, unit.column);
+    let reservation = budget.reserve(sizes.decoded_bytes).await?;
+    let (number, column) = (unit.task, unit.column);
+    let (values, statistics) = blocking(move || {
+        let (task, file, footer) = parts(&plan, unit.task)?;
+        let field = plan.columns.schema.fields().get(unit.column);
+        let origin = plan.columns.origins.get(unit.column);
+        let (Some(field), Some(origin)) = (field, origin) else {
+            return Err(Error::internal("a unit names a column that is not there"));
+        };
+        let work = ColumnWork {
+            file,
+            footer,
+            task,
+            field,
+            origin,
+        };
+        contained(&file.name, || {
+            let values = work.decode(unit.pages)?;
+            let cheap = field.data_type().is_primitive();
+            let statistics = cheap.then(|| column_statistics(&values));
+            Ok((values, statistics))
+        })
+    })
+    .await?;
+    Ok(Decoded {
+        task: number,
+        column,
+        values,
+        statistics,
+        reservation,
+        file_bytes: sizes.file_bytes,
+    })
+}
+
+/// The tiles that are finished, and the columns of those that are not.
+struct Assembly<'a> {
+    plan: &'a Plan,
+    spill_to: Option<&'a Path>,
+    /// One for each column of each row band, until its tile is made.
+    columns: Vec<Option<Decoded>>,
+    /// How many columns each tile still waits for; row-major.
+    missing: Vec<usize>,
+    /// Row-major.
+    tiles: Vec<Option<Tile>>,
+    /// What the tiles in memory use.
+    held: Vec<Reservation>,
+    held_bytes: u64,
+    /// How much tiles may use before they are spilled.
+    room_bytes: u64,
+}
+
+impl<'a> Assembly<'a> {
+    fn new(plan: &'a Plan, budget: &'a Budget, spill_to: Option<&'a Path>) -> Self {
+        let num_tasks = plan.tasks.len();
+        let slots = |count: usize| std::iter::repeat_with(|| None).take(count);
+        let widths = plan.bands.iter().map(|band| band.columns.len());
+        let widths: Vec<usize> = widths.collect();
         Self {
-            roots: wanted.map(|(root, _)| root).collect(),
+            plan,
+            spill_to,
+            columns: slots(num_tasks * plan.columns.schema.fields().len()).collect(),
+            missing: (0..num_tasks).flat_map(|_| widths.clone()).collect(),
+            tiles: std::iter::repeat_with(|| None)
+                .take(num_tasks * plan.bands.len())
+                .collect(),
+            held: Vec::new(),
+            held_bytes: 0,
+            room_bytes: room_bytes(plan, budget),
         }
     }
 
-    /// The byte ranges of the column chunks, sorted, each range once.
-    fn byte_ranges(&self, footer: &Footer, task: &ReadTask) -> Vec<std::ops::Range<u64>> {
-        let schema = footer.parquet().file_metadata().schema_descr();
-        let groups = footer.parquet().row_groups().get(task.row_groups.clone());
-        let mut ranges: Vec<std::ops::Range<u64>> = groups
-            .unwrap_or_default()
-            .iter()
-            .flat_map(|group| group.columns().iter().enumerate())
-            .filter(|(leaf, _)| self.roots.contains(&schema.get_column_root_idx(*leaf)))
-            .map(|(_, chunk)| {
-                let (start, length) = chunk.byte_range();
-                start..start + length
-            })
-            .filter(|range| !range.is_empty())
-            .collect();
-        ranges.sort_by_key(|range| range.start);
-        ranges.dedup();
-        ranges
-    }
-}
-
-/// Everything that the decoding of one tile needs.
-struct Work {
-    file: SourceFile,
-    footer: Footer,
-    columns: Arc<Columns>,
-    projection: Projection,
-    task: ReadTask,
-}
-
-impl Work {
-    fn tile(&self, chunks: Chunks) -> Result<Tile> {
-        let read = self.decode(chunks)?;
-        let batch = self.arrange(&read)?;
-        let tile = MemoryTile::try_new(&batch)?;
-        Ok(Tile::with_statistics(
-            Arc::new(tile),
-            statistics_of(&batch)?,
-        ))
-    }
-
-    /// The rows of the task, as the file has them.
-    fn decode(&self, chunks: Chunks) -> Result<RecordBatch> {
-        let num_rows = usize::try_from(self.task.num_rows).unwrap_or(usize::MAX);
-        let skip_rows = usize::try_from(self.task.skip_rows).unwrap_or(usize::MAX);
-        let parquet_schema = self.footer.parquet().file_metadata().schema_descr();
-        let roots = self.projection.roots.iter().copied();
-        let damaged = |error| from_parquet(error, &self.file.name);
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
-            chunks,
-            self.footer.metadata.clone(),
-        )
-        .with_row_groups(self.task.row_groups.clone().collect())
-        .with_projection(ProjectionMask::roots(parquet_schema, roots))
-        .with_batch_size(num_rows.max(1))
-        .with_offset(skip_rows)
-        .with_limit(num_rows)
-        .build()
-        .map_err(damaged)?;
-        let schema = arrow::array::RecordBatchReader::schema(&reader);
-        let batches: Result<Vec<RecordBatch>, _> = reader.collect();
-        let mut batches = batches.map_err(|error| damaged(error.into()))?;
-        let batch = match (batches.pop(), batches.is_empty()) {
-            (Some(only), true) => only,
-            (None, _) => RecordBatch::new_empty(schema),
-            (Some(last), false) => {
-                batches.push(last);
-                concat_batches(&schema, &batches)?
-            }
-        };
-        if batch.num_rows() == num_rows {
-            return Ok(batch);
-        }
-        Err(Error::invalid_data(format!(
-            "the file is damaged: its footer promises {num_rows} rows, its pages hold {}",
-            batch.num_rows()
-        ))
-        .with_file(&self.file.name))
-    }
-
-    /// The columns of the grid, in its order.
-    fn arrange(&self, read: &RecordBatch) -> Result<RecordBatch> {
-        let pairs = self
+    /// Takes a column, and makes its tile if it was the last.
+    async fn add(&mut self, mut decoded: Decoded, counters: &Counters) -> Result<()> {
+        counters.num_bytes.add(decoded.file_bytes);
+        let bytes = decoded.values.get_array_memory_size();
+        let lost = || Error::internal("a decoded column has no place");
+        let (task, column) = (decoded.task, decoded.column);
+        let in_band = |band: &Band| band.columns.contains(&column);
+        let band = self.plan.bands.iter().position(in_band).ok_or_else(lost)?;
+        let width = self.plan.columns.schema.fields().len();
+        let reservation = &mut decoded.reservation;
+        reservation.settle(bytes as u64);
+        *self
             .columns
-            .schema
-            .fields()
-            .iter()
-            .zip(&self.columns.origins);
-        let columns: Result<Vec<ArrayRef>> = pairs
-            .map(|(field, origin)| self.column(read, field, origin))
+            .get_mut(task * width + column)
+            .ok_or_else(lost)? = Some(decoded);
+        let missing = self
+            .missing
+            .get_mut(task * self.plan.bands.len() + band)
+            .ok_or_else(lost)?;
+        *missing -= 1;
+        let complete = *missing == 0;
+        if complete {
+            self.make_tile(task, band, counters).await?;
+        }
+        Ok(())
+    }
+
+    /// The tiles of a load of no columns: they only count rows.
+    async fn add_tiles_without_columns(&mut self, counters: &Counters) -> Result<()> {
+        if self.plan.columns.schema.fields().is_empty() {
+            for task in 0..self.plan.tasks.len() {
+                self.make_tile(task, 0, counters).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn make_tile(&mut self, task: usize, number: usize, counters: &Counters) -> Result<()> {
+        let lost = || Error::internal("a tile lacks a column");
+        let band = self.plan.bands.get(number).ok_or_else(lost)?;
+        let num_rows = self.plan.tasks.get(task).ok_or_else(lost)?.num_rows;
+        let width = self.plan.columns.schema.fields().len();
+        let mut columns = Vec::with_capacity(band.columns.len());
+        for column in band.columns.clone() {
+            let slot = self.columns.get_mut(task * width + column);
+            columns.push(slot.and_then(Option::take).ok_or_else(lost)?);
+        }
+        let wanted: Vec<usize> = band.columns.clone().collect();
+        let schema = Arc::new(self.plan.columns.schema.project(&wanted)?);
+        let mut batch = batch_of(schema, &columns, num_rows)?;
+        if band.dense {
+            batch = dense(&batch)?;
+        }
+        let statistics: Vec<Option<ColumnStatistics>> = columns
+            .iter_mut()
+            .map(|column| column.statistics.take())
             .collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(read.num_rows()));
-        let schema = Arc::clone(&self.columns.schema);
-        RecordBatch::try_new_with_options(schema, columns?, &options)
-            .map_err(|error| Error::from(error).with_file(&self.file.name))
+        let reservations = columns.into_iter().map(|column| column.reservation);
+        let tile = self
+            .keep_or_spill(batch, statistics, reservations.collect(), counters)
+            .await?;
+        counters.num_tiles.add(1);
+        counters.tile_bytes.add(tile.data().memory_bytes());
+        if number == 0 {
+            counters.num_rows.add(num_rows);
+        }
+        let place = task * self.plan.bands.len() + number;
+        *self.tiles.get_mut(place).ok_or_else(lost)? = Some(tile);
+        Ok(())
     }
 
-    fn column(&self, read: &RecordBatch, field: &Field, origin: &Origin) -> Result<ArrayRef> {
-        let from_file = || {
-            read.column_by_name(field.name())
-                .cloned()
-                .ok_or_else(|| Error::internal("a checked column was not read"))
+    /// A tile in memory while there is room besides the work, else in a file if there may be one.
+    async fn keep_or_spill(
+        &mut self,
+        batch: RecordBatch,
+        statistics: Vec<Option<ColumnStatistics>>,
+        reservations: Vec<Reservation>,
+        counters: &Counters,
+    ) -> Result<Tile> {
+        let bytes = batch.get_array_memory_size() as u64;
+        let Some(folder) = self
+            .spill_to
+            .filter(|_| self.held_bytes + bytes > self.room_bytes)
+        else {
+            self.held_bytes += bytes;
+            self.held.extend(reservations);
+            let data = Arc::new(MemoryTile::try_new(&batch)?);
+            return Ok(Tile::with_statistics(data, statistics));
         };
-        match origin {
-            Origin::File => from_file(),
-            Origin::Folder(hive) => {
-                let value = self.folder_value(hive)?;
-                Ok(take(
-                    &value,
-                    &UInt64Array::from_value(0, read.num_rows()),
-                    None,
-                )?)
-            }
-            Origin::Both(hive) => {
-                let column = from_file()?;
-                self.check_folder(&column, &self.folder_value(hive)?)
-                    .map_err(|error| error.with_column(field.name()))?;
-                Ok(column)
+        counters.spilled_tiles.add(1);
+        let folder = folder.to_owned();
+        blocking(move || {
+            // Nobody wants to read the file back for them.
+            let columns = batch.columns().iter().zip(statistics);
+            let statistics = columns
+                .map(|(column, known)| Some(known.unwrap_or_else(|| column_statistics(column))));
+            let statistics: Vec<Option<ColumnStatistics>> = statistics.collect();
+            let spilled = spill(&batch, &folder)?;
+            drop((batch, reservations));
+            Ok(Tile::with_statistics(Arc::new(spilled), statistics))
+        })
+        .await
+    }
+
+    fn grid(self) -> Result<PartitionGrid> {
+        let plan = self.plan;
+        let rows = Axis::try_from_lengths(plan.tasks.iter().map(|task| task.num_rows))?;
+        let schema = Arc::clone(&plan.columns.schema);
+        let mut builder = GridBuilder::try_new(schema, rows, column_axis(plan)?)?;
+        let width = plan.bands.len();
+        for (place, tile) in self.tiles.into_iter().enumerate() {
+            if let Some(tile) = tile {
+                builder.set(&[place / width, place % width], tile)?;
             }
         }
+        builder.build()
     }
+}
 
-    fn folder_value(&self, hive: &HiveColumn) -> Result<ArrayRef> {
-        let value = hive.values.get(self.task.file).cloned();
-        value.ok_or_else(|| Error::internal("a folder column has one value for each file"))
-    }
+/// The limit without what is needed for tiles in the making.
+fn room_bytes(plan: &Plan, budget: &Budget) -> u64 {
+    let width = plan.columns.schema.fields().len();
+    let bytes_of = |task: &ReadTask| {
+        let columns = (0..width).map(|column| plan.sizes(task, column).decoded_bytes);
+        columns.fold(0, u64::saturating_add)
+    };
+    let largest = plan.tasks.iter().map(bytes_of).max().unwrap_or(0);
+    let limit = budget.limit_bytes();
+    limit - largest.saturating_mul(TILES_AT_WORK).min(limit / 2)
+}
 
-    /// A column that is in the file and in the folder name must say the same in both.
-    fn check_folder(&self, column: &ArrayRef, value: &ArrayRef) -> Result<()> {
-        let strict = CastOptions {
-            safe: false,
-            ..CastOptions::default()
-        };
-        let differs = |error: arrow::error::ArrowError| {
-            Error::invalid_data("the column and the folder name differ")
-                .with_file(&self.file.name)
-                .with_hint("hive_partitioning=False takes the folder names for plain names")
-                .with_source(error)
-        };
-        let value = cast_with_options(value, column.data_type(), &strict).map_err(differs)?;
-        let scalar = arrow::array::Scalar::new(value);
-        let unequal = distinct(&column.as_ref(), &scalar).map_err(differs)?;
-        if unequal.true_count() == 0 {
-            return Ok(());
-        }
-        Err(differs(arrow::error::ArrowError::InvalidArgumentError(
-            format!("{} of {} rows", unequal.true_count(), unequal.len()),
-        )))
-    }
+fn batch_of(schema: SchemaRef, columns: &[Decoded], num_rows: u64) -> Result<RecordBatch> {
+    let values: Vec<ArrayRef> = columns
+        .iter()
+        .map(|column| Arc::clone(&column.values))
+        .collect();
+    let num_rows = usize::try_from(num_rows).unwrap_or(usize::MAX);
+    let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+    Ok(RecordBatch::try_new_with_options(schema, values, &options)?)
 }

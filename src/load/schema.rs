@@ -1,17 +1,18 @@
 //! The schemas of all files -> the columns of the grid.
 //!
-//! Comes in: footers, folder names, the wish for columns. Goes out: one schema, and for each of its columns where the values come from. Strict: every file must have
-//! the same columns; all differences are reported at once. Never here: values.
+//! Comes in: footers, folder names, the wish for columns, what may differ between files. Goes out: one schema, and for each of its columns where the values come from.
+//! All differences that are not borne are reported at once. Never here: values.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::footer::Footer;
 use super::hive::{self, HiveColumn};
-use super::options::LoadOptions;
+use super::options::{LoadOptions, SchemaEvolution};
 use super::source::SourceFile;
+use super::types::merged;
 use crate::error::{Error, Result};
 use crate::grid::unknown_column;
 
@@ -21,7 +22,7 @@ const LISTED: usize = 20;
 /// Where the values of a column come from.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
-    /// From the files, under the column's name.
+    /// From the files, under the column's name; null in files that do not have it.
     File,
     /// From the folder names.
     Folder(HiveColumn),
@@ -32,7 +33,7 @@ pub(super) enum Origin {
 /// The columns of the grid.
 #[derive(Debug, Clone)]
 pub(super) struct Columns {
-    /// Types, nullability (nullable if any file says so), metadata of the first file.
+    /// Types, nullability (nullable if any file says so, in nested fields too), metadata of the first file.
     pub(super) schema: SchemaRef,
     /// One for each field.
     pub(super) origins: Vec<Origin>,
@@ -56,21 +57,9 @@ pub(super) fn unify(
     let Some(first) = footers.first() else {
         return Err(Error::internal("a load without files"));
     };
-    let mut differences = Vec::new();
-    for (file, footer) in files.iter().zip(footers) {
-        check_names(file, footer.schema())?;
-        compare(
-            first.schema(),
-            footer.schema(),
-            &file.name,
-            &mut differences,
-        );
-    }
-    if let (Some(difference), Some(file)) = (differences.first(), files.first()) {
-        return Err(report(&differences, difference, &file.name));
-    }
-    let mut columns: Vec<(FieldRef, Origin)> = (0..first.schema().fields().len())
-        .filter_map(|place| Some((merged(footers, place)?, Origin::File)))
+    let mut columns: Vec<(FieldRef, Origin)> = Union::of(files, footers, options)?
+        .into_iter()
+        .map(|field| (field, Origin::File))
         .collect();
     if options.hive_partitioning() {
         for hive in hive::columns(files)? {
@@ -92,6 +81,158 @@ pub(super) fn unify(
     })
 }
 
+/// The fields of the files seen so far.
+struct Union<'a> {
+    evolution: SchemaEvolution,
+    /// The columns that are asked for; differences of the others do not matter.
+    wanted: Option<&'a [String]>,
+    fields: Vec<Field>,
+    /// Name -> place in `fields`, and the number of files that have it.
+    known: HashMap<String, (usize, usize)>,
+    differences: Vec<Difference>,
+}
+
+/// One way in which a file differs from those before it.
+struct Difference {
+    file: String,
+    column: String,
+    text: String,
+}
+
+impl<'a> Union<'a> {
+    fn of(
+        files: &[SourceFile],
+        footers: &[Footer],
+        options: &'a LoadOptions,
+    ) -> Result<Vec<FieldRef>> {
+        let mut union = Self {
+            evolution: options.schema_evolution(),
+            wanted: options.columns(),
+            fields: Vec::new(),
+            known: HashMap::new(),
+            differences: Vec::new(),
+        };
+        let mut last: Option<&SchemaRef> = None;
+        let mut repeats = 0;
+        for (number, (file, footer)) in files.iter().zip(footers).enumerate() {
+            // Most files are like the one before them.
+            if last.is_some_and(|last| last.fields() == footer.schema().fields()) {
+                repeats += 1;
+                continue;
+            }
+            check_names(file, footer.schema())?;
+            union.count(last, repeats);
+            (last, repeats) = (Some(footer.schema()), 0);
+            union.add(number == 0, file, footer.schema());
+        }
+        union.count(last, repeats);
+        if let (Some(difference), Some(file)) = (union.differences.first(), files.first()) {
+            return Err(report(&union.differences, difference, &file.name));
+        }
+        Ok(union.finish(files.len()))
+    }
+
+    /// Counts the columns of a schema for `times` more files.
+    fn count(&mut self, schema: Option<&SchemaRef>, times: usize) {
+        for field in schema.into_iter().flat_map(|schema| schema.fields()) {
+            if let Some((_, files)) = self.known.get_mut(field.name()) {
+                *files += times;
+            }
+        }
+    }
+
+    fn add(&mut self, first: bool, file: &SourceFile, schema: &Schema) {
+        for (place, field) in schema.fields().iter().enumerate() {
+            match self.known.get_mut(field.name()) {
+                Some((at, files)) => {
+                    *files += 1;
+                    let at = *at;
+                    self.merge(at, file, place, field);
+                }
+                None if first || self.evolution != SchemaEvolution::Strict => {
+                    let entry = (self.fields.len(), 1);
+                    self.known.insert(field.name().clone(), entry);
+                    self.fields.push(Field::clone(field));
+                }
+                None => self.differ(
+                    file,
+                    field.name(),
+                    format!("is column {place} ({}), not expected", field.data_type()),
+                ),
+            }
+        }
+        if self.evolution == SchemaEvolution::Strict {
+            let missing = self
+                .fields
+                .iter()
+                .filter(|field| schema.column_with_name(field.name()).is_none());
+            let missing: Vec<Field> = missing.cloned().collect();
+            for field in missing {
+                let text = format!("missing, expected {}", field.data_type());
+                self.differ(file, field.name(), text);
+            }
+        }
+    }
+
+    fn merge(&mut self, at: usize, file: &SourceFile, place: usize, field: &Field) {
+        let Some(known) = self.fields.get_mut(at) else {
+            return;
+        };
+        let nullable = known.is_nullable() || field.is_nullable();
+        match both(known.data_type(), field.data_type(), self.evolution) {
+            Some(data_type) => {
+                *known = known
+                    .clone()
+                    .with_data_type(data_type)
+                    .with_nullable(nullable);
+            }
+            None => {
+                let (got, wanted) = (field.data_type(), known.data_type().clone());
+                let text = format!("is column {place} and {got}, expected {wanted}");
+                self.differ(file, field.name(), text);
+            }
+        }
+    }
+
+    fn differ(&mut self, file: &SourceFile, column: &str, text: String) {
+        if self
+            .wanted
+            .is_some_and(|wanted| !wanted.iter().any(|name| name == column))
+        {
+            return;
+        }
+        self.differences.push(Difference {
+            file: file.name.clone(),
+            column: column.to_owned(),
+            text,
+        });
+    }
+
+    /// The fields, nullable where a file has none.
+    fn finish(self, num_files: usize) -> Vec<FieldRef> {
+        let known = self.known;
+        let everywhere = |field: &Field| {
+            known
+                .get(field.name())
+                .is_some_and(|(_, files)| *files == num_files)
+        };
+        let fields = self.fields.into_iter().map(|field| {
+            let nullable = field.is_nullable() || !everywhere(&field);
+            Arc::new(field.with_nullable(nullable))
+        });
+        fields.collect()
+    }
+}
+
+/// The type of a column in two files, if this evolution bears it. A column without any value (Arrow's null type) counts as missing.
+fn both(left: &DataType, right: &DataType, evolution: SchemaEvolution) -> Option<DataType> {
+    match (left, right, evolution) {
+        (DataType::Null, other, SchemaEvolution::Union)
+        | (other, DataType::Null, SchemaEvolution::Union) => Some(other.clone()),
+        (_, _, evolution) => merged(left, right, evolution == SchemaEvolution::Widen),
+    }
+}
+
 fn check_names(file: &SourceFile, schema: &Schema) -> Result<()> {
     let mut seen = HashSet::new();
     match schema
@@ -105,45 +246,6 @@ fn check_names(file: &SourceFile, schema: &Schema) -> Result<()> {
                 .with_file(&file.name)
                 .with_column(twice.name()),
         ),
-    }
-}
-
-/// One way in which a file differs from the first.
-struct Difference {
-    file: String,
-    column: String,
-    text: String,
-}
-
-fn compare(wanted: &Schema, got: &Schema, file: &str, differences: &mut Vec<Difference>) {
-    let mut add = |field: &Field, text: String| {
-        differences.push(Difference {
-            file: file.to_owned(),
-            column: field.name().clone(),
-            text,
-        });
-    };
-    for field in wanted.fields() {
-        match got.column_with_name(field.name()) {
-            None => add(field, format!("missing, expected {}", field.data_type())),
-            Some((place, other)) if other.data_type() != field.data_type() => add(
-                field,
-                format!(
-                    "is column {place} and {}, expected {}",
-                    other.data_type(),
-                    field.data_type()
-                ),
-            ),
-            Some(_) => {}
-        }
-    }
-    for (place, field) in got.fields().iter().enumerate() {
-        if wanted.column_with_name(field.name()).is_none() {
-            add(
-                field,
-                format!("is column {place} ({}), not expected", field.data_type()),
-            );
-        }
     }
 }
 
@@ -161,24 +263,14 @@ fn report(differences: &[Difference], first: &Difference, expected_by: &str) -> 
         lines.push(format!("  and {} more", differences.len() - LISTED));
     }
     Error::invalid_data(format!(
-        "all files must have the columns of the first, {expected_by}:\n{}",
+        "the files differ from the first, {expected_by}:\n{}",
         lines.join("\n")
     ))
     .with_file(&first.file)
     .with_column(&first.column)
-    .with_hint("load the files apart, or rewrite them with one schema")
-}
-
-/// The field of the first file, nullable if any file says so.
-fn merged(footers: &[Footer], place: usize) -> Option<FieldRef> {
-    let field = footers.first()?.schema().fields().get(place)?;
-    let nullable = footers.iter().any(|footer| {
-        footer
-            .schema()
-            .field_with_name(field.name())
-            .is_ok_and(Field::is_nullable)
-    });
-    Some(Arc::new(Field::clone(field).with_nullable(nullable)))
+    .with_hint(
+        "schema_evolution=\"union\" fills missing columns with nulls, \"widen\" also widens types",
+    )
 }
 
 fn choose(

@@ -6,7 +6,6 @@
 mod error;
 mod exec;
 mod guard;
-mod memory;
 mod plan;
 mod planner;
 mod run;
@@ -14,7 +13,6 @@ mod session;
 mod table;
 
 pub use guard::{MAX_EXPRESSION_DEPTH, MAX_SQL_BYTES};
-pub use memory::default_memory_limit_bytes;
 pub use run::BatchStream;
 pub use session::{Query, Session, SessionOptions};
 pub use table::GridTable;

@@ -14,13 +14,13 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::TryStreamExt;
 
-use super::memory::default_memory_limit_bytes;
 use super::plan::pause::PauseOften;
 use super::planner::Planner;
 use super::run::BatchStream;
 use super::table::GridTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
+use crate::memory::default_memory_limit_bytes;
 
 /// Where DataFusion keeps the grids.
 const CATALOG: &str = "partgrid";

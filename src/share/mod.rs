@@ -7,12 +7,16 @@
 //! Grid ids are random and grids never change. So whoever has a grid of the right id has the right data, also a forked child with the memory of its parent.
 
 mod handle;
+#[cfg(feature = "parquet")]
+mod map;
 
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 
 pub use handle::{Handle, Incarnation};
+#[cfg(feature = "parquet")]
+pub use map::map_unnamed;
 
 use crate::error::{Error, ErrorKind, Result, format_position};
 use crate::grid::{GridId, PartitionGrid, Tile};

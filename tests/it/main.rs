@@ -19,7 +19,6 @@ mod device;
 mod distarray;
 mod grid;
 mod load;
-mod parquet_types;
 mod partitioned;
 mod picture;
 mod query;

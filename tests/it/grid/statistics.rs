@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::compute::{SortOptions, cast, filter, is_not_null, sort};
 use arrow::datatypes::{DataType, Field, Float16Type, Float64Type, Schema};
 use partgrid::error::ErrorKind;
-use partgrid::grid::{ColumnStatistics, Tile, statistics_of};
+use partgrid::grid::{ColumnStatistics, Tile, column_statistics};
 
 use crate::support::{column_of_every_type, flat_columns};
 
@@ -166,12 +166,11 @@ fn a_tile_works_its_statistics_out_once_or_takes_them_as_given() {
         tile.column_statistics(1).unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    let given: Arc<[ColumnStatistics]> = [ColumnStatistics {
+    let given = ColumnStatistics {
         null_count: 9,
         bounds: None,
-    }]
-    .into();
-    let told = Tile::with_statistics(Arc::clone(tile.data()), Arc::clone(&given));
+    };
+    let told = Tile::with_statistics(Arc::clone(tile.data()), [Some(given)]);
     assert_eq!(told.column_statistics(0).unwrap().null_count, 9);
 }
 
@@ -181,5 +180,5 @@ fn batch_of(column: &ArrayRef) -> RecordBatch {
 }
 
 fn statistics(column: &ArrayRef) -> ColumnStatistics {
-    statistics_of(&batch_of(column)).unwrap()[0].clone()
+    column_statistics(column)
 }

@@ -1,10 +1,10 @@
-//! How much memory queries may use.
+//! How much memory loads and queries may use.
 //!
 //! Comes in: what the machine and its control group say. Goes out: the default limit, 80 % of the less. Never here: counting what is used.
 
 use std::fs;
 
-/// The share of the machine's (or control group's) memory that queries may use by default, in percent.
+/// The share of the machine's (or control group's) memory that loads and queries may use by default, in percent.
 const DEFAULT_SHARE_PERCENT: u64 = 80;
 
 /// The default memory limit in bytes: 80 % of the machine's memory or of the control group's limit, whichever is less.

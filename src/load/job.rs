@@ -1,0 +1,92 @@
+//! A load that runs by itself.
+//!
+//! Comes in: sources, options. Goes out: a [`LoadJob`] that can be watched, cancelled and waited for. Never here: the steps of a load.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::options::LoadOptions;
+use super::progress::{Counters, Progress};
+use super::{needs_runtime, run};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::PartitionGrid;
+
+/// What came of a load; nothing while it runs.
+type Outcome = Option<Result<PartitionGrid>>;
+
+/// A load that runs in the background. Dropping the last clone cancels it, unless it is finished.
+#[derive(Debug, Clone)]
+pub struct LoadJob {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    counters: Arc<Counters>,
+    outcome: watch::Receiver<Outcome>,
+    task: AbortHandle,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl LoadJob {
+    /// Starts to load `sources` on the current tokio runtime.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a runtime. Everything else comes with the result.
+    pub fn start(sources: Vec<String>, options: LoadOptions) -> Result<Self> {
+        let runtime = Handle::try_current().map_err(|_| needs_runtime())?;
+        let counters = Arc::new(Counters::new());
+        let (sender, outcome) = watch::channel(None);
+        let counted = Arc::clone(&counters);
+        let task = runtime.spawn(async move {
+            let result = run(&sources, &options, &counted).await;
+            // Nobody may be left to hear it.
+            drop(sender.send(Some(result)));
+        });
+        Ok(Self {
+            shared: Arc::new(Shared {
+                counters,
+                outcome,
+                task: task.abort_handle(),
+            }),
+        })
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.shared.counters.snapshot()
+    }
+
+    /// Whether there is a result: a grid, an error, or that it was cancelled.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let outcome = &self.shared.outcome;
+        outcome.borrow().is_some() || outcome.has_changed().is_err()
+    }
+
+    /// Stops the load. What is being decoded at the moment is finished and thrown away. A finished load keeps its result.
+    pub fn cancel(&self) {
+        self.shared.task.abort();
+    }
+
+    /// The grid, once it is there. May be called again and by several.
+    ///
+    /// # Errors
+    /// As [`load`](super::load); `Cancelled` after [`cancel`](Self::cancel).
+    pub async fn result(&self) -> Result<PartitionGrid> {
+        let mut outcome = self.shared.outcome.clone();
+        let cancelled = || Error::new(ErrorKind::Cancelled, "the load was cancelled");
+        let found = outcome.wait_for(Option::is_some).await;
+        let found = found.map_err(|_| cancelled())?;
+        found.clone().ok_or_else(cancelled)?
+    }
+}
