@@ -1,8 +1,11 @@
 //! How much memory loads and queries may use.
 //!
-//! Comes in: what the machine and its control group say. Goes out: the default limit, 80 % of the less. Never here: counting what is used.
+//! Comes in: what the machine and its control group say, or a size as people write it. Goes out: a limit in bytes; by default 80 % of the less. Never here: counting what
+//! is used.
 
 use std::fs;
+
+use crate::error::{Error, Result};
 
 /// The share of the machine's (or control group's) memory that loads and queries may use by default, in percent.
 const DEFAULT_SHARE_PERCENT: u64 = 80;
@@ -26,4 +29,85 @@ fn control_group_limit_bytes() -> Option<u64> {
         .into_iter()
         .find_map(|path| fs::read_to_string(path).ok())?;
     text.trim().parse().ok()
+}
+
+const UNITS: [(&str, u64); 10] = [
+    ("", 1),
+    ("b", 1),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("tb", 1_000_000_000_000),
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+];
+
+/// Reads a size of at least one byte as people write it, `512MB`, `1.5 GiB` or `1000000`; fractions of a byte are dropped.
+///
+/// # Errors
+/// `InvalidArgument` for what is no size, for zero, and for more than a machine can address.
+pub fn parse_size(text: &str) -> Result<usize> {
+    parse(text).map_err(Error::invalid_argument)
+}
+
+fn parse(text: &str) -> Result<usize, String> {
+    let wrong = || format!("a size must read like 512MB, 1.5GiB or 1000000, got {text:?}");
+    let number_ends = text.find(|character: char| !character.is_ascii_digit() && character != '.');
+    let (number, unit) = text.split_at(number_ends.unwrap_or(text.len()));
+    let unit = unit.trim().to_ascii_lowercase();
+    let (_, size) = UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(wrong)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || (number.contains('.') && (!digits(fraction) || fraction.len() > 15)) {
+        return Err(wrong());
+    }
+    let part = format!("0{fraction}")
+        .parse::<u128>()
+        .map_err(|_| wrong())?;
+    let scale = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(0));
+    let too_big = || format!("a size must fit the memory of a machine, got {text:?}");
+    let whole = whole.parse::<u128>().map_err(|_| too_big())?;
+    let bytes = whole.checked_mul(u128::from(*size)).ok_or_else(too_big)?;
+    let bytes = bytes.saturating_add(part * u128::from(*size) / scale);
+    match usize::try_from(bytes) {
+        Ok(0) => Err(format!("a size must be at least one byte, got {text:?}")),
+        Ok(bytes) => Ok(bytes),
+        Err(_) => Err(too_big()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_with_and_without_unit() {
+        let cases = [
+            ("1000000", 1_000_000),
+            ("17b", 17),
+            ("512MB", 512_000_000),
+            ("1.5 GiB", 1_610_612_736),
+            ("0.5kB", 500),
+            ("2tib", 2 << 40),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_with_the_text() {
+        let huge = format!("{}TB", "9".repeat(30));
+        for text in [
+            "", "MB", "-1", "1.MB", ".5MB", "1.2.3", "1 MX", "0", "0.1", "1e9", &huge,
+        ] {
+            let message = parse(text).unwrap_err();
+            assert!(message.contains(&format!("{text:?}")), "{message}");
+        }
+    }
 }

@@ -8,6 +8,8 @@ from partgrid._native import (
     DistArray,
     Grid,
     Handle,
+    LoadJob,
+    LoadProgress,
     Result,
     Section,
     SectionBuffer,
@@ -16,6 +18,7 @@ from partgrid._native import (
     __version__,
     from_arrow,
     get,
+    load_parquet,
     read_parquet,
     sql,
 )
@@ -25,6 +28,8 @@ __all__ = [
     "DistArray",
     "Grid",
     "Handle",
+    "LoadJob",
+    "LoadProgress",
     "PartgridError",
     "Result",
     "Section",
@@ -35,6 +40,7 @@ __all__ = [
     "errors",
     "from_arrow",
     "get",
+    "load_parquet",
     "read_parquet",
     "sql",
 ]

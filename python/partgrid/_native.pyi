@@ -2,12 +2,13 @@
 The engine of partgrid. Use the names that the package `partgrid` exports.
 """
 
+from _typeshed import Incomplete
 from collections.abc import Sequence
 from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "DistArray", "Grid", "Handle", "Result", "Section", "SectionBuffer", "Session", "Tile", "from_arrow", "get", "read_parquet", "run_command", "sql"]
+__all__ = ["__version__", "DistArray", "Grid", "Handle", "LoadJob", "LoadProgress", "Result", "Section", "SectionBuffer", "Session", "Tile", "from_arrow", "get", "load_parquet", "read_parquet", "run_command", "sql"]
 
 __version__: Final[str]
 """
@@ -182,6 +183,31 @@ class Grid:
         """
         The grid as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
         """
+    def write_parquet(self, /, url: str | PathLike[str], *, partition_by: Sequence[str] | None = None, compression: str = "zstd", file_per_tile: bool = False, overwrite: bool = False, storage_options: dict[str, str] | None = None, store: Incomplete | None = None) -> int:
+        """
+        Writes the grid as Parquet files, one for each row band, named `part-00000.parquet` and so on in the order of the rows.
+
+        All files or none: they become visible when all are written (in an object store each when it is whole), and after an error none is left. Local files are flushed
+        to the disk.
+
+        Args:
+            url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
+            partition_by: The names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own.
+            compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`.
+            file_per_tile: Whether each tile gets a file, with the columns of its column band only.
+            overwrite: Whether to replace the data files in the folder. Without it a folder with data files is refused.
+            storage_options: Settings for the store of the URL, as `read_parquet` takes them.
+            store: A store built with obstore; `url` is then a path in it.
+
+        Returns:
+            The number of files.
+
+        Raises:
+            InvalidArgumentError: The folder holds data files, or an argument makes no sense.
+            NotFoundError: A name in `partition_by` does not exist.
+            UnsupportedError: Parquet has no such type.
+            StorageError: The file system or store failed.
+        """
 
 @final
 class Handle:
@@ -215,6 +241,131 @@ class Handle:
         Raises:
             PartitionLostError: The grid lived in this process and is gone.
             NotLocalError: The tile lives in another process.
+        """
+
+@final
+class LoadJob:
+    """
+    A load that runs in the background, made by `load_parquet`. When nobody holds it any more, it is cancelled.
+    """
+    def __repr__(self, /) -> str: ...
+    def cancel(self, /) -> None:
+        """
+        Stops the load; a finished one keeps its result. Nothing of it stays in memory or on disk.
+        """
+    @property
+    def finished(self, /) -> bool:
+        """
+        Whether there is a result: a grid, an error, or that it was cancelled.
+        """
+    def progress(self, /) -> LoadProgress:
+        """
+        How far the load is at this moment.
+
+        Returns:
+            Counts of files, tiles, rows and bytes, elapsed and remaining time.
+        """
+    def result(self, /, timeout: float | None = None) -> Grid:
+        """
+        The grid, once it is there. May be asked for again.
+
+        Args:
+            timeout: Seconds to wait; for ever by default.
+
+        Returns:
+            The grid.
+
+        Raises:
+            TimeoutError: The load goes on after `timeout` seconds.
+            CancelledError: The load was cancelled.
+            PartgridError: Whatever stood in the way of the load, as `read_parquet` raises it.
+        """
+    def wait(self, /, timeout: float | None = None) -> bool:
+        """
+        Waits until the load is finished, or so many seconds.
+
+        Args:
+            timeout: Seconds to wait; for ever by default.
+
+        Returns:
+            Whether it is finished. Errors of the load are raised by `result`, not here.
+
+        Raises:
+            NotLocalError: The load runs in another process, from which this one was forked.
+        """
+
+@final
+class LoadProgress:
+    """
+    How far a load is: a picture of one moment.
+
+    Totals are 0 until the files are listed and their footers read.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Bytes of the files that are decoded, as they lie in the files.
+        """
+    @property
+    def elapsed(self, /) -> float:
+        """
+        Seconds since the load began; of a finished load, until it ended.
+        """
+    @property
+    def files(self, /) -> int:
+        """
+        Files whose footer is read.
+        """
+    @property
+    def rate(self, /) -> int:
+        """
+        Bytes of the files that were decoded in a second, on average.
+        """
+    @property
+    def remaining(self, /) -> float | None:
+        """
+        Seconds that the rest will take at the rate so far; `None` before the first bytes.
+        """
+    @property
+    def rows(self, /) -> int:
+        """
+        Rows of finished tiles.
+        """
+    @property
+    def spilled_tiles(self, /) -> int:
+        """
+        Tiles that lie in files of `spill_to`.
+        """
+    @property
+    def tile_bytes(self, /) -> int:
+        """
+        Bytes of finished tiles.
+        """
+    @property
+    def tiles(self, /) -> int:
+        """
+        Tiles that are finished.
+        """
+    @property
+    def total_bytes(self, /) -> int:
+        """
+        Bytes of the files that are or will be decoded.
+        """
+    @property
+    def total_files(self, /) -> int:
+        """
+        Files that were found.
+        """
+    @property
+    def total_rows(self, /) -> int:
+        """
+        Rows of all tiles.
+        """
+    @property
+    def total_tiles(self, /) -> int:
+        """
+        Tiles of the grid to be.
         """
 
 @final
@@ -490,25 +641,76 @@ def get(handles: Any) -> Any:
         ImportError: pandas or pyarrow is missing.
     """
 
-def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, hive_partitioning: bool = True, tile_rows: int | None = None) -> Grid:
+def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, schema_evolution: str = "strict", memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
+    """
+    Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
+
+    Args:
+        source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+        columns: The names of the columns to load, in this order; all by default.
+        hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
+        tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
+        tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
+        dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
+            once. Costs one copy of these columns, which come before the others.
+        schema_evolution: `"strict"` bears no difference between files but order and nullability, and reports all at once; `"union"` fills columns that a file lacks with
+            nulls; `"widen"` also takes the type that holds the values of both exactly.
+        memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
+        spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+        storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
+            `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
+        store: A store built with obstore; sources are then paths in it.
+        deadline: Seconds after which the load is given up; by default never.
+
+    Returns:
+        A job that can be watched, cancelled and waited for.
+
+    Raises:
+        InvalidArgumentError: An argument makes no sense. Everything else is raised by `result`.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> job = pg.load_parquet("data/flights", columns=["carrier"])
+        >>> job.result().shape
+        (336776, 1)
+        >>> job.progress().tiles
+        12
+    """
+
+def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, schema_evolution: str = "strict", memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
     """
     Loads Parquet files into memory as a grid, one or more tiles for each file.
 
     Files are read in parallel, in name order, and every column keeps its type, nullability and metadata. Ctrl-C stops the load.
 
     Args:
-        source: A file, a folder (all Parquet files below it), a glob pattern, or a list of these.
+        source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
         columns: The names of the columns to load, in this order; all by default.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
+        tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
+        dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
+            once. Costs one copy of these columns, which come before the others.
+        schema_evolution: `"strict"` bears no difference between files but order and nullability, and reports all at once; `"union"` fills columns that a file lacks with
+            nulls; `"widen"` also takes the type that holds the values of both exactly.
+        memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
+        spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+        storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
+            `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
+        store: A store built with obstore; sources are then paths in it.
+        deadline: Seconds after which the load is given up; by default never.
+        progress: Whether to show a bar on standard error; by default where a person sees it (a terminal or a notebook) unless `PARTGRID_PROGRESS=0`.
 
     Returns:
         A grid in the memory of this process.
 
     Raises:
         PathNotFoundError: There is no such file, or no Parquet file in the folder.
-        InvalidDataError: A file is damaged, or its columns differ from those of the first file; the text names file, column and types.
+        InvalidDataError: A file is damaged, changed while it was read, or its columns differ from those of the first file; the text names file, column and types.
         NotFoundError: A name in `columns` does not exist.
+        PermissionDeniedError: The file system or the store refused access; the text says what was tried and what to set.
+        StorageError: The store could not be reached or failed.
+        ResourcesExhaustedError: The memory limit or the deadline was reached.
 
     Examples:
         >>> import partgrid as pg

@@ -7,6 +7,7 @@ nothing here decides anything.
 from __future__ import annotations
 
 __all__ = [
+    "CancelledError",
     "InternalError",
     "InvalidArgumentError",
     "InvalidDataError",
@@ -105,6 +106,10 @@ class StorageError(PartgridError, OSError):
 
 class QueryError(PartgridError, ValueError):
     """The SQL is wrong."""
+
+
+class CancelledError(PartgridError, RuntimeError):
+    """The work was cancelled."""
 
 
 class InternalError(PartgridError, RuntimeError):

@@ -7,7 +7,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Context names that the core uses.
-const CONTEXT: [&str; 4] = ["file", "column", "position", "table"];
+const CONTEXT: [&str; 9] = [
+    "file",
+    "column",
+    "position",
+    "table",
+    "bucket",
+    "region",
+    "endpoint",
+    "container",
+    "host",
+];
 
 /// A core error on its way to Python.
 pub(crate) struct Raised(Error);
@@ -78,6 +88,7 @@ fn class_name(error: &Error) -> &'static str {
         ErrorKind::ResourcesExhausted => "ResourcesExhaustedError",
         ErrorKind::Storage { .. } => "StorageError",
         ErrorKind::Query => "QueryError",
+        ErrorKind::Cancelled => "CancelledError",
         _ => "InternalError",
     }
 }

@@ -1,21 +1,27 @@
 //! `Grid` and `from_arrow`.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use partgrid::distarray::export;
 use partgrid::error::Error;
 use partgrid::grid::{PartitionGrid, picture};
+use partgrid::load::{FileCompression, WriteOptions, write_grid};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PySliceMethods, PyTuple};
+use pyo3_object_store::AnyObjectStore;
 
 use crate::capsule::{batches_of, schema_capsule, stream_capsule};
 use crate::convert;
 use crate::distarray::PyDistArray;
 use crate::error::Outcome;
+use crate::load::text_of;
 use crate::partitioned::{dictionary, handles};
 use crate::query::{PyQuery, sql};
+use crate::runtime::wait;
 use crate::tile::PyTile;
 
 /// A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
@@ -127,6 +133,57 @@ impl PyGrid {
         let made = || handles(py, &self.core);
         let handles = self.handles.get_or_try_init(py, made)?.bind(py);
         dictionary(py, &self.core, handles)
+    }
+
+    /// Writes the grid as Parquet files, one for each row band, named `part-00000.parquet` and so on in the order of the rows.
+    ///
+    /// All files or none: they become visible when all are written (in an object store each when it is whole), and after an error none is left. Local files are flushed
+    /// to the disk.
+    ///
+    /// Args:
+    ///     url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
+    ///     partition_by: The names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own.
+    ///     compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`.
+    ///     file_per_tile: Whether each tile gets a file, with the columns of its column band only.
+    ///     overwrite: Whether to replace the data files in the folder. Without it a folder with data files is refused.
+    ///     storage_options: Settings for the store of the URL, as `read_parquet` takes them.
+    ///     store: A store built with obstore; `url` is then a path in it.
+    ///
+    /// Returns:
+    ///     The number of files.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The folder holds data files, or an argument makes no sense.
+    ///     NotFoundError: A name in `partition_by` does not exist.
+    ///     UnsupportedError: Parquet has no such type.
+    ///     StorageError: The file system or store failed.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments that Python users expect"
+    )]
+    #[pyo3(signature = (url, *, partition_by=None, compression="zstd", file_per_tile=false, overwrite=false, storage_options=None, store=None))]
+    fn write_parquet(
+        &self,
+        py: Python<'_>,
+        url: PathBuf,
+        partition_by: Option<Vec<String>>,
+        compression: &str,
+        file_per_tile: bool,
+        overwrite: bool,
+        storage_options: Option<HashMap<String, String>>,
+        store: Option<AnyObjectStore>,
+    ) -> Outcome<u64> {
+        let mut options = WriteOptions::default()
+            .with_compression(FileCompression::from_name(compression)?)
+            .with_partition_by(partition_by.unwrap_or_default())
+            .with_file_per_tile(file_per_tile)
+            .with_overwrite(overwrite)
+            .with_storage_options(storage_options.into_iter().flatten().collect());
+        if let Some(store) = store {
+            options = options.with_store(store.into_dyn());
+        }
+        let url = text_of(url)?;
+        wait(py, write_grid(&self.core, &url, &options))
     }
 
     /// A numeric column as sections of the Distributed Array Protocol (version 0.10.0), one for each tile, without copying.

@@ -9,12 +9,17 @@ mod convert;
 mod distarray;
 mod error;
 mod grid;
+mod job;
 mod load;
 mod partitioned;
 mod query;
 mod runtime;
 mod stream;
 mod tile;
+
+/// Gives memory of dropped tiles to the next ones without asking the system for fresh pages.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The engine of partgrid. Use the names that the package `partgrid` exports.
 #[pyo3::pymodule]
@@ -28,7 +33,9 @@ mod _native {
     #[pymodule_export]
     use crate::grid::{PyGrid, from_arrow};
     #[pymodule_export]
-    use crate::load::read_parquet;
+    use crate::job::{PyLoadJob, PyLoadProgress};
+    #[pymodule_export]
+    use crate::load::{load_parquet, read_parquet};
     #[pymodule_export]
     use crate::partitioned::{PyHandle, get};
     #[pymodule_export]

@@ -40,7 +40,7 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("partgrid")
-        .enable_time()
+        .enable_all()
         .build()
         .map_err(|error| Error::internal("no runtime could be started").with_source(error))?;
     let fresh = Box::into_raw(Box::new(Started { pid, runtime }));
@@ -117,6 +117,19 @@ where
     F: Future + Send,
     F::Output: Send,
 {
+    poll_and_tick(py, future, || Ok(()))
+}
+
+/// As [`poll_until_ready`]; every now and then `tick` is called with the GIL held, and its exception ends the waiting as well.
+pub(crate) fn poll_and_tick<F>(
+    py: Python<'_>,
+    future: F,
+    mut tick: impl FnMut() -> PyResult<()>,
+) -> PyResult<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
     loop {
@@ -130,7 +143,10 @@ where
         });
         match polled {
             Some(output) => return Ok(output),
-            None => py.check_signals()?,
+            None => {
+                py.check_signals()?;
+                tick()?;
+            }
         }
     }
 }
@@ -138,6 +154,19 @@ where
 /// Drives a future of the core on this thread, within the runtime, until it is ready. When a signal handler raises, the future is dropped, which stops its work, and
 /// the exception is raised. Nothing of it waits for a free thread of the runtime: a query that is to be stopped may hold them all.
 pub(crate) fn wait<T, F>(py: Python<'_>, future: F) -> Outcome<T>
+where
+    T: Send,
+    F: Future<Output = Result<T, Error>> + Send,
+{
+    wait_and_tick(py, future, || Ok(()))
+}
+
+/// As [`wait`]; every now and then `tick` is called with the GIL held.
+pub(crate) fn wait_and_tick<T, F>(
+    py: Python<'_>,
+    future: F,
+    tick: impl FnMut() -> PyResult<()>,
+) -> Outcome<T>
 where
     T: Send,
     F: Future<Output = Result<T, Error>> + Send,
@@ -151,5 +180,5 @@ where
         })
         .await
     };
-    Ok(poll_until_ready(py, within)??)
+    Ok(poll_and_tick(py, within, tick)??)
 }

@@ -15,7 +15,7 @@ use clap::ValueEnum;
 
 use super::output::write_failed;
 use crate::error::{Error, Result};
-use crate::load::write_parquet;
+use crate::load::{FileCompression, write_parquet};
 
 /// How a result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -129,7 +129,7 @@ pub(super) fn write_parquet_file(
     batches: Batches<'_>,
 ) -> Result<()> {
     check_distinct(schema, "a Parquet file")?;
-    write_parquet(sink, schema, batches)
+    write_parquet(sink, schema, FileCompression::default(), batches)
 }
 
 /// Readers would see one of two columns with the same name.

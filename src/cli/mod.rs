@@ -1,14 +1,14 @@
 //! The `partgrid` command: look at files as grids, and query them.
 //!
 //! Comes in: arguments. Goes out: results on one writer, messages on another, an exit code. One file per verb; `format.rs`, `table.rs` and `output.rs` write
-//! results, `size.rs` and `grid_argument.rs` read arguments. The binary and the Python package share [`run`]. Never here: anything that the library could not do
+//! results, `grid_argument.rs` reads arguments. The binary and the Python package share [`run`]. Never here: anything that the library could not do
 //! without this command.
 
 mod format;
 mod grid_argument;
+mod load;
 mod output;
 mod show;
-mod size;
 mod sql;
 mod table;
 
@@ -37,6 +37,8 @@ EXAMPLES
   partgrid show 'data/*.parquet' --columns origin,dep_delay
   partgrid sql 'SELECT origin, avg(dep_delay) FROM flights GROUP BY origin' \\
       --grid flights=flights.parquet
+  partgrid load 's3://bucket/logs/*.parquet' --out logs/ --tile-rows 1000000
+  partgrid copy flights/ s3://bucket/flights/
   partgrid sql -f query.sql --grid a=a.parquet --grid b=b/ --output result.parquet
   echo 'SELECT count(*) AS n FROM t' | partgrid sql - --grid t=t.parquet --format csv
 
@@ -50,6 +52,8 @@ ENVIRONMENT
   PARTGRID_LOG   what to log on standard error, for instance debug or partgrid::load=info;
                  nothing by default
   PARTGRID_HOST  the address of this machine that is shown for tiles
+  PARTGRID_PROGRESS  0 for no bars
+  AWS_…, GOOGLE_…, AZURE_…  credentials and regions, as the tools of these clouds take them
 
 Results go to standard output, messages to standard error.";
 
@@ -71,6 +75,8 @@ struct Command {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Show(show::Show),
+    Load(Box<load::Load>),
+    Copy(Box<load::Copy>),
     Sql(Box<sql::Sql>),
 }
 
@@ -103,6 +109,8 @@ pub fn run(
     };
     let done = match &command.verb {
         Verb::Show(show) => show.run(&mut stdout),
+        Verb::Load(load) => load.run(&mut stdout, stderr),
+        Verb::Copy(copy) => copy.run(&mut stdout, stderr),
         Verb::Sql(sql) => sql.run(&mut stdout, stderr),
     };
     let done = done.and_then(|()| stdout.flush().map_err(|error| output::write_failed(&error)));

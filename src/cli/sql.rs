@@ -14,10 +14,11 @@ use tokio::runtime::Runtime;
 use super::format::{Batches, Format, write_arrow, write_csv, write_json, write_parquet_file};
 use super::grid_argument::GridArgument;
 use super::output::{io_failed, write_file};
-use super::{Pipe, grid_argument, is_terminal, runtime, say, size, table};
+use super::{Pipe, grid_argument, is_terminal, runtime, say, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::picture::counted;
 use crate::load::{LoadOptions, load};
+use crate::memory::parse_size;
 use crate::query::{MAX_SQL_BYTES, Query, Session, SessionOptions};
 
 /// How many rows a table shows without `--all`.
@@ -60,7 +61,7 @@ pub(super) struct Sql {
     threads: Option<u16>,
     /// What sorts, joins and aggregates may use before they spill, for instance 512MB or 4GiB
     /// [default: 80 % of the machine or control group]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_limit: Option<usize>,
 }
 

@@ -12,6 +12,14 @@ pub(super) fn from_store(error: object_store::Error, file: &str) -> Error {
     use object_store::Error as Store;
     let (kind, text) = match &error {
         Store::NotFound { .. } => (ErrorKind::NotFound, "no such file or folder".to_owned()),
+        Store::Precondition { .. } => (
+            ErrorKind::InvalidData,
+            "the file changed while it was read: its etag is another one".to_owned(),
+        ),
+        Store::InvalidPath { .. } => (ErrorKind::InvalidArgument, error.to_string()),
+        Store::NotSupported { .. } | Store::NotImplemented { .. } => {
+            (ErrorKind::Unsupported, error.to_string())
+        }
         Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => {
             (ErrorKind::PermissionDenied, "access is refused".to_owned())
         }
@@ -76,13 +84,24 @@ pub(super) fn from_parquet(error: ParquetError, file: &str) -> Error {
 
 /// Runs a reader of foreign bytes. Parquet and Arrow of this version panic on some broken input; such a panic is an error about the file.
 pub(super) fn contained<T>(file: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        Err(Error::invalid_data(format!(
-            "the file is damaged: its reader gave up with {:?}",
-            panic_text(panic.as_ref())
-        ))
-        .with_file(file))
+    caught(work, |panic| {
+        let text = format!("the file is damaged: its reader gave up with {panic:?}");
+        Error::invalid_data(text).with_file(file)
     })
+}
+
+/// Runs a writer. Parquet of this version panics on some types that it does not know.
+pub(super) fn contained_writer<T>(file: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught(work, |panic| {
+        let text =
+            format!("the batches cannot be written as Parquet: the writer gave up with {panic:?}");
+        Error::unsupported(text).with_file(file)
+    })
+}
+
+fn caught<T>(work: impl FnOnce() -> Result<T>, what: impl FnOnce(String) -> Error) -> Result<T> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.unwrap_or_else(|panic| Err(what(panic_text(panic.as_ref()))))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

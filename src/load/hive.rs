@@ -15,7 +15,7 @@ use super::source::SourceFile;
 use crate::error::{Error, Result};
 
 /// The folder name that Hive writes for a null.
-const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+pub(super) const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The remedy when folder names are not meant as columns.
 pub(super) const PLAIN_NAMES: &str =

@@ -10,43 +10,65 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf, Bytes};
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, GetRange};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
-use super::error::{from_io, from_store};
-use super::source::{Place, SourceFile, stamp_of};
-use crate::error::{Error, Result};
+use super::error::from_io;
+use super::ranges::requests;
+use super::source::{Place, Remote, SourceFile, stamp_of};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How much of a local column chunk is read at once.
 const BLOCK_BYTES: u64 = 1 << 20;
 
+/// How many requests for one row band are under way.
+const REQUESTS_AT_ONCE: usize = 8;
+
 /// One range of a file. Blocks for a local file.
 pub(super) async fn fetch(file: &SourceFile, range: Range<u64>) -> Result<Bytes> {
-    let wanted = range.end - range.start;
-    let bytes = match &file.place {
+    match &file.place {
         Place::Local(path) => {
             let opened = open(file, path)?;
-            read_at(&opened, range).map_err(|error| short_or_failed(error, file))?
+            read_at(&opened, range).map_err(|error| short_or_failed(error, file))
         }
-        Place::Remote { store, path } => {
-            let options = GetOptions {
-                range: Some(GetRange::Bounded(range)),
-                if_match: file.stamp.clone(),
-                ..GetOptions::default()
-            };
-            let failed = |error| from_store(error, &file.name);
-            let answer = store.get_opts(path, options).await.map_err(failed)?;
-            answer.bytes().await.map_err(failed)?
-        }
+        Place::Remote { remote, path } => ask(file, remote, path, range).await,
+    }
+}
+
+/// One range of an object, if it is still the one that was listed.
+async fn ask(
+    file: &SourceFile,
+    remote: &Remote,
+    path: &ObjectPath,
+    range: Range<u64>,
+) -> Result<Bytes> {
+    let wanted = range.end - range.start;
+    // A weak etag never matches.
+    let strong = file.stamp.as_ref().filter(|stamp| !stamp.starts_with("W/"));
+    let options = GetOptions {
+        range: Some(GetRange::Bounded(range)),
+        if_match: strong.cloned(),
+        ..GetOptions::default()
     };
+    let failed = |error| remote.error(error, &file.name);
+    let answer = remote.store.get_opts(path, options).await.map_err(failed)?;
+    if let (Some(listed), Some(now)) = (&file.stamp, &answer.meta.e_tag)
+        && listed != now
+    {
+        return Err(changed(file, "its etag is another one"));
+    }
+    let bytes = answer.bytes().await.map_err(failed)?;
     if bytes.len() as u64 == wanted {
         return Ok(bytes);
     }
-    Err(changed(
-        file,
-        &format!("{wanted} bytes were asked for, got {}", bytes.len()),
-    ))
+    let text = format!(
+        "{wanted} bytes were asked for, the store sent {}",
+        bytes.len()
+    );
+    Err(Error::new(ErrorKind::Storage { retryable: true }, text).with_file(&file.name))
 }
 
 /// The pages in the ranges, which must be sorted and must not overlap. Nothing is read yet of a local file.
@@ -56,22 +78,19 @@ pub(super) async fn pages(file: &SourceFile, ranges: &[Range<u64>]) -> Result<Pa
             file: Arc::new(open(file, path)?),
             ranges: ranges.into(),
         },
-        Place::Remote { store, path } => {
-            let fetched = store.get_ranges(path, ranges).await;
-            let fetched = fetched.map_err(|error| from_store(error, &file.name))?;
-            for (range, piece) in ranges.iter().zip(&fetched) {
-                let wanted = range.end - range.start;
-                if piece.len() as u64 != wanted {
-                    let got = piece.len();
-                    let what = format!(
-                        "{wanted} bytes at {} were asked for, got {got}",
-                        range.start
-                    );
-                    return Err(changed(file, &what));
-                }
-            }
-            let starts = ranges.iter().map(|range| range.start);
-            PageSource::Fetched(starts.zip(fetched).collect())
+        Place::Remote { remote, path } => {
+            let parts: Vec<(u64, Bytes)> = stream::iter(requests(ranges))
+                .map(|range| async move {
+                    let start = range.start;
+                    Ok::<_, Error>((start, ask(file, remote, path, range).await?))
+                })
+                .buffered(REQUESTS_AT_ONCE)
+                .try_collect()
+                .await?;
+            let pieces = ranges
+                .iter()
+                .map(|range| (range.start, piece(&parts, range)));
+            PageSource::Fetched(pieces.collect())
         }
     };
     Ok(Pages {
@@ -79,6 +98,26 @@ pub(super) async fn pages(file: &SourceFile, ranges: &[Range<u64>]) -> Result<Pa
         source,
         block: Mutex::default(),
     })
+}
+
+/// A range out of the parts that cover it; copied only where it lies in several.
+fn piece(parts: &[(u64, Bytes)], range: &Range<u64>) -> Bytes {
+    let overlapping = parts.iter().filter_map(|(start, bytes)| {
+        let inside = |offset: u64| {
+            let offset = offset.saturating_sub(*start).min(bytes.len() as u64);
+            usize::try_from(offset).unwrap_or(0)
+        };
+        let (from, to) = (inside(range.start), inside(range.end));
+        (from < to).then(|| bytes.slice(from..to))
+    });
+    let mut overlapping: Vec<Bytes> = overlapping.collect();
+    match (overlapping.pop(), overlapping.is_empty()) {
+        (Some(only), true) => only,
+        (last, _) => {
+            overlapping.extend(last);
+            Bytes::from(overlapping.concat())
+        }
+    }
 }
 
 /// Opens a local file and sees that it is the one that was listed.

@@ -48,6 +48,7 @@ impl LoadJob {
         let counted = Arc::clone(&counters);
         let task = runtime.spawn(async move {
             let result = run(&sources, &options, &counted).await;
+            counted.end();
             // Nobody may be left to hear it.
             drop(sender.send(Some(result)));
         });

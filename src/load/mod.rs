@@ -2,8 +2,8 @@
 //!
 //! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes the steps in `run`, each in a file of its own: `source/` finds the
 //! files, `footer.rs` reads their footers, `schema.rs` (with `hive.rs` and `types.rs`) and `bands.rs` say which columns there are, `layout.rs` decides where to cut,
-//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`, memory: `budget.rs` and `spill.rs`). [`LoadJob`] does the same in the background. `write.rs` is the way back:
-//! batches -> a Parquet file. Never here: SQL.
+//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`, memory: `budget.rs` and `spill.rs`). [`LoadJob`] does the same in the background. `write/` is the way back: a
+//! grid -> Parquet files. Never here: SQL.
 
 mod bands;
 mod budget;
@@ -16,6 +16,7 @@ mod job;
 mod layout;
 mod options;
 mod progress;
+mod ranges;
 mod read;
 mod schema;
 mod sizes;
@@ -29,11 +30,11 @@ mod zones;
 pub use job::LoadJob;
 pub use options::{LoadOptions, SchemaEvolution, TileColumns};
 pub use progress::Progress;
-pub use write::write_parquet;
+pub use write::{FileCompression, WriteOptions, write_grid, write_parquet};
 
 use tokio::runtime::Handle;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 
 use layout::Plan;
@@ -59,7 +60,23 @@ async fn run(
 ) -> Result<PartitionGrid> {
     options.check()?;
     Handle::try_current().map_err(|_| needs_runtime())?;
-    let files = source::find(sources).await?;
+    let Some(deadline) = options.deadline() else {
+        return steps(sources, options, counters).await;
+    };
+    let steps = steps(sources, options, counters);
+    tokio::time::timeout(deadline, steps).await.map_err(|_| {
+        let text = format!("the load took longer than its deadline of {deadline:?}");
+        Error::new(ErrorKind::ResourcesExhausted, text).with_hint("raise deadline")
+    })?
+}
+
+/// The steps of a load, in order.
+async fn steps(
+    sources: &[String],
+    options: &LoadOptions,
+    counters: &Counters,
+) -> Result<PartitionGrid> {
+    let files = source::find(sources, options).await?;
     counters.total_files.add(files.len() as u64);
     let footers = footer::read_all(&files, options.concurrency(), counters).await?;
     let columns = schema::unify(&files, &footers, options)?;

@@ -1,6 +1,10 @@
 //! What a caller can choose about a load.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::ObjectStore;
 
 use crate::error::{Error, Result};
 use crate::memory::default_memory_limit_bytes;
@@ -40,6 +44,9 @@ pub struct LoadOptions {
     dense: Vec<Vec<String>>,
     memory_limit_bytes: Option<u64>,
     spill_to: Option<PathBuf>,
+    storage_options: Vec<(String, String)>,
+    store: Option<Arc<dyn ObjectStore>>,
+    deadline: Option<Duration>,
 }
 
 impl Default for LoadOptions {
@@ -54,6 +61,9 @@ impl Default for LoadOptions {
             dense: Vec::new(),
             memory_limit_bytes: None,
             spill_to: None,
+            storage_options: Vec::new(),
+            store: None,
+            deadline: None,
         }
     }
 }
@@ -123,6 +133,29 @@ impl LoadOptions {
         self
     }
 
+    /// Settings for the stores of URLs, by the names that the stores give them (`region`, `endpoint`, `access_key_id`, `account_name`, …, with or without `aws_`,
+    /// `google_`, `azure_`) and `profile`, `anonymous`, `requester_pays`, `connect_timeout` (3 s by default), `timeout` of one request (30 s), `max_retries` (5),
+    /// `retry_timeout` after which nothing is tried again (9 s). They go before the environment, and that before the files of the AWS tools.
+    #[must_use]
+    pub fn with_storage_options(mut self, storage_options: Vec<(String, String)>) -> Self {
+        self.storage_options = storage_options;
+        self
+    }
+
+    /// Loads from this store; sources are paths and patterns in it.
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<dyn ObjectStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Gives the load up after so long; by default never.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let zero = [
             ("tile_rows", self.tile_rows == Some(0)),
@@ -151,6 +184,18 @@ impl LoadOptions {
 
     pub(super) fn schema_evolution(&self) -> SchemaEvolution {
         self.schema_evolution
+    }
+
+    pub(super) fn storage_options(&self) -> &[(String, String)] {
+        &self.storage_options
+    }
+
+    pub(super) fn store(&self) -> Option<&Arc<dyn ObjectStore>> {
+        self.store.as_ref()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.deadline
     }
 
     pub(super) fn tile_columns(&self) -> Option<&TileColumns> {

@@ -2,6 +2,7 @@
 //!
 //! Comes in: counts, from whatever thread makes them. Goes out: a [`Progress`] at any moment. Never here: bars, text.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ pub struct Progress {
     pub tile_bytes: u64,
     /// Tiles that were spilled to files.
     pub spilled_tiles: u64,
-    /// Since the load began.
+    /// Since the load began; of one that has ended, until it did.
     pub elapsed: Duration,
 }
 
@@ -57,6 +58,8 @@ impl Progress {
 #[derive(Debug)]
 pub(super) struct Counters {
     started: Instant,
+    /// How long it took, once it has ended.
+    took: OnceLock<Duration>,
     pub(super) num_files: Counter,
     pub(super) total_files: Counter,
     pub(super) num_tiles: Counter,
@@ -88,6 +91,7 @@ impl Counters {
     pub(super) fn new() -> Self {
         Self {
             started: Instant::now(),
+            took: OnceLock::new(),
             num_files: Counter::default(),
             total_files: Counter::default(),
             num_tiles: Counter::default(),
@@ -99,6 +103,11 @@ impl Counters {
             tile_bytes: Counter::default(),
             spilled_tiles: Counter::default(),
         }
+    }
+
+    /// The load has ended.
+    pub(super) fn end(&self) {
+        self.took.get_or_init(|| self.started.elapsed());
     }
 
     pub(super) fn snapshot(&self) -> Progress {
@@ -113,7 +122,11 @@ impl Counters {
             total_bytes: self.total_bytes.get(),
             tile_bytes: self.tile_bytes.get(),
             spilled_tiles: self.spilled_tiles.get(),
-            elapsed: self.started.elapsed(),
+            elapsed: self
+                .took
+                .get()
+                .copied()
+                .unwrap_or_else(|| self.started.elapsed()),
         }
     }
 }

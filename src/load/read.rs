@@ -23,11 +23,14 @@ use super::sizes::byte_ranges;
 use super::spill::spill;
 use crate::error::{Error, Result};
 use crate::grid::{
-    Axis, ColumnStatistics, GridBuilder, MemoryTile, PartitionGrid, Tile, column_statistics, dense,
+    Axis, ColumnStatistics, GridBuilder, PartitionGrid, Tile, column_statistics, dense,
 };
 
 /// How many row bands of remote files are fetched before they are decoded.
 const FETCHED_AHEAD: usize = 4;
+
+/// How many columns wait for a core, so that none is idle between two.
+const NEXT: usize = 2;
 
 /// For how many tiles in the making the memory limit leaves room.
 const TILES_AT_WORK: u64 = 8;
@@ -44,8 +47,6 @@ struct Decoded {
     task: usize,
     column: usize,
     values: ArrayRef,
-    /// Where it costs little to know them.
-    statistics: Option<ColumnStatistics>,
     reservation: Reservation,
     file_bytes: u64,
 }
@@ -102,7 +103,7 @@ fn columns(
         .map_ok(|units| stream::iter(units.into_iter().map(Ok)))
         .try_flatten()
         .map_ok(move |unit| decode(Arc::clone(&decoded), Arc::clone(&budget), unit))
-        .try_buffer_unordered(concurrency)
+        .try_buffer_unordered(concurrency + NEXT)
 }
 
 /// The columns of one row band, the largest first, so that the last to end are small.
@@ -151,7 +152,7 @@ async fn decode(plan: Arc<Plan>, budget: Arc<Budget>, unit: Unit) -> Result<Deco
     let sizes = plan.sizes(task, unit.column);
     let reservation = budget.reserve(sizes.decoded_bytes).await?;
     let (number, column) = (unit.task, unit.column);
-    let (values, statistics) = blocking(move || {
+    let values = blocking(move || {
         let (task, file, footer) = parts(&plan, unit.task)?;
         let field = plan.columns.schema.fields().get(unit.column);
         let origin = plan.columns.origins.get(unit.column);
@@ -165,19 +166,13 @@ async fn decode(plan: Arc<Plan>, budget: Arc<Budget>, unit: Unit) -> Result<Deco
             field,
             origin,
         };
-        contained(&file.name, || {
-            let values = work.decode(unit.pages)?;
-            let cheap = field.data_type().is_primitive();
-            let statistics = cheap.then(|| column_statistics(&values));
-            Ok((values, statistics))
-        })
+        contained(&file.name, || work.decode(unit.pages))
     })
     .await?;
     Ok(Decoded {
         task: number,
         column,
         values,
-        statistics,
         reservation,
         file_bytes: sizes.file_bytes,
     })
@@ -273,13 +268,9 @@ impl<'a> Assembly<'a> {
         if band.dense {
             batch = dense(&batch)?;
         }
-        let statistics: Vec<Option<ColumnStatistics>> = columns
-            .iter_mut()
-            .map(|column| column.statistics.take())
-            .collect();
         let reservations = columns.into_iter().map(|column| column.reservation);
         let tile = self
-            .keep_or_spill(batch, statistics, reservations.collect(), counters)
+            .keep_or_spill(batch, reservations.collect(), counters)
             .await?;
         counters.num_tiles.add(1);
         counters.tile_bytes.add(tile.data().memory_bytes());
@@ -295,7 +286,6 @@ impl<'a> Assembly<'a> {
     async fn keep_or_spill(
         &mut self,
         batch: RecordBatch,
-        statistics: Vec<Option<ColumnStatistics>>,
         reservations: Vec<Reservation>,
         counters: &Counters,
     ) -> Result<Tile> {
@@ -306,19 +296,17 @@ impl<'a> Assembly<'a> {
         else {
             self.held_bytes += bytes;
             self.held.extend(reservations);
-            let data = Arc::new(MemoryTile::try_new(&batch)?);
-            return Ok(Tile::with_statistics(data, statistics));
+            return Tile::try_from_batch(&batch);
         };
         counters.spilled_tiles.add(1);
         let folder = folder.to_owned();
         blocking(move || {
             // Nobody wants to read the file back for them.
-            let columns = batch.columns().iter().zip(statistics);
-            let statistics = columns
-                .map(|(column, known)| Some(known.unwrap_or_else(|| column_statistics(column))));
-            let statistics: Vec<Option<ColumnStatistics>> = statistics.collect();
+            let statistics: Vec<ColumnStatistics> =
+                batch.columns().iter().map(column_statistics).collect();
             let spilled = spill(&batch, &folder)?;
             drop((batch, reservations));
+            let statistics = statistics.into_iter().map(Some);
             Ok(Tile::with_statistics(Arc::new(spilled), statistics))
         })
         .await

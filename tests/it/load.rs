@@ -26,7 +26,7 @@ fn a_file_becomes_a_grid_with_its_values_and_statistics() {
     write(&folder.path().join("a.parquet"), &batch, 4);
     let grid = load_path(&folder.path().join("a.parquet")).unwrap();
     assert_eq!(rows_of(&grid), batch);
-    let known = |column| grid.tiles()[0].known_statistics(column).unwrap();
+    let known = |column| grid.tiles()[0].column_statistics(column).unwrap();
     let bounds = known(0).bounds.as_ref().unwrap();
     assert_eq!(bounds.as_primitive::<Int64Type>().values(), &[0, 9]);
     let text = grid.tiles()[0].column_statistics(1).unwrap();

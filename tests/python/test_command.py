@@ -71,3 +71,53 @@ def test_failures_go_to_stderr_with_a_code(arguments: list[str], code: int, text
     assert done.returncode == code
     assert text in done.stderr.decode()
     assert done.stdout == b""
+
+
+def test_load_writes_the_tiles_and_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run(
+        "load",
+        str(DATA / "flights"),
+        "--out",
+        str(out),
+        "--tile-rows",
+        "10000",
+        "--partition-by",
+        "origin",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b""
+    assert done.stderr.decode().startswith("336,776 rows, ")
+    assert b"\r" not in done.stderr, "no bar where standard error is no terminal"
+    back = pg.read_parquet(out).sql(
+        "SELECT origin, count(*) AS n FROM self WHERE month = 2 GROUP BY 1 ORDER BY 1"
+    )
+    assert back.to_arrow().to_pylist() == [{"origin": origin, "n": n} for origin, n in ANSWER]
+
+
+def test_load_prints_events_as_lines_of_json(tmp_path: Path) -> None:
+    done = run("load", str(DATA / "flights"), "--out", str(tmp_path / "out"), "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["event"] for event in events if event["event"] != "progress"] == [
+        "started",
+        "loaded",
+        "finished",
+    ]
+    assert events[-1]["rows"] == 336_776
+    assert events[-1]["files_written"] == 12
+    assert done.stderr == b""
+    failed = run("load", "none", "--out", str(tmp_path / "x"), "--json")
+    assert failed.returncode == 1
+    assert json.loads(failed.stdout.splitlines()[-1])["kind"] == "NotFound"
+
+
+def test_copy_keeps_every_row_and_refuses_a_folder_with_data(tmp_path: Path) -> None:
+    source, target = DATA / "airlines.parquet", tmp_path / "airlines"
+    assert run("copy", str(source), str(target), "--quiet", "--compression", "snappy").stderr == b""
+    assert pg.read_parquet(target).to_arrow() == pg.read_parquet(source).to_arrow()
+    again = run("copy", str(source), str(target))
+    assert again.returncode == 1
+    assert b"1 data files already" in again.stderr
+    assert run("copy", str(source), str(target), "--overwrite").returncode == 0
+    assert run("copy", str(source), str(target), "--compression", "zip").returncode == 2
+    assert run("copy", str(source), str(target), "--storage-option", "x").returncode == 2

@@ -1,24 +1,32 @@
 //! Paths, folders, patterns -> a sorted list of files, each with the store that holds it.
 //!
 //! Comes in: what the user wrote. Goes out: every file once, in name order, with its size and the `key=value` folders above it. `local.rs` walks through the file
-//! system, `pattern.rs` says which names match. Never here: what is in the files.
+//! system, `remote.rs` lists object stores (which `store.rs` opens, with `aws.rs` and `cloud.rs`), `pattern.rs` says which names match. Never here: what is in the files.
 
+#[cfg(feature = "cloud")]
+mod aws;
+#[cfg(feature = "cloud")]
+mod cloud;
 mod local;
 mod pattern;
+mod remote;
+mod store;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use object_store::ObjectStore;
 use object_store::path::Path as ObjectPath;
 use percent_encoding::percent_decode_str;
 
 pub(super) use local::stamp_of;
+pub(super) use store::Remote;
 
+use self::store::Settings;
 use super::error::blocking;
 use super::hive::HiveKey;
-use crate::error::{Error, Result};
+use super::options::LoadOptions;
+use crate::error::{Error, ErrorKind, Result};
 
 const ENDINGS: [&str; 3] = [".parquet", ".parq", ".pq"];
 
@@ -29,7 +37,7 @@ pub(super) enum Place {
     Local(Arc<Path>),
     /// In an object store, under a path in it.
     Remote {
-        store: Arc<dyn ObjectStore>,
+        remote: Arc<Remote>,
         path: ObjectPath,
     },
 }
@@ -48,34 +56,39 @@ pub(super) struct SourceFile {
 }
 
 /// Finds the files of all sources: in name order, each once, at least one.
-pub(super) async fn find(sources: &[String]) -> Result<Vec<SourceFile>> {
+pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Vec<SourceFile>> {
     if sources.is_empty() {
         return Err(Error::invalid_argument(
             "at least one source is needed, got none",
         ));
     }
+    let settings = Settings::try_new(options.storage_options())?;
+    let given = options
+        .store()
+        .map(|store| Arc::new(Remote::given(Arc::clone(store))));
     let mut files = BTreeMap::new();
     for source in sources {
-        let source = source.clone();
-        let found = blocking(move || find_one(&source)).await?;
+        let found = match &given {
+            Some(remote) => remote::find(remote, source, source).await?,
+            None => find_one(source, &settings).await?,
+        };
         files.extend(found.into_iter().map(|file| (file.name.clone(), file)));
     }
     Ok(files.into_values().collect())
 }
 
-fn find_one(source: &str) -> Result<Vec<SourceFile>> {
+async fn find_one(source: &str, settings: &Settings) -> Result<Vec<SourceFile>> {
     let path = match source.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => file_url(source, rest)?,
         Some((scheme, _)) if is_scheme(scheme) => {
-            return Err(Error::unsupported(format!(
-                "only local files can be loaded, got a URL of scheme `{scheme}`"
-            ))
-            .with_file(source)
-            .with_hint("copy the files to a local folder first"));
+            let (url, path) = remote::split(source)?;
+            let remote = Arc::new(store::open(&url, source, settings)?);
+            return remote::find(&remote, source, &path).await;
         }
         _ => source.to_owned(),
     };
-    local::find(source, &local::absolute(source, &path)?)
+    let source = source.to_owned();
+    blocking(move || local::find(&source, &local::absolute(&source, &path)?)).await
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -83,6 +96,66 @@ fn is_scheme(text: &str) -> bool {
         && text
             .chars()
             .all(|letter| letter.is_ascii_alphanumeric() || "+.-".contains(letter))
+}
+
+/// Where files are written.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    /// A folder.
+    Local(PathBuf),
+    /// Below a prefix of a store.
+    Remote {
+        remote: Arc<Remote>,
+        prefix: ObjectPath,
+    },
+}
+
+/// The folder or prefix that a path or URL names.
+pub(super) fn target_of(url: &str, options: &LoadOptions) -> Result<Target> {
+    let prefix_of = |path: &str| path.split('/').filter(|name| !name.is_empty()).collect();
+    if let Some(store) = options.store() {
+        let remote = Arc::new(Remote::given(Arc::clone(store)));
+        let prefix = prefix_of(url);
+        return Ok(Target::Remote { remote, prefix });
+    }
+    let path = match url.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => file_url(url, rest)?,
+        Some((scheme, _)) if is_scheme(scheme) => {
+            let settings = Settings::try_new(options.storage_options())?;
+            let (store, path) = remote::split(url)?;
+            let remote = Arc::new(store::open(&store, url, &settings)?);
+            let prefix = prefix_of(&path);
+            return Ok(Target::Remote { remote, prefix });
+        }
+        _ => url.to_owned(),
+    };
+    Ok(Target::Local(local::absolute(url, &path)?))
+}
+
+/// The data files that are there already, as the target names them.
+pub(super) async fn data_files_below(target: &Target, name: &str) -> Result<Vec<String>> {
+    let found = match target {
+        Target::Local(folder) => {
+            let (name, folder) = (name.to_owned(), folder.clone());
+            if folder.is_file() {
+                let text = "files are written into a folder, this is a file";
+                return Err(Error::invalid_argument(text).with_file(name));
+            }
+            blocking(move || local::find(&name, &folder)).await
+        }
+        Target::Remote { remote, prefix } => {
+            remote::find(remote, name, &format!("{prefix}/")).await
+        }
+    };
+    let files = match found {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found?,
+    };
+    let names = files.into_iter().map(|file| match file.place {
+        Place::Local(_) => file.name,
+        Place::Remote { path, .. } => path.to_string(),
+    });
+    Ok(names.collect())
 }
 
 /// The path of a `file://` URL, given what follows the two slashes.

@@ -26,7 +26,7 @@ fn nested_keys_become_columns_behind_those_of_the_files() {
     assert_eq!(values(2), [2012, 2012, 2013, 2013, 2013, 2013]);
     assert_eq!(values(3), [12, 12, 1, 1, 2, 2]);
     assert!(!grid.schema().field(3).is_nullable());
-    let known = grid.tiles()[5].known_statistics(3).unwrap();
+    let known = grid.tiles()[5].column_statistics(3).unwrap();
     let bounds = known.bounds.as_ref().unwrap();
     assert_eq!(bounds.as_primitive::<Int64Type>().values(), &[2, 2]);
     let without = LoadOptions::default().with_hive_partitioning(false);

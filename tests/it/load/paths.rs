@@ -194,12 +194,17 @@ fn a_folder_without_parquet_is_not_found() {
 
 #[test]
 fn other_schemes_are_not_supported() {
-    for (url, scheme) in [
-        ("s3://bucket/a.parquet", "`s3`"),
-        ("https://host/a", "`https`"),
+    for (url, text) in [
+        ("ftp://host/a.parquet", "`ftp`"),
+        ("https://host/a.parquet?token=1", "a query"),
     ] {
-        refused(load_text(url), ErrorKind::Unsupported, &[scheme, url]);
+        refused(load_text(url), ErrorKind::Unsupported, &[text, url]);
     }
+    refused(
+        load_text("s3:///a.parquet"),
+        ErrorKind::InvalidArgument,
+        &["the name of a bucket"],
+    );
     refused(
         load_text(""),
         ErrorKind::InvalidArgument,

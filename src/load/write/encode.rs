@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
@@ -19,17 +19,74 @@ use crate::error::{Error, ErrorKind, Result};
 const ROW_GROUP_ROWS: usize = 1 << 20;
 const ROW_GROUP_BYTES: usize = 128 << 20;
 
-/// Writes the batches as one Parquet file with Zstandard compression and the Arrow schema. The file is whole only when this returns `Ok`.
+/// How the pages of a file are compressed.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FileCompression {
+    /// Not at all.
+    None,
+    /// Snappy: fast to read.
+    Snappy,
+    /// LZ4 without frames.
+    Lz4,
+    /// Zstandard at its default level: small.
+    #[default]
+    Zstd,
+    /// Gzip: old readers know it.
+    Gzip,
+    /// Brotli: smallest, slow to write.
+    Brotli,
+}
+
+impl FileCompression {
+    /// The names that [`from_name`](Self::from_name) knows.
+    pub const NAMES: [&str; 6] = ["none", "snappy", "lz4", "zstd", "gzip", "brotli"];
+
+    /// The compression of a name.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another name.
+    pub fn from_name(name: &str) -> Result<Self> {
+        Ok(match name {
+            "none" | "uncompressed" => Self::None,
+            "snappy" => Self::Snappy,
+            "lz4" => Self::Lz4,
+            "zstd" => Self::Zstd,
+            "gzip" => Self::Gzip,
+            "brotli" => Self::Brotli,
+            other => {
+                return Err(Error::invalid_argument(format!(
+                    "compression must be one of {}, got {other:?}",
+                    Self::NAMES.join(", ")
+                )));
+            }
+        })
+    }
+
+    fn codec(self) -> Compression {
+        match self {
+            Self::None => Compression::UNCOMPRESSED,
+            Self::Snappy => Compression::SNAPPY,
+            Self::Lz4 => Compression::LZ4_RAW,
+            Self::Zstd => Compression::ZSTD(ZstdLevel::default()),
+            Self::Gzip => Compression::GZIP(GzipLevel::default()),
+            Self::Brotli => Compression::BROTLI(BrotliLevel::default()),
+        }
+    }
+}
+
+/// Writes the batches as one Parquet file with the Arrow schema. The file is whole only when this returns `Ok`.
 ///
 /// # Errors
 /// The first error among the batches; `Unsupported` for a type that Parquet has not; `Storage` when `sink` fails.
 pub fn write_parquet(
     sink: &mut dyn Write,
     schema: &SchemaRef,
+    compression: FileCompression,
     batches: impl IntoIterator<Item = Result<RecordBatch>>,
 ) -> Result<()> {
     let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(compression.codec())
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .build();

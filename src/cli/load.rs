@@ -1,0 +1,297 @@
+//! `partgrid load` and `partgrid copy`: files in, files out, with a bar or events.
+//!
+//! Comes in: sources, a folder or URL. Goes out: Parquet files of the tiles that were loaded; on standard error a bar where a person sees it, with `--json` one event in
+//! a line on standard output. Never here: loading, writing.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::{Pipe, runtime};
+use crate::error::Result;
+use crate::grid::PartitionGrid;
+use crate::grid::picture::counted;
+use crate::load::{
+    FileCompression, LoadJob, LoadOptions, Progress, SchemaEvolution, WriteOptions, write_grid,
+};
+use crate::memory::parse_size;
+
+const BAR_INTERVAL: Duration = Duration::from_millis(100);
+const EVENT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Load files as one grid and write its tiles as Parquet files
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  partgrid load 's3://bucket/logs/*.parquet' --out logs/ --tile-rows 1000000
+  partgrid load a.parquet b.parquet --out both/ --partition-by year --compression snappy
+  partgrid load data/ --out out/ --memory-limit 2GB --spill-to /tmp --json")]
+pub(super) struct Load {
+    /// Files, folders, patterns or URLs; together they make one grid
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    /// The folder or URL to write to; one file for each row band
+    #[arg(long, value_name = "FOLDER")]
+    out: String,
+    #[command(flatten)]
+    wishes: Wishes,
+}
+
+/// Copy Parquet files from one folder or URL to another, tile by tile
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  partgrid copy s3://bucket/flights/ flights/
+  partgrid copy flights/ s3://bucket/flights/ --storage-option region=eu-central-1")]
+pub(super) struct Copy {
+    /// A file, folder, pattern or URL
+    source: String,
+    /// The folder or URL to write to
+    destination: String,
+    #[command(flatten)]
+    wishes: Wishes,
+}
+
+#[derive(Debug, Args)]
+struct Wishes {
+    /// Load these columns only, in this order
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
+    /// Cut the rows into tiles of about so many; by default by size
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    tile_rows: Option<u64>,
+    /// Take no columns from folder names such as year=2013
+    #[arg(long)]
+    no_hive: bool,
+    /// Which differences between the columns of files are borne
+    #[arg(long, value_enum, default_value_t)]
+    schema_evolution: Evolution,
+    /// Memory for what is decoded and for tiles, such as 512MB; by default 80 % of the machine
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory_limit: Option<usize>,
+    /// A folder for the tiles that the memory limit leaves no room for
+    #[arg(long, value_name = "FOLDER")]
+    spill_to: Option<PathBuf>,
+    /// A setting for the stores of URLs, such as region=eu-central-1 (may be repeated)
+    #[arg(long = "storage-option", value_name = "KEY=VALUE", value_parser = setting)]
+    storage_options: Vec<(String, String)>,
+    /// Write the rows of each combination of values of these columns into a folder of its own
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    partition_by: Vec<String>,
+    /// How pages are compressed: none, snappy, lz4, zstd, gzip or brotli
+    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = FileCompression::from_name)]
+    compression: FileCompression,
+    /// Replace the data files in the folder
+    #[arg(long)]
+    overwrite: bool,
+    /// Print events on standard output, one JSON object in a line
+    #[arg(long)]
+    json: bool,
+    /// Show no bar and no last line
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Evolution {
+    /// None but order and nullability
+    #[default]
+    Strict,
+    /// Columns may be missing: null there
+    Union,
+    /// Types may be widened as well
+    Widen,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = pair.ok_or_else(|| format!("must read like KEY=VALUE, got {text:?}"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+impl Load {
+    pub(super) fn run(&self, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> Result<()> {
+        self.wishes.run(&self.paths, &self.out, stdout, stderr)
+    }
+}
+
+impl Copy {
+    pub(super) fn run(&self, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> Result<()> {
+        let sources = std::slice::from_ref(&self.source);
+        self.wishes.run(sources, &self.destination, stdout, stderr)
+    }
+}
+
+impl Wishes {
+    fn run(
+        &self,
+        sources: &[String],
+        out: &str,
+        stdout: &mut Pipe<'_>,
+        stderr: &mut dyn Write,
+    ) -> Result<()> {
+        let mut events = Events {
+            stdout,
+            wanted: self.json,
+        };
+        events.print(&json!({"event": "started", "sources": sources, "out": out}))?;
+        match self.load_and_write(sources, out, &mut events) {
+            Ok((progress, files)) => {
+                let mut last = fields("finished", &progress);
+                if let Some(fields) = last.as_object_mut() {
+                    fields.insert("files_written".to_owned(), json!(files));
+                }
+                events.print(&last)?;
+                self.say(&progress, files, out, stderr);
+                Ok(())
+            }
+            Err(error) => {
+                let kind = format!("{:?}", error.kind());
+                events
+                    .print(&json!({"event": "failed", "kind": kind, "error": error.to_string()}))?;
+                Err(error)
+            }
+        }
+    }
+
+    fn load_and_write(
+        &self,
+        sources: &[String],
+        out: &str,
+        events: &mut Events<'_, '_>,
+    ) -> Result<(Progress, u64)> {
+        let runtime = runtime(None)?;
+        let _entered = runtime.enter();
+        let job = LoadJob::start(sources.to_vec(), self.load_options())?;
+        let bar = self.bar();
+        let interval = if self.json {
+            EVENT_INTERVAL
+        } else {
+            BAR_INTERVAL
+        };
+        let grid: PartitionGrid = runtime.block_on(async {
+            loop {
+                if let Ok(done) = tokio::time::timeout(interval, job.result()).await {
+                    return done;
+                }
+                let progress = job.progress();
+                show(&bar, &progress);
+                events.print(&fields("progress", &progress))?;
+            }
+        })?;
+        show(&bar, &job.progress());
+        events.print(&fields("loaded", &job.progress()))?;
+        bar.set_message("writing");
+        let written = runtime.block_on(Box::pin(write_grid(&grid, out, &self.write_options())));
+        bar.finish_and_clear();
+        Ok((job.progress(), written?))
+    }
+
+    fn load_options(&self) -> LoadOptions {
+        let mut options = LoadOptions::default()
+            .with_hive_partitioning(!self.no_hive)
+            .with_schema_evolution(match self.schema_evolution {
+                Evolution::Strict => SchemaEvolution::Strict,
+                Evolution::Union => SchemaEvolution::Union,
+                Evolution::Widen => SchemaEvolution::Widen,
+            })
+            .with_storage_options(self.storage_options.clone());
+        if let Some(columns) = &self.columns {
+            options = options.with_columns(columns.clone());
+        }
+        if let Some(rows) = self.tile_rows {
+            options = options.with_tile_rows(rows);
+        }
+        if let Some(bytes) = self.memory_limit {
+            options = options.with_memory_limit_bytes(bytes as u64);
+        }
+        if let Some(folder) = &self.spill_to {
+            options = options.with_spill_to(folder.clone());
+        }
+        options
+    }
+
+    fn write_options(&self) -> WriteOptions {
+        WriteOptions::default()
+            .with_compression(self.compression)
+            .with_partition_by(self.partition_by.clone())
+            .with_overwrite(self.overwrite)
+            .with_storage_options(self.storage_options.clone())
+    }
+
+    /// A bar where a person sees it; indicatif hides it where standard error is no terminal.
+    fn bar(&self) -> ProgressBar {
+        let off = std::env::var("PARTGRID_PROGRESS").is_ok_and(|value| {
+            matches!(
+                value.trim().to_lowercase().as_str(),
+                "0" | "false" | "off" | "no"
+            )
+        });
+        if self.quiet || off {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(
+            "loading: {percent:>3}%|{wide_bar}| {msg}, {bytes}/{total_bytes} [{elapsed_precise}<{eta_precise}, {bytes_per_sec}]",
+        );
+        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    }
+
+    fn say(&self, progress: &Progress, files: u64, out: &str, stderr: &mut dyn Write) {
+        if self.quiet || self.json {
+            return;
+        }
+        let line = format!(
+            "{}, {} read in {:.1} s: {} written to {out}\n",
+            counted(progress.num_rows, "row"),
+            HumanBytes(progress.num_bytes),
+            progress.elapsed.as_secs_f64(),
+            counted(files, "file"),
+        );
+        super::say(stderr, &line);
+    }
+}
+
+fn show(bar: &ProgressBar, progress: &Progress) {
+    bar.set_length(progress.total_bytes);
+    bar.set_position(progress.num_bytes);
+    bar.set_message(format!(
+        "{}/{} tiles",
+        progress.num_tiles, progress.total_tiles
+    ));
+}
+
+fn fields(event: &str, progress: &Progress) -> Value {
+    json!({
+        "event": event,
+        "files": progress.num_files,
+        "total_files": progress.total_files,
+        "tiles": progress.num_tiles,
+        "total_tiles": progress.total_tiles,
+        "rows": progress.num_rows,
+        "total_rows": progress.total_rows,
+        "bytes": progress.num_bytes,
+        "total_bytes": progress.total_bytes,
+        "tile_bytes": progress.tile_bytes,
+        "spilled_tiles": progress.spilled_tiles,
+        "seconds": progress.elapsed.as_secs_f64(),
+        "bytes_per_second": progress.bytes_per_second(),
+    })
+}
+
+/// Standard output, one event in a line.
+struct Events<'a, 'b> {
+    stdout: &'a mut Pipe<'b>,
+    wanted: bool,
+}
+
+impl Events<'_, '_> {
+    fn print(&mut self, event: &Value) -> Result<()> {
+        if !self.wanted {
+            return Ok(());
+        }
+        self.stdout.print(&format!("{event}\n"))
+    }
+}

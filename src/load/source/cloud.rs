@@ -1,0 +1,87 @@
+//! Google, Azure and plain HTTP.
+//!
+//! Comes in: a URL, settings. Goes out: a store. Credentials come from the settings, then from the environment and the files that the tools of these clouds use
+//! (`object_store` reads them). Never here: S3 (`aws.rs`).
+
+use std::sync::Arc;
+
+use object_store::ClientOptions;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use url::Url;
+
+use super::store::{Remote, Settings, remote, unusable};
+use crate::error::Result;
+
+pub(super) fn google(url: &Url, settings: &Settings) -> Result<Remote> {
+    let bucket = url.host_str().unwrap_or_default();
+    let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+    let keys = settings.keys()?;
+    let builder = keys.into_iter().fold(builder, |builder, (key, value)| {
+        builder.with_config(key, value)
+    });
+    let store = builder
+        .with_retry(settings.retry())
+        .build()
+        .map_err(unusable)?;
+    Ok(remote(
+        Arc::new(store),
+        format!("{}://{bucket}/", url.scheme()),
+        vec![("bucket", bucket.to_owned())],
+        "set GOOGLE_APPLICATION_CREDENTIALS, log in with `gcloud auth application-default login`, or give storage_options={\"anonymous\": \"true\"} for public data",
+    ))
+}
+
+pub(super) fn azure(url: &Url, settings: &Settings) -> Result<Remote> {
+    let builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
+    let keys = settings.keys()?;
+    let builder = keys.into_iter().fold(builder, |builder, (key, value)| {
+        builder.with_config(key, value)
+    });
+    let store = builder
+        .with_retry(settings.retry())
+        .build()
+        .map_err(unusable)?;
+    let container = match url.username() {
+        "" => url.host_str().unwrap_or_default(),
+        container => container,
+    };
+    let host = match url.username() {
+        "" => container.to_owned(),
+        container => format!("{container}@{}", url.host_str().unwrap_or_default()),
+    };
+    Ok(remote(
+        Arc::new(store),
+        format!("{}://{host}/", url.scheme()),
+        vec![("container", container.to_owned())],
+        "set AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or give them as storage_options",
+    ))
+}
+
+pub(super) fn http(url: &Url, settings: &Settings) -> Result<Remote> {
+    let mut root = url.clone();
+    root.set_path("");
+    root.set_query(None);
+    root.set_fragment(None);
+    let keys = settings.keys()?;
+    let options = keys
+        .into_iter()
+        .fold(ClientOptions::new(), |options, (key, value)| {
+            options.with_config(key, value)
+        });
+    let options = options.with_allow_http(url.scheme() == "http");
+    let store = HttpBuilder::new()
+        .with_url(root.as_str())
+        .with_client_options(options)
+        .with_retry(settings.retry())
+        .build()
+        .map_err(unusable)?;
+    let name = format!("{}/", root.as_str().trim_end_matches('/'));
+    Ok(remote(
+        Arc::new(store),
+        name,
+        vec![("host", url.host_str().unwrap_or_default().to_owned())],
+        "the server wants credentials for this file, which HTTP sources cannot give",
+    ))
+}

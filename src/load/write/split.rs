@@ -1,0 +1,135 @@
+//! One batch -> one for each folder of `partition_by`.
+//!
+//! Comes in: a batch, columns. Goes out: the rows of each combination of values, without these columns, and the folder that names the combination as Hive does. Never
+//! here: IO.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{SortColumn, lexsort_to_indices, partition, take_record_batch};
+use arrow::datatypes::DataType;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use crate::error::{Error, Result};
+use crate::grid::unknown_column;
+use crate::load::hive::NULL;
+
+/// What may not stand in the name of a folder, or would be read otherwise.
+const ESCAPED: AsciiSet = CONTROLS
+    .add(b'/')
+    .add(b'\\')
+    .add(b'=')
+    .add(b'%')
+    .add(b':')
+    .add(b'*')
+    .add(b'?')
+    .add(b'"')
+    .add(b'\'')
+    .add(b'#')
+    .add(b'{')
+    .add(b'}')
+    .add(b'[')
+    .add(b']')
+    .add(b'^')
+    .add(b'|')
+    .add(b'<')
+    .add(b'>')
+    .add(b'&');
+
+/// The rows of each combination of values, in the order of the values; the rows of one keep their order. The folder is empty when `names` is.
+pub(super) fn split(batch: &RecordBatch, names: &[String]) -> Result<Vec<(String, RecordBatch)>> {
+    if names.is_empty() {
+        return Ok(vec![(String::new(), batch.clone())]);
+    }
+    let schema = batch.schema_ref();
+    let known = || schema.fields().iter().map(|field| field.name().as_str());
+    let keys: Result<Vec<usize>> = names
+        .iter()
+        .map(|name| {
+            schema
+                .index_of(name)
+                .map_err(|_| unknown_column(name, known()))
+        })
+        .collect();
+    let keys = keys?;
+    let columns: Result<Vec<ArrayRef>> = keys.iter().map(|key| key_column(batch, *key)).collect();
+    let sort: Vec<SortColumn> = columns?
+        .into_iter()
+        .map(|values| SortColumn {
+            values,
+            options: None,
+        })
+        .collect();
+    // The number of the row comes last, so that rows of one folder keep their order.
+    let numbers: ArrayRef = Arc::new(arrow::array::UInt32Array::from_iter_values(
+        0..u32::try_from(batch.num_rows())
+            .map_err(|_| Error::unsupported("a tile of more than 2^32 rows"))?,
+    ));
+    let mut by = sort.clone();
+    by.push(SortColumn {
+        values: numbers,
+        options: None,
+    });
+    let order = lexsort_to_indices(&by, None)?;
+    let sorted = take_record_batch(batch, &order)?;
+    let sorted_keys: Vec<ArrayRef> = keys
+        .iter()
+        .filter_map(|key| sorted.columns().get(*key).cloned())
+        .collect();
+    let rest: Vec<usize> = (0..batch.num_columns())
+        .filter(|column| !keys.contains(column))
+        .collect();
+    if rest.is_empty() {
+        return Err(Error::invalid_argument(
+            "partition_by must leave a column for the files",
+        ));
+    }
+    let rows = sorted.project(&rest)?;
+    let ranges = partition(&sorted_keys)?.ranges();
+    let parts = ranges.into_iter().map(|range| {
+        let folder = folder_of(names, &sorted_keys, range.start)?;
+        Ok((folder, rows.slice(range.start, range.end - range.start)))
+    });
+    parts.collect()
+}
+
+/// A column that folders can name.
+fn key_column(batch: &RecordBatch, column: usize) -> Result<ArrayRef> {
+    let values = batch.columns().get(column);
+    let field = batch.schema_ref().fields().get(column);
+    let (Some(values), Some(field)) = (values, field) else {
+        return Err(Error::internal("a known column is not there"));
+    };
+    let data_type = field.data_type();
+    let text = matches!(
+        data_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    );
+    let kept = data_type.is_integer() || data_type == &DataType::Date32 || text;
+    if kept {
+        return Ok(Arc::clone(values));
+    }
+    Err(Error::invalid_argument(format!(
+        "partition_by takes integers, dates and texts, whose values a folder name keeps, got {data_type}"
+    ))
+    .with_column(field.name()))
+}
+
+fn folder_of(names: &[String], keys: &[ArrayRef], row: usize) -> Result<String> {
+    let options = FormatOptions::new();
+    let parts = names.iter().zip(keys).map(|(name, key)| {
+        let value = if key.is_null(row) {
+            NULL.to_owned()
+        } else {
+            let text = ArrayFormatter::try_new(key, &options)?
+                .value(row)
+                .to_string();
+            utf8_percent_encode(&text, &ESCAPED).to_string()
+        };
+        let name = utf8_percent_encode(name, &ESCAPED);
+        Ok::<_, Error>(format!("{name}={value}"))
+    });
+    let parts: Result<Vec<String>> = parts.collect();
+    Ok(parts?.join("/"))
+}

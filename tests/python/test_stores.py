@@ -1,0 +1,365 @@
+"""Loads from object stores: what is found, what is read, what happens when the store or the network fails."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import partgrid as pg
+from stores import KEYS, Proxy, Request, fault_proxy, s3_server, send
+
+BUCKET = "flights"
+ROWS = 20_000
+GROUP_ROWS = 4_000
+ERROR_SECONDS = 60
+DEAD_SECONDS = 10
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def bucket(server: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    client = boto3.client(
+        "s3",
+        endpoint_url=server,
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket=BUCKET)
+    folder = tmp_path_factory.mktemp("bucket")
+    for name, start in [
+        ("year=2012/b.parquet", 0),
+        ("year=2013/a.parquet", ROWS),
+        ("year=2013/b c.parquet", 2 * ROWS),
+    ]:
+        put(client, folder, f"data/{name}", table(start))
+    client.put_object(Bucket=BUCKET, Key="data/_SUCCESS", Body=b"")
+    client.put_object(Bucket=BUCKET, Key="data/notes.txt", Body=b"no data")
+    client.put_object(Bucket=BUCKET, Key="empty/", Body=b"")
+    return client
+
+
+@pytest.fixture
+def proxy(server: str, bucket: Any) -> Iterator[Proxy]:  # noqa: ARG001
+    with fault_proxy(server) as proxy:
+        yield proxy
+
+
+def table(start: int) -> pa.Table:
+    numbers = pa.array(range(start, start + ROWS))
+    columns = {
+        f"c{column}": pa.array([row * column % 1009 for row in range(ROWS)]) for column in range(15)
+    }
+    return pa.table({"id": numbers, **columns})
+
+
+def put(client: Any, folder: Path, key: str, content: pa.Table) -> None:
+    path = folder / "file.parquet"
+    pq.write_table(content, path, row_group_size=GROUP_ROWS, use_dictionary=False)
+    client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
+
+
+def options(endpoint: str, **more: str) -> dict[str, str]:
+    return {**KEYS, "endpoint": endpoint, **more}
+
+
+def load(
+    endpoint: str, path: str = "data/", more: dict[str, str] | None = None, **wishes: Any
+) -> pg.Grid:
+    return pg.read_parquet(
+        f"s3://{BUCKET}/{path}", storage_options=options(endpoint, **(more or {})), **wishes
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "files"),
+    [
+        ("data", 3),
+        ("data/", 3),
+        ("data/year=2013", 2),
+        ("data/year=2013/a.parquet", 1),
+        ("data/year=2013/b c.parquet", 1),
+        ("data/year=*/b*", 2),
+        ("data/**/a.parquet", 1),
+        ("data/year=201?", 3),
+        ("", 3),
+    ],
+)
+@pytest.mark.usefixtures("bucket")
+def test_objects_folders_and_patterns_are_found(server: str, path: str, files: int) -> None:
+    grid = load(server, path)
+    assert grid.shape == (files * ROWS, 17)
+    assert grid.columns[-1] == "year"
+
+
+@pytest.mark.usefixtures("bucket")
+def test_values_are_those_of_the_files_in_name_order(server: str) -> None:
+    found = load(server, tile_rows=7_000).to_arrow()
+    assert found["id"].to_pylist() == list(range(3 * ROWS))
+    assert found["c7"].to_pylist() == table(0)["c7"].to_pylist() * 3
+    assert found["year"].unique().to_pylist() == [2012, 2013]
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("nothing/", pg.errors.PathNotFoundError),
+        ("empty/", pg.errors.PathNotFoundError),
+        ("data/x*", pg.errors.PathNotFoundError),
+    ],
+)
+@pytest.mark.usefixtures("bucket")
+def test_what_is_not_there_is_named(server: str, path: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"s3://{BUCKET}/{path}".replace("*", r"\*")):
+        load(server, path)
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_missing_bucket_is_named(server: str) -> None:
+    with pytest.raises(pg.PartgridError, match="nobody"):
+        pg.read_parquet("s3://nobody/x/", storage_options=options(server))
+
+
+def test_two_columns_of_sixteen_cost_little_more_than_their_bytes(proxy: Proxy) -> None:
+    path = "data/year=2012/b.parquet"
+    load(proxy.address, path, columns=["c3", "c11"])
+    with pq.ParquetFile(pa.BufferReader(_content(proxy, path))) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+        wanted = sum(
+            group.column(4).total_compressed_size + group.column(12).total_compressed_size
+            for group in groups
+        )
+    footer = 64 * 1024
+    assert proxy.read_bytes() <= 1.1 * wanted + footer
+
+
+def _content(proxy: Proxy, path: str) -> bytes:
+    client = boto3.client(
+        "s3",
+        endpoint_url=proxy.address,
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+        region_name="us-east-1",
+    )
+    before = len(proxy.requests)
+    content: bytes = client.get_object(Bucket=BUCKET, Key=path)["Body"].read()
+    del proxy.requests[before:]
+    return content
+
+
+def is_page(request: Request) -> bool:
+    return request.method == "GET" and request.range is not None
+
+
+def test_passing_faults_are_healed(proxy: Proxy) -> None:
+    failed: set[str] = set()
+
+    def fault(number: int, request: Request, handler: Any, forward: Any) -> bool:
+        kinds = {2: "500", 4: "503", 6: "reset", 8: "cut"}
+        kind = kinds.get(number)
+        if kind is None or (kind == "cut" and not is_page(request)):
+            return False
+        failed.add(kind)
+        if kind == "reset":
+            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            handler.rfile.close()
+            handler.wfile.close()
+            handler.connection.close()
+            handler.close_connection = True
+        elif kind == "cut":
+            status, headers, content = forward()
+            headers = [pair for pair in headers if pair[0].lower() != "content-length"]
+            handler.close_connection = True
+            with contextlib.suppress(OSError):
+                send(
+                    handler,
+                    status,
+                    [*headers, ("Content-Length", str(len(content)))],
+                    content[: len(content) // 2],
+                )
+                handler.connection.shutdown(socket.SHUT_RDWR)
+        else:
+            send(handler, int(kind), [], b"later")
+        return True
+
+    proxy.fault = fault
+    assert load(proxy.address).to_arrow()["id"].to_pylist() == list(range(3 * ROWS))
+    assert failed >= {"500", "503", "reset"}
+
+
+def _always(status: int) -> Any:
+    def fault(_number: int, request: Request, handler: Any, _forward: Any) -> bool:
+        if is_page(request):
+            send(handler, status, [], b"<Error><Code>Broken</Code></Error>")
+        return is_page(request)
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (500, pg.errors.StorageError),
+        (403, pg.errors.PermissionDeniedError),
+        (404, pg.errors.PathNotFoundError),
+        (412, pg.errors.InvalidDataError),
+    ],
+)
+def test_faults_that_stay_are_errors_in_time(
+    proxy: Proxy, status: int, error: type[Exception]
+) -> None:
+    proxy.fault = _always(status)
+    start = time.monotonic()
+    with pytest.raises(error, match="year=2012/b.parquet") as raised:
+        load(proxy.address)
+    assert time.monotonic() - start < ERROR_SECONDS
+    if status == 403:
+        for part in ("bucket: flights", "region: us-east-1", "anonymous", "requester_pays"):
+            assert part in str(raised.value)
+
+
+def test_a_body_that_is_short_but_says_so_is_an_error(proxy: Proxy) -> None:
+    def fault(_number: int, request: Request, handler: Any, forward: Any) -> bool:
+        if not is_page(request):
+            return False
+        status, headers, content = forward()
+        headers = [pair for pair in headers if pair[0].lower() != "content-length"]
+        send(handler, status, headers, content[:-10])
+        return True
+
+    proxy.fault = fault
+    with pytest.raises(pg.PartgridError, match="year=2012/b.parquet"):
+        load(proxy.address)
+
+
+def test_a_body_that_stalls_is_an_error_in_time(proxy: Proxy) -> None:
+    def fault(_number: int, request: Request, handler: Any, forward: Any) -> bool:
+        if not is_page(request):
+            return False
+        status, headers, content = forward()
+        with contextlib.suppress(OSError):
+            headers = [pair for pair in headers if pair[0].lower() != "content-length"]
+            send(
+                handler,
+                status,
+                [*headers, ("Content-Length", str(len(content)))],
+                content[: len(content) // 2],
+            )
+            time.sleep(ERROR_SECONDS)
+        return True
+
+    proxy.fault = fault
+    start = time.monotonic()
+    with pytest.raises(pg.errors.StorageError):
+        load(proxy.address, more={"timeout": "2s", "retry_timeout": "3s"})
+    assert time.monotonic() - start < ERROR_SECONDS / 2
+
+
+def test_an_object_that_is_replaced_is_noticed(proxy: Proxy, bucket: Any, tmp_path: Path) -> None:
+    put(bucket, tmp_path, "replaced/a.parquet", table(0))
+    seen = []
+
+    def fault(_number: int, request: Request, _handler: Any, _forward: Any) -> bool:
+        seen.append(request)
+        if sum(map(is_page, seen)) == 2:
+            # The footer is read, the pages are not.
+            put(bucket, tmp_path, "replaced/a.parquet", table(7))
+        return False
+
+    proxy.fault = fault
+    with pytest.raises(pg.errors.InvalidDataError, match="changed while it was read"):
+        load(proxy.address, "replaced/a.parquet")
+
+
+def test_a_dead_endpoint_is_an_error_within_ten_seconds() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        start = time.monotonic()
+        with pytest.raises(pg.errors.StorageError, match=f"s3://{BUCKET}/data/") as raised:
+            load(address)
+    assert time.monotonic() - start < DEAD_SECONDS
+    assert "endpoint" in str(raised.value)
+
+
+def test_a_deadline_ends_a_load(proxy: Proxy) -> None:
+    def fault(*_: object) -> bool:
+        time.sleep(1)
+        return False
+
+    proxy.fault = fault
+    with pytest.raises(pg.errors.ResourcesExhaustedError, match="deadline"):
+        load(proxy.address, deadline=0.3)
+
+
+def test_credentials_come_from_environment_and_profiles(
+    server: str,
+    bucket: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = f"s3://{BUCKET}/data/year=2012/"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    config, credentials = tmp_path / "config", tmp_path / "credentials"
+    config.write_text(f"[profile other]\nregion = eu-central-1\nendpoint_url = {server}\n")
+    credentials.write_text(
+        "[other]\naws_access_key_id = testing\naws_secret_access_key = testing\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    assert len(pg.read_parquet(source, storage_options={"profile": "other"})) == ROWS
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    assert len(pg.read_parquet(source)) == ROWS
+    with pytest.raises(pg.errors.NotFoundError, match="`nobody`"):
+        pg.read_parquet(source, storage_options={"profile": "nobody"})
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server)
+    monkeypatch.delenv("AWS_PROFILE")
+    assert len(pg.read_parquet(source)) == ROWS
+    bucket.put_object_acl(Bucket=BUCKET, Key="data/year=2012/b.parquet", ACL="public-read")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "not used")
+    assert len(pg.read_parquet(f"{source}b.parquet", storage_options={"anonymous": "true"})) == ROWS
+
+
+@pytest.mark.usefixtures("bucket")
+def test_wrong_storage_options_are_refused(server: str) -> None:
+    for key, value in [("nonsense", "1"), ("max_retries", "many"), ("retry_timeout", "soon")]:
+        with pytest.raises(pg.errors.InvalidArgumentError, match=key):
+            load(server, more={key: value})
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_store_of_obstore_is_taken(server: str) -> None:
+    store = pytest.importorskip("obstore.store").S3Store(
+        BUCKET,
+        endpoint=server,
+        client_options={"allow_http": True},
+        access_key_id="testing",
+        secret_access_key="testing",
+        region="us-east-1",
+    )
+    assert pg.read_parquet("data/year=2013", store=store).shape == (2 * ROWS, 17)
+
+
+def test_files_come_over_http(server: str, bucket: Any) -> None:
+    bucket.put_object_acl(Bucket=BUCKET, Key="data/year=2012/b.parquet", ACL="public-read")
+    assert len(pg.read_parquet(f"{server}/{BUCKET}/data/year=2012/b.parquet")) == ROWS
+    with pytest.raises(pg.errors.PathNotFoundError):
+        pg.read_parquet(f"{server}/{BUCKET}/data/none.parquet")
