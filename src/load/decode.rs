@@ -37,8 +37,8 @@ pub(super) struct ColumnWork<'a> {
 }
 
 impl ColumnWork<'_> {
-    /// The column; `pages` are those of the file's column of that name, if it is read from the file and the file has it.
-    pub(super) fn decode(&self, pages: Option<Pages>) -> Result<ArrayRef> {
+    /// The column; `pages` hold those of the file's column of that name, if it is read from the file and the file has it.
+    pub(super) fn decode(&self, pages: &Pages) -> Result<ArrayRef> {
         let column = match self.origin {
             Origin::Folder(hive) => self.folder_column(hive)?,
             Origin::File => self.file_column(pages)?,
@@ -58,12 +58,12 @@ impl ColumnWork<'_> {
         usize::try_from(self.task.num_rows).unwrap_or(usize::MAX)
     }
 
-    fn file_column(&self, pages: Option<Pages>) -> Result<ArrayRef> {
+    fn file_column(&self, pages: &Pages) -> Result<ArrayRef> {
         let root = self.footer.schema().index_of(self.field.name());
-        let (Some(pages), Ok(root)) = (pages, root) else {
+        let Ok(root) = root else {
             return Ok(new_null_array(self.field.data_type(), self.num_rows()));
         };
-        let column = self.read(pages, root)?;
+        let column = self.read(pages.clone(), root)?;
         if column.data_type() == self.field.data_type() {
             return Ok(column);
         }

@@ -11,6 +11,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use tokio::runtime::Handle;
 
+use super::cache::FooterCache;
 use super::error::{blocking, contained, from_parquet};
 use super::input::fetch;
 use super::progress::Counters;
@@ -38,6 +39,11 @@ impl Footer {
         self.metadata.schema()
     }
 
+    /// About how much memory it takes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.parquet().memory_size() + self.schema().fields().size()
+    }
+
     pub(super) fn parquet(&self) -> &Arc<ParquetMetaData> {
         self.metadata.metadata()
     }
@@ -49,21 +55,32 @@ pub(super) async fn read_all(
     concurrency: usize,
     counters: &Counters,
 ) -> Result<Vec<Footer>> {
-    stream::iter(files.to_vec())
+    let cache = &FooterCache::of_this_process();
+    stream::iter(files.iter().cloned())
         .map(|file| async move {
-            match &file.place {
-                // Nothing in it waits but the file system itself.
-                Place::Local(_) => {
-                    let here = Handle::current();
-                    blocking(move || here.block_on(read(&file))).await
-                }
-                Place::Remote { .. } => read(&file).await,
+            if let Some(known) = cache.get(&file) {
+                return Ok(known);
             }
+            let listed = file.clone();
+            let footer = read_anywhere(file).await?;
+            cache.keep(&listed, &footer);
+            Ok(footer)
         })
         .buffered(concurrency)
         .inspect_ok(|_| counters.num_files.add(1))
         .try_collect()
         .await
+}
+
+async fn read_anywhere(file: SourceFile) -> Result<Footer> {
+    match &file.place {
+        // Nothing in it waits but the file system itself.
+        Place::Local(_) => {
+            let here = Handle::current();
+            blocking(move || here.block_on(read(&file))).await
+        }
+        Place::Remote { .. } => read(&file).await,
+    }
 }
 
 async fn read(file: &SourceFile) -> Result<Footer> {

@@ -7,6 +7,7 @@
 
 mod bands;
 mod budget;
+mod cache;
 mod decode;
 mod error;
 mod footer;
@@ -32,6 +33,8 @@ pub use options::{LoadOptions, SchemaEvolution, TileColumns};
 pub use progress::Progress;
 pub use write::{FileCompression, WriteOptions, write_grid, write_parquet};
 
+use std::sync::Arc;
+
 use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -50,13 +53,13 @@ use progress::Counters;
 /// `NotFound` for a source without files and for unknown columns, `InvalidData` for a file that is damaged or differs from the first in its columns (all differences
 /// at once), `PermissionDenied` and `Storage` as the file system says, `InvalidArgument` for options that make no sense.
 pub async fn load(sources: &[String], options: &LoadOptions) -> Result<PartitionGrid> {
-    run(sources, options, &Counters::new()).await
+    run(sources, options, &Arc::new(Counters::new())).await
 }
 
 async fn run(
     sources: &[String],
     options: &LoadOptions,
-    counters: &Counters,
+    counters: &Arc<Counters>,
 ) -> Result<PartitionGrid> {
     options.check()?;
     Handle::try_current().map_err(|_| needs_runtime())?;
@@ -74,7 +77,7 @@ async fn run(
 async fn steps(
     sources: &[String],
     options: &LoadOptions,
-    counters: &Counters,
+    counters: &Arc<Counters>,
 ) -> Result<PartitionGrid> {
     let files = source::find(sources, options).await?;
     counters.total_files.add(files.len() as u64);

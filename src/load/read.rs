@@ -1,7 +1,7 @@
 //! A plan -> tiles -> the grid.
 //!
-//! Comes in: what to read and where to cut. Goes out: a grid of which every tile is one batch, contiguous in each column. The unit of work is one column of one row band:
-//! every core has one to decode, and only a little more than the columns being decoded is in memory besides the tiles. Never here: where to cut, how to decode.
+//! Comes in: what to read and where to cut. Goes out: a grid of which every tile is one batch, contiguous in each column. The unit of work is one column of one row band (or
+//! some small ones): every core has one to decode, and only a little more than the columns being decoded is in memory besides the tiles. Never here: where to cut, how to decode.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,7 @@ use super::input::{Pages, pages};
 use super::layout::{Plan, ReadTask};
 use super::options::LoadOptions;
 use super::progress::Counters;
-use super::schema::Origin;
-use super::sizes::byte_ranges;
+use super::sizes::{Sizes, byte_ranges};
 use super::spill::spill;
 use crate::error::{Error, Result};
 use crate::grid::{
@@ -29,17 +28,21 @@ use crate::grid::{
 /// How many row bands of remote files are fetched before they are decoded.
 const FETCHED_AHEAD: usize = 4;
 
-/// How many columns wait for a core, so that none is idle between two.
+/// Columns are decoded together until they are about so large.
+const UNIT_BYTES: u64 = 2 << 20;
+
+/// How many units wait for a core, so that none is idle between two.
 const NEXT: usize = 2;
 
 /// For how many tiles in the making the memory limit leaves room.
 const TILES_AT_WORK: u64 = 8;
 
-/// One column of one row band, ready to be decoded.
+/// Some columns of one row band, ready to be decoded.
 struct Unit {
     task: usize,
-    column: usize,
-    pages: Option<Pages>,
+    columns: Vec<usize>,
+    pages: Pages,
+    sizes: Sizes,
 }
 
 /// A decoded column.
@@ -47,26 +50,26 @@ struct Decoded {
     task: usize,
     column: usize,
     values: ArrayRef,
-    reservation: Reservation,
-    file_bytes: u64,
+    /// That of the whole unit, in one of its columns.
+    reservation: Option<Reservation>,
 }
 
 /// Reads all tiles and puts them together.
 pub(super) async fn grid(
     plan: Plan,
     options: &LoadOptions,
-    counters: &Counters,
+    counters: &Arc<Counters>,
 ) -> Result<PartitionGrid> {
     if plan.tasks.is_empty() {
         return empty(&plan);
     }
     let plan = Arc::new(plan);
     let budget = Arc::new(Budget::new(options.memory_limit_bytes()));
-    let mut assembly = Assembly::new(&plan, &budget, options.spill_to());
-    assembly.add_tiles_without_columns(counters).await?;
-    let mut columns = std::pin::pin!(columns(&plan, &budget, options.concurrency()));
-    while let Some(decoded) = columns.try_next().await? {
-        assembly.add(decoded, counters).await?;
+    let mut assembly = Assembly::new(&plan, &budget, options.spill_to(), counters);
+    assembly.add_tiles_without_columns().await?;
+    let mut units = std::pin::pin!(decoded(&plan, &budget, counters, options.concurrency()));
+    while let Some(unit) = units.try_next().await? {
+        assembly.add(unit).await?;
     }
     assembly.grid()
 }
@@ -90,23 +93,27 @@ fn column_axis(plan: &Plan) -> Result<Axis> {
 }
 
 /// All columns of all row bands, decoded, about in order.
-fn columns(
+fn decoded(
     plan: &Arc<Plan>,
     budget: &Arc<Budget>,
+    counters: &Arc<Counters>,
     concurrency: usize,
-) -> impl Stream<Item = Result<Decoded>> {
-    let (opened, decoded) = (Arc::clone(plan), Arc::clone(plan));
-    let budget = Arc::clone(budget);
+) -> impl Stream<Item = Result<Vec<Decoded>>> {
+    let (opened, plan) = (Arc::clone(plan), Arc::clone(plan));
+    let (budget, counters) = (Arc::clone(budget), Arc::clone(counters));
     stream::iter(0..plan.tasks.len())
         .map(move |task| units(Arc::clone(&opened), task))
         .buffered(FETCHED_AHEAD)
         .map_ok(|units| stream::iter(units.into_iter().map(Ok)))
         .try_flatten()
-        .map_ok(move |unit| decode(Arc::clone(&decoded), Arc::clone(&budget), unit))
+        .map_ok(move |unit| {
+            let (plan, budget) = (Arc::clone(&plan), Arc::clone(&budget));
+            decode(plan, budget, Arc::clone(&counters), unit)
+        })
         .try_buffer_unordered(concurrency + NEXT)
 }
 
-/// The columns of one row band, the largest first, so that the last to end are small.
+/// The columns of one row band, the largest first, so that the last to end are small. Small ones share a unit.
 async fn units(plan: Arc<Plan>, number: usize) -> Result<Vec<Unit>> {
     let (task, file, footer) = parts(&plan, number)?;
     let names = plan.columns.read_names();
@@ -115,20 +122,26 @@ async fn units(plan: Arc<Plan>, number: usize) -> Result<Vec<Unit>> {
     let roots: Vec<usize> = wanted.map(|(root, _)| root).collect();
     let ranges = byte_ranges(footer, task.row_groups.clone(), &roots);
     let pages = pages(file, &ranges).await?;
-    let fields = plan.columns.schema.fields().iter();
-    let origins = fields.zip(&plan.columns.origins).enumerate();
-    let mut units: Vec<Unit> = origins
-        .map(|(column, (field, origin))| {
-            let in_file = footer.schema().index_of(field.name()).is_ok();
-            let read = in_file && !matches!(origin, Origin::Folder(_));
-            Unit {
-                task: number,
-                column,
-                pages: read.then(|| pages.clone()),
-            }
-        })
+    let columns = 0..plan.columns.schema.fields().len();
+    let mut columns: Vec<(usize, Sizes)> = columns
+        .map(|column| (column, plan.sizes(task, column)))
         .collect();
-    units.sort_by_key(|unit| std::cmp::Reverse(plan.sizes(task, unit.column).decoded_bytes));
+    columns.sort_by_key(|(_, sizes)| std::cmp::Reverse(sizes.decoded_bytes));
+    let mut units: Vec<Unit> = Vec::new();
+    for (column, sizes) in columns {
+        match units.last_mut() {
+            Some(unit) if unit.sizes.decoded_bytes < UNIT_BYTES => {
+                unit.columns.push(column);
+                unit.sizes = unit.sizes.plus(sizes);
+            }
+            _ => units.push(Unit {
+                task: number,
+                columns: vec![column],
+                pages: pages.clone(),
+                sizes,
+            }),
+        }
+    }
     Ok(units)
 }
 
@@ -147,15 +160,35 @@ fn parts(
     Ok((task, file, footer))
 }
 
-async fn decode(plan: Arc<Plan>, budget: Arc<Budget>, unit: Unit) -> Result<Decoded> {
-    let (task, ..) = parts(&plan, unit.task)?;
-    let sizes = plan.sizes(task, unit.column);
-    let reservation = budget.reserve(sizes.decoded_bytes).await?;
-    let (number, column) = (unit.task, unit.column);
-    let values = blocking(move || {
-        let (task, file, footer) = parts(&plan, unit.task)?;
-        let field = plan.columns.schema.fields().get(unit.column);
-        let origin = plan.columns.origins.get(unit.column);
+async fn decode(
+    plan: Arc<Plan>,
+    budget: Arc<Budget>,
+    counters: Arc<Counters>,
+    unit: Unit,
+) -> Result<Vec<Decoded>> {
+    let sizes = unit.sizes;
+    let mut reservation = Some(budget.reserve(sizes.decoded_bytes).await?);
+    let number = unit.task;
+    let decoded = blocking(move || {
+        let (_, file, _) = parts(&plan, unit.task)?;
+        contained(&file.name, || decode_columns(&plan, &unit))
+    })
+    .await?;
+    counters.num_bytes.add(sizes.file_bytes);
+    let columns = decoded.into_iter().map(|(column, values)| Decoded {
+        task: number,
+        column,
+        values,
+        reservation: reservation.take(),
+    });
+    Ok(columns.collect())
+}
+
+fn decode_columns(plan: &Plan, unit: &Unit) -> Result<Vec<(usize, ArrayRef)>> {
+    let (task, file, footer) = parts(plan, unit.task)?;
+    let columns = unit.columns.iter().map(|column| {
+        let field = plan.columns.schema.fields().get(*column);
+        let origin = plan.columns.origins.get(*column);
         let (Some(field), Some(origin)) = (field, origin) else {
             return Err(Error::internal("a unit names a column that is not there"));
         };
@@ -166,22 +199,16 @@ async fn decode(plan: Arc<Plan>, budget: Arc<Budget>, unit: Unit) -> Result<Deco
             field,
             origin,
         };
-        contained(&file.name, || work.decode(unit.pages))
-    })
-    .await?;
-    Ok(Decoded {
-        task: number,
-        column,
-        values,
-        reservation,
-        file_bytes: sizes.file_bytes,
-    })
+        Ok((*column, work.decode(&unit.pages)?))
+    });
+    columns.collect()
 }
 
 /// The tiles that are finished, and the columns of those that are not.
 struct Assembly<'a> {
     plan: &'a Plan,
     spill_to: Option<&'a Path>,
+    counters: &'a Counters,
     /// One for each column of each row band, until its tile is made.
     columns: Vec<Option<Decoded>>,
     /// How many columns each tile still waits for; row-major.
@@ -196,7 +223,12 @@ struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    fn new(plan: &'a Plan, budget: &'a Budget, spill_to: Option<&'a Path>) -> Self {
+    fn new(
+        plan: &'a Plan,
+        budget: &Budget,
+        spill_to: Option<&'a Path>,
+        counters: &'a Counters,
+    ) -> Self {
         let num_tasks = plan.tasks.len();
         let slots = |count: usize| std::iter::repeat_with(|| None).take(count);
         let widths = plan.bands.iter().map(|band| band.columns.len());
@@ -204,6 +236,7 @@ impl<'a> Assembly<'a> {
         Self {
             plan,
             spill_to,
+            counters,
             columns: slots(num_tasks * plan.columns.schema.fields().len()).collect(),
             missing: (0..num_tasks).flat_map(|_| widths.clone()).collect(),
             tiles: std::iter::repeat_with(|| None)
@@ -215,44 +248,50 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Takes a column, and makes its tile if it was the last.
-    async fn add(&mut self, mut decoded: Decoded, counters: &Counters) -> Result<()> {
-        counters.num_bytes.add(decoded.file_bytes);
-        let bytes = decoded.values.get_array_memory_size();
+    /// Takes the columns of a unit, and makes the tiles that they complete.
+    async fn add(&mut self, unit: Vec<Decoded>) -> Result<()> {
+        let bytes: usize = unit
+            .iter()
+            .map(|decoded| decoded.values.get_array_memory_size())
+            .sum();
+        for mut decoded in unit {
+            if let Some(reservation) = &mut decoded.reservation {
+                reservation.settle(bytes as u64);
+            }
+            self.add_column(decoded).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_column(&mut self, decoded: Decoded) -> Result<()> {
         let lost = || Error::internal("a decoded column has no place");
         let (task, column) = (decoded.task, decoded.column);
         let in_band = |band: &Band| band.columns.contains(&column);
         let band = self.plan.bands.iter().position(in_band).ok_or_else(lost)?;
         let width = self.plan.columns.schema.fields().len();
-        let reservation = &mut decoded.reservation;
-        reservation.settle(bytes as u64);
-        *self
-            .columns
-            .get_mut(task * width + column)
-            .ok_or_else(lost)? = Some(decoded);
-        let missing = self
-            .missing
-            .get_mut(task * self.plan.bands.len() + band)
-            .ok_or_else(lost)?;
+        let slot = self.columns.get_mut(task * width + column);
+        *slot.ok_or_else(lost)? = Some(decoded);
+        let tile = task * self.plan.bands.len() + band;
+        let missing = self.missing.get_mut(tile).ok_or_else(lost)?;
         *missing -= 1;
         let complete = *missing == 0;
         if complete {
-            self.make_tile(task, band, counters).await?;
+            self.make_tile(task, band).await?;
         }
         Ok(())
     }
 
     /// The tiles of a load of no columns: they only count rows.
-    async fn add_tiles_without_columns(&mut self, counters: &Counters) -> Result<()> {
+    async fn add_tiles_without_columns(&mut self) -> Result<()> {
         if self.plan.columns.schema.fields().is_empty() {
             for task in 0..self.plan.tasks.len() {
-                self.make_tile(task, 0, counters).await?;
+                self.make_tile(task, 0).await?;
             }
         }
         Ok(())
     }
 
-    async fn make_tile(&mut self, task: usize, number: usize, counters: &Counters) -> Result<()> {
+    async fn make_tile(&mut self, task: usize, number: usize) -> Result<()> {
         let lost = || Error::internal("a tile lacks a column");
         let band = self.plan.bands.get(number).ok_or_else(lost)?;
         let num_rows = self.plan.tasks.get(task).ok_or_else(lost)?.num_rows;
@@ -268,14 +307,12 @@ impl<'a> Assembly<'a> {
         if band.dense {
             batch = dense(&batch)?;
         }
-        let reservations = columns.into_iter().map(|column| column.reservation);
-        let tile = self
-            .keep_or_spill(batch, reservations.collect(), counters)
-            .await?;
-        counters.num_tiles.add(1);
-        counters.tile_bytes.add(tile.data().memory_bytes());
+        let reservations = columns.into_iter().filter_map(|column| column.reservation);
+        let tile = self.keep_or_spill(batch, reservations.collect()).await?;
+        self.counters.num_tiles.add(1);
+        self.counters.tile_bytes.add(tile.data().memory_bytes());
         if number == 0 {
-            counters.num_rows.add(num_rows);
+            self.counters.num_rows.add(num_rows);
         }
         let place = task * self.plan.bands.len() + number;
         *self.tiles.get_mut(place).ok_or_else(lost)? = Some(tile);
@@ -287,7 +324,6 @@ impl<'a> Assembly<'a> {
         &mut self,
         batch: RecordBatch,
         reservations: Vec<Reservation>,
-        counters: &Counters,
     ) -> Result<Tile> {
         let bytes = batch.get_array_memory_size() as u64;
         let Some(folder) = self
@@ -298,7 +334,7 @@ impl<'a> Assembly<'a> {
             self.held.extend(reservations);
             return Tile::try_from_batch(&batch);
         };
-        counters.spilled_tiles.add(1);
+        self.counters.spilled_tiles.add(1);
         let folder = folder.to_owned();
         blocking(move || {
             // Nobody wants to read the file back for them.

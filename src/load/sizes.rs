@@ -18,6 +18,16 @@ pub(super) struct Sizes {
     pub(super) file_bytes: u64,
 }
 
+impl Sizes {
+    /// Both together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            decoded_bytes: self.decoded_bytes.saturating_add(other.decoded_bytes),
+            file_bytes: self.file_bytes.saturating_add(other.file_bytes),
+        }
+    }
+}
+
 /// The size of the top-level column number `root` in some row groups.
 pub(super) fn of_column(footer: &Footer, row_groups: Range<usize>, root: usize) -> Sizes {
     let schema = footer.parquet().file_metadata().schema_descr();

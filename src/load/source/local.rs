@@ -7,6 +7,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use walkdir::{DirEntry, WalkDir};
 
@@ -15,6 +16,9 @@ use super::{Place, SourceFile, no_data, no_match};
 use crate::error::{Error, Result};
 use crate::load::error::from_io;
 use crate::load::hive::{HiveKey, keys_of};
+
+/// A file that was written so long ago gets another time when it is written again.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// The path that a source without a scheme, or the path of a `file://` URL, names: from the root, without `.` and `..`.
 pub(super) fn absolute(source: &str, path: &str) -> Result<PathBuf> {
@@ -203,6 +207,9 @@ fn file(path: &Path, metadata: &Metadata, hive: Vec<HiveKey>) -> Result<SourceFi
         name: name.to_owned(),
         size_bytes: metadata.len(),
         stamp: Some(stamp_of(metadata)),
+        settled: metadata
+            .modified()
+            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > SETTLED)),
         hive,
     })
 }

@@ -51,6 +51,8 @@ pub(super) struct SourceFile {
     pub(super) size_bytes: u64,
     /// Another one means that the file is another one (an etag). Local files always have one.
     pub(super) stamp: Option<String>,
+    /// Whether the stamp is old enough to change with the next write: clocks of file systems are coarse.
+    pub(super) settled: bool,
     /// The `key=value` folders between the source and the file, outermost first.
     pub(super) hive: Vec<HiveKey>,
 }

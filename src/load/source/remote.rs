@@ -138,6 +138,7 @@ impl Search<'_> {
             },
             size_bytes: meta.size,
             stamp: meta.e_tag,
+            settled: true,
             hive: keys_of(folders),
         }
     }
