@@ -2,6 +2,7 @@
 # make test   all Rust and Python tests
 # make lint   formats, clippy, documentation, types, stubs
 # make bench  throughput of load and scan
+# make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 
 VENV := .venv
 PYTHON ?= python3
@@ -10,7 +11,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python extension lint bench clean
+.PHONY: demo test test-rust test-python extension lint bench bench-load clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -36,6 +37,10 @@ lint: extension
 
 bench:
 	cargo bench --workspace --locked --profile dev
+
+bench-load: extension
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
+	$(VENV)/bin/python tests/benches/load.py
 
 clean:
 	rm -rf $(VENV) target

@@ -3,8 +3,11 @@
 Says where every tile lives, hands tiles to other libraries without copying, and runs SQL where they are. Importing starts no thread and loads no other library.
 """
 
-from partgrid import errors
-from partgrid._native import (
+from partgrid import _cpu, errors
+
+_cpu.check()
+
+from partgrid._native import (  # noqa: E402 - the processor is looked at first
     DistArray,
     Grid,
     Handle,
@@ -22,7 +25,7 @@ from partgrid._native import (
     read_parquet,
     sql,
 )
-from partgrid.errors import PartgridError
+from partgrid.errors import PartgridError  # noqa: E402
 
 __all__ = [
     "DistArray",

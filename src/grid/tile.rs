@@ -6,8 +6,9 @@
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, ArrayData, RecordBatch};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 
 use crate::error::{Error, Result};
@@ -90,10 +91,24 @@ impl TileData for MemoryTile {
 pub(crate) fn slice_bytes(batch: &RecordBatch) -> u64 {
     let bytes = batch.columns().iter().map(|column| {
         let data = column.to_data();
-        data.get_slice_memory_size()
-            .unwrap_or_else(|_| column.get_buffer_memory_size())
+        let known = data.get_slice_memory_size();
+        known.unwrap_or_else(|_| column.get_buffer_memory_size()) + long_view_bytes(&data)
     });
     bytes.sum::<usize>() as u64
+}
+
+/// Bytes of the texts that views point to; Arrow's own count leaves them out.
+fn long_view_bytes(data: &ArrayData) -> usize {
+    let children = data.child_data().iter().map(long_view_bytes).sum();
+    if !matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView) {
+        return children;
+    }
+    let views = data.buffers().first().map(Buffer::typed_data::<u128>);
+    let views = views.and_then(|views| views.get(data.offset()..data.offset() + data.len()));
+    // The length is in the lowest four bytes; up to twelve bytes lie in the view itself.
+    let lengths = views.into_iter().flatten().map(|view| view & 0xffff_ffff);
+    let long = lengths.filter(|length| *length > 12);
+    usize::try_from(long.sum::<u128>()).unwrap_or(usize::MAX)
 }
 
 /// The data at one position of a grid, with its statistics.

@@ -10,9 +10,11 @@ use moka::sync::Cache;
 
 use super::footer::Footer;
 use super::source::SourceFile;
+use crate::memory::default_memory_limit_bytes;
 
-/// The most bytes of footers that are kept.
-const CACHE_BYTES: u64 = 256 << 20;
+/// The most bytes of footers that are kept: this, or a part of the memory that loads may use by default.
+const CACHE_BYTES: u64 = 1 << 30;
+const CACHE_PART: u64 = 16;
 
 /// Name, stamp and size of a file.
 type Key = (String, String, u64);
@@ -42,7 +44,7 @@ impl FooterCache {
         };
         let footers = Cache::builder()
             .weigher(weigh)
-            .max_capacity(CACHE_BYTES)
+            .max_capacity(CACHE_BYTES.min(default_memory_limit_bytes() as u64 / CACHE_PART))
             .build();
         let fresh = Arc::new(OfProcess { pid, footers });
         // Two threads may both make one; the footers of the one that loses are read again some day.

@@ -40,7 +40,7 @@ def test_the_sql_example_of_the_readme_runs(flights: pg.Grid) -> None:
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("partgrid ")]
-    assert len(commands) == 3
+    assert len(commands) == 5
     (tmp_path / "data").symlink_to(DATA)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for command in commands:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import partgrid as pg
+from partgrid import _cpu
 
 HEAVY = {
     "join": "SELECT count(*) FROM t a, t b WHERE a.x + b.x % 7 = 3",
@@ -267,3 +270,13 @@ print(len(seen) > 0)
 """
     )
     assert run(code) == "400000000\nTrue\n"
+
+
+def test_an_old_processor_is_an_import_error_and_no_crash(tmp_path: Path) -> None:
+    old = tmp_path / "cpuinfo"
+    old.write_text("processor\t: 0\nflags\t\t: fpu sse2 avx bmi1 bmi2 f16c abm movbe\n")
+    if os.uname().machine == "x86_64":
+        with pytest.raises(ImportError, match="lacks avx2, fma"):
+            _cpu.check(old)
+    _cpu.check(tmp_path / "none")
+    _cpu.check()
