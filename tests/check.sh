@@ -11,6 +11,7 @@ step cargo fmt --all --check
 step cargo clippy --workspace --all-targets --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --features parquet --locked -- -D warnings
+step cargo clippy --package partgrid --no-default-features --features cloud --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --features sql --locked -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --package partgrid --no-deps --locked
 stub=$(mktemp -d)

@@ -12,7 +12,8 @@ use object_store::ObjectStore;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use url::Url;
 
-use super::store::{Remote, Settings, remote, unusable};
+use super::settings::{Settings, unusable};
+use super::store::{Remote, remote};
 use crate::error::{Error, Result};
 
 const HINT: &str = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give them as storage_options; storage_options={\"anonymous\": \"true\"} for public data, {\"requester_pays\": \"true\"} where the reader pays, AWS_REGION or `region` for a bucket elsewhere";

@@ -1,4 +1,4 @@
-//! Google, Azure and plain HTTP.
+//! Stores of the network: Google, Azure and plain HTTP; S3 is in `aws.rs`.
 //!
 //! Comes in: a URL, settings. Goes out: a store. Credentials come from the settings, then from the environment and the files that the tools of these clouds use
 //! (`object_store` reads them). Never here: S3 (`aws.rs`).
@@ -11,10 +11,25 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use url::Url;
 
-use super::store::{Remote, Settings, remote, unusable};
+use super::aws;
+use super::settings::{Settings, unusable};
+use super::store::{Remote, remote};
 use crate::error::Result;
 
-pub(super) fn google(url: &Url, settings: &Settings) -> Result<Remote> {
+/// The store of a URL, if its scheme is one of the network.
+pub(super) fn open(url: &Url, storage_options: &[(String, String)]) -> Result<Option<Remote>> {
+    let settings = Settings::try_new(storage_options)?;
+    let opened = match url.scheme() {
+        "s3" | "s3a" => aws::open(url, &settings),
+        "gs" | "gcs" => google(url, &settings),
+        "az" | "abfs" | "abfss" | "azure" => azure(url, &settings),
+        "http" | "https" => http(url, &settings),
+        _ => return Ok(None),
+    };
+    opened.map(Some)
+}
+
+fn google(url: &Url, settings: &Settings) -> Result<Remote> {
     let bucket = url.host_str().unwrap_or_default();
     let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
     let keys = settings.keys()?;
@@ -33,7 +48,7 @@ pub(super) fn google(url: &Url, settings: &Settings) -> Result<Remote> {
     ))
 }
 
-pub(super) fn azure(url: &Url, settings: &Settings) -> Result<Remote> {
+fn azure(url: &Url, settings: &Settings) -> Result<Remote> {
     let builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
     let keys = settings.keys()?;
     let builder = keys.into_iter().fold(builder, |builder, (key, value)| {
@@ -59,7 +74,7 @@ pub(super) fn azure(url: &Url, settings: &Settings) -> Result<Remote> {
     ))
 }
 
-pub(super) fn http(url: &Url, settings: &Settings) -> Result<Remote> {
+fn http(url: &Url, settings: &Settings) -> Result<Remote> {
     let mut root = url.clone();
     root.set_path("");
     root.set_query(None);

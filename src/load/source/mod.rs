@@ -1,7 +1,7 @@
 //! Paths, folders, patterns -> a sorted list of files, each with the store that holds it.
 //!
 //! Comes in: what the user wrote. Goes out: every file once, in name order, with its size and the `key=value` folders above it. `local.rs` walks through the file
-//! system, `remote.rs` lists object stores (which `store.rs` opens, with `aws.rs` and `cloud.rs`), `pattern.rs` says which names match. Never here: what is in the files.
+//! system, `remote.rs` lists object stores (which `store.rs` opens, with `cloud.rs`, `aws.rs`, `settings.rs`), `pattern.rs` says which names match. Never here: what is in the files.
 
 #[cfg(feature = "cloud")]
 mod aws;
@@ -10,6 +10,8 @@ mod cloud;
 mod local;
 mod pattern;
 mod remote;
+#[cfg(feature = "cloud")]
+mod settings;
 mod store;
 
 use std::collections::BTreeMap;
@@ -22,7 +24,6 @@ use percent_encoding::percent_decode_str;
 pub(super) use local::stamp_of;
 pub(super) use store::Remote;
 
-use self::store::Settings;
 use super::error::blocking;
 use super::hive::HiveKey;
 use super::options::LoadOptions;
@@ -64,7 +65,6 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
             "at least one source is needed, got none",
         ));
     }
-    let settings = Settings::try_new(options.storage_options())?;
     let given = options
         .store()
         .map(|store| Arc::new(Remote::given(Arc::clone(store))));
@@ -72,19 +72,19 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
     for source in sources {
         let found = match &given {
             Some(remote) => remote::find(remote, source, source).await?,
-            None => find_one(source, &settings).await?,
+            None => find_one(source, options.storage_options()).await?,
         };
         files.extend(found.into_iter().map(|file| (file.name.clone(), file)));
     }
     Ok(files.into_values().collect())
 }
 
-async fn find_one(source: &str, settings: &Settings) -> Result<Vec<SourceFile>> {
+async fn find_one(source: &str, storage_options: &[(String, String)]) -> Result<Vec<SourceFile>> {
     let path = match source.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => file_url(source, rest)?,
         Some((scheme, _)) if is_scheme(scheme) => {
             let (url, path) = remote::split(source)?;
-            let remote = Arc::new(store::open(&url, source, settings)?);
+            let remote = Arc::new(store::open(&url, source, storage_options)?);
             return remote::find(&remote, source, &path).await;
         }
         _ => source.to_owned(),
@@ -123,9 +123,8 @@ pub(super) fn target_of(url: &str, options: &LoadOptions) -> Result<Target> {
     let path = match url.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => file_url(url, rest)?,
         Some((scheme, _)) if is_scheme(scheme) => {
-            let settings = Settings::try_new(options.storage_options())?;
             let (store, path) = remote::split(url)?;
-            let remote = Arc::new(store::open(&store, url, &settings)?);
+            let remote = Arc::new(store::open(&store, url, options.storage_options())?);
             let prefix = prefix_of(&path);
             return Ok(Target::Remote { remote, prefix });
         }

@@ -1,8 +1,13 @@
 //! Files that are broken or do not fit together: always an error that says where, never other values.
 
+use std::time::{Duration, Instant};
+
 use arrow::array::Float64Array;
 
 use super::*;
+
+/// A load of a small file that takes so long hangs.
+const HANG: Duration = Duration::from_secs(10);
 
 #[test]
 fn what_is_not_parquet_is_refused_with_its_size() {
@@ -36,7 +41,7 @@ fn a_file_cut_off_anywhere_is_refused() {
     let path = folder.path().join("a.parquet");
     write(&path, &frame(0..50), 20);
     let bytes = fs::read(&path).unwrap();
-    for length in (0..bytes.len()).step_by(7).chain([bytes.len() - 1]) {
+    for length in 0..bytes.len() {
         fs::write(&path, &bytes[..length]).unwrap();
         let error = load_path(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{length}: {error}");
@@ -92,7 +97,7 @@ fn turned_bytes_never_end_the_process() {
     write(&path, &frame(0..50), 20);
     let bytes = fs::read(&path).unwrap();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for _ in 0..1500 {
+    for _ in 0..10_000 {
         let mut turned = bytes.clone();
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -100,7 +105,10 @@ fn turned_bytes_never_end_the_process() {
         let place = (state >> 33) as usize % bytes.len();
         turned[place] = (state >> 24) as u8;
         fs::write(&path, &turned).unwrap();
-        if let Err(error) = load_path(&path) {
+        let start = Instant::now();
+        let result = load_path(&path);
+        assert!(start.elapsed() < HANG, "byte {place}");
+        if let Err(error) = result {
             assert_ne!(error.kind(), ErrorKind::Internal, "byte {place}: {error}");
             assert_eq!(
                 error.context("file"),
