@@ -641,13 +641,16 @@ def get(handles: Any) -> Any:
         ImportError: pandas or pyarrow is missing.
     """
 
-def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, schema_evolution: str = "strict", memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
+def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, schema_evolution: str = "strict", memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
     """
     Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
 
     Args:
         source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
         columns: The names of the columns to load, in this order; all by default.
+        filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
+            `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups that cannot hold such a row are not
+            read. The columns need not be among `columns`.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
@@ -677,7 +680,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         12
     """
 
-def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, schema_evolution: str = "strict", memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
+def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, schema_evolution: str = "strict", memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
     """
     Loads Parquet files into memory as a grid, one or more tiles for each file.
 
@@ -686,6 +689,9 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
     Args:
         source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
         columns: The names of the columns to load, in this order; all by default.
+        filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
+            `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups that cannot hold such a row are not
+            read. The columns need not be among `columns`.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.

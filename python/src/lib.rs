@@ -8,6 +8,7 @@ mod command;
 mod convert;
 mod distarray;
 mod error;
+mod filters;
 mod grid;
 mod job;
 mod load;
@@ -16,10 +17,6 @@ mod query;
 mod runtime;
 mod stream;
 mod tile;
-
-/// Gives memory of dropped tiles to the next ones without asking the system for fresh pages.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The engine of partgrid. Use the names that the package `partgrid` exports.
 #[pyo3::pymodule]

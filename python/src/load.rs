@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3_object_store::AnyObjectStore;
 
 use crate::error::Outcome;
+use crate::filters::filters;
 use crate::grid::PyGrid;
 use crate::job::{PyLoadJob, wait_with_bar};
 use crate::runtime::runtime;
@@ -79,6 +80,7 @@ pub(crate) enum Size {
 /// The keyword arguments that all loads share, as the caller gave them.
 struct Wishes<'a> {
     columns: Option<Vec<String>>,
+    filters: Option<Bound<'a, PyAny>>,
     hive_partitioning: bool,
     tile_rows: Option<u64>,
     tile_columns: Option<Bands>,
@@ -99,6 +101,9 @@ impl Wishes<'_> {
             .with_storage_options(self.storage_options.into_iter().flatten().collect());
         if let Some(columns) = self.columns {
             options = options.with_columns(columns);
+        }
+        if let Some(wish) = &self.filters {
+            options = options.with_filters(filters(wish)?);
         }
         if let Some(rows) = self.tile_rows {
             options = options.with_tile_rows(rows);
@@ -159,6 +164,9 @@ fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
 /// Args:
 ///     source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
 ///     columns: The names of the columns to load, in this order; all by default.
+///     filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
+///         `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups that cannot hold such a row are not
+///         read. The columns need not be among `columns`.
 ///     hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
 ///     tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
 ///     tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
@@ -196,11 +204,12 @@ fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
     reason = "the keyword arguments that Python users expect"
 )]
 #[pyfunction]
-#[pyo3(signature = (source, *, columns=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, schema_evolution="strict", memory_limit=None, spill_to=None, storage_options=None, store=None, deadline=None, progress=None))]
+#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, schema_evolution="strict", memory_limit=None, spill_to=None, storage_options=None, store=None, deadline=None, progress=None))]
 pub(crate) fn read_parquet(
     py: Python<'_>,
     source: Sources,
     columns: Option<Vec<String>>,
+    filters: Option<Bound<'_, PyAny>>,
     hive_partitioning: bool,
     tile_rows: Option<u64>,
     tile_columns: Option<Bands>,
@@ -215,6 +224,7 @@ pub(crate) fn read_parquet(
 ) -> Outcome<PyGrid> {
     let wishes = Wishes {
         columns,
+        filters,
         hive_partitioning,
         tile_rows,
         tile_columns,
@@ -236,6 +246,9 @@ pub(crate) fn read_parquet(
 /// Args:
 ///     source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
 ///     columns: The names of the columns to load, in this order; all by default.
+///     filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
+///         `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups that cannot hold such a row are not
+///         read. The columns need not be among `columns`.
 ///     hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
 ///     tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
 ///     tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
@@ -268,11 +281,11 @@ pub(crate) fn read_parquet(
     reason = "the keyword arguments that Python users expect"
 )]
 #[pyfunction]
-#[pyo3(signature = (source, *, columns=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, schema_evolution="strict", memory_limit=None, spill_to=None, storage_options=None, store=None, deadline=None))]
+#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, schema_evolution="strict", memory_limit=None, spill_to=None, storage_options=None, store=None, deadline=None))]
 pub(crate) fn load_parquet(
-    py: Python<'_>,
     source: Sources,
     columns: Option<Vec<String>>,
+    filters: Option<Bound<'_, PyAny>>,
     hive_partitioning: bool,
     tile_rows: Option<u64>,
     tile_columns: Option<Bands>,
@@ -286,6 +299,7 @@ pub(crate) fn load_parquet(
 ) -> Outcome<PyLoadJob> {
     let wishes = Wishes {
         columns,
+        filters,
         hive_partitioning,
         tile_rows,
         tile_columns,
@@ -297,5 +311,5 @@ pub(crate) fn load_parquet(
         store,
         deadline,
     };
-    py.detach(|| Ok(PyLoadJob::new(start(source, wishes)?)))
+    Ok(PyLoadJob::new(start(source, wishes)?))
 }

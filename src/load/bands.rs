@@ -24,7 +24,8 @@ pub(super) struct Band {
 /// Puts the bands that are named first, in the order in which they are named, then the other columns.
 pub(super) fn arrange(columns: Columns, options: &LoadOptions) -> Result<(Columns, Vec<Band>)> {
     let named = named_bands(options)?;
-    let fields = columns.schema.fields();
+    let all = columns.schema.fields();
+    let fields = all.get(..columns.num_visible).unwrap_or(all);
     let place = |name: &str| {
         let found = fields.iter().position(|field| field.name() == name);
         found.ok_or_else(|| unknown_column(name, fields.iter().map(|field| field.name().as_str())))
@@ -59,6 +60,7 @@ pub(super) fn arrange(columns: Columns, options: &LoadOptions) -> Result<(Column
             dense: false,
         });
     }
+    order.extend(fields.len()..all.len());
     Ok((reordered(&columns, &order), bands))
 }
 
@@ -124,5 +126,6 @@ fn reordered(columns: &Columns, order: &[usize]) -> Columns {
     Columns {
         schema: Arc::new(Schema::new_with_metadata(picked, metadata)),
         origins,
+        num_visible: columns.num_visible,
     }
 }

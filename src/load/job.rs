@@ -2,8 +2,10 @@
 //!
 //! Comes in: sources, options. Goes out: a [`LoadJob`] that can be watched, cancelled and waited for. Never here: the steps of a load.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -47,7 +49,13 @@ impl LoadJob {
         let (sender, outcome) = watch::channel(None);
         let counted = Arc::clone(&counters);
         let task = runtime.spawn(async move {
-            let result = run(&sources, &options, &counted).await;
+            let running = AssertUnwindSafe(run(&sources, &options, &counted));
+            let broken = |_| {
+                Err(Error::internal(
+                    "a load panicked; the message is on standard error",
+                ))
+            };
+            let result = running.catch_unwind().await.unwrap_or_else(broken);
             counted.end();
             // Nobody may be left to hear it.
             drop(sender.send(Some(result)));

@@ -6,12 +6,14 @@
 use std::ops::Range;
 
 use super::bands::Band;
+use super::filter::Filter;
 use super::footer::Footer;
 use super::options::LoadOptions;
 use super::progress::Counters;
 use super::schema::{Columns, Origin};
 use super::sizes::{self, Sizes};
 use super::source::SourceFile;
+use crate::error::Result;
 
 /// The most rows of a tile when nothing is asked for.
 const DEFAULT_TILE_ROWS: u64 = 1 << 20;
@@ -44,6 +46,8 @@ pub(super) struct Plan {
     pub(super) bands: Vec<Band>,
     /// One for each row band; none when no file has a row.
     pub(super) tasks: Vec<ReadTask>,
+    /// Which rows are wanted, if not all.
+    pub(super) filter: Option<Filter>,
 }
 
 impl Plan {
@@ -100,19 +104,60 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// One task for each row band. None when no file has a row.
-pub(super) fn tasks(footers: &[Footer], columns: &Columns, options: &LoadOptions) -> Vec<ReadTask> {
+/// Which row groups of each file can hold wanted rows.
+pub(super) fn kept(
+    footers: &[Footer],
+    columns: &Columns,
+    filter: Option<&Filter>,
+) -> Result<Vec<Vec<bool>>> {
+    let of_file = |(number, footer): (usize, &Footer)| {
+        let everything = vec![true; footer.row_groups.len()];
+        let folder = |column: usize| match columns.origins.get(column) {
+            Some(Origin::Folder(hive)) => hive.values.get(number).cloned(),
+            _ => None,
+        };
+        filter.map_or(Ok(everything), |filter| filter.kept(footer, folder))
+    };
+    footers.iter().enumerate().map(of_file).collect()
+}
+
+/// One task for each row band. None when no file has a row. Row groups that are not kept are left out.
+pub(super) fn tasks(
+    footers: &[Footer],
+    columns: &Columns,
+    kept: &[Vec<bool>],
+    options: &LoadOptions,
+) -> Vec<ReadTask> {
     let tile_rows = options
         .tile_rows()
         .unwrap_or_else(|| default_tile_rows(footers, columns, options));
-    let rows: Vec<&[u64]> = footers
-        .iter()
-        .map(|footer| footer.row_groups.as_slice())
-        .collect();
-    let files = rows.into_iter().enumerate();
+    let files = footers.iter().zip(kept).enumerate();
     files
-        .flat_map(|(file, row_groups)| cut(file, row_groups, tile_rows))
+        .flat_map(|(file, (footer, kept))| {
+            let runs = runs(kept).into_iter();
+            runs.flat_map(move |run| {
+                let rows = footer.row_groups.get(run.clone()).unwrap_or_default();
+                let mut tasks = cut(file, rows, tile_rows);
+                for task in &mut tasks {
+                    let groups = &task.row_groups;
+                    task.row_groups = groups.start + run.start..groups.end + run.start;
+                }
+                tasks
+            })
+        })
         .collect()
+}
+
+/// The runs of row groups that are kept.
+fn runs(kept: &[bool]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (group, _) in kept.iter().enumerate().filter(|(_, kept)| **kept) {
+        match runs.last_mut() {
+            Some(run) if run.end == group => run.end += 1,
+            _ => runs.push(group..group + 1),
+        }
+    }
+    runs
 }
 
 /// As many rows as fit the default size, by the uncompressed size of the wanted columns. Under a small memory limit tiles are smaller: several are open at once.

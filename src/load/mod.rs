@@ -2,14 +2,16 @@
 //!
 //! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes the steps in `run`, each in a file of its own: `source/` finds the
 //! files, `footer.rs` reads their footers, `schema.rs` (with `hive.rs` and `types.rs`) and `bands.rs` say which columns there are, `layout.rs` decides where to cut,
-//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`, memory: `budget.rs` and `spill.rs`). [`LoadJob`] does the same in the background. `write/` is the way back: a
+//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`), `assembly.rs` makes tiles and the grid (memory: `budget.rs`, `spill.rs`; rows: `filter.rs`). [`LoadJob`] does the same in the background. `write/` is the way back: a
 //! grid -> Parquet files. Never here: SQL.
 
+mod assembly;
 mod bands;
 mod budget;
 mod cache;
 mod decode;
 mod error;
+mod filter;
 mod footer;
 mod hive;
 mod input;
@@ -28,6 +30,7 @@ mod types;
 mod write;
 mod zones;
 
+pub use filter::{FilterCondition, FilterOperator};
 pub use job::LoadJob;
 pub use options::{LoadOptions, SchemaEvolution, TileColumns};
 pub use progress::Progress;
@@ -40,6 +43,7 @@ use tokio::runtime::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 
+use filter::Filter;
 use layout::Plan;
 use progress::Counters;
 
@@ -84,13 +88,19 @@ async fn steps(
     let footers = footer::read_all(&files, options.concurrency(), counters).await?;
     let columns = schema::unify(&files, &footers, options)?;
     let (columns, bands) = bands::arrange(columns, options)?;
-    let tasks = layout::tasks(&footers, &columns, options);
+    let filter = match options.filters() {
+        [] => None,
+        groups => Some(Filter::try_new(groups, &columns.schema)?),
+    };
+    let kept = layout::kept(&footers, &columns, filter.as_ref())?;
+    let tasks = layout::tasks(&footers, &columns, &kept, options);
     let plan = Plan {
         files,
         footers,
         columns,
         bands,
         tasks,
+        filter,
     };
     plan.announce(counters);
     read::grid(plan, options, counters).await

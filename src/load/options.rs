@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use object_store::ObjectStore;
 
+use super::filter::FilterCondition;
 use crate::error::{Error, Result};
 use crate::memory::default_memory_limit_bytes;
 
@@ -47,6 +48,7 @@ pub struct LoadOptions {
     storage_options: Vec<(String, String)>,
     store: Option<Arc<dyn ObjectStore>>,
     deadline: Option<Duration>,
+    filters: Vec<Vec<FilterCondition>>,
 }
 
 impl Default for LoadOptions {
@@ -64,6 +66,7 @@ impl Default for LoadOptions {
             storage_options: Vec::new(),
             store: None,
             deadline: None,
+            filters: Vec::new(),
         }
     }
 }
@@ -156,6 +159,13 @@ impl LoadOptions {
         self
     }
 
+    /// Loads only the rows that meet all conditions of one of these groups. Row groups that cannot hold such a row are not read. Tiles without rows are left out.
+    #[must_use]
+    pub fn with_filters(mut self, filters: Vec<Vec<FilterCondition>>) -> Self {
+        self.filters = filters;
+        self
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let zero = [
             ("tile_rows", self.tile_rows == Some(0)),
@@ -174,8 +184,25 @@ impl LoadOptions {
         }
     }
 
-    pub(super) fn columns(&self) -> Option<&[String]> {
-        self.columns.as_deref()
+    /// The columns that are read: those of the grid, then those that only filters need.
+    pub(super) fn columns(&self) -> Option<Vec<&str>> {
+        let columns = self.columns.as_ref()?;
+        let mut names: Vec<&str> = columns.iter().map(String::as_str).collect();
+        for condition in self.filters.iter().flatten() {
+            if !names.contains(&condition.column.as_str()) {
+                names.push(&condition.column);
+            }
+        }
+        Some(names)
+    }
+
+    /// How many of `columns` the grid has.
+    pub(super) fn num_columns(&self) -> Option<usize> {
+        self.columns.as_ref().map(Vec::len)
+    }
+
+    pub(super) fn filters(&self) -> &[Vec<FilterCondition>] {
+        &self.filters
     }
 
     pub(super) fn hive_partitioning(&self) -> bool {

@@ -37,9 +37,19 @@ pub(super) struct Columns {
     pub(super) schema: SchemaRef,
     /// One for each field.
     pub(super) origins: Vec<Origin>,
+    /// How many of them the grid has; those behind are for filters only.
+    pub(super) num_visible: usize,
 }
 
 impl Columns {
+    /// The schema of the grid.
+    pub(super) fn visible_schema(&self) -> SchemaRef {
+        let fields = self.schema.fields().iter().take(self.num_visible);
+        let fields: Vec<FieldRef> = fields.cloned().collect();
+        let metadata = self.schema.metadata().clone();
+        Arc::new(Schema::new_with_metadata(fields, metadata))
+    }
+
     /// The names of the columns that are read from the files.
     pub(super) fn read_names(&self) -> HashSet<&str> {
         let pairs = self.schema.fields().iter().zip(&self.origins);
@@ -76,6 +86,7 @@ pub(super) fn unify(
     let (fields, origins): (Vec<FieldRef>, Vec<Origin>) = chosen.into_iter().unzip();
     let schema = Schema::new_with_metadata(fields, first.schema().metadata().clone());
     Ok(Columns {
+        num_visible: options.num_columns().unwrap_or(origins.len()),
         schema: Arc::new(schema),
         origins,
     })
@@ -85,7 +96,7 @@ pub(super) fn unify(
 struct Union<'a> {
     evolution: SchemaEvolution,
     /// The columns that are asked for; differences of the others do not matter.
-    wanted: Option<&'a [String]>,
+    wanted: Option<Vec<&'a str>>,
     fields: Vec<Field>,
     /// Name -> place in `fields`, and the number of files that have it.
     known: HashMap<String, (usize, usize)>,
@@ -197,7 +208,8 @@ impl<'a> Union<'a> {
     fn differ(&mut self, file: &SourceFile, column: &str, text: String) {
         if self
             .wanted
-            .is_some_and(|wanted| !wanted.iter().any(|name| name == column))
+            .as_ref()
+            .is_some_and(|wanted| !wanted.contains(&column))
         {
             return;
         }
@@ -275,13 +287,13 @@ fn report(differences: &[Difference], first: &Difference, expected_by: &str) -> 
 
 fn choose(
     columns: Vec<(FieldRef, Origin)>,
-    wanted: Option<&[String]>,
+    wanted: Option<Vec<&str>>,
 ) -> Result<Vec<(FieldRef, Origin)>> {
     let Some(wanted) = wanted else {
         return Ok(columns);
     };
-    let pick = |name: &String| {
-        let found = columns.iter().find(|(field, _)| field.name() == name);
+    let pick = |name: &&str| {
+        let found = columns.iter().find(|(field, _)| field.name() == *name);
         found.cloned().ok_or_else(|| {
             unknown_column(name, columns.iter().map(|(field, _)| field.name().as_str()))
         })

@@ -1,0 +1,320 @@
+//! Decoded columns -> tiles -> the grid.
+//!
+//! Comes in: the columns of row bands, in any order. Goes out: a grid of which every tile is one batch, contiguous in each column, in memory or spilled to a file. With a
+//! filter only the wanted rows, and no row band without rows. Never here: decoding.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter;
+
+use super::bands::Band;
+use super::budget::{Budget, Reservation};
+use super::error::blocking;
+use super::layout::{Plan, ReadTask};
+use super::progress::Counters;
+use super::spill::spill;
+use crate::error::{Error, Result};
+use crate::grid::{
+    Axis, ColumnStatistics, GridBuilder, PartitionGrid, Tile, column_statistics, dense,
+};
+
+/// For how many tiles in the making the memory limit leaves room.
+const TILES_AT_WORK: u64 = 8;
+
+/// A decoded column.
+pub(super) struct Decoded {
+    pub(super) task: usize,
+    pub(super) column: usize,
+    pub(super) values: ArrayRef,
+    /// That of all columns that were decoded with it, in one of them.
+    pub(super) reservation: Option<Reservation>,
+}
+
+/// A grid of one empty tile for each column band.
+pub(super) fn empty_grid(plan: &Plan) -> Result<PartitionGrid> {
+    let batch = RecordBatch::new_empty(plan.columns.visible_schema());
+    let mut builder = GridBuilder::try_new(batch.schema(), Axis::uncut(0), column_axis(plan)?)?;
+    for (place, band) in plan.bands.iter().enumerate() {
+        let columns: Vec<usize> = band.columns.clone().collect();
+        builder.set(
+            &[0, place],
+            Tile::try_from_batch(&batch.project(&columns)?)?,
+        )?;
+    }
+    builder.build()
+}
+
+fn column_axis(plan: &Plan) -> Result<Axis> {
+    Axis::try_from_lengths(plan.bands.iter().map(|band| band.columns.len() as u64))
+}
+
+/// One row band in the making.
+#[derive(Debug)]
+struct RowBand {
+    /// After the filter, once it is known.
+    num_rows: u64,
+    /// How many columns each column band still waits for; with a filter, all of them together wait in the first.
+    missing: Vec<usize>,
+    /// One for each column band.
+    tiles: Vec<Option<Tile>>,
+}
+
+/// The tiles that are finished, and the columns of those that are not.
+pub(super) struct Assembly<'a> {
+    plan: &'a Plan,
+    spill_to: Option<&'a Path>,
+    counters: &'a Counters,
+    /// One for each column of each row band, until its tile is made.
+    columns: Vec<Option<Decoded>>,
+    row_bands: Vec<RowBand>,
+    /// What the tiles in memory use.
+    held: Vec<Reservation>,
+    held_bytes: u64,
+    /// How much tiles may use before they are spilled.
+    room_bytes: u64,
+}
+
+impl<'a> Assembly<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        budget: &Budget,
+        spill_to: Option<&'a Path>,
+        counters: &'a Counters,
+    ) -> Self {
+        let width = plan.columns.schema.fields().len();
+        let row_band = |task: &ReadTask| RowBand {
+            num_rows: task.num_rows,
+            missing: match plan.filter {
+                Some(_) => vec![width],
+                None => plan.bands.iter().map(|band| band.columns.len()).collect(),
+            },
+            tiles: vec![None; plan.bands.len()],
+        };
+        Self {
+            plan,
+            spill_to,
+            counters,
+            columns: std::iter::repeat_with(|| None)
+                .take(plan.tasks.len() * width)
+                .collect(),
+            row_bands: plan.tasks.iter().map(row_band).collect(),
+            held: Vec::new(),
+            held_bytes: 0,
+            room_bytes: room_bytes(plan, budget),
+        }
+    }
+
+    /// Takes columns that were decoded together, and makes the tiles that they complete.
+    pub(super) async fn add(&mut self, unit: Vec<Decoded>) -> Result<()> {
+        let bytes: usize = unit
+            .iter()
+            .map(|decoded| decoded.values.get_array_memory_size())
+            .sum();
+        for mut decoded in unit {
+            if let Some(reservation) = &mut decoded.reservation {
+                reservation.settle(bytes as u64);
+            }
+            self.add_column(decoded).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_column(&mut self, decoded: Decoded) -> Result<()> {
+        let lost = || Error::internal("a decoded column has no place");
+        let (task, column) = (decoded.task, decoded.column);
+        let in_band = |band: &Band| band.columns.contains(&column);
+        let band = match self.plan.filter {
+            Some(_) => Some(0),
+            None => self.plan.bands.iter().position(in_band),
+        };
+        let width = self.plan.columns.schema.fields().len();
+        *self
+            .columns
+            .get_mut(task * width + column)
+            .ok_or_else(lost)? = Some(decoded);
+        let band = band.ok_or_else(lost)?;
+        let row_band = self.row_bands.get_mut(task).ok_or_else(lost)?;
+        let missing = row_band.missing.get_mut(band).ok_or_else(lost)?;
+        *missing -= 1;
+        if *missing > 0 {
+            return Ok(());
+        }
+        match self.plan.filter {
+            Some(_) => self.make_filtered(task).await,
+            None => self.make_plain(task, band).await,
+        }
+    }
+
+    /// The row bands of a load that reads no column: they only count rows.
+    pub(super) async fn add_bands_without_columns(&mut self) -> Result<()> {
+        if self.plan.columns.schema.fields().is_empty() {
+            for task in 0..self.plan.tasks.len() {
+                self.make_plain(task, 0).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn make_plain(&mut self, task: usize, band: usize) -> Result<()> {
+        let columns = self.plan.bands.get(band).map(|band| band.columns.clone());
+        let columns = self.take(task, columns.unwrap_or_default())?;
+        let num_rows = self.row_bands.get(task).map_or(0, |band| band.num_rows);
+        let (values, reservations) = parted(columns);
+        let batch = self.batch(values, band, num_rows)?;
+        self.set(task, band, batch, reservations).await
+    }
+
+    /// All tiles of a row band, of the wanted rows only.
+    async fn make_filtered(&mut self, task: usize) -> Result<()> {
+        let width = self.plan.columns.schema.fields().len();
+        let (values, mut reservations) = parted(self.take(task, 0..width)?);
+        let row_band = self.row_bands.get_mut(task);
+        let row_band = row_band.ok_or_else(|| Error::internal("a row band is missing"))?;
+        let all_rows = usize::try_from(row_band.num_rows).unwrap_or(usize::MAX);
+        let Some(wanted) = &self.plan.filter else {
+            return Err(Error::internal("a filter is missing"));
+        };
+        let mask = wanted.mask(&values, all_rows)?;
+        row_band.num_rows = mask.true_count() as u64;
+        let num_rows = row_band.num_rows;
+        let kept: Result<Vec<ArrayRef>> = values
+            .iter()
+            .take(self.plan.columns.num_visible)
+            .map(|column| Ok(filter(column, &mask)?))
+            .collect();
+        let kept = kept?;
+        drop(values);
+        let bytes: usize = kept
+            .iter()
+            .map(|column| column.get_array_memory_size())
+            .sum();
+        reservations.truncate(1);
+        if let Some(reservation) = reservations.first_mut() {
+            reservation.settle(bytes as u64);
+        }
+        for (number, band) in self.plan.bands.iter().enumerate() {
+            let columns = kept.get(band.columns.clone()).unwrap_or_default();
+            let batch = self.batch(columns.to_vec(), number, num_rows)?;
+            let reservations = std::mem::take(&mut reservations);
+            self.set(task, number, batch, reservations).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes decoded columns of a row band out.
+    fn take(&mut self, task: usize, columns: std::ops::Range<usize>) -> Result<Vec<Decoded>> {
+        let width = self.plan.columns.schema.fields().len();
+        let taken = columns.map(|column| {
+            let slot = self.columns.get_mut(task * width + column);
+            let decoded = slot.and_then(Option::take);
+            decoded.ok_or_else(|| Error::internal("a tile lacks a column"))
+        });
+        taken.collect()
+    }
+
+    /// The batch of a tile.
+    fn batch(&self, values: Vec<ArrayRef>, band: usize, num_rows: u64) -> Result<RecordBatch> {
+        let band = self.plan.bands.get(band);
+        let band = band.ok_or_else(|| Error::internal("a column band is missing"))?;
+        let columns: Vec<usize> = band.columns.clone().collect();
+        let schema = Arc::new(self.plan.columns.schema.project(&columns)?);
+        let num_rows = usize::try_from(num_rows).unwrap_or(usize::MAX);
+        let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+        let batch = RecordBatch::try_new_with_options(schema, values, &options)?;
+        if band.dense { dense(&batch) } else { Ok(batch) }
+    }
+
+    async fn set(
+        &mut self,
+        task: usize,
+        band: usize,
+        batch: RecordBatch,
+        reservations: Vec<Reservation>,
+    ) -> Result<()> {
+        let num_rows = batch.num_rows() as u64;
+        let tile = self.keep_or_spill(batch, reservations).await?;
+        self.counters.num_tiles.add(1);
+        self.counters.tile_bytes.add(tile.data().memory_bytes());
+        if band == 0 {
+            self.counters.num_rows.add(num_rows);
+        }
+        let row_band = self.row_bands.get_mut(task);
+        let slot = row_band.and_then(|row_band| row_band.tiles.get_mut(band));
+        *slot.ok_or_else(|| Error::internal("a tile has no place"))? = Some(tile);
+        Ok(())
+    }
+
+    /// A tile in memory while there is room besides the work, else in a file if there may be one.
+    async fn keep_or_spill(
+        &mut self,
+        batch: RecordBatch,
+        reservations: Vec<Reservation>,
+    ) -> Result<Tile> {
+        let bytes = batch.get_array_memory_size() as u64;
+        let Some(folder) = self
+            .spill_to
+            .filter(|_| self.held_bytes + bytes > self.room_bytes)
+        else {
+            self.held_bytes += bytes;
+            self.held.extend(reservations);
+            return Tile::try_from_batch(&batch);
+        };
+        self.counters.spilled_tiles.add(1);
+        let folder = folder.to_owned();
+        blocking(move || {
+            // Nobody wants to read the file back for them.
+            let statistics: Vec<ColumnStatistics> =
+                batch.columns().iter().map(column_statistics).collect();
+            let spilled = spill(&batch, &folder)?;
+            drop((batch, reservations));
+            let statistics = statistics.into_iter().map(Some);
+            Ok(Tile::with_statistics(Arc::new(spilled), statistics))
+        })
+        .await
+    }
+
+    /// The grid of all tiles.
+    pub(super) fn grid(self) -> Result<PartitionGrid> {
+        let plan = self.plan;
+        let filtered = plan.filter.is_some();
+        let kept = |row_band: &RowBand| !filtered || row_band.num_rows > 0;
+        let row_bands: Vec<RowBand> = self.row_bands.into_iter().filter(kept).collect();
+        if row_bands.is_empty() {
+            return empty_grid(plan);
+        }
+        let rows = Axis::try_from_lengths(row_bands.iter().map(|row_band| row_band.num_rows))?;
+        let schema = plan.columns.visible_schema();
+        let mut builder = GridBuilder::try_new(schema, rows, column_axis(plan)?)?;
+        for (place, row_band) in row_bands.into_iter().enumerate() {
+            for (band, tile) in row_band.tiles.into_iter().enumerate() {
+                if let Some(tile) = tile {
+                    builder.set(&[place, band], tile)?;
+                }
+            }
+        }
+        builder.build()
+    }
+}
+
+fn parted(columns: Vec<Decoded>) -> (Vec<ArrayRef>, Vec<Reservation>) {
+    let mut reservations = Vec::new();
+    let values = columns.into_iter().map(|column| {
+        reservations.extend(column.reservation);
+        column.values
+    });
+    (values.collect(), reservations)
+}
+
+/// The limit without what is needed for tiles in the making.
+fn room_bytes(plan: &Plan, budget: &Budget) -> u64 {
+    let width = plan.columns.schema.fields().len();
+    let bytes_of = |task: &ReadTask| {
+        let columns = (0..width).map(|column| plan.sizes(task, column).decoded_bytes);
+        columns.fold(0, u64::saturating_add)
+    };
+    let largest = plan.tasks.iter().map(bytes_of).max().unwrap_or(0);
+    let limit = budget.limit_bytes();
+    limit - largest.saturating_mul(TILES_AT_WORK).min(limit / 2)
+}

@@ -1,0 +1,271 @@
+//! Which rows are wanted.
+//!
+//! Comes in: conditions on columns. Goes out: which rows of a batch meet them, and whether a row group can hold such a row. Values are compared as Arrow compares them;
+//! null meets no condition but `IsNull`. Never here: reading.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, Scalar};
+use arrow::compute::kernels::cmp;
+use arrow::compute::{
+    CastOptions, and_kleene, cast_with_options, is_not_null, is_null, not, or_kleene,
+    prep_null_mask_filter,
+};
+use arrow::datatypes::{Field, SchemaRef};
+use arrow::util::display::FormatOptions;
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+
+use super::footer::Footer;
+use crate::error::{Error, Result};
+use crate::grid::unknown_column;
+
+/// How a column is compared.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilterOperator {
+    /// Equal to the value.
+    Equal,
+    /// Not equal to it.
+    NotEqual,
+    /// Less than it.
+    Less,
+    /// Less than or equal to it.
+    LessOrEqual,
+    /// Greater than it.
+    Greater,
+    /// Greater than or equal to it.
+    GreaterOrEqual,
+    /// Equal to one of the values.
+    In,
+    /// Equal to none of them.
+    NotIn,
+    /// Null; takes no value.
+    IsNull,
+    /// Not null; takes no value.
+    IsNotNull,
+}
+
+/// One condition on one column.
+#[derive(Debug, Clone)]
+pub struct FilterCondition {
+    /// The name of the column.
+    pub column: String,
+    /// How it is compared.
+    pub operator: FilterOperator,
+    /// The values, which are cast to the type of the column: one, for `In` and `NotIn` any number, for `IsNull` and `IsNotNull` none.
+    pub values: ArrayRef,
+}
+
+/// Conditions on the rows of a grid: the rows that meet all conditions of one group, or of another.
+#[derive(Debug, Clone)]
+pub(super) struct Filter {
+    groups: Vec<Vec<Bound>>,
+}
+
+/// A condition on a known column, with values of its type.
+#[derive(Debug, Clone)]
+struct Bound {
+    column: usize,
+    field: Arc<Field>,
+    operator: FilterOperator,
+    values: ArrayRef,
+}
+
+const STRICT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: FormatOptions::new(),
+};
+
+impl Filter {
+    /// The conditions on the columns of `schema`.
+    pub(super) fn try_new(groups: &[Vec<FilterCondition>], schema: &SchemaRef) -> Result<Self> {
+        let bind = |condition: &FilterCondition| Bound::try_new(condition, schema);
+        let groups = groups
+            .iter()
+            .map(|group| group.iter().map(bind).collect::<Result<Vec<Bound>>>());
+        Ok(Self {
+            groups: groups.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Which rows are wanted; `columns` are those of the schema.
+    pub(super) fn mask(&self, columns: &[ArrayRef], num_rows: usize) -> Result<BooleanArray> {
+        let mut any = BooleanArray::from(vec![false; num_rows]);
+        for group in &self.groups {
+            let mut all = BooleanArray::from(vec![true; num_rows]);
+            for condition in group {
+                let column = columns.get(condition.column);
+                let column = column.ok_or_else(|| Error::internal("a filter column is missing"))?;
+                all = and_kleene(&all, &condition.mask(column)?)?;
+            }
+            any = or_kleene(&any, &all)?;
+        }
+        Ok(true_only(&any))
+    }
+
+    /// Which row groups of a file can hold a row that is wanted; `folder` gives the value of a column that the folder names make, as an array of one.
+    pub(super) fn kept(
+        &self,
+        footer: &Footer,
+        folder: impl Fn(usize) -> Option<ArrayRef>,
+    ) -> Result<Vec<bool>> {
+        let num_groups = footer.row_groups.len();
+        let mut any = vec![false; num_groups];
+        for group in &self.groups {
+            let mut all = vec![true; num_groups];
+            for condition in group {
+                let known = match folder(condition.column) {
+                    Some(value) => {
+                        let meets = true_only(&condition.mask(&value)?);
+                        vec![meets.true_count() > 0; num_groups]
+                    }
+                    None => condition.kept(footer),
+                };
+                all.iter_mut()
+                    .zip(known)
+                    .for_each(|(all, known)| *all &= known);
+            }
+            any.iter_mut().zip(all).for_each(|(any, all)| *any |= all);
+        }
+        Ok(any)
+    }
+}
+
+impl Bound {
+    fn try_new(condition: &FilterCondition, schema: &SchemaRef) -> Result<Self> {
+        use FilterOperator::{In, IsNotNull, IsNull, NotIn};
+        let name = &condition.column;
+        let names = || schema.fields().iter().map(|field| field.name().as_str());
+        let column = schema
+            .index_of(name)
+            .map_err(|_| unknown_column(name, names()))?;
+        let field = Arc::new(schema.field(column).clone());
+        let count = condition.values.len();
+        let fits = match condition.operator {
+            In | NotIn => true,
+            IsNull | IsNotNull => count == 0,
+            _ => count == 1,
+        };
+        let wrong = |text: String| Error::invalid_argument(text).with_column(name);
+        if !fits {
+            let operator = condition.operator;
+            return Err(wrong(format!(
+                "the filter {operator:?} cannot take {count} values"
+            )));
+        }
+        if condition.values.logical_null_count() > 0 {
+            let text = "a filter value must not be null";
+            return Err(wrong(text.to_owned()).with_hint("use IsNull or IsNotNull"));
+        }
+        let values = if count == 0 {
+            arrow::array::new_empty_array(field.data_type())
+        } else {
+            cast_with_options(&condition.values, field.data_type(), &STRICT).map_err(|error| {
+                let text = format!("a filter value is no {}: {error}", field.data_type());
+                wrong(text).with_source(error)
+            })?
+        };
+        Ok(Self {
+            column,
+            field,
+            operator: condition.operator,
+            values,
+        })
+    }
+
+    fn value(&self, place: usize) -> Scalar<ArrayRef> {
+        Scalar::new(self.values.slice(place, 1))
+    }
+
+    /// Which rows meet it; null where the column is.
+    fn mask(&self, column: &ArrayRef) -> Result<BooleanArray> {
+        use FilterOperator as Is;
+        let column: &dyn Array = column.as_ref();
+        let value = || self.value(0);
+        Ok(match self.operator {
+            Is::IsNull => is_null(column)?,
+            Is::IsNotNull => is_not_null(column)?,
+            Is::Equal => cmp::eq(&column, &value())?,
+            Is::NotEqual => cmp::neq(&column, &value())?,
+            Is::Less => cmp::lt(&column, &value())?,
+            Is::LessOrEqual => cmp::lt_eq(&column, &value())?,
+            Is::Greater => cmp::gt(&column, &value())?,
+            Is::GreaterOrEqual => cmp::gt_eq(&column, &value())?,
+            Is::In => self.one_of(column)?,
+            Is::NotIn => not(&self.one_of(column)?)?,
+        })
+    }
+
+    fn one_of(&self, column: &dyn Array) -> Result<BooleanArray> {
+        let nothing = BooleanArray::new(vec![false; column.len()].into(), column.nulls().cloned());
+        (0..self.values.len()).try_fold(nothing, |any, place| {
+            Ok(or_kleene(&any, &cmp::eq(&column, &self.value(place))?)?)
+        })
+    }
+
+    /// Which row groups can hold a row that meets it, by the statistics of the footer; all where these say nothing.
+    fn kept(&self, footer: &Footer) -> Vec<bool> {
+        let everything = vec![true; footer.row_groups.len()];
+        let known = self.kept_by_statistics(footer);
+        known
+            .filter(|kept| kept.len() == everything.len())
+            .unwrap_or(everything)
+    }
+
+    fn kept_by_statistics(&self, footer: &Footer) -> Option<Vec<bool>> {
+        use FilterOperator as Is;
+        let schema = footer.schema();
+        let own = schema.field_with_name(self.field.name()).ok()?;
+        let groups = footer.parquet().row_groups();
+        let parquet = footer.parquet().file_metadata().schema_descr();
+        let statistics = StatisticsConverter::try_new(self.field.name(), schema, parquet).ok()?;
+        let nulls = statistics.row_group_null_counts(groups).ok()?;
+        if matches!(self.operator, Is::IsNull | Is::IsNotNull) {
+            let rows = footer.row_groups.iter();
+            let meets = |(nulls, rows): (Option<u64>, &u64)| match (nulls, self.operator) {
+                (Some(nulls), Is::IsNull) => nulls > 0,
+                (Some(nulls), _) => nulls < *rows,
+                (None, _) => true,
+            };
+            return Some(nulls.iter().zip(rows).map(meets).collect());
+        }
+        // Statistics of floats leave NaN out, which is greater than everything.
+        if own.data_type() != self.field.data_type() || own.data_type().is_floating() {
+            return None;
+        }
+        let least = statistics.row_group_mins(groups).ok()?;
+        let greatest = statistics.row_group_maxes(groups).ok()?;
+        let least: &dyn Array = least.as_ref();
+        let greatest: &dyn Array = greatest.as_ref();
+        let spans = |place: usize| {
+            let value = self.value(place);
+            and_kleene(
+                &cmp::lt_eq(&least, &value).ok()?,
+                &cmp::gt_eq(&greatest, &value).ok()?,
+            )
+            .ok()
+        };
+        let kept = match self.operator {
+            Is::Equal => spans(0)?,
+            Is::Less => cmp::lt(&least, &self.value(0)).ok()?,
+            Is::LessOrEqual => cmp::lt_eq(&least, &self.value(0)).ok()?,
+            Is::Greater => cmp::gt(&greatest, &self.value(0)).ok()?,
+            Is::GreaterOrEqual => cmp::gt_eq(&greatest, &self.value(0)).ok()?,
+            Is::In => (0..self.values.len()).try_fold(
+                BooleanArray::from(vec![false; groups.len()]),
+                |any, place| or_kleene(&any, &spans(place)?).ok(),
+            )?,
+            _ => return None,
+        };
+        // Unknown means that it can.
+        Some(kept.iter().map(|kept| kept.unwrap_or(true)).collect())
+    }
+}
+
+/// Null counts as false.
+fn true_only(mask: &BooleanArray) -> BooleanArray {
+    if mask.null_count() == 0 {
+        return mask.clone();
+    }
+    prep_null_mask_filter(mask)
+}
