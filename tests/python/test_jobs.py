@@ -436,7 +436,9 @@ def test_filters_give_the_rows_that_sql_gives(
     found = pg.read_parquet(DATA / "flights", filters=filters, **wishes)
     expected = flights.sql(f"SELECT * FROM self WHERE {where}").to_arrow()
     # SQL gives rows in any order.
-    assert sorted(map(repr, found.to_arrow().to_pylist())) == sorted(map(repr, expected.to_pylist()))
+    assert sorted(map(repr, found.to_arrow().to_pylist())) == sorted(
+        map(repr, expected.to_pylist())
+    )
     assert all(tile.shape[0] > 0 for tile in found.tiles) or len(found) == 0
 
 
