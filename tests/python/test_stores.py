@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -363,3 +364,41 @@ def test_files_come_over_http(server: str, bucket: Any) -> None:
     assert len(pg.read_parquet(f"{server}/{BUCKET}/data/year=2012/b.parquet")) == ROWS
     with pytest.raises(pg.errors.PathNotFoundError):
         pg.read_parquet(f"{server}/{BUCKET}/data/none.parquet")
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_grid_is_written_to_a_store_in_parts_and_read_back(server: str) -> None:
+    # Larger than one part of an upload.
+    numbers = pa.array(np.random.default_rng(3).integers(0, 2**62, 2_500_000))
+    grid = pg.from_arrow(pa.table({"n": numbers, "k": pa.array([1, 2] * 1_250_000)}))
+    url = f"s3://{BUCKET}/written"
+    assert grid.write_parquet(url, storage_options=options(server), compression="none") == 1
+    assert load(server, "written").to_arrow() == grid.to_arrow()
+    with pytest.raises(pg.errors.InvalidArgumentError, match="data files already"):
+        grid.write_parquet(url, storage_options=options(server))
+    small = grid[:1000]
+    assert (
+        small.write_parquet(
+            url, storage_options=options(server), overwrite=True, partition_by=["k"]
+        )
+        == 2
+    )
+    again = load(server, "written")
+    assert again.columns == ["n", "k"]
+    assert sorted(again.to_arrow()["n"].to_pylist()) == sorted(small.to_arrow()["n"].to_pylist())
+
+
+def test_a_failed_write_leaves_nothing_in_the_store(proxy: Proxy, bucket: Any) -> None:
+    def fault(_number: int, request: Request, handler: Any, _forward: Any) -> bool:
+        last = request.method == "PUT" and "2/part" in request.path
+        if last:
+            send(handler, 403, [], b"")
+        return last
+
+    proxy.fault = fault
+    grid = pg.from_arrow(pa.table({"n": pa.array(range(10)), "k": pa.array([1, 2] * 5)}))
+    with pytest.raises(pg.errors.PermissionDeniedError, match="requester_pays"):
+        grid.write_parquet(
+            f"s3://{BUCKET}/failed", storage_options=options(proxy.address), partition_by=["k"]
+        )
+    assert "Contents" not in bucket.list_objects_v2(Bucket=BUCKET, Prefix="failed")
