@@ -195,7 +195,7 @@ class Grid:
             partition_by: The names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own.
             compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`.
             file_per_tile: Whether each tile gets a file, with the columns of its column band only.
-            overwrite: Whether to replace the data files in the folder. Without it a folder with data files is refused.
+            overwrite: Whether to replace the files `part-….parquet` in the folder and below it. Without it a folder with data files is refused, and one with other data files always.
             storage_options: Settings for the store of the URL, as `read_parquet` takes them.
             store: A store built with obstore; `url` is then a path in it.
 

@@ -83,7 +83,7 @@ struct Wishes {
     /// How pages are compressed: none, snappy, lz4, zstd, gzip or brotli
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = FileCompression::from_name)]
     compression: FileCompression,
-    /// Replace the data files in the folder
+    /// Replace the files part-….parquet in the folder and below it; other data files are refused
     #[arg(long)]
     overwrite: bool,
     /// Print events on standard output, one JSON object in a line
@@ -292,6 +292,12 @@ impl Events<'_, '_> {
         if !self.wanted {
             return Ok(());
         }
-        self.stdout.print(&format!("{event}\n"))
+        let printed = self.stdout.print(&format!("{event}\n"));
+        if printed.is_err() && self.stdout.closed {
+            // Nobody listens any more; the load matters, and whether it succeeds.
+            (self.wanted, self.stdout.closed) = (false, false);
+            return Ok(());
+        }
+        printed
     }
 }

@@ -11,7 +11,7 @@ use arrow::compute::{
     CastOptions, and_kleene, cast_with_options, is_not_null, is_null, not, or_kleene,
     prep_null_mask_filter,
 };
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use arrow::util::display::FormatOptions;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
@@ -155,15 +155,25 @@ impl Bound {
         }
         if condition.values.logical_null_count() > 0 {
             let text = "a filter value must not be null";
-            return Err(wrong(text.to_owned()).with_hint("use IsNull or IsNotNull"));
+            return Err(wrong(text.to_owned()).with_hint("use `is null` or `is not null`"));
         }
         let values = if count == 0 {
             arrow::array::new_empty_array(field.data_type())
         } else {
-            cast_with_options(&condition.values, field.data_type(), &STRICT).map_err(|error| {
+            let cast = cast_with_options(&condition.values, field.data_type(), &STRICT);
+            let cast = cast.map_err(|error| {
                 let text = format!("a filter value is no {}: {error}", field.data_type());
                 wrong(text).with_source(error)
-            })?
+            })?;
+            if !is_same(&condition.values, &cast) {
+                let text = format!(
+                    "a filter value would change as a value of the column, which is {}",
+                    field.data_type()
+                );
+                let hint = "give a value that the type of the column holds exactly";
+                return Err(wrong(text).with_hint(hint));
+            }
+            cast
         };
         Ok(Self {
             column,
@@ -259,6 +269,47 @@ impl Bound {
         };
         // Unknown means that it can.
         Some(kept.iter().map(|kept| kept.unwrap_or(true)).collect())
+    }
+}
+
+/// Whether values are the same after a cast to the type of a column. Floats may be rounded to a narrower float, as SQL does.
+fn is_same(given: &ArrayRef, cast: &ArrayRef) -> bool {
+    let is_text = |data_type: &DataType| {
+        matches!(
+            data_type,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+        )
+    };
+    let (from, to) = (given.data_type(), cast.data_type());
+    let value_of = match to {
+        DataType::Dictionary(_, value) => value.as_ref(),
+        other => other,
+    };
+    if from == to || (from.is_floating() && to.is_floating()) || is_text(from) && is_text(value_of)
+    {
+        return true;
+    }
+    if is_text(value_of) {
+        return false;
+    }
+    if !is_text(from) {
+        let back = cast_with_options(cast, from, &STRICT);
+        return back.is_ok_and(|back| back.as_ref() == given.as_ref());
+    }
+    // A text is compared at the finest type of its kind.
+    let finest = match to {
+        decimal if decimal.is_decimal() => DataType::Decimal256(76, 38),
+        DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Nanosecond, zone.clone()),
+        DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Nanosecond),
+        _ => return true,
+    };
+    let fine = cast_with_options(given, &finest, &STRICT);
+    let again = cast_with_options(cast, &finest, &STRICT);
+    match (fine, again) {
+        (Ok(fine), Ok(again)) => fine.as_ref() == again.as_ref(),
+        // Years that nanoseconds cannot hold.
+        _ => true,
     }
 }
 

@@ -121,3 +121,24 @@ def test_copy_keeps_every_row_and_refuses_a_folder_with_data(tmp_path: Path) -> 
     assert run("copy", str(source), str(target), "--overwrite").returncode == 0
     assert run("copy", str(source), str(target), "--compression", "zip").returncode == 2
     assert run("copy", str(source), str(target), "--storage-option", "x").returncode == 2
+
+
+def test_a_load_goes_on_when_nobody_reads_its_events(tmp_path: Path) -> None:
+    arguments = [
+        str(COMMAND),
+        "load",
+        str(DATA / "flights"),
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    ]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait() == 0
+    assert len(list((tmp_path / "out").iterdir())) == 12
+    arguments[2] = "none"
+    failing = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert failing.stdout is not None
+    failing.stdout.close()
+    assert failing.wait() == 1

@@ -465,10 +465,40 @@ def test_filters_read_only_what_they_must(tmp_path: Path) -> None:
         ([("carrier", "=")], pg.errors.InvalidArgumentError, "a tuple"),
         ([("carier", "=", "UA")], pg.errors.NotFoundError, "did you mean `carrier`"),
         ([("distance", "=", "far")], pg.errors.InvalidArgumentError, "Float64"),
-        ([("carrier", "=", None)], pg.errors.InvalidArgumentError, "IsNull"),
+        ([("carrier", "=", None)], pg.errors.InvalidArgumentError, "is null"),
+        ([("month", "=", 7.5)], pg.errors.InvalidArgumentError, "would change"),
+        ([("month", "in", [7, 7.5])], pg.errors.InvalidArgumentError, "would change"),
+        ([("origin", "=", 3)], pg.errors.InvalidArgumentError, "would change"),
+        (
+            [("time_hour", "<", "2013-01-01T00:00:00.0000001Z")],
+            pg.errors.InvalidArgumentError,
+            "would change",
+        ),
         ([("month", "in", 7)], pg.errors.InvalidArgumentError, "take a list"),
     ],
 )
 def test_wrong_filters_are_refused(filters: object, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         pg.read_parquet(DATA / "flights", filters=filters)
+
+
+def test_overwriting_takes_nothing_away_that_was_not_written_here(
+    tmp_path: Path, flights: pg.Grid
+) -> None:
+    below = tmp_path / "deep" / "other.parquet"
+    below.parent.mkdir()
+    pq.write_table(pa.table({"a": [1]}), below)
+    with pytest.raises(pg.errors.InvalidArgumentError, match=r"other\.parquet"):
+        flights[:10].write_parquet(tmp_path, overwrite=True)
+    assert below.exists()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_filters_compare_decimals_and_times_exactly(tmp_path: Path) -> None:
+    times = pa.array([date(2020, 1, 1), date(2020, 1, 2)])
+    _write(tmp_path, "a.parquet", d=pa.array([Decimal("1.20"), Decimal("1.25")]), t=times)
+    assert len(pg.read_parquet(tmp_path, filters=[("d", "=", Decimal("1.25"))])) == 1
+    assert len(pg.read_parquet(tmp_path, filters=[("t", ">", date(2020, 1, 1))])) == 1
+    for wish in [("d", "=", Decimal("1.249")), ("t", "=", "2020-01-01T12:00:00")]:
+        with pytest.raises(pg.errors.InvalidArgumentError, match="would change"):
+            pg.read_parquet(tmp_path, filters=[wish])

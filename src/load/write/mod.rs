@@ -53,7 +53,7 @@ impl WriteOptions {
         self
     }
 
-    /// Replaces the data files that are in the folder. By default a folder with data files is refused.
+    /// Replaces the files `part-….parquet` in the folder and below it. By default a folder with data files is refused, and one with other data files always.
     #[must_use]
     pub fn with_overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;

@@ -56,6 +56,18 @@ impl Output {
             .with_file(url)
             .with_hint("overwrite=True (`--overwrite`) replaces them"));
         }
+        // Only what a call like this one has written may be taken away.
+        let is_own = |name: &&String| {
+            let last = name.rsplit('/').next().unwrap_or_default();
+            last.starts_with("part-") && last.ends_with(".parquet")
+        };
+        if let Some(other) = old.iter().find(|name| !is_own(name)) {
+            return Err(Error::invalid_argument(format!(
+                "the folder holds a data file that is no part-….parquet and will not be replaced: {other}"
+            ))
+            .with_file(url)
+            .with_hint("choose another folder, or move the file"));
+        }
         Ok(Self {
             target,
             name: url.to_owned(),
