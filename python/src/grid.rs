@@ -285,7 +285,16 @@ impl PyGrid {
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> Outcome<Self> {
         if let Ok(pair) = key.cast::<PyTuple>() {
-            let (rows, columns): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+            let wrong = || {
+                PyTypeError::new_err(
+                    "two indices must be a slice of rows and names of columns, as in grid[10:20, [\"a\"]]; for several columns use grid[[\"a\", \"b\"]]",
+                )
+            };
+            let (rows, columns): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+                pair.extract().map_err(|_| wrong())?;
+            if !rows.is_instance_of::<PySlice>() || columns.is_instance_of::<PySlice>() {
+                return Err(wrong().into());
+            }
             return Ok(Self::new(part(&part(&self.core, &rows)?, &columns)?));
         }
         Ok(Self::new(part(&self.core, key)?))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -113,3 +114,12 @@ def test_an_object_that_raises_in_its_stream_passes_its_error_on() -> None:
     reader = pa.RecordBatchReader.from_batches(schema, batches())
     with pytest.raises(pg.PartgridError, match="the producer gave up"):
         pg.from_arrow(reader)
+
+
+@pytest.mark.parametrize(
+    "key", [(slice(0, 9), slice(5, 7)), ("origin", "dest"), (), (slice(0, 9), ["origin"], 1)]
+)
+def test_two_indices_are_rows_and_names(flights: pg.Grid, key: Any) -> None:
+    with pytest.raises(TypeError, match="a slice of rows and names of columns"):
+        flights[key]
+    assert flights[0:9, "origin"].shape == (9, 1)
