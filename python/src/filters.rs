@@ -55,7 +55,11 @@ fn condition(tuple: &Bound<'_, PyAny>) -> Outcome<FilterCondition> {
     };
     let operator = operator(&name).ok_or_else(wrong)?;
     let values = match (operator, value) {
-        (FilterOperator::IsNull | FilterOperator::IsNotNull, _) => Vec::new(),
+        (FilterOperator::IsNull | FilterOperator::IsNotNull, None) => Vec::new(),
+        (FilterOperator::IsNull | FilterOperator::IsNotNull, Some(value)) if value.is_none() => {
+            Vec::new()
+        }
+        (FilterOperator::IsNull | FilterOperator::IsNotNull, Some(_)) => return Err(wrong().into()),
         (_, None) => return Err(wrong().into()),
         (FilterOperator::In | FilterOperator::NotIn, Some(values)) => several(values)?,
         (_, Some(value)) => vec![value.clone()],

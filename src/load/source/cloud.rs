@@ -32,11 +32,8 @@ pub(super) fn open(url: &Url, storage_options: &[(String, String)]) -> Result<Op
 fn google(url: &Url, settings: &Settings) -> Result<Remote> {
     let bucket = url.host_str().unwrap_or_default();
     let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
-    let keys = settings.keys()?;
-    let builder = keys.into_iter().fold(builder, |builder, (key, value)| {
-        builder.with_config(key, value)
-    });
-    let store = builder
+    let store = settings
+        .fill(builder, GoogleCloudStorageBuilder::with_config)?
         .with_retry(settings.retry())
         .build()
         .map_err(unusable)?;
@@ -50,11 +47,8 @@ fn google(url: &Url, settings: &Settings) -> Result<Remote> {
 
 fn azure(url: &Url, settings: &Settings) -> Result<Remote> {
     let builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
-    let keys = settings.keys()?;
-    let builder = keys.into_iter().fold(builder, |builder, (key, value)| {
-        builder.with_config(key, value)
-    });
-    let store = builder
+    let store = settings
+        .fill(builder, MicrosoftAzureBuilder::with_config)?
         .with_retry(settings.retry())
         .build()
         .map_err(unusable)?;
@@ -79,12 +73,7 @@ fn http(url: &Url, settings: &Settings) -> Result<Remote> {
     root.set_path("");
     root.set_query(None);
     root.set_fragment(None);
-    let keys = settings.keys()?;
-    let options = keys
-        .into_iter()
-        .fold(ClientOptions::new(), |options, (key, value)| {
-            options.with_config(key, value)
-        });
+    let options = settings.fill(ClientOptions::new(), ClientOptions::with_config)?;
     let options = options.with_allow_http(url.scheme() == "http");
     let store = HttpBuilder::new()
         .with_url(root.as_str())

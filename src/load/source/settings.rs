@@ -88,6 +88,16 @@ impl Settings {
         }
     }
 
+    /// The builder of a store with all settings; one that the store does not know is an error.
+    pub(super) fn fill<B, K: std::str::FromStr<Err = object_store::Error>>(
+        &self,
+        builder: B,
+        set: impl Fn(B, K, String) -> B,
+    ) -> Result<B> {
+        let keys = self.keys()?.into_iter();
+        Ok(keys.fold(builder, |builder, (key, value)| set(builder, key, value)))
+    }
+
     /// All settings as the keys of a store's builder; an unknown one is an error.
     pub(super) fn keys<K: std::str::FromStr<Err = object_store::Error>>(
         &self,

@@ -79,9 +79,16 @@ impl WriteOptions {
 /// are written (in an object store each when it is whole); after an error none is left.
 ///
 /// # Errors
-/// `InvalidArgument` for a folder with data files and for options that make no sense, `NotFound` for an unknown column, `Unsupported` for a type that Parquet has not,
+/// `InvalidArgument` for a folder with data files and for options that make no sense, `NotFound` for an unknown column, `Unsupported` for a type that Parquet has not and for rows without columns,
 /// `PermissionDenied`, `ResourcesExhausted` and `Storage` as the file system or store says.
 pub async fn write_grid(grid: &PartitionGrid, url: &str, options: &WriteOptions) -> Result<u64> {
+    if grid.num_columns() == 0 && grid.num_rows() > 0 {
+        let text = format!(
+            "Parquet cannot keep {} rows without a column",
+            grid.num_rows()
+        );
+        return Err(Error::unsupported(text).with_file(url));
+    }
     let mut output = Output::open(url, options.overwrite, &options.stores).await?;
     match write_all(grid, &mut output, options).await {
         Ok(count) => {

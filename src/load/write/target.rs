@@ -161,13 +161,23 @@ fn write_local(place: &Path, content: &[u8]) -> Result<Written> {
     Ok(Written::Local(file, place.to_owned()))
 }
 
-/// Renames all files, then flushes their folders.
+/// Renames all files, then flushes their folders. When one cannot be renamed, those before it that took no other file's place are taken away again.
 fn publish(files: Vec<(NamedTempFile, PathBuf)>) -> Result<()> {
     let mut folders = Vec::new();
+    let mut new = Vec::new();
     for (file, place) in files {
         let name = place.to_string_lossy().into_owned();
-        file.persist(&place)
-            .map_err(|error| from_io(error.error, &name))?;
+        let replaces = place.exists();
+        if let Err(error) = file.persist(&place) {
+            for written in &new {
+                // Best effort: the error that led here matters more.
+                drop(fs::remove_file(written));
+            }
+            return Err(from_io(error.error, &name));
+        }
+        if !replaces {
+            new.push(place.clone());
+        }
         let folder = place.parent().unwrap_or(&place).to_owned();
         if !folders.contains(&folder) {
             folders.push(folder);

@@ -1,0 +1,107 @@
+"""Filters on loads: exactly the rows that SQL gives, and no more row groups read than they must."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import partgrid as pg
+from conftest import DATA
+
+FILTERS = [
+    ([("month", "=", 7)], "month = 7"),
+    (
+        [("month", ">", 10), ("carrier", "in", ["UA", "AA"])],
+        "month > 10 AND carrier IN ('UA', 'AA')",
+    ),
+    (
+        [[("month", "<=", 1), ("dep_delay", "is null")], [("distance", ">=", 4000.5)]],
+        "(month <= 1 AND dep_delay IS NULL) OR distance >= 4000.5",
+    ),
+    (
+        [("origin", "not in", {"JFK", "LGA"}), ("dest", "!=", "ORD")],
+        "origin NOT IN ('JFK', 'LGA') AND dest <> 'ORD'",
+    ),
+    (
+        [("arr_delay", "is not null"), ("dep_delay", "<", -20)],
+        "arr_delay IS NOT NULL AND dep_delay < -20",
+    ),
+    (
+        [("time_hour", ">=", "2013-12-31T00:00:00-05:00")],
+        "time_hour >= TIMESTAMP '2013-12-31 05:00:00Z'",
+    ),
+    ([("carrier", "=", "nobody")], "false"),
+    ([("carrier", "in", [])], "false"),
+]
+
+
+@pytest.mark.parametrize(("filters", "where"), FILTERS)
+@pytest.mark.parametrize("wishes", [{}, {"tile_rows": 7_000}, {"tile_columns": 6}])
+def test_filters_give_the_rows_that_sql_gives(
+    flights: pg.Grid, filters: object, where: str, wishes: dict[str, int]
+) -> None:
+    found = pg.read_parquet(DATA / "flights", filters=filters, **wishes)
+    expected = flights.sql(f"SELECT * FROM self WHERE {where}").to_arrow()
+    # SQL gives rows in any order.
+    assert sorted(map(repr, found.to_arrow().to_pylist())) == sorted(
+        map(repr, expected.to_pylist())
+    )
+    assert all(tile.shape[0] > 0 for tile in found.tiles) or len(found) == 0
+
+
+def test_filters_read_only_what_they_must(tmp_path: Path) -> None:
+    columns = {
+        "n": pa.array(range(100_000)),
+        "t": pa.array([f"text {row}" for row in range(100_000)]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=1_000)
+    job = pg.load_parquet(
+        tmp_path, columns=["t"], filters=[("n", ">=", 50_500), ("n", "<", 52_500)]
+    )
+    grid = job.result()
+    assert grid.columns == ["t"]
+    assert grid.to_arrow()["t"].to_pylist() == [f"text {row}" for row in range(50_500, 52_500)]
+    assert job.progress().total_rows == 3_000
+    assert pg.load_parquet(DATA / "flights", filters=[("month", "=", 2)]).result().tiling == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("filters", "error", "text"),
+    [
+        ([("carrier", "like", "U%")], pg.errors.InvalidArgumentError, "operators are"),
+        ([("carrier", "=")], pg.errors.InvalidArgumentError, "a tuple"),
+        ([("carier", "=", "UA")], pg.errors.NotFoundError, "did you mean `carrier`"),
+        ([("distance", "=", "far")], pg.errors.InvalidArgumentError, "Float64"),
+        ([("carrier", "=", None)], pg.errors.InvalidArgumentError, "is null"),
+        ([("month", "=", 7.5)], pg.errors.InvalidArgumentError, "would change"),
+        ([("month", "in", [7, 7.5])], pg.errors.InvalidArgumentError, "would change"),
+        ([("origin", "=", 3)], pg.errors.InvalidArgumentError, "would change"),
+        (
+            [("time_hour", "<", "2013-01-01T00:00:00.0000001Z")],
+            pg.errors.InvalidArgumentError,
+            "would change",
+        ),
+        ([("origin", "is null", 3)], pg.errors.InvalidArgumentError, "a tuple"),
+        ([("month", "in", 7)], pg.errors.InvalidArgumentError, "take a list"),
+    ],
+)
+def test_wrong_filters_are_refused(filters: object, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        pg.read_parquet(DATA / "flights", filters=filters)
+
+
+def test_filters_compare_decimals_and_times_exactly(tmp_path: Path) -> None:
+    times = pa.array([date(2020, 1, 1), date(2020, 1, 2)])
+    pq.write_table(
+        pa.table({"d": [Decimal("1.20"), Decimal("1.25")], "t": times}), tmp_path / "a.parquet"
+    )
+    assert len(pg.read_parquet(tmp_path, filters=[("d", "=", Decimal("1.25"))])) == 1
+    assert len(pg.read_parquet(tmp_path, filters=[("t", ">", date(2020, 1, 1))])) == 1
+    for wish in [("d", "=", Decimal("1.249")), ("t", "=", "2020-01-01T12:00:00")]:
+        with pytest.raises(pg.errors.InvalidArgumentError, match="would change"):
+            pg.read_parquet(tmp_path, filters=[wish])
