@@ -1,6 +1,7 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
 # make lint   formats, clippy, documentation, types, stubs
+# make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler)
 # make bench  throughput of load and scan
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 
@@ -11,7 +12,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python extension lint bench bench-load clean
+.PHONY: demo test test-rust test-python test-fuzz extension lint bench bench-load clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -23,6 +24,11 @@ test-rust:
 
 test-python: extension
 	$(VENV)/bin/python -m pytest tests/python -q -n 2
+
+# Built with other flags than everything else, so in a folder of its own.
+test-fuzz: $(VENV)/.ready
+	cargo install cargo-fuzz --version 0.13.2 --locked --quiet --root fuzz/tools
+	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/fuzz" $(VENV)/bin/python fuzz/run.py 60
 
 extension: $(VENV)/.ready
 	maturin develop --locked --quiet -m python/Cargo.toml

@@ -125,6 +125,13 @@ class Grid:
         The bytes of all tiles together, without what they share with others.
         """
     @property
+    def partitioned_by(self, /) -> list[str]:
+        """
+        The columns whose values decide in which row band a row is; empty when nothing is known.
+
+        Of n row bands it is number `h % n`, where `h` is the XXH64 (seed 0) of the values in Arrow's row format.
+        """
+    @property
     def schema(self, /) -> Any:
         """
         The schema as a `pyarrow.Schema`. Needs pyarrow; other libraries take the grid itself, which has `__arrow_c_schema__`.
@@ -133,6 +140,18 @@ class Grid:
     def shape(self, /) -> tuple[int, int]:
         """
         Rows and columns.
+        """
+    @property
+    def sorted_by(self, /) -> list[tuple[str, str]]:
+        """
+        The columns by which rows are sorted, with their directions; empty when nothing is known.
+
+        Holds from the first row to the last; of a grid with `partitioned_by`, within each row band. Nulls come last in either direction.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> pg.read_parquet("data/flights", columns=["day"], sort_by=("day", "descending")).sorted_by
+            [('day', 'descending')]
         """
     def sql(self, /, query: str) -> Result:
         """
@@ -326,6 +345,11 @@ class LoadProgress:
     def remaining(self, /) -> float | None:
         """
         Seconds that the rest will take at the rate so far; `None` before the first bytes.
+        """
+    @property
+    def resumed_tiles(self, /) -> int:
+        """
+        Tiles that an earlier load had left in the folder `resume`.
         """
     @property
     def rows(self, /) -> int:
@@ -641,7 +665,7 @@ def get(handles: Any) -> Any:
         ImportError: pandas or pyarrow is missing.
     """
 
-def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, schema_evolution: str = "strict", memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
+def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: str = "strict", lazy: bool = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
     """
     Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
 
@@ -656,10 +680,20 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
         dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
             once. Costs one copy of these columns, which come before the others.
+        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+            equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
+        partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
+            for the rows twice. See `Grid.partitioned_by`.
+        num_partitions: How many row bands `partition_by` makes; by default as many as tiles of `tile_rows` rows would be.
+        string_type: `"string"`, `"large_string"` or `"string_view"` for all columns of text; by default each keeps the type that its writer stored.
         schema_evolution: `"strict"` bears no difference between files but order and nullability, and reports all at once; `"union"` fills columns that a file lacks with
             nulls; `"widen"` also takes the type that holds the values of both exactly.
+        lazy: Whether tiles only know where their rows lie and read columns when somebody asks for them. What was read stays in memory up to the limit; columns that were not used
+            for the longest time go first. Queries skip tiles by the statistics of the footers. Not together with `filters`, `dense`, `sort_by`, `partition_by`, `spill_to`, `resume`.
         memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
         spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+        resume: A folder in which every finished tile is left, so that the same load can go on there after its process ended; made if it is not there. Tiles of files that have
+            changed since (by etag, or by time, size and number of a local file) are read anew. It serves one load at a time, and is yours to remove.
         storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
             `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
         store: A store built with obstore; sources are then paths in it.
@@ -680,7 +714,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         12
     """
 
-def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, schema_evolution: str = "strict", memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
+def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: str = "strict", lazy: bool = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
     """
     Loads Parquet files into memory as a grid, one or more tiles for each file.
 
@@ -697,10 +731,20 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
         dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
             once. Costs one copy of these columns, which come before the others.
+        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+            equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
+        partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
+            for the rows twice. See `Grid.partitioned_by`.
+        num_partitions: How many row bands `partition_by` makes; by default as many as tiles of `tile_rows` rows would be.
+        string_type: `"string"`, `"large_string"` or `"string_view"` for all columns of text; by default each keeps the type that its writer stored.
         schema_evolution: `"strict"` bears no difference between files but order and nullability, and reports all at once; `"union"` fills columns that a file lacks with
             nulls; `"widen"` also takes the type that holds the values of both exactly.
+        lazy: Whether tiles only know where their rows lie and read columns when somebody asks for them. What was read stays in memory up to the limit; columns that were not used
+            for the longest time go first. Queries skip tiles by the statistics of the footers. Not together with `filters`, `dense`, `sort_by`, `partition_by`, `spill_to`, `resume`.
         memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
         spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+        resume: A folder in which every finished tile is left, so that the same load can go on there after its process ended; made if it is not there. Tiles of files that have
+            changed since (by etag, or by time, size and number of a local file) are read anew. It serves one load at a time, and is yours to remove.
         storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
             `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
         store: A store built with obstore; sources are then paths in it.

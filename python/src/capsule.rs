@@ -3,6 +3,7 @@
 //! Comes in: Python objects with `__arrow_c_stream__` or `__arrow_c_array__`, and batches of ours. Goes out: batches, and capsules named as the Arrow PyCapsule
 //! interface says. Never here: reading of C structs, which `partgrid::device` does.
 
+use std::cell::RefCell;
 use std::ffi::CStr;
 
 use arrow::array::{Array, RecordBatch, StructArray};
@@ -12,11 +13,11 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use arrow::util::display::FormatOptions;
 use partgrid::device::{export_stream, import_batch, import_stream};
-use partgrid::error::{Error, Result as CoreResult};
+use partgrid::error::{Error, ErrorKind, Result as CoreResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 
-use crate::error::Outcome;
+use crate::error::{Outcome, exception};
 
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
@@ -28,6 +29,33 @@ const STRICT: CastOptions<'static> = CastOptions {
     format_options: FormatOptions::new(),
 };
 
+thread_local! {
+    /// Why a stream ended that was last read on this thread, if that was an error.
+    static FAILED: RefCell<Option<Error>> = const { RefCell::new(None) };
+}
+
+/// Has another library read one of our streams. A C stream carries a text but no exception, so that an error of ours comes back as a class of that library: it is raised as ours
+/// again, with that of the library as its cause.
+pub(crate) fn raised_as_ours<'py>(
+    py: Python<'py>,
+    read: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    FAILED.with(RefCell::take);
+    let theirs = match read() {
+        Ok(frame) => return Ok(frame),
+        Err(theirs) => theirs,
+    };
+    match FAILED.with(RefCell::take) {
+        // An interrupt is raised by the interpreter.
+        Some(error) if error.kind() != ErrorKind::Cancelled => {
+            let ours = exception(py, &error);
+            ours.set_cause(py, Some(theirs));
+            Err(ours)
+        }
+        _ => Err(theirs),
+    }
+}
+
 /// A capsule with a C stream of the batches, in the requested schema if one is given.
 pub(crate) fn stream_capsule<'py>(
     py: Python<'py>,
@@ -35,6 +63,12 @@ pub(crate) fn stream_capsule<'py>(
     batches: impl Iterator<Item = CoreResult<RecordBatch>> + Send + 'static,
     requested: Option<&Bound<'py, PyAny>>,
 ) -> Outcome<Bound<'py, PyCapsule>> {
+    // What goes wrong between the core and the consumer is told to the consumer, and noted for `raised_as_ours`.
+    let batches = batches.inspect(|batch| {
+        if let Err(error) = batch {
+            FAILED.with(|failed| failed.replace(Some(error.clone())));
+        }
+    });
     let stream = match requested_schema(&schema, requested)? {
         None => export_stream(schema, batches)?,
         Some(wanted) => {
@@ -90,7 +124,7 @@ pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> Outcome<(SchemaRef, Vec<R
     }
     let class = object.get_type().qualname()?;
     Err(Error::new(
-        partgrid::error::ErrorKind::Protocol,
+        ErrorKind::Protocol,
         format!("an object with __arrow_c_stream__ or __arrow_c_array__ was expected, got {class}"),
     )
     .with_hint("pyarrow, polars, pandas 3, duckdb and arro3 frames have it")
@@ -103,7 +137,7 @@ fn checked<'a, 'py>(
 ) -> Outcome<&'a Bound<'py, PyCapsule>> {
     let wrong = || {
         Error::new(
-            partgrid::error::ErrorKind::Protocol,
+            ErrorKind::Protocol,
             format!("a PyCapsule named {name:?} was expected, got {capsule}"),
         )
     };

@@ -7,6 +7,8 @@ use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::capsule::raised_as_ours;
+
 /// The module, or an `ImportError` that says what to install.
 fn import<'py>(py: Python<'py>, module: &str, wanted_by: &str) -> PyResult<Bound<'py, PyModule>> {
     py.import(module).map_err(|error| {
@@ -24,7 +26,7 @@ fn import<'py>(py: Python<'py>, module: &str, wanted_by: &str) -> PyResult<Bound
 /// A `pyarrow.Table` over the same buffers.
 pub(crate) fn to_arrow<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let pyarrow = import(object.py(), "pyarrow", "to_arrow")?;
-    pyarrow.call_method1("table", (object,))
+    raised_as_ours(object.py(), || pyarrow.call_method1("table", (object,)))
 }
 
 /// A `pandas.DataFrame` of Arrow-backed columns (`pandas.ArrowDtype`) over the same buffers.
@@ -35,14 +37,14 @@ pub(crate) fn to_pandas<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     let options = PyDict::new(py);
     options.set_item("types_mapper", pandas.getattr("ArrowDtype")?)?;
     options.set_item("ignore_metadata", true)?;
-    let table = pyarrow.call_method1("table", (object,))?;
+    let table = raised_as_ours(py, || pyarrow.call_method1("table", (object,)))?;
     table.call_method("to_pandas", (), Some(&options))
 }
 
 /// A `polars.DataFrame` over the same buffers, where polars has the type (it copies strings into views of its own).
 pub(crate) fn to_polars<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let polars = import(object.py(), "polars", "to_polars")?;
-    polars.call_method1("DataFrame", (object,))
+    raised_as_ours(object.py(), || polars.call_method1("DataFrame", (object,)))
 }
 
 /// A `pyarrow.RecordBatch` over the same buffers.

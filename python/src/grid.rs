@@ -18,11 +18,11 @@ use crate::capsule::{batches_of, schema_capsule, stream_capsule};
 use crate::convert;
 use crate::distarray::PyDistArray;
 use crate::error::Outcome;
-use crate::load::text_of;
 use crate::partitioned::{dictionary, handles};
 use crate::query::{PyQuery, sql};
 use crate::runtime::wait;
 use crate::tile::PyTile;
+use crate::wishes::text_of;
 
 /// A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
 ///
@@ -89,6 +89,36 @@ impl PyGrid {
     #[getter]
     fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::to_arrow_schema(slf.as_any())
+    }
+
+    /// The columns by which rows are sorted, with their directions; empty when nothing is known.
+    ///
+    /// Holds from the first row to the last; of a grid with `partitioned_by`, within each row band. Nulls come last in either direction.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> pg.read_parquet("data/flights", columns=["day"], sort_by=("day", "descending")).sorted_by
+    ///     [('day', 'descending')]
+    #[getter]
+    fn sorted_by(&self) -> Vec<(String, &'static str)> {
+        let columns = self.core.order().sorted_by.iter();
+        let pairs = columns.map(|column| {
+            let direction = if column.descending {
+                "descending"
+            } else {
+                "ascending"
+            };
+            (column.name.clone(), direction)
+        });
+        pairs.collect()
+    }
+
+    /// The columns whose values decide in which row band a row is; empty when nothing is known.
+    ///
+    /// Of n row bands it is number `h % n`, where `h` is the XXH64 (seed 0) of the values in Arrow's row format.
+    #[getter]
+    fn partitioned_by(&self) -> Vec<String> {
+        self.core.order().partitioned_by.clone()
     }
 
     /// The bytes of all tiles together, without what they share with others.

@@ -76,6 +76,12 @@ impl PyLoadProgress {
         self.core.tile_bytes
     }
 
+    /// Tiles that an earlier load had left in the folder `resume`.
+    #[getter]
+    fn resumed_tiles(&self) -> u64 {
+        self.core.resumed_tiles
+    }
+
     /// Tiles that lie in files of `spill_to`.
     #[getter]
     fn spilled_tiles(&self) -> u64 {

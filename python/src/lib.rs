@@ -17,6 +17,7 @@ mod query;
 mod runtime;
 mod stream;
 mod tile;
+mod wishes;
 
 /// The engine of partgrid. Use the names that the package `partgrid` exports.
 #[pyo3::pymodule]

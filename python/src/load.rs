@@ -2,154 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use partgrid::error::Error;
-use partgrid::load::{LoadJob, LoadOptions, SchemaEvolution, TileColumns};
-use partgrid::memory::parse_size;
+use partgrid::load::LoadJob;
 use pyo3::prelude::*;
 use pyo3_object_store::AnyObjectStore;
 
 use crate::error::Outcome;
-use crate::filters::filters;
 use crate::grid::PyGrid;
 use crate::job::{PyLoadJob, wait_with_bar};
 use crate::runtime::runtime;
-
-/// One path or several.
-#[derive(FromPyObject)]
-pub(crate) enum Sources {
-    /// `str` or `os.PathLike`.
-    #[pyo3(transparent)]
-    One(PathBuf),
-    /// A list or tuple of those.
-    #[pyo3(transparent)]
-    Many(Vec<PathBuf>),
-}
-
-impl Sources {
-    fn into_strings(self) -> Outcome<Vec<String>> {
-        let paths = match self {
-            Self::One(path) => vec![path],
-            Self::Many(paths) => paths,
-        };
-        Ok(paths.into_iter().map(text_of).collect::<Result<_, _>>()?)
-    }
-}
-
-/// A path or URL as the core takes it.
-pub(crate) fn text_of(path: PathBuf) -> Result<String, Error> {
-    path.into_os_string().into_string().map_err(|path| {
-        Error::invalid_argument("a path must be valid Unicode").with_file(path.to_string_lossy())
-    })
-}
-
-/// A number of columns, or the names of each band.
-#[derive(FromPyObject)]
-pub(crate) enum Bands {
-    /// So many to a band.
-    #[pyo3(transparent)]
-    Count(usize),
-    /// A list of lists.
-    #[pyo3(transparent)]
-    Named(Vec<Vec<String>>),
-}
-
-/// The names of one band, or of several.
-#[derive(FromPyObject)]
-pub(crate) enum Dense {
-    /// A list of names.
-    #[pyo3(transparent)]
-    One(Vec<String>),
-    /// A list of lists.
-    #[pyo3(transparent)]
-    Many(Vec<Vec<String>>),
-}
-
-/// Bytes, or a text such as `512MB`.
-#[derive(FromPyObject)]
-pub(crate) enum Size {
-    /// Bytes.
-    #[pyo3(transparent)]
-    Bytes(u64),
-    /// With a unit.
-    #[pyo3(transparent)]
-    Text(String),
-}
-
-/// The keyword arguments that all loads share, as the caller gave them.
-struct Wishes<'a> {
-    columns: Option<Vec<String>>,
-    filters: Option<Bound<'a, PyAny>>,
-    hive_partitioning: bool,
-    tile_rows: Option<u64>,
-    tile_columns: Option<Bands>,
-    dense: Option<Dense>,
-    schema_evolution: &'a str,
-    memory_limit: Option<Size>,
-    spill_to: Option<PathBuf>,
-    storage_options: Option<HashMap<String, String>>,
-    store: Option<AnyObjectStore>,
-    deadline: Option<f64>,
-}
-
-impl Wishes<'_> {
-    fn into_options(self) -> Outcome<LoadOptions> {
-        let mut options = LoadOptions::default()
-            .with_hive_partitioning(self.hive_partitioning)
-            .with_schema_evolution(evolution(self.schema_evolution)?)
-            .with_storage_options(self.storage_options.into_iter().flatten().collect());
-        if let Some(columns) = self.columns {
-            options = options.with_columns(columns);
-        }
-        if let Some(wish) = &self.filters {
-            options = options.with_filters(filters(wish)?);
-        }
-        if let Some(rows) = self.tile_rows {
-            options = options.with_tile_rows(rows);
-        }
-        options = match self.tile_columns {
-            Some(Bands::Count(count)) => options.with_tile_columns(TileColumns::Count(count)),
-            Some(Bands::Named(names)) => options.with_tile_columns(TileColumns::Named(names)),
-            None => options,
-        };
-        options = match self.dense {
-            Some(Dense::One(names)) => options.with_dense(vec![names]),
-            Some(Dense::Many(bands)) => options.with_dense(bands),
-            None => options,
-        };
-        options = match self.memory_limit {
-            Some(Size::Bytes(bytes)) => options.with_memory_limit_bytes(bytes),
-            Some(Size::Text(text)) => options.with_memory_limit_bytes(parse_size(&text)? as u64),
-            None => options,
-        };
-        if let Some(folder) = self.spill_to {
-            options = options.with_spill_to(folder);
-        }
-        if let Some(store) = self.store {
-            options = options.with_store(store.into_dyn());
-        }
-        if let Some(seconds) = self.deadline {
-            let deadline = Duration::try_from_secs_f64(seconds).map_err(|error| {
-                Error::invalid_argument(format!("deadline must be seconds from now, got {seconds}"))
-                    .with_source(error)
-            })?;
-            options = options.with_deadline(deadline);
-        }
-        Ok(options)
-    }
-}
-
-fn evolution(name: &str) -> Result<SchemaEvolution, Error> {
-    match name {
-        "strict" => Ok(SchemaEvolution::Strict),
-        "union" => Ok(SchemaEvolution::Union),
-        "widen" => Ok(SchemaEvolution::Widen),
-        other => Err(Error::invalid_argument(format!(
-            "schema_evolution must be \"strict\", \"union\" or \"widen\", got {other:?}"
-        ))),
-    }
-}
+use crate::wishes::{Bands, Dense, Names, Size, SortBy, Sources, Wishes};
 
 fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
     let (sources, options) = (sources.into_strings()?, wishes.into_options()?);
@@ -172,10 +34,20 @@ fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
 ///     tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
 ///     dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
 ///         once. Costs one copy of these columns, which come before the others.
+///     sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+///         equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
+///     partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
+///         for the rows twice. See `Grid.partitioned_by`.
+///     num_partitions: How many row bands `partition_by` makes; by default as many as tiles of `tile_rows` rows would be.
+///     string_type: `"string"`, `"large_string"` or `"string_view"` for all columns of text; by default each keeps the type that its writer stored.
 ///     schema_evolution: `"strict"` bears no difference between files but order and nullability, and reports all at once; `"union"` fills columns that a file lacks with
 ///         nulls; `"widen"` also takes the type that holds the values of both exactly.
+///     lazy: Whether tiles only know where their rows lie and read columns when somebody asks for them. What was read stays in memory up to the limit; columns that were not used
+///         for the longest time go first. Queries skip tiles by the statistics of the footers. Not together with `filters`, `dense`, `sort_by`, `partition_by`, `spill_to`, `resume`.
 ///     memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
 ///     spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+///     resume: A folder in which every finished tile is left, so that the same load can go on there after its process ended; made if it is not there. Tiles of files that have
+///         changed since (by etag, or by time, size and number of a local file) are read anew. It serves one load at a time, and is yours to remove.
 ///     storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
 ///         `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
 ///     store: A store built with obstore; sources are then paths in it.
@@ -204,7 +76,7 @@ fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
     reason = "the keyword arguments that Python users expect"
 )]
 #[pyfunction]
-#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, schema_evolution="strict", memory_limit=None, spill_to=None, storage_options=None, store=None, deadline=None, progress=None))]
+#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, sort_by=None, partition_by=None, num_partitions=None, string_type=None, schema_evolution="strict", lazy=false, memory_limit=None, spill_to=None, resume=None, storage_options=None, store=None, deadline=None, progress=None))]
 pub(crate) fn read_parquet(
     py: Python<'_>,
     source: Sources,
@@ -214,9 +86,15 @@ pub(crate) fn read_parquet(
     tile_rows: Option<u64>,
     tile_columns: Option<Bands>,
     dense: Option<Dense>,
+    sort_by: Option<SortBy>,
+    partition_by: Option<Names>,
+    num_partitions: Option<u64>,
+    string_type: Option<&str>,
     schema_evolution: &str,
+    lazy: bool,
     memory_limit: Option<Size>,
     spill_to: Option<PathBuf>,
+    resume: Option<PathBuf>,
     storage_options: Option<HashMap<String, String>>,
     store: Option<AnyObjectStore>,
     deadline: Option<f64>,
@@ -229,9 +107,15 @@ pub(crate) fn read_parquet(
         tile_rows,
         tile_columns,
         dense,
+        sort_by,
+        partition_by,
+        num_partitions,
+        string_type,
         schema_evolution,
+        lazy,
         memory_limit,
         spill_to,
+        resume,
         storage_options,
         store,
         deadline,
@@ -254,10 +138,20 @@ pub(crate) fn read_parquet(
 ///     tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
 ///     dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
 ///         once. Costs one copy of these columns, which come before the others.
+///     sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+///         equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
+///     partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
+///         for the rows twice. See `Grid.partitioned_by`.
+///     num_partitions: How many row bands `partition_by` makes; by default as many as tiles of `tile_rows` rows would be.
+///     string_type: `"string"`, `"large_string"` or `"string_view"` for all columns of text; by default each keeps the type that its writer stored.
 ///     schema_evolution: `"strict"` bears no difference between files but order and nullability, and reports all at once; `"union"` fills columns that a file lacks with
 ///         nulls; `"widen"` also takes the type that holds the values of both exactly.
+///     lazy: Whether tiles only know where their rows lie and read columns when somebody asks for them. What was read stays in memory up to the limit; columns that were not used
+///         for the longest time go first. Queries skip tiles by the statistics of the footers. Not together with `filters`, `dense`, `sort_by`, `partition_by`, `spill_to`, `resume`.
 ///     memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
 ///     spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+///     resume: A folder in which every finished tile is left, so that the same load can go on there after its process ended; made if it is not there. Tiles of files that have
+///         changed since (by etag, or by time, size and number of a local file) are read anew. It serves one load at a time, and is yours to remove.
 ///     storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
 ///         `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
 ///     store: A store built with obstore; sources are then paths in it.
@@ -281,7 +175,7 @@ pub(crate) fn read_parquet(
     reason = "the keyword arguments that Python users expect"
 )]
 #[pyfunction]
-#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, schema_evolution="strict", memory_limit=None, spill_to=None, storage_options=None, store=None, deadline=None))]
+#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, sort_by=None, partition_by=None, num_partitions=None, string_type=None, schema_evolution="strict", lazy=false, memory_limit=None, spill_to=None, resume=None, storage_options=None, store=None, deadline=None))]
 pub(crate) fn load_parquet(
     source: Sources,
     columns: Option<Vec<String>>,
@@ -290,9 +184,15 @@ pub(crate) fn load_parquet(
     tile_rows: Option<u64>,
     tile_columns: Option<Bands>,
     dense: Option<Dense>,
+    sort_by: Option<SortBy>,
+    partition_by: Option<Names>,
+    num_partitions: Option<u64>,
+    string_type: Option<&str>,
     schema_evolution: &str,
+    lazy: bool,
     memory_limit: Option<Size>,
     spill_to: Option<PathBuf>,
+    resume: Option<PathBuf>,
     storage_options: Option<HashMap<String, String>>,
     store: Option<AnyObjectStore>,
     deadline: Option<f64>,
@@ -304,9 +204,15 @@ pub(crate) fn load_parquet(
         tile_rows,
         tile_columns,
         dense,
+        sort_by,
+        partition_by,
+        num_partitions,
+        string_type,
         schema_evolution,
+        lazy,
         memory_limit,
         spill_to,
+        resume,
         storage_options,
         store,
         deadline,

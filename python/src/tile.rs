@@ -113,7 +113,8 @@ impl PyTile {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyTuple>> {
-        let batch = self.grid.tile(&self.position)?.open()?;
+        let tile = self.grid.tile(&self.position)?;
+        let batch = py.detach(|| tile.open())?;
         array_capsules(py, &batch, requested_schema)
     }
 

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{Pipe, runtime};
 use crate::error::Result;
-use crate::grid::PartitionGrid;
 use crate::grid::picture::counted;
+use crate::grid::{PartitionGrid, SortColumn};
 use crate::load::{
     FileCompression, LoadJob, LoadOptions, Progress, SchemaEvolution, WriteOptions, write_grid,
 };
@@ -28,7 +28,8 @@ const EVENT_INTERVAL: Duration = Duration::from_millis(500);
 #[command(after_help = "EXAMPLES
   partgrid load 's3://bucket/logs/*.parquet' --out logs/ --tile-rows 1000000
   partgrid load a.parquet b.parquet --out both/ --partition-by year --compression snappy
-  partgrid load data/ --out out/ --memory-limit 2GB --spill-to /tmp --json")]
+  partgrid load data/ --out out/ --memory-limit 2GB --spill-to /tmp --json
+  partgrid load 's3://bucket/logs/' --out logs/ --resume unfinished/ --sort-by time:desc")]
 pub(super) struct Load {
     /// Files, folders, patterns or URLs; together they make one grid
     #[arg(required = true, value_name = "PATH")]
@@ -74,6 +75,12 @@ struct Wishes {
     /// A folder for the tiles that the memory limit leaves no room for
     #[arg(long, value_name = "FOLDER")]
     spill_to: Option<PathBuf>,
+    /// Leave finished tiles in this folder, and go on there if it holds some of the same load
+    #[arg(long, value_name = "FOLDER")]
+    resume: Option<PathBuf>,
+    /// Sort the rows by these columns; NAME:desc for the greatest first
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    sort_by: Vec<String>,
     /// A setting for the stores of URLs, such as region=eu-central-1 (may be repeated)
     #[arg(long = "storage-option", value_name = "KEY=VALUE", value_parser = setting)]
     storage_options: Vec<(String, String)>,
@@ -103,6 +110,14 @@ enum Evolution {
     Union,
     /// Types may be widened as well
     Widen,
+}
+
+fn sort_column(text: &str) -> SortColumn {
+    let descending = text.strip_suffix(":desc");
+    SortColumn {
+        name: descending.unwrap_or(text).to_owned(),
+        descending: descending.is_some(),
+    }
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {
@@ -210,6 +225,10 @@ impl Wishes {
         if let Some(folder) = &self.spill_to {
             options = options.with_spill_to(folder.clone());
         }
+        if let Some(folder) = &self.resume {
+            options = options.with_resume(folder.clone());
+        }
+        options = options.with_sort_by(self.sort_by.iter().map(|text| sort_column(text)).collect());
         options
     }
 
@@ -276,6 +295,7 @@ fn fields(event: &str, progress: &Progress) -> Value {
         "total_bytes": progress.total_bytes,
         "tile_bytes": progress.tile_bytes,
         "spilled_tiles": progress.spilled_tiles,
+        "resumed_tiles": progress.resumed_tiles,
         "seconds": progress.elapsed.as_secs_f64(),
         "bytes_per_second": progress.bytes_per_second(),
     })

@@ -11,8 +11,9 @@ use arrow::datatypes::{Field, SchemaRef};
 use crate::error::{Error, Result};
 use crate::grid::axis::Axis;
 use crate::grid::geometry::Geometry;
+use crate::grid::order::RowOrder;
 use crate::grid::tile::Tile;
-use crate::grid::{GridId, PartitionGrid};
+use crate::grid::{GridId, PartitionGrid, unknown_column};
 use crate::location::host_setting;
 
 /// Collects the tiles of a grid of rows x columns.
@@ -21,6 +22,7 @@ pub struct GridBuilder {
     schema: SchemaRef,
     geometry: Geometry,
     tiles: Vec<Option<Tile>>,
+    order: RowOrder,
 }
 
 impl GridBuilder {
@@ -45,7 +47,26 @@ impl GridBuilder {
             schema,
             geometry,
             tiles,
+            order: RowOrder::default(),
         })
+    }
+
+    /// Says what is known of the order of the rows. The caller answers for it: values are not looked at.
+    ///
+    /// # Errors
+    /// `NotFound` for a column that the schema does not have.
+    pub fn with_order(self, order: RowOrder) -> Result<Self> {
+        let sorted = order.sorted_by.iter().map(|column| &column.name);
+        for name in sorted.chain(&order.partitioned_by) {
+            if self.schema.column_with_name(name).is_none() {
+                let names = self.schema.fields().iter();
+                return Err(unknown_column(
+                    name,
+                    names.map(|field| field.name().as_str()),
+                ));
+            }
+        }
+        Ok(Self { order, ..self })
     }
 
     /// Sets the tile at a position.
@@ -81,6 +102,7 @@ impl GridBuilder {
             schema: self.schema,
             geometry: self.geometry,
             tiles: self.tiles.into_iter().flatten().collect(),
+            order: self.order,
         })
     }
 

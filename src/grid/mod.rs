@@ -1,13 +1,14 @@
 //! The central noun: a frame cut into a grid of tiles.
 //!
 //! Comes in: tiles through a [`GridBuilder`]. Goes out: a [`PartitionGrid`] that never changes: schema, one axis for rows and one for columns, one tile for each
-//! position. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `build.rs`. Never here: IO, global state, SQL.
+//! position. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`. Never here: IO, global state, SQL.
 
 mod axis;
 mod build;
 mod compact;
 mod dense;
 mod geometry;
+mod order;
 pub mod picture;
 mod region;
 mod statistics;
@@ -26,6 +27,7 @@ pub use build::GridBuilder;
 pub use compact::compact;
 pub use dense::{dense, dense_stride};
 pub use geometry::Geometry;
+pub use order::{RowOrder, SortColumn};
 pub use region::Region;
 pub use statistics::{ColumnStatistics, column_statistics};
 pub use tile::{MemoryTile, Tile, TileData};
@@ -76,6 +78,7 @@ pub struct PartitionGrid {
     geometry: Geometry,
     /// Row-major, one for each position. Only `GridBuilder` fills it.
     tiles: Vec<Tile>,
+    order: RowOrder,
 }
 
 impl PartitionGrid {
@@ -89,6 +92,12 @@ impl PartitionGrid {
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// What is known of the order of the rows.
+    #[must_use]
+    pub fn order(&self) -> &RowOrder {
+        &self.order
     }
 
     /// Axes, positions and regions.
@@ -218,7 +227,9 @@ impl PartitionGrid {
         let row_axis = Axis::try_from_lengths(parts.iter().map(|part| part.end - part.start))?;
         let column_axis = Axis::try_from_lengths(runs.iter().map(|(_, run)| run.len() as u64))?;
         let schema = Arc::new(self.schema.project(columns)?);
-        let mut builder = GridBuilder::try_new(schema, row_axis, column_axis)?;
+        let is_kept = |name: &str| schema.column_with_name(name).is_some();
+        let order = self.order.of_part(is_kept, &rows, self.num_rows());
+        let mut builder = GridBuilder::try_new(schema, row_axis, column_axis)?.with_order(order)?;
         for (row_band, (source_band, part)) in kept.zip(parts).enumerate() {
             for (column_band, (source_column, run)) in runs.iter().enumerate() {
                 let tile = self.tile(&[source_band, *source_column])?;

@@ -31,10 +31,15 @@ pub trait TileData: Debug + Send + Sync {
     /// Where the tile can be read without communication; this process first if it is among them.
     fn locations(&self) -> Vec<Location>;
 
+    /// Whether the tile is read from a file or a store when it is opened. Nobody opens such a tile only to know more about it.
+    fn is_lazy(&self) -> bool {
+        false
+    }
+
     /// The tile as a batch, without copying.
     ///
     /// # Errors
-    /// `NotLocal` when the bytes are not in this process.
+    /// `NotLocal` when the bytes are not in this process; for a lazy tile whatever stands in the way of reading it.
     fn open(&self) -> Result<RecordBatch>;
 
     /// The given columns (indices in this tile) as a batch, brought here if they live elsewhere.
@@ -180,13 +185,22 @@ impl Tile {
         self.data.open()
     }
 
-    /// Exact statistics of a column of this tile, if they are known without reading.
+    /// Exact statistics of a column of this tile, if they are known already.
     #[must_use]
     pub fn known_statistics(&self, column: usize) -> Option<&ColumnStatistics> {
         self.statistics.get(column)?.get()
     }
 
-    /// Exact statistics of a column of this tile. Known ones are returned; those of a tile that is here are worked out once, which reads the column.
+    /// Exact statistics of a column of this tile, worked out at need from values that are here; of a lazy tile, and of one elsewhere, only those that are known already.
+    #[must_use]
+    pub fn statistics_at_hand(&self, column: usize) -> Option<&ColumnStatistics> {
+        if self.data.is_lazy() {
+            return self.known_statistics(column);
+        }
+        self.column_statistics(column).ok()
+    }
+
+    /// Exact statistics of a column of this tile. Known ones are returned; those of a tile that is here are worked out once, which reads the column (a lazy tile is read whole).
     ///
     /// # Errors
     /// `NotFound` for a column that the tile does not have, `NotLocal` when nobody knows them and the bytes are not in this process.

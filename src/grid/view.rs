@@ -67,11 +67,26 @@ impl TileData for TileView {
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.open().map_or(0, |batch| slice_bytes(&batch))
+        if !self.is_lazy() {
+            return self.open().map_or(0, |batch| slice_bytes(&batch));
+        }
+        // Not read for its size: the part of the whole by rows and columns.
+        let (rows, columns) = (
+            self.tile.num_rows(),
+            self.tile.data().schema().fields().len(),
+        );
+        let part = u128::from(self.num_rows()) * self.columns.len() as u128;
+        let whole = u128::from(rows) * columns as u128;
+        let bytes = u128::from(self.tile.data().memory_bytes()) * part;
+        u64::try_from(bytes.checked_div(whole).unwrap_or(0)).unwrap_or(u64::MAX)
     }
 
     fn locations(&self) -> Vec<Location> {
         self.tile.locations()
+    }
+
+    fn is_lazy(&self) -> bool {
+        self.tile.data().is_lazy()
     }
 
     fn open(&self) -> Result<RecordBatch> {

@@ -1,27 +1,23 @@
 //! Decoded columns -> tiles -> the grid.
 //!
 //! Comes in: the columns of row bands, in any order. Goes out: a grid of which every tile is one batch, contiguous in each column, in memory or spilled to a file. With a
-//! filter only the wanted rows, and no row band without rows. Never here: decoding.
+//! filter only the wanted rows, and no row band without rows. Tiles that an earlier load has finished are taken from its folder. Never here: decoding, where tiles stay.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter;
+use futures::{StreamExt, stream};
 
 use super::bands::Band;
 use super::budget::{Budget, Reservation};
+use super::checkpoint::{Checkpoint, TileKey};
 use super::error::blocking;
+use super::keep::Keeper;
 use super::layout::{Plan, ReadTask};
 use super::progress::Counters;
-use super::spill::spill;
 use crate::error::{Error, Result};
-use crate::grid::{
-    Axis, ColumnStatistics, GridBuilder, PartitionGrid, Tile, column_statistics, dense,
-};
-
-/// For how many tiles in the making the memory limit leaves room.
-const TILES_AT_WORK: u64 = 8;
+use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, dense};
 
 /// A decoded column.
 pub(super) struct Decoded {
@@ -46,7 +42,7 @@ pub(super) fn empty_grid(plan: &Plan) -> Result<PartitionGrid> {
     builder.build()
 }
 
-fn column_axis(plan: &Plan) -> Result<Axis> {
+pub(super) fn column_axis(plan: &Plan) -> Result<Axis> {
     Axis::try_from_lengths(plan.bands.iter().map(|band| band.columns.len() as u64))
 }
 
@@ -64,23 +60,19 @@ struct RowBand {
 /// The tiles that are finished, and the columns of those that are not.
 pub(super) struct Assembly<'a> {
     plan: &'a Plan,
-    spill_to: Option<&'a Path>,
     counters: &'a Counters,
+    keeper: Keeper,
+    checkpoint: Option<Arc<Checkpoint>>,
     /// One for each column of each row band, until its tile is made.
     columns: Vec<Option<Decoded>>,
     row_bands: Vec<RowBand>,
-    /// What the tiles in memory use.
-    held: Vec<Reservation>,
-    held_bytes: u64,
-    /// How much tiles may use before they are spilled.
-    room_bytes: u64,
 }
 
 impl<'a> Assembly<'a> {
     pub(super) fn new(
         plan: &'a Plan,
-        budget: &Budget,
-        spill_to: Option<&'a Path>,
+        keeper: Keeper,
+        checkpoint: Option<Checkpoint>,
         counters: &'a Counters,
     ) -> Self {
         let width = plan.columns.schema.fields().len();
@@ -94,16 +86,77 @@ impl<'a> Assembly<'a> {
         };
         Self {
             plan,
-            spill_to,
             counters,
+            keeper,
+            checkpoint: checkpoint.map(Arc::new),
             columns: std::iter::repeat_with(|| None)
                 .take(plan.tasks.len() * width)
                 .collect(),
             row_bands: plan.tasks.iter().map(row_band).collect(),
-            held: Vec::new(),
-            held_bytes: 0,
-            room_bytes: room_bytes(plan, budget),
         }
+    }
+
+    /// Takes the tiles that an earlier load has finished.
+    pub(super) async fn resume(&mut self, concurrency: usize) -> Result<()> {
+        let Some(checkpoint) = self.checkpoint.clone() else {
+            return Ok(());
+        };
+        let budget = Arc::clone(self.keeper.budget());
+        let plan = self.plan;
+        let mut found = std::pin::pin!(
+            stream::iter(0..plan.tasks.len())
+                .map(|task| finished(plan, task, &checkpoint, &budget))
+                .buffered(concurrency)
+                .enumerate()
+        );
+        while let Some((task, tiles)) = found.next().await {
+            for (band, batch, reservation) in tiles? {
+                self.take_finished(task, band, batch, reservation).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_finished(
+        &mut self,
+        task: usize,
+        band: usize,
+        batch: RecordBatch,
+        mut reservation: Reservation,
+    ) -> Result<()> {
+        let wrong = || Error::internal("a finished tile has no place");
+        let num_rows = batch.num_rows() as u64;
+        let batch = self.batch(batch.columns().to_vec(), band, num_rows)?;
+        reservation.settle(batch.get_array_memory_size() as u64);
+        let row_band = self.row_bands.get_mut(task).ok_or_else(wrong)?;
+        match self.plan.filter {
+            // All bands come together.
+            Some(_) => row_band.missing = vec![0],
+            None => *row_band.missing.get_mut(band).ok_or_else(wrong)? = 0,
+        }
+        row_band.num_rows = batch.num_rows() as u64;
+        self.counters.resumed_tiles.add(1);
+        if let (Some(task), Some(band)) = (self.plan.tasks.get(task), self.plan.bands.get(band)) {
+            let bytes = band.columns.clone();
+            let bytes = bytes.map(|column| self.plan.sizes(task, column).file_bytes);
+            self.counters.num_bytes.add(bytes.sum());
+        }
+        self.place(task, band, batch, vec![reservation]).await
+    }
+
+    /// Which columns of a row band must be read.
+    pub(super) fn missing(&self, task: usize) -> Vec<usize> {
+        let width = self.plan.columns.schema.fields().len();
+        let Some(row_band) = self.row_bands.get(task) else {
+            return Vec::new();
+        };
+        if self.plan.filter.is_some() {
+            let all = 0..width;
+            return all.filter(|_| row_band.missing != [0]).collect();
+        }
+        let bands = self.plan.bands.iter().zip(&row_band.missing);
+        let missing = bands.filter(|(_, missing)| **missing > 0);
+        missing.flat_map(|(band, _)| band.columns.clone()).collect()
     }
 
     /// Takes columns that were decoded together, and makes the tiles that they complete.
@@ -226,6 +279,7 @@ impl<'a> Assembly<'a> {
         if band.dense { dense(&batch) } else { Ok(batch) }
     }
 
+    /// A tile that was just made.
     async fn set(
         &mut self,
         task: usize,
@@ -233,8 +287,24 @@ impl<'a> Assembly<'a> {
         batch: RecordBatch,
         reservations: Vec<Reservation>,
     ) -> Result<()> {
+        if let Some(checkpoint) = self.checkpoint.clone()
+            && let Some(key) = key(self.plan, task, band, &checkpoint)
+        {
+            let batch = batch.clone();
+            blocking(move || checkpoint.save(&key, &batch)).await?;
+        }
+        self.place(task, band, batch, reservations).await
+    }
+
+    async fn place(
+        &mut self,
+        task: usize,
+        band: usize,
+        batch: RecordBatch,
+        reservations: Vec<Reservation>,
+    ) -> Result<()> {
         let num_rows = batch.num_rows() as u64;
-        let tile = self.keep_or_spill(batch, reservations).await?;
+        let tile = self.keeper.keep(batch, reservations).await?;
         self.counters.num_tiles.add(1);
         self.counters.tile_bytes.add(tile.data().memory_bytes());
         if band == 0 {
@@ -246,43 +316,20 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// A tile in memory while there is room besides the work, else in a file if there may be one.
-    async fn keep_or_spill(
-        &mut self,
-        batch: RecordBatch,
-        reservations: Vec<Reservation>,
-    ) -> Result<Tile> {
-        let bytes = batch.get_array_memory_size() as u64;
-        let Some(folder) = self
-            .spill_to
-            .filter(|_| self.held_bytes + bytes > self.room_bytes)
-        else {
-            self.held_bytes += bytes;
-            self.held.extend(reservations);
-            return Tile::try_from_batch(&batch);
-        };
-        self.counters.spilled_tiles.add(1);
-        let folder = folder.to_owned();
-        blocking(move || {
-            // Nobody wants to read the file back for them.
-            let statistics: Vec<ColumnStatistics> =
-                batch.columns().iter().map(column_statistics).collect();
-            let spilled = spill(&batch, &folder)?;
-            drop((batch, reservations));
-            let statistics = statistics.into_iter().map(Some);
-            Ok(Tile::with_statistics(Arc::new(spilled), statistics))
-        })
-        .await
-    }
-
-    /// The grid of all tiles.
-    pub(super) fn grid(self) -> Result<PartitionGrid> {
+    /// The grid of all tiles, and what keeps them.
+    pub(super) fn grid(self) -> Result<(PartitionGrid, Keeper)> {
         let plan = self.plan;
+        if let Some(checkpoint) = &self.checkpoint {
+            let tasks = 0..plan.tasks.len();
+            let places = tasks.flat_map(|task| (0..plan.bands.len()).map(move |band| (task, band)));
+            let used = places.filter_map(|(task, band)| key(plan, task, band, checkpoint));
+            checkpoint.tidy(&used.collect::<Vec<TileKey>>())?;
+        }
         let filtered = plan.filter.is_some();
         let kept = |row_band: &RowBand| !filtered || row_band.num_rows > 0;
         let row_bands: Vec<RowBand> = self.row_bands.into_iter().filter(kept).collect();
         if row_bands.is_empty() {
-            return empty_grid(plan);
+            return Ok((empty_grid(plan)?, self.keeper));
         }
         let rows = Axis::try_from_lengths(row_bands.iter().map(|row_band| row_band.num_rows))?;
         let schema = plan.columns.visible_schema();
@@ -294,8 +341,39 @@ impl<'a> Assembly<'a> {
                 }
             }
         }
-        builder.build()
+        Ok((builder.build()?, self.keeper))
     }
+}
+
+fn key(plan: &Plan, task: usize, band: usize, checkpoint: &Checkpoint) -> Option<TileKey> {
+    checkpoint.key(plan, plan.tasks.get(task)?, plan.bands.get(band)?)
+}
+
+/// The tiles of a row band that an earlier load has finished: column band, batch, leave to hold it. With a filter all of them or none.
+async fn finished(
+    plan: &Plan,
+    task: usize,
+    checkpoint: &Arc<Checkpoint>,
+    budget: &Arc<Budget>,
+) -> Result<Vec<(usize, RecordBatch, Reservation)>> {
+    let mut tiles = Vec::new();
+    for band in 0..plan.bands.len() {
+        let key = key(plan, task, band, checkpoint);
+        let Some((key, bytes)) = key.and_then(|key| {
+            let bytes = checkpoint.size_bytes(&key)?;
+            Some((key, bytes))
+        }) else {
+            continue;
+        };
+        let reservation = budget.reserve(bytes).await?;
+        let checkpoint = Arc::clone(checkpoint);
+        let loaded = blocking(move || checkpoint.load(&key)).await?;
+        tiles.extend(loaded.map(|batch| (band, batch, reservation)));
+    }
+    if plan.filter.is_some() && tiles.len() < plan.bands.len() {
+        tiles.clear();
+    }
+    Ok(tiles)
 }
 
 fn parted(columns: Vec<Decoded>) -> (Vec<ArrayRef>, Vec<Reservation>) {
@@ -305,16 +383,4 @@ fn parted(columns: Vec<Decoded>) -> (Vec<ArrayRef>, Vec<Reservation>) {
         column.values
     });
     (values.collect(), reservations)
-}
-
-/// The limit without what is needed for tiles in the making.
-fn room_bytes(plan: &Plan, budget: &Budget) -> u64 {
-    let width = plan.columns.schema.fields().len();
-    let bytes_of = |task: &ReadTask| {
-        let columns = (0..width).map(|column| plan.sizes(task, column).decoded_bytes);
-        columns.fold(0, u64::saturating_add)
-    };
-    let largest = plan.tasks.iter().map(bytes_of).max().unwrap_or(0);
-    let limit = budget.limit_bytes();
-    limit - largest.saturating_mul(TILES_AT_WORK).min(limit / 2)
 }

@@ -13,9 +13,9 @@ use arrow::compute::{
 };
 use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use arrow::util::display::FormatOptions;
-use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
 use super::footer::Footer;
+use super::footer_statistics::of_groups;
 use crate::error::{Error, Result};
 use crate::grid::unknown_column;
 
@@ -224,12 +224,8 @@ impl Bound {
 
     fn kept_by_statistics(&self, footer: &Footer) -> Option<Vec<bool>> {
         use FilterOperator as Is;
-        let schema = footer.schema();
-        let own = schema.field_with_name(self.field.name()).ok()?;
         let groups = footer.parquet().row_groups();
-        let parquet = footer.parquet().file_metadata().schema_descr();
-        let statistics = StatisticsConverter::try_new(self.field.name(), schema, parquet).ok()?;
-        let nulls = statistics.row_group_null_counts(groups).ok()?;
+        let known = of_groups(footer, &self.field, groups)?;
         if matches!(self.operator, Is::IsNull | Is::IsNotNull) {
             let rows = footer.row_groups.iter();
             let meets = |(nulls, rows): (Option<u64>, &u64)| match (nulls, self.operator) {
@@ -237,14 +233,9 @@ impl Bound {
                 (Some(nulls), _) => nulls < *rows,
                 (None, _) => true,
             };
-            return Some(nulls.iter().zip(rows).map(meets).collect());
+            return Some(known.null_counts.iter().zip(rows).map(meets).collect());
         }
-        // Statistics of floats leave NaN out, which is greater than everything.
-        if own.data_type() != self.field.data_type() || own.data_type().is_floating() {
-            return None;
-        }
-        let least = statistics.row_group_mins(groups).ok()?;
-        let greatest = statistics.row_group_maxes(groups).ok()?;
+        let (least, greatest) = known.bounds?;
         let least: &dyn Array = least.as_ref();
         let greatest: &dyn Array = greatest.as_ref();
         let spans = |place: usize| {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
@@ -17,6 +17,7 @@ use super::input::fetch;
 use super::progress::Counters;
 use super::source::{Place, SourceFile};
 use super::thrift::check_footer;
+use super::types;
 use super::zones::restored;
 use crate::error::{Error, Result};
 
@@ -39,6 +40,26 @@ impl Footer {
         self.metadata.schema()
     }
 
+    fn with_text(self, text: &DataType, file: &SourceFile) -> Result<Self> {
+        let fields = self.schema().fields().iter().map(|field| {
+            let data_type = types::with_text(field.data_type(), text);
+            Field::clone(field).with_data_type(data_type)
+        });
+        let schema = Schema::new_with_metadata(
+            fields.collect::<Vec<Field>>(),
+            self.schema().metadata().clone(),
+        );
+        if schema == **self.schema() {
+            return Ok(self);
+        }
+        let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
+        let metadata = ArrowReaderMetadata::try_new(Arc::clone(self.parquet()), options);
+        Ok(Self {
+            metadata: metadata.map_err(|error| from_parquet(error, &file.name))?,
+            ..self
+        })
+    }
+
     /// About how much memory it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.parquet().memory_size() + self.schema().fields().size()
@@ -47,6 +68,18 @@ impl Footer {
     pub(super) fn parquet(&self) -> &Arc<ParquetMetaData> {
         self.metadata.metadata()
     }
+}
+
+/// The footers of files whose text columns are read as `text`.
+pub(super) fn with_text(
+    footers: Vec<Footer>,
+    text: &DataType,
+    files: &[SourceFile],
+) -> Result<Vec<Footer>> {
+    let pairs = footers.into_iter().zip(files);
+    pairs
+        .map(|(footer, file)| footer.with_text(text, file))
+        .collect()
 }
 
 /// Reads all footers, `concurrency` at a time, in the order of the files.

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field};
+use arrow::error::ArrowError;
 use percent_encoding::percent_decode_str;
 
 use super::source::SourceFile;
@@ -47,6 +48,23 @@ pub(super) struct HiveColumn {
     pub(super) field: Arc<Field>,
     /// One value for each file, as an array of one.
     pub(super) values: Vec<ArrayRef>,
+}
+
+impl HiveColumn {
+    /// The column with texts as `text`.
+    pub(super) fn with_text(self, text: &DataType) -> Result<Self> {
+        if self.field.data_type() != &DataType::Utf8 {
+            return Ok(self);
+        }
+        let values = self.values.iter();
+        let values: Result<Vec<ArrayRef>, ArrowError> =
+            values.map(|value| cast(value, text)).collect();
+        let field = Field::clone(&self.field).with_data_type(text.clone());
+        Ok(Self {
+            field: Arc::new(field),
+            values: values?,
+        })
+    }
 }
 
 /// The columns of the folder names. Integers if every value is one, dates if every value is `yyyy-mm-dd`, else text.

@@ -67,17 +67,24 @@ impl Plan {
         }
     }
 
+    /// Which top-level column of a file a column is read from, if it is.
+    pub(super) fn root_in(&self, footer: &Footer, column: usize) -> Option<usize> {
+        if matches!(self.columns.origins.get(column)?, Origin::Folder(_)) {
+            return None;
+        }
+        let field = self.columns.schema.fields().get(column)?;
+        footer.schema().index_of(field.name()).ok()
+    }
+
     /// The decoded bytes of a column of a task, as far as the footer tells; and those in the file.
     pub(super) fn sizes(&self, task: &ReadTask, column: usize) -> Sizes {
         let Some(footer) = self.footers.get(task.file) else {
             return Sizes::default();
         };
         let field = self.columns.schema.fields().get(column);
-        let from_file = !matches!(self.columns.origins.get(column), Some(Origin::Folder(_)));
-        let root = field.and_then(|field| footer.schema().index_of(field.name()).ok());
-        let whole = match root {
-            Some(root) if from_file => sizes::of_column(footer, task.row_groups.clone(), root),
-            _ => Sizes::default(),
+        let whole = match self.root_in(footer, column) {
+            Some(root) => sizes::of_column(footer, task.row_groups.clone(), root),
+            None => Sizes::default(),
         };
         let held: u64 = footer
             .row_groups
@@ -172,6 +179,11 @@ fn default_tile_rows(footers: &[Footer], columns: &Columns, options: &LoadOption
         .map(|sizes| sizes.decoded_bytes)
         .fold(0, u64::saturating_add);
     let rows: u64 = footers.iter().flat_map(|footer| &footer.row_groups).sum();
+    fitting_rows(rows, bytes, options)
+}
+
+/// As many rows as fit the default size of a tile, if `rows` rows take `bytes`.
+pub(super) fn fitting_rows(rows: u64, bytes: u64, options: &LoadOptions) -> u64 {
     let tile_bytes = DEFAULT_TILE_BYTES.min(options.memory_limit_bytes() / OPEN_TILES);
     let fitting = tile_bytes.saturating_mul(rows).checked_div(bytes);
     fitting

@@ -2,21 +2,28 @@
 //!
 //! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes the steps in `run`, each in a file of its own: `source/` finds the
 //! files, `footer.rs` reads their footers, `schema.rs` (with `hive.rs` and `types.rs`) and `bands.rs` say which columns there are, `layout.rs` decides where to cut,
-//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`), `assembly.rs` makes tiles and the grid (memory: `budget.rs`, `spill.rs`; rows: `filter.rs`). [`LoadJob`] does the same in the background. `write/` is the way back: a
+//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`), `assembly.rs` makes tiles and the grid (rows: `filter.rs`), `keep.rs` keeps them (memory: `budget.rs`, files: `spill.rs`, `checkpoint.rs`), `arrange.rs` sorts.
+//! `lazy.rs` makes tiles that read later. [`LoadJob`] does the same in the background. `write/` is the way back: a
 //! grid -> Parquet files. Never here: SQL.
 
+mod arrange;
 mod assembly;
 mod bands;
 mod budget;
 mod cache;
+mod checkpoint;
 mod decode;
 mod error;
 mod filter;
 mod footer;
+mod footer_statistics;
 mod hive;
 mod input;
+mod ipc;
 mod job;
+mod keep;
 mod layout;
+mod lazy;
 mod options;
 mod progress;
 mod ranges;
@@ -32,7 +39,7 @@ mod zones;
 
 pub use filter::{FilterCondition, FilterOperator};
 pub use job::LoadJob;
-pub use options::{LoadOptions, SchemaEvolution, TileColumns};
+pub use options::{LoadOptions, SchemaEvolution, StringType, TileColumns};
 pub use progress::Progress;
 pub use write::{FileCompression, WriteOptions, write_grid, write_parquet};
 
@@ -86,6 +93,10 @@ async fn steps(
     let files = source::find(sources, options).await?;
     counters.total_files.add(files.len() as u64);
     let footers = footer::read_all(&files, options.concurrency(), counters).await?;
+    let footers = match options.text_type() {
+        Some(text) => footer::with_text(footers, &text, &files)?,
+        None => footers,
+    };
     let columns = schema::unify(&files, &footers, options)?;
     let (columns, bands) = bands::arrange(columns, options)?;
     let filter = match options.filters() {
@@ -103,7 +114,12 @@ async fn steps(
         filter,
     };
     plan.announce(counters);
-    read::grid(plan, options, counters).await
+    if options.is_lazy() {
+        return lazy::grid(plan, options, counters);
+    }
+    let plan = Arc::new(plan);
+    let (grid, mut keeper) = read::grid(Arc::clone(&plan), options, counters).await?;
+    arrange::arrange(grid, &mut keeper, &plan.bands, options).await
 }
 
 fn needs_runtime() -> Error {

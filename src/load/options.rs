@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::datatypes::DataType;
 use object_store::ObjectStore;
 
 use super::filter::FilterCondition;
 use crate::error::{Error, Result};
+use crate::grid::{RowOrder, SortColumn};
 use crate::memory::default_memory_limit_bytes;
 
 /// Which differences between the columns of files are borne.
@@ -33,6 +35,18 @@ pub enum TileColumns {
     Named(Vec<Vec<String>>),
 }
 
+/// The type of text columns.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StringType {
+    /// Offsets of 32 bits into one buffer.
+    String,
+    /// Offsets of 64 bits into one buffer.
+    LargeString,
+    /// Views of 16 bytes into any number of buffers.
+    StringView,
+}
+
 /// Settings of [`load`](super::load).
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
@@ -45,10 +59,15 @@ pub struct LoadOptions {
     dense: Vec<Vec<String>>,
     memory_limit_bytes: Option<u64>,
     spill_to: Option<PathBuf>,
+    resume: Option<PathBuf>,
     storage_options: Vec<(String, String)>,
     store: Option<Arc<dyn ObjectStore>>,
     deadline: Option<Duration>,
     filters: Vec<Vec<FilterCondition>>,
+    string_type: Option<StringType>,
+    order: RowOrder,
+    num_partitions: Option<u64>,
+    lazy: bool,
 }
 
 impl Default for LoadOptions {
@@ -63,10 +82,15 @@ impl Default for LoadOptions {
             dense: Vec::new(),
             memory_limit_bytes: None,
             spill_to: None,
+            resume: None,
             storage_options: Vec::new(),
             store: None,
             deadline: None,
             filters: Vec::new(),
+            string_type: None,
+            order: RowOrder::default(),
+            num_partitions: None,
+            lazy: false,
         }
     }
 }
@@ -136,6 +160,14 @@ impl LoadOptions {
         self
     }
 
+    /// A folder in which every finished tile is left, so that the same load can go on there after its process ended: tiles of files that have not changed since (by etag, or
+    /// by time, size and number of a local file) are taken from it. The folder is made if it is not there and serves one load at a time; it is the caller's to remove.
+    #[must_use]
+    pub fn with_resume(mut self, folder: PathBuf) -> Self {
+        self.resume = Some(folder);
+        self
+    }
+
     /// Settings for the stores of URLs, by the names that the stores give them (`region`, `endpoint`, `access_key_id`, `account_name`, …, with or without `aws_`,
     /// `google_`, `azure_`) and `profile`, `anonymous`, `requester_pays`, `connect_timeout` (3 s by default), `timeout` of one request (30 s), `max_retries` (5),
     /// `retry_timeout` after which nothing is tried again (9 s). They go before the environment, and that before the files of the AWS tools.
@@ -166,9 +198,47 @@ impl LoadOptions {
         self
     }
 
+    /// Gives all text columns this type, nested ones too; by default each keeps the type that its writer stored. Dictionaries of texts stay dictionaries.
+    #[must_use]
+    pub fn with_string_type(mut self, string_type: StringType) -> Self {
+        self.string_type = Some(string_type);
+        self
+    }
+
+    /// Sorts the rows of the whole grid by these columns; rows that are equal in them stay in the order of the files. Needs room for the rows twice. With
+    /// [`with_partition_by`](Self::with_partition_by) the rows of every row band are sorted.
+    #[must_use]
+    pub fn with_sort_by(mut self, columns: Vec<SortColumn>) -> Self {
+        self.order.sorted_by = columns;
+        self
+    }
+
+    /// Brings rows with equal values in these columns into one row band, by hash; see [`RowOrder`]. Needs room for the rows twice.
+    #[must_use]
+    pub fn with_partition_by(mut self, columns: Vec<String>) -> Self {
+        self.order.partitioned_by = columns;
+        self
+    }
+
+    /// How many row bands [`with_partition_by`](Self::with_partition_by) makes; by default as many as tiles of `tile_rows` rows would be.
+    #[must_use]
+    pub fn with_num_partitions(mut self, num_partitions: u64) -> Self {
+        self.num_partitions = Some(num_partitions);
+        self
+    }
+
+    /// Makes tiles that only know where their rows lie, and read the columns that are asked for when they are asked for. What was read stays in memory up to the memory
+    /// limit; the columns that were not used for the longest time go first.
+    #[must_use]
+    pub fn with_lazy(mut self, lazy: bool) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let zero = [
             ("tile_rows", self.tile_rows == Some(0)),
+            ("num_partitions", self.num_partitions == Some(0)),
             (
                 "tile_columns",
                 self.tile_columns == Some(TileColumns::Count(0)),
@@ -176,11 +246,29 @@ impl LoadOptions {
             ("concurrency", self.concurrency == Some(0)),
             ("memory_limit", self.memory_limit_bytes == Some(0)),
         ];
-        match zero.into_iter().find(|(_, is_zero)| *is_zero) {
-            Some((name, _)) => Err(Error::invalid_argument(format!(
-                "{name} must be at least 1, got 0"
-            ))),
-            None => Ok(()),
+        if let Some((name, _)) = zero.into_iter().find(|(_, is_zero)| *is_zero) {
+            let text = format!("{name} must be at least 1, got 0");
+            return Err(Error::invalid_argument(text));
+        }
+        if self.num_partitions.is_some() && self.order.partitioned_by.is_empty() {
+            let text = "num_partitions needs partition_by, got none";
+            return Err(Error::invalid_argument(text));
+        }
+        let eager = [
+            ("filters", !self.filters.is_empty()),
+            ("sort_by", !self.order.sorted_by.is_empty()),
+            ("partition_by", !self.order.partitioned_by.is_empty()),
+            ("dense", !self.dense.is_empty()),
+            ("resume", self.resume.is_some()),
+            ("spill_to", self.spill_to.is_some()),
+        ];
+        match eager.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) if self.lazy => {
+                let text =
+                    format!("a lazy load cannot take {name}, which needs the values at once");
+                Err(Error::invalid_argument(text).with_hint(format!("leave out lazy or {name}")))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -203,6 +291,27 @@ impl LoadOptions {
 
     pub(super) fn filters(&self) -> &[Vec<FilterCondition>] {
         &self.filters
+    }
+
+    /// The type of text columns, if one is wanted.
+    pub(super) fn text_type(&self) -> Option<DataType> {
+        Some(match self.string_type? {
+            StringType::String => DataType::Utf8,
+            StringType::LargeString => DataType::LargeUtf8,
+            StringType::StringView => DataType::Utf8View,
+        })
+    }
+
+    pub(super) fn order(&self) -> &RowOrder {
+        &self.order
+    }
+
+    pub(super) fn num_partitions(&self) -> Option<u64> {
+        self.num_partitions
+    }
+
+    pub(super) fn is_lazy(&self) -> bool {
+        self.lazy
     }
 
     pub(super) fn hive_partitioning(&self) -> bool {
@@ -240,6 +349,10 @@ impl LoadOptions {
 
     pub(super) fn spill_to(&self) -> Option<&Path> {
         self.spill_to.as_deref()
+    }
+
+    pub(super) fn resume(&self) -> Option<&Path> {
+        self.resume.as_deref()
     }
 
     pub(super) fn tile_rows(&self) -> Option<u64> {

@@ -30,6 +30,8 @@ pub struct Progress {
     pub tile_bytes: u64,
     /// Tiles that were spilled to files.
     pub spilled_tiles: u64,
+    /// Tiles that an earlier load had finished.
+    pub resumed_tiles: u64,
     /// Since the load began; of one that has ended, until it did.
     pub elapsed: Duration,
 }
@@ -70,6 +72,7 @@ pub(super) struct Counters {
     pub(super) total_bytes: Counter,
     pub(super) tile_bytes: Counter,
     pub(super) spilled_tiles: Counter,
+    pub(super) resumed_tiles: Counter,
 }
 
 /// A number that only grows.
@@ -102,6 +105,7 @@ impl Counters {
             total_bytes: Counter::default(),
             tile_bytes: Counter::default(),
             spilled_tiles: Counter::default(),
+            resumed_tiles: Counter::default(),
         }
     }
 
@@ -122,6 +126,7 @@ impl Counters {
             total_bytes: self.total_bytes.get(),
             tile_bytes: self.tile_bytes.get(),
             spilled_tiles: self.spilled_tiles.get(),
+            resumed_tiles: self.resumed_tiles.get(),
             elapsed: self
                 .took
                 .get()

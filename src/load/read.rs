@@ -1,6 +1,6 @@
 //! A plan -> decoded columns -> the grid.
 //!
-//! Comes in: what to read and where to cut. Goes out: the grid that `assembly.rs` makes of the columns. The unit of work is one column of one row band (or
+//! Comes in: what to read and where to cut. Goes out: the grid that `assembly.rs` makes of the columns, and the keeper of its tiles. The unit of work is one column of one row band (or
 //! some small ones): every core has one to decode, and only a little more than the columns being decoded is in memory besides the tiles. Never here: where to cut, how to decode.
 
 use std::sync::Arc;
@@ -10,9 +10,11 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use super::assembly::{Assembly, Decoded, empty_grid};
 use super::budget::Budget;
+use super::checkpoint::Checkpoint;
 use super::decode::ColumnWork;
 use super::error::{blocking, contained};
 use super::input::{Pages, pages};
+use super::keep::Keeper;
 use super::layout::{Plan, ReadTask};
 use super::options::LoadOptions;
 use super::progress::Counters;
@@ -39,35 +41,55 @@ struct Unit {
 
 /// Reads all tiles and puts them together.
 pub(super) async fn grid(
-    plan: Plan,
+    plan: Arc<Plan>,
     options: &LoadOptions,
     counters: &Arc<Counters>,
-) -> Result<PartitionGrid> {
+) -> Result<(PartitionGrid, Keeper)> {
+    let keeper = Keeper::new(&plan, options, counters);
     if plan.tasks.is_empty() {
-        return empty_grid(&plan);
+        return Ok((empty_grid(&plan)?, keeper));
     }
-    let plan = Arc::new(plan);
-    let budget = Arc::new(Budget::new(options.memory_limit_bytes()));
-    let mut assembly = Assembly::new(&plan, &budget, options.spill_to(), counters);
+    let budget = Arc::clone(keeper.budget());
+    let checkpoint = match options.resume() {
+        None => None,
+        Some(folder) => {
+            let (folder, filters) = (folder.to_owned(), options.filters().to_vec());
+            Some(blocking(move || Checkpoint::open(&folder, &filters)).await?)
+        }
+    };
+    let mut assembly = Assembly::new(&plan, keeper, checkpoint, counters);
     assembly.add_bands_without_columns().await?;
-    let mut units = std::pin::pin!(decoded(&plan, &budget, counters, options.concurrency()));
+    assembly.resume(options.concurrency()).await?;
+    let tasks = 0..plan.tasks.len();
+    let missing: Vec<(usize, Vec<usize>)> = tasks
+        .map(|task| (task, assembly.missing(task)))
+        .filter(|(_, columns)| !columns.is_empty())
+        .collect();
+    let mut units = std::pin::pin!(decoded(
+        &plan,
+        missing,
+        &budget,
+        counters,
+        options.concurrency()
+    ));
     while let Some(unit) = units.try_next().await? {
         assembly.add(unit).await?;
     }
     assembly.grid()
 }
 
-/// All columns of all row bands, decoded, about in order.
+/// The missing columns of row bands, decoded, about in order.
 fn decoded(
     plan: &Arc<Plan>,
+    missing: Vec<(usize, Vec<usize>)>,
     budget: &Arc<Budget>,
     counters: &Arc<Counters>,
     concurrency: usize,
 ) -> impl Stream<Item = Result<Vec<Decoded>>> {
     let (opened, plan) = (Arc::clone(plan), Arc::clone(plan));
     let (budget, counters) = (Arc::clone(budget), Arc::clone(counters));
-    stream::iter(0..plan.tasks.len())
-        .map(move |task| units(Arc::clone(&opened), task))
+    stream::iter(missing)
+        .map(move |(task, columns)| units(Arc::clone(&opened), task, columns))
         .buffered(FETCHED_AHEAD)
         .map_ok(|units| stream::iter(units.into_iter().map(Ok)))
         .try_flatten()
@@ -79,16 +101,16 @@ fn decoded(
 }
 
 /// The columns of one row band, the largest first, so that the last to end are small. Small ones share a unit.
-async fn units(plan: Arc<Plan>, number: usize) -> Result<Vec<Unit>> {
+async fn units(plan: Arc<Plan>, number: usize, columns: Vec<usize>) -> Result<Vec<Unit>> {
     let (task, file, footer) = parts(&plan, number)?;
-    let names = plan.columns.read_names();
-    let fields = footer.schema().fields().iter().enumerate();
-    let wanted = fields.filter(|(_, field)| names.contains(field.name().as_str()));
-    let roots: Vec<usize> = wanted.map(|(root, _)| root).collect();
+    let roots: Vec<usize> = columns
+        .iter()
+        .filter_map(|column| plan.root_in(footer, *column))
+        .collect();
     let ranges = byte_ranges(footer, task.row_groups.clone(), &roots);
     let pages = pages(file, &ranges).await?;
-    let columns = 0..plan.columns.schema.fields().len();
     let mut columns: Vec<(usize, Sizes)> = columns
+        .into_iter()
         .map(|column| (column, plan.sizes(task, column)))
         .collect();
     columns.sort_by_key(|(_, sizes)| std::cmp::Reverse(sizes.decoded_bytes));
@@ -110,7 +132,8 @@ async fn units(plan: Arc<Plan>, number: usize) -> Result<Vec<Unit>> {
     Ok(units)
 }
 
-fn parts(
+/// A row band, its file, the footer of that.
+pub(super) fn parts(
     plan: &Plan,
     number: usize,
 ) -> Result<(
@@ -150,21 +173,34 @@ async fn decode(
 }
 
 fn decode_columns(plan: &Plan, unit: &Unit) -> Result<Vec<(usize, ArrayRef)>> {
-    let (task, file, footer) = parts(plan, unit.task)?;
-    let columns = unit.columns.iter().map(|column| {
-        let field = plan.columns.schema.fields().get(*column);
-        let origin = plan.columns.origins.get(*column);
-        let (Some(field), Some(origin)) = (field, origin) else {
-            return Err(Error::internal("a unit names a column that is not there"));
-        };
-        let work = ColumnWork {
-            file,
-            footer,
-            task,
-            field,
-            origin,
-        };
-        Ok((*column, work.decode(&unit.pages)?))
-    });
-    columns.collect()
+    let columns = unit.columns.iter();
+    columns
+        .map(|column| {
+            let values = decode_column(plan, unit.task, *column, &unit.pages)?;
+            Ok((*column, values))
+        })
+        .collect()
+}
+
+/// One column of a row band, out of pages that hold it.
+pub(super) fn decode_column(
+    plan: &Plan,
+    number: usize,
+    column: usize,
+    pages: &Pages,
+) -> Result<ArrayRef> {
+    let (task, file, footer) = parts(plan, number)?;
+    let field = plan.columns.schema.fields().get(column);
+    let origin = plan.columns.origins.get(column);
+    let (Some(field), Some(origin)) = (field, origin) else {
+        return Err(Error::internal("a column that is not there is to be read"));
+    };
+    let work = ColumnWork {
+        file,
+        footer,
+        task,
+        field,
+        origin,
+    };
+    work.decode(pages)
 }

@@ -73,6 +73,10 @@ pub(super) fn unify(
         .collect();
     if options.hive_partitioning() {
         for hive in hive::columns(files)? {
+            let hive = match options.text_type() {
+                Some(text) => hive.with_text(&text)?,
+                None => hive,
+            };
             match columns
                 .iter_mut()
                 .find(|(field, _)| field.name() == hive.field.name())

@@ -37,6 +37,29 @@ pub(super) fn merged(left: &DataType, right: &DataType, widen: bool) -> Option<D
     })
 }
 
+/// The type with `text` in place of every text type in it, but for dictionaries and run-end encodings of texts.
+pub(super) fn with_text(data_type: &DataType, text: &DataType) -> DataType {
+    use DataType::{
+        FixedSizeList, LargeList, LargeListView, LargeUtf8, List, ListView, Map, Struct, Utf8,
+        Utf8View,
+    };
+    let below = |field: &FieldRef| {
+        let data_type = with_text(field.data_type(), text);
+        Arc::new(Field::clone(field).with_data_type(data_type))
+    };
+    match data_type {
+        Utf8 | LargeUtf8 | Utf8View => text.clone(),
+        List(item) => List(below(item)),
+        LargeList(item) => LargeList(below(item)),
+        ListView(item) => ListView(below(item)),
+        LargeListView(item) => LargeListView(below(item)),
+        FixedSizeList(item, size) => FixedSizeList(below(item), *size),
+        Struct(fields) => Struct(fields.iter().map(below).collect()),
+        Map(entries, sorted) => Map(below(entries), *sorted),
+        other => other.clone(),
+    }
+}
+
 /// A field that holds the values of both; name and metadata of `left`.
 fn item(left: &FieldRef, right: &FieldRef, widen: bool) -> Option<FieldRef> {
     let data_type = merged(left.data_type(), right.data_type(), widen)?;

@@ -11,11 +11,11 @@ use datafusion::error::Result;
 
 use crate::grid::{ColumnStatistics, PartitionGrid, column_statistics};
 
-/// The statistics of column `column` in row band `row_band`; `None` when the tile is elsewhere and nobody knows them.
+/// The statistics of column `column` in row band `row_band`; `None` when the tile is elsewhere or lazy and nobody knows them.
 fn of_tile(grid: &PartitionGrid, row_band: usize, column: usize) -> Option<&ColumnStatistics> {
     let (band, local) = grid.columns().locate(column as u64)?;
     let tile = grid.row_band(row_band).get(band)?;
-    tile.column_statistics(usize::try_from(local).ok()?).ok()
+    tile.statistics_at_hand(usize::try_from(local).ok()?)
 }
 
 /// Which end of the bounds.

@@ -1,0 +1,312 @@
+//! Tiles that only know where their rows lie.
+//!
+//! Comes in: a plan. Goes out: a grid whose tiles read the columns that somebody asks for. What was read is kept for the next who asks, up to the memory limit; the columns that
+//! were not used for the longest time go first. Statistics are those of the footers. Never here: how columns are read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt, stream};
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::sync::Mutex;
+
+use super::assembly::{column_axis, empty_grid};
+use super::budget::Budget;
+use super::error::{blocking, contained};
+use super::footer_statistics::statistics;
+use super::input::pages;
+use super::layout::Plan;
+use super::options::LoadOptions;
+use super::progress::Counters;
+use super::read::{decode_column, parts};
+use super::sizes::byte_ranges;
+use super::source::Place;
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
+use crate::location::Location;
+
+/// The part of the memory limit that columns may use while they are decoded.
+const DECODING_PART: u64 = 4;
+
+/// What the cache weighs in: a larger column than 4 GiB would not fit a weight in bytes.
+const WEIGHT_BYTES: usize = 1 << 10;
+
+/// What all tiles of one lazy grid share.
+struct Source {
+    plan: Plan,
+    memory_limit_bytes: u64,
+    concurrency: usize,
+    /// Where requests to stores are driven.
+    runtime: Handle,
+    /// The process that made the grid: a forked child must not use its connections.
+    pid: u32,
+    state: ArcSwapOption<State>,
+}
+
+/// What one process has read.
+struct State {
+    pid: u32,
+    /// Row band and column of the grid -> the column.
+    columns: Cache<(usize, usize), ArrayRef>,
+    /// One for each row band, so that nobody reads what another is reading.
+    reading: Vec<Mutex<()>>,
+    budget: Arc<Budget>,
+}
+
+/// A tile of a lazy grid.
+struct LazyTile {
+    source: Arc<Source>,
+    schema: SchemaRef,
+    task: usize,
+    /// The columns of the grid that it has.
+    columns: Vec<usize>,
+}
+
+/// The grid of a plan; nothing is read.
+pub(super) fn grid(
+    plan: Plan,
+    options: &LoadOptions,
+    counters: &Counters,
+) -> Result<PartitionGrid> {
+    if plan.tasks.is_empty() {
+        return empty_grid(&plan);
+    }
+    let rows = Axis::try_from_lengths(plan.tasks.iter().map(|task| task.num_rows))?;
+    let schema = plan.columns.visible_schema();
+    let mut builder = GridBuilder::try_new(schema, rows, column_axis(&plan)?)?;
+    let source = Arc::new(Source {
+        plan,
+        memory_limit_bytes: options.memory_limit_bytes(),
+        concurrency: options.concurrency(),
+        runtime: Handle::current(),
+        pid: std::process::id(),
+        state: ArcSwapOption::empty(),
+    });
+    let plan = &source.plan;
+    for (number, task) in plan.tasks.iter().enumerate() {
+        for (place, band) in plan.bands.iter().enumerate() {
+            let columns: Vec<usize> = band.columns.clone().collect();
+            let known: Vec<_> = columns
+                .iter()
+                .map(|column| statistics(plan, task, *column))
+                .collect();
+            let tile = LazyTile {
+                source: Arc::clone(&source),
+                schema: Arc::new(plan.columns.schema.project(&columns)?),
+                task: number,
+                columns,
+            };
+            let tile = Tile::with_statistics(Arc::new(tile), known);
+            counters.num_tiles.add(1);
+            builder.set(&[number, place], tile)?;
+        }
+        counters.num_rows.add(task.num_rows);
+    }
+    builder.build()
+}
+
+impl Source {
+    fn state(&self) -> Arc<State> {
+        let pid = std::process::id();
+        if let Some(state) = self.state.load_full()
+            && state.pid == pid
+        {
+            return state;
+        }
+        let decoding = self.memory_limit_bytes / DECODING_PART;
+        let weigh = |_: &(usize, usize), column: &ArrayRef| {
+            let weight = column.get_array_memory_size().div_ceil(WEIGHT_BYTES);
+            u32::try_from(weight).unwrap_or(u32::MAX)
+        };
+        let fresh = Arc::new(State {
+            pid,
+            columns: Cache::builder()
+                .weigher(weigh)
+                .eviction_policy(EvictionPolicy::lru())
+                .max_capacity((self.memory_limit_bytes - decoding) / WEIGHT_BYTES as u64)
+                .build(),
+            reading: self.plan.tasks.iter().map(|_| Mutex::new(())).collect(),
+            budget: Arc::new(Budget::new(decoding)),
+        });
+        // Two threads may both make one: what the loser reads is read again.
+        self.state.store(Some(Arc::clone(&fresh)));
+        fresh
+    }
+
+    /// Columns of a row band: those that were read before, and the others from the file.
+    async fn columns(self: Arc<Self>, task: usize, wanted: Vec<usize>) -> Result<Vec<ArrayRef>> {
+        let state = self.state();
+        let known = |column: &usize| state.columns.get(&(task, *column));
+        if let Some(found) = wanted.iter().map(known).collect() {
+            return Ok(found);
+        }
+        let reading = state.reading.get(task);
+        let reading = reading.ok_or_else(|| Error::internal("a lazy tile has no row band"))?;
+        let _alone = reading.lock().await;
+        let found: Vec<Option<ArrayRef>> = wanted.iter().map(known).collect();
+        let mut missing: Vec<usize> = wanted
+            .iter()
+            .zip(&found)
+            .filter_map(|(column, found)| found.is_none().then_some(*column))
+            .collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let read = self.read(&state, task, &missing).await?;
+        // A cache that is too small keeps nothing of it.
+        for (column, values) in missing.iter().zip(&read) {
+            state.columns.insert((task, *column), Arc::clone(values));
+        }
+        state.columns.run_pending_tasks();
+        let values = wanted.iter().zip(found).map(|(column, found)| {
+            let fresh = || read.get(missing.binary_search(column).ok()?).cloned();
+            let values = found.or_else(fresh);
+            values.ok_or_else(|| Error::internal("a lazy column was not read"))
+        });
+        values.collect()
+    }
+
+    async fn read(
+        self: &Arc<Self>,
+        state: &Arc<State>,
+        number: usize,
+        missing: &[usize],
+    ) -> Result<Vec<ArrayRef>> {
+        let (task, file, footer) = parts(&self.plan, number)?;
+        if matches!(file.place, Place::Remote { .. }) && self.pid != std::process::id() {
+            let text = "a lazy tile of a store cannot be read after a fork";
+            let error = Error::new(ErrorKind::NotLocal, text).with_file(&file.name);
+            return Err(error.with_hint("load again in this process"));
+        }
+        let roots = missing
+            .iter()
+            .filter_map(|column| self.plan.root_in(footer, *column));
+        let ranges = byte_ranges(footer, task.row_groups.clone(), &roots.collect::<Vec<_>>());
+        let pages = pages(file, &ranges).await?;
+        stream::iter(missing.to_vec())
+            .map(|column| {
+                let (source, pages) = (Arc::clone(self), pages.clone());
+                let bytes = self.plan.sizes(task, column).decoded_bytes;
+                async move {
+                    let _leave = state.budget.reserve(bytes).await?;
+                    blocking(move || {
+                        let (_, file, _) = parts(&source.plan, number)?;
+                        contained(&file.name, || {
+                            decode_column(&source.plan, number, column, &pages)
+                        })
+                    })
+                    .await
+                }
+            })
+            .buffered(self.concurrency)
+            .try_collect()
+            .await
+    }
+
+    /// As `columns`, for callers that cannot await.
+    fn columns_now(self: &Arc<Self>, task: usize, wanted: Vec<usize>) -> Result<Vec<ArrayRef>> {
+        let (_, file, _) = parts(&self.plan, task)?;
+        let is_local = matches!(file.place, Place::Local(_));
+        let work = Arc::clone(self).columns(task, wanted);
+        // A thread of its own may block wherever the caller is.
+        let on_thread = || {
+            std::thread::scope(|scope| {
+                let done = scope.spawn(|| {
+                    if !is_local {
+                        return self.runtime.block_on(work);
+                    }
+                    let runtime = Builder::new_current_thread().build();
+                    let failed = |error| {
+                        Error::internal("a runtime for a lazy tile could not be made")
+                            .with_source(error)
+                    };
+                    runtime.map_err(failed)?.block_on(work)
+                });
+                let ended = |_| Error::internal("a reading thread ended");
+                done.join().map_err(ended)?
+            })
+        };
+        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(on_thread),
+            Ok(_) if !is_local => {
+                let text = "a lazy tile of a store cannot be opened on a runtime of one thread, which would wait for itself";
+                Err(Error::unsupported(text).with_hint("await fetch instead"))
+            }
+            _ => on_thread(),
+        }
+    }
+}
+
+impl LazyTile {
+    fn batch(&self, columns: &[usize], values: Vec<ArrayRef>) -> Result<RecordBatch> {
+        let schema = Arc::new(self.schema.project(columns)?);
+        let num_rows = usize::try_from(self.num_rows()).ok();
+        let options = RecordBatchOptions::new().with_row_count(num_rows);
+        Ok(RecordBatch::try_new_with_options(schema, values, &options)?)
+    }
+}
+
+impl fmt::Debug for LazyTile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let task = self.source.plan.tasks.get(self.task);
+        write!(formatter, "LazyTile {task:?}")
+    }
+}
+
+#[async_trait]
+impl TileData for LazyTile {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn num_rows(&self) -> u64 {
+        let task = self.source.plan.tasks.get(self.task);
+        task.map_or(0, |task| task.num_rows)
+    }
+
+    /// What the footer makes expect.
+    fn memory_bytes(&self) -> u64 {
+        let plan = &self.source.plan;
+        let Some(task) = plan.tasks.get(self.task) else {
+            return 0;
+        };
+        let columns = self.columns.iter();
+        columns
+            .map(|column| plan.sizes(task, *column).decoded_bytes)
+            .sum()
+    }
+
+    fn locations(&self) -> Vec<Location> {
+        vec![Location::here()]
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn open(&self) -> Result<RecordBatch> {
+        let values = self.source.columns_now(self.task, self.columns.clone())?;
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        self.batch(&all, values)
+    }
+
+    async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let wanted: Option<Vec<usize>> = columns
+            .iter()
+            .map(|column| self.columns.get(*column).copied())
+            .collect();
+        let wanted = wanted.ok_or_else(|| {
+            let count = self.columns.len();
+            Error::invalid_argument(format!(
+                "a tile of {count} columns has not all of {columns:?}"
+            ))
+        })?;
+        let values = Arc::clone(&self.source).columns(self.task, wanted).await?;
+        self.batch(columns, values)
+    }
+}
