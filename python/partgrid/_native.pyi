@@ -673,8 +673,8 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
         columns: The names of the columns to load, in this order; all by default.
         filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
-            `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups that cannot hold such a row are not
-            read. The columns need not be among `columns`.
+            `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups and pages that cannot hold such a
+            row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
@@ -724,8 +724,8 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
         columns: The names of the columns to load, in this order; all by default.
         filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
-            `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups that cannot hold such a row are not
-            read. The columns need not be among `columns`.
+            `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups and pages that cannot hold such a
+            row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter;
 use futures::{StreamExt, stream};
 
 use super::bands::Band;
@@ -19,9 +18,15 @@ use super::progress::Counters;
 use crate::error::{Error, Result};
 use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, dense};
 
+/// Columns of one row band that were decoded together; the wanted rows of them.
+pub(super) struct Part {
+    pub(super) task: usize,
+    pub(super) num_rows: u64,
+    pub(super) columns: Vec<Decoded>,
+}
+
 /// A decoded column.
 pub(super) struct Decoded {
-    pub(super) task: usize,
     pub(super) column: usize,
     pub(super) values: ArrayRef,
     /// That of all columns that were decoded with it, in one of them.
@@ -51,7 +56,7 @@ pub(super) fn column_axis(plan: &Plan) -> Result<Axis> {
 struct RowBand {
     /// After the filter, once it is known.
     num_rows: u64,
-    /// How many columns each column band still waits for; with a filter, all of them together wait in the first.
+    /// How many columns each column band still waits for.
     missing: Vec<usize>,
     /// One for each column band.
     tiles: Vec<Option<Tile>>,
@@ -78,10 +83,7 @@ impl<'a> Assembly<'a> {
         let width = plan.columns.schema.fields().len();
         let row_band = |task: &ReadTask| RowBand {
             num_rows: task.num_rows,
-            missing: match plan.filter {
-                Some(_) => vec![width],
-                None => plan.bands.iter().map(|band| band.columns.len()).collect(),
-            },
+            missing: plan.bands.iter().map(|band| band.columns.len()).collect(),
             tiles: vec![None; plan.bands.len()],
         };
         Self {
@@ -129,11 +131,7 @@ impl<'a> Assembly<'a> {
         let batch = self.batch(batch.columns().to_vec(), band, num_rows)?;
         reservation.settle(batch.get_array_memory_size() as u64);
         let row_band = self.row_bands.get_mut(task).ok_or_else(wrong)?;
-        match self.plan.filter {
-            // All bands come together.
-            Some(_) => row_band.missing = vec![0],
-            None => *row_band.missing.get_mut(band).ok_or_else(wrong)? = 0,
-        }
+        *row_band.missing.get_mut(band).ok_or_else(wrong)? = 0;
         row_band.num_rows = batch.num_rows() as u64;
         self.counters.resumed_tiles.add(1);
         if let (Some(task), Some(band)) = (self.plan.tasks.get(task), self.plan.bands.get(band)) {
@@ -144,116 +142,60 @@ impl<'a> Assembly<'a> {
         self.place(task, band, batch, vec![reservation]).await
     }
 
-    /// Which columns of a row band must be read.
-    pub(super) fn missing(&self, task: usize) -> Vec<usize> {
-        let width = self.plan.columns.schema.fields().len();
-        let Some(row_band) = self.row_bands.get(task) else {
-            return Vec::new();
-        };
-        if self.plan.filter.is_some() {
-            let all = 0..width;
-            return all.filter(|_| row_band.missing != [0]).collect();
-        }
+    /// Which columns of a row band must be read; nothing when its tiles are there. A row band without columns must still be filtered.
+    pub(super) fn missing(&self, task: usize) -> Option<Vec<usize>> {
+        let row_band = self.row_bands.get(task)?;
         let bands = self.plan.bands.iter().zip(&row_band.missing);
         let missing = bands.filter(|(_, missing)| **missing > 0);
-        missing.flat_map(|(band, _)| band.columns.clone()).collect()
+        let columns: Vec<usize> = missing.flat_map(|(band, _)| band.columns.clone()).collect();
+        let is_there = row_band.tiles.iter().all(Option::is_some);
+        (!is_there).then_some(columns)
     }
 
     /// Takes columns that were decoded together, and makes the tiles that they complete.
-    pub(super) async fn add(&mut self, unit: Vec<Decoded>) -> Result<()> {
-        let bytes: usize = unit
+    pub(super) async fn add(&mut self, part: Part) -> Result<()> {
+        let bytes: usize = part
+            .columns
             .iter()
             .map(|decoded| decoded.values.get_array_memory_size())
             .sum();
-        for mut decoded in unit {
+        let row_band = self.row_bands.get_mut(part.task);
+        row_band.ok_or_else(lost)?.num_rows = part.num_rows;
+        if self.plan.columns.num_visible == 0 {
+            return self.make(part.task, 0).await;
+        }
+        for mut decoded in part.columns {
             if let Some(reservation) = &mut decoded.reservation {
                 reservation.settle(bytes as u64);
             }
-            self.add_column(decoded).await?;
+            self.add_column(part.task, decoded).await?;
         }
         Ok(())
     }
 
-    async fn add_column(&mut self, decoded: Decoded) -> Result<()> {
-        let lost = || Error::internal("a decoded column has no place");
-        let (task, column) = (decoded.task, decoded.column);
+    async fn add_column(&mut self, task: usize, decoded: Decoded) -> Result<()> {
+        let column = decoded.column;
         let in_band = |band: &Band| band.columns.contains(&column);
-        let band = match self.plan.filter {
-            Some(_) => Some(0),
-            None => self.plan.bands.iter().position(in_band),
-        };
+        let band = self.plan.bands.iter().position(in_band).ok_or_else(lost)?;
         let width = self.plan.columns.schema.fields().len();
-        *self
-            .columns
-            .get_mut(task * width + column)
-            .ok_or_else(lost)? = Some(decoded);
-        let band = band.ok_or_else(lost)?;
+        let slot = self.columns.get_mut(task * width + column);
+        *slot.ok_or_else(lost)? = Some(decoded);
         let row_band = self.row_bands.get_mut(task).ok_or_else(lost)?;
         let missing = row_band.missing.get_mut(band).ok_or_else(lost)?;
         *missing -= 1;
         if *missing > 0 {
             return Ok(());
         }
-        match self.plan.filter {
-            Some(_) => self.make_filtered(task).await,
-            None => self.make_plain(task, band).await,
-        }
+        self.make(task, band).await
     }
 
-    /// The row bands of a load that reads no column: they only count rows.
-    pub(super) async fn add_bands_without_columns(&mut self) -> Result<()> {
-        if self.plan.columns.schema.fields().is_empty() {
-            for task in 0..self.plan.tasks.len() {
-                self.make_plain(task, 0).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn make_plain(&mut self, task: usize, band: usize) -> Result<()> {
+    async fn make(&mut self, task: usize, band: usize) -> Result<()> {
         let columns = self.plan.bands.get(band).map(|band| band.columns.clone());
         let columns = self.take(task, columns.unwrap_or_default())?;
         let num_rows = self.row_bands.get(task).map_or(0, |band| band.num_rows);
         let (values, reservations) = parted(columns);
         let batch = self.batch(values, band, num_rows)?;
         self.set(task, band, batch, reservations).await
-    }
-
-    /// All tiles of a row band, of the wanted rows only.
-    async fn make_filtered(&mut self, task: usize) -> Result<()> {
-        let width = self.plan.columns.schema.fields().len();
-        let (values, mut reservations) = parted(self.take(task, 0..width)?);
-        let row_band = self.row_bands.get_mut(task);
-        let row_band = row_band.ok_or_else(|| Error::internal("a row band is missing"))?;
-        let all_rows = usize::try_from(row_band.num_rows).unwrap_or(usize::MAX);
-        let Some(wanted) = &self.plan.filter else {
-            return Err(Error::internal("a filter is missing"));
-        };
-        let mask = wanted.mask(&values, all_rows)?;
-        row_band.num_rows = mask.true_count() as u64;
-        let num_rows = row_band.num_rows;
-        let kept: Result<Vec<ArrayRef>> = values
-            .iter()
-            .take(self.plan.columns.num_visible)
-            .map(|column| Ok(filter(column, &mask)?))
-            .collect();
-        let kept = kept?;
-        drop(values);
-        let bytes: usize = kept
-            .iter()
-            .map(|column| column.get_array_memory_size())
-            .sum();
-        reservations.truncate(1);
-        if let Some(reservation) = reservations.first_mut() {
-            reservation.settle(bytes as u64);
-        }
-        for (number, band) in self.plan.bands.iter().enumerate() {
-            let columns = kept.get(band.columns.clone()).unwrap_or_default();
-            let batch = self.batch(columns.to_vec(), number, num_rows)?;
-            let reservations = std::mem::take(&mut reservations);
-            self.set(task, number, batch, reservations).await?;
-        }
-        Ok(())
     }
 
     /// Takes decoded columns of a row band out.
@@ -345,11 +287,15 @@ impl<'a> Assembly<'a> {
     }
 }
 
+fn lost() -> Error {
+    Error::internal("a decoded column has no place")
+}
+
 fn key(plan: &Plan, task: usize, band: usize, checkpoint: &Checkpoint) -> Option<TileKey> {
     checkpoint.key(plan, plan.tasks.get(task)?, plan.bands.get(band)?)
 }
 
-/// The tiles of a row band that an earlier load has finished: column band, batch, leave to hold it. With a filter all of them or none.
+/// The tiles of a row band that an earlier load has finished: column band, batch, leave to hold it.
 async fn finished(
     plan: &Plan,
     task: usize,
@@ -369,9 +315,6 @@ async fn finished(
         let checkpoint = Arc::clone(checkpoint);
         let loaded = blocking(move || checkpoint.load(&key)).await?;
         tiles.extend(loaded.map(|batch| (band, batch, reservation)));
-    }
-    if plan.filter.is_some() && tiles.len() < plan.bands.len() {
-        tiles.clear();
     }
     Ok(tiles)
 }

@@ -4,14 +4,17 @@
 //! where the processor's time goes. Never here: which rows or columns are wanted, waiting.
 
 use arrow::array::{
-    Array, ArrayRef, RecordBatchReader, Scalar, UInt64Array, new_empty_array, new_null_array,
+    Array, ArrayRef, BooleanArray, RecordBatchReader, Scalar, UInt64Array, new_empty_array,
+    new_null_array,
 };
 use arrow::compute::kernels::cmp::distinct;
-use arrow::compute::{CastOptions, cast_with_options, concat, take};
+use arrow::compute::{CastOptions, cast_with_options, concat, filter, take};
 use arrow::datatypes::Field;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{
+    ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy,
+};
 
 use super::error::from_parquet;
 use super::footer::Footer;
@@ -27,11 +30,41 @@ const STRICT: CastOptions<'static> = CastOptions {
     format_options: FormatOptions::new(),
 };
 
+/// Which rows of a row band are decoded.
+#[derive(Debug, Clone)]
+pub(super) struct Rows {
+    /// Among all rows of the row groups of the task; nothing: those of the task.
+    pub(super) selection: Option<RowSelection>,
+    /// How many they are.
+    pub(super) num_rows: usize,
+    /// Which of them are kept in the end; nothing: all.
+    pub(super) mask: Option<BooleanArray>,
+}
+
+impl Rows {
+    /// All rows of a task.
+    pub(super) fn all(task: &ReadTask) -> Self {
+        Self {
+            selection: None,
+            num_rows: usize::try_from(task.num_rows).unwrap_or(usize::MAX),
+            mask: None,
+        }
+    }
+
+    /// How many are kept in the end.
+    pub(super) fn num_kept(&self) -> usize {
+        self.mask
+            .as_ref()
+            .map_or(self.num_rows, BooleanArray::true_count)
+    }
+}
+
 /// One column of one tile: what is needed to decode it.
 pub(super) struct ColumnWork<'a> {
     pub(super) file: &'a SourceFile,
     pub(super) footer: &'a Footer,
     pub(super) task: &'a ReadTask,
+    pub(super) rows: &'a Rows,
     pub(super) field: &'a Field,
     pub(super) origin: &'a Origin,
 }
@@ -51,11 +84,14 @@ impl ColumnWork<'_> {
         if column.null_count() > 0 && !self.field.is_nullable() {
             return Err(self.damaged("a column that is declared without nulls has some".to_owned()));
         }
-        Ok(column)
+        match &self.rows.mask {
+            None => Ok(column),
+            Some(mask) => Ok(filter(&column, mask)?),
+        }
     }
 
     fn num_rows(&self) -> usize {
-        usize::try_from(self.task.num_rows).unwrap_or(usize::MAX)
+        self.rows.num_rows
     }
 
     fn file_column(&self, pages: &Pages) -> Result<ArrayRef> {
@@ -80,14 +116,18 @@ impl ColumnWork<'_> {
         let parquet_schema = self.footer.parquet().file_metadata().schema_descr();
         let damaged = |error| self.named(from_parquet(error, &self.file.name));
         let metadata = self.footer.metadata.clone();
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
             .with_row_groups(self.task.row_groups.clone().collect())
             .with_projection(ProjectionMask::roots(parquet_schema, [root]))
-            .with_batch_size(num_rows.max(1))
-            .with_offset(skip_rows)
-            .with_limit(num_rows)
-            .build()
-            .map_err(damaged)?;
+            .with_batch_size(num_rows.max(1));
+        let builder = match &self.rows.selection {
+            None => builder.with_offset(skip_rows).with_limit(num_rows),
+            // With a mask the reader would look into pages that were not fetched.
+            Some(selection) => builder
+                .with_row_selection_policy(RowSelectionPolicy::Selectors)
+                .with_row_selection(selection.clone()),
+        };
+        let reader = builder.build().map_err(damaged)?;
         let schema = reader.schema();
         let mut parts = Vec::new();
         for batch in reader {
@@ -156,9 +196,16 @@ impl ColumnWork<'_> {
             return Ok(());
         };
         Err(differs(format!(
-            "the column says `{}` in row {} of the row group ({} of {} rows differ)",
+            "the column says `{}` in row {} {} ({} of {} rows differ)",
             text_of(column, row),
-            self.task.skip_rows + row as u64,
+            match self.rows.selection {
+                None => self.task.skip_rows + row as u64,
+                Some(_) => row as u64,
+            },
+            match self.rows.selection {
+                None => "of the row group",
+                Some(_) => "of those that were read",
+            },
             unequal.true_count(),
             unequal.len()
         )))

@@ -3,6 +3,8 @@
 //! Comes in: conditions on columns. Goes out: which rows of a batch meet them, and whether a row group can hold such a row. Values are compared as Arrow compares them;
 //! null meets no condition but `IsNull`. Never here: reading.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, Scalar};
@@ -13,9 +15,10 @@ use arrow::compute::{
 };
 use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use arrow::util::display::FormatOptions;
+use parquet::arrow::arrow_reader::RowSelection;
 
 use super::footer::Footer;
-use super::footer_statistics::of_groups;
+use super::footer_statistics::{GroupStatistics, of_groups, of_pages};
 use crate::error::{Error, Result};
 use crate::grid::unknown_column;
 
@@ -64,7 +67,7 @@ pub(super) struct Filter {
 
 /// A condition on a known column, with values of its type.
 #[derive(Debug, Clone)]
-struct Bound {
+pub(super) struct Bound {
     column: usize,
     field: Arc<Field>,
     operator: FilterOperator,
@@ -88,19 +91,58 @@ impl Filter {
         })
     }
 
-    /// Which rows are wanted; `columns` are those of the schema.
-    pub(super) fn mask(&self, columns: &[ArrayRef], num_rows: usize) -> Result<BooleanArray> {
+    /// Which rows are wanted; `columns` has those that the filter looks at, by number.
+    pub(super) fn mask(
+        &self,
+        columns: &HashMap<usize, ArrayRef>,
+        num_rows: usize,
+    ) -> Result<BooleanArray> {
         let mut any = BooleanArray::from(vec![false; num_rows]);
         for group in &self.groups {
             let mut all = BooleanArray::from(vec![true; num_rows]);
             for condition in group {
-                let column = columns.get(condition.column);
+                let column = columns.get(&condition.column);
                 let column = column.ok_or_else(|| Error::internal("a filter column is missing"))?;
                 all = and_kleene(&all, &condition.mask(column)?)?;
             }
             any = or_kleene(&any, &all)?;
         }
         Ok(true_only(&any))
+    }
+
+    /// The groups of conditions.
+    pub(super) fn groups(&self) -> &[Vec<Bound>] {
+        &self.groups
+    }
+
+    /// The numbers of the columns that it looks at.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        let conditions = self.groups.iter().flatten();
+        let mut columns: Vec<usize> = conditions.map(|condition| condition.column).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// The rows, among those of some row groups, of pages that can hold a row that is wanted; nothing where the page indexes exclude none.
+    pub(super) fn kept_rows(
+        &self,
+        footer: &Footer,
+        row_groups: &Range<usize>,
+    ) -> Option<RowSelection> {
+        let mut any: Option<RowSelection> = None;
+        for group in &self.groups {
+            let known = group
+                .iter()
+                .filter_map(|condition| condition.kept_rows(footer, row_groups.clone()));
+            // A group of which no condition is known can be met anywhere.
+            let all = known.reduce(|left, right| left.intersection(&right))?;
+            any = Some(match any {
+                None => all,
+                Some(any) => any.union(&all),
+            });
+        }
+        any.filter(|rows| rows.skipped_row_count() > 0)
     }
 
     /// Which row groups of a file can hold a row that is wanted; `folder` gives the value of a column that the folder names make, as an array of one.
@@ -213,21 +255,53 @@ impl Bound {
         })
     }
 
-    /// Which row groups can hold a row that meets it, by the statistics of the footer; all where these say nothing.
-    fn kept(&self, footer: &Footer) -> Vec<bool> {
-        let everything = vec![true; footer.row_groups.len()];
-        let known = self.kept_by_statistics(footer);
-        known
-            .filter(|kept| kept.len() == everything.len())
-            .unwrap_or(everything)
+    /// The name of the column.
+    pub(super) fn name(&self) -> &str {
+        self.field.name()
     }
 
-    fn kept_by_statistics(&self, footer: &Footer) -> Option<Vec<bool>> {
-        use FilterOperator as Is;
+    pub(super) fn values(&self) -> &ArrayRef {
+        &self.values
+    }
+
+    /// Whether it wants one of its values.
+    pub(super) fn is_equality(&self) -> bool {
+        matches!(self.operator, FilterOperator::Equal | FilterOperator::In)
+    }
+
+    /// Which row groups can hold a row that meets it, by the statistics of the footer; all where these say nothing.
+    fn kept(&self, footer: &Footer) -> Vec<bool> {
         let groups = footer.parquet().row_groups();
-        let known = of_groups(footer, &self.field, groups)?;
+        let known = of_groups(footer, &self.field, groups);
+        let kept = known.and_then(|known| self.kept_by(&known, &footer.row_groups));
+        kept.unwrap_or_else(|| vec![true; footer.row_groups.len()])
+    }
+
+    /// The rows, among those of some row groups, of the pages that can hold a row that meets it; nothing where no page index says anything.
+    fn kept_rows(&self, footer: &Footer, row_groups: Range<usize>) -> Option<RowSelection> {
+        let mut ranges = Vec::new();
+        let mut first = 0;
+        for row_group in row_groups {
+            let (known, rows) = of_pages(footer, &self.field, row_group)?;
+            let kept = self.kept_by(&known, &rows)?;
+            for (rows, kept) in rows.into_iter().zip(kept) {
+                let rows = usize::try_from(rows).ok()?;
+                if kept {
+                    ranges.push(first..first + rows);
+                }
+                first += rows;
+            }
+        }
+        Some(RowSelection::from_consecutive_ranges(
+            ranges.into_iter(),
+            first,
+        ))
+    }
+
+    /// Which of some row groups or pages can hold a row that meets it, given the rows of each.
+    fn kept_by(&self, known: &GroupStatistics, rows: &[u64]) -> Option<Vec<bool>> {
+        use FilterOperator as Is;
         if matches!(self.operator, Is::IsNull | Is::IsNotNull) {
-            let rows = footer.row_groups.iter();
             let meets = |(nulls, rows): (Option<u64>, &u64)| match (nulls, self.operator) {
                 (Some(nulls), Is::IsNull) => nulls > 0,
                 (Some(nulls), _) => nulls < *rows,
@@ -235,7 +309,7 @@ impl Bound {
             };
             return Some(known.null_counts.iter().zip(rows).map(meets).collect());
         }
-        let (least, greatest) = known.bounds?;
+        let (least, greatest) = known.bounds.as_ref()?;
         let least: &dyn Array = least.as_ref();
         let greatest: &dyn Array = greatest.as_ref();
         let spans = |place: usize| {
@@ -252,14 +326,15 @@ impl Bound {
             Is::LessOrEqual => cmp::lt_eq(&least, &self.value(0)).ok()?,
             Is::Greater => cmp::gt(&greatest, &self.value(0)).ok()?,
             Is::GreaterOrEqual => cmp::gt_eq(&greatest, &self.value(0)).ok()?,
-            Is::In => (0..self.values.len()).try_fold(
-                BooleanArray::from(vec![false; groups.len()]),
-                |any, place| or_kleene(&any, &spans(place)?).ok(),
-            )?,
+            Is::In => (0..self.values.len())
+                .try_fold(BooleanArray::from(vec![false; rows.len()]), |any, place| {
+                    or_kleene(&any, &spans(place)?).ok()
+                })?,
             _ => return None,
         };
         // Unknown means that it can.
-        Some(kept.iter().map(|kept| kept.unwrap_or(true)).collect())
+        let kept: Vec<bool> = kept.iter().map(|kept| kept.unwrap_or(true)).collect();
+        (kept.len() == rows.len()).then_some(kept)
     }
 }
 

@@ -58,6 +58,44 @@ pub(super) fn of_groups<'a>(
     })
 }
 
+/// The same for the pages of one row group, with the rows of each page; none without a page index.
+pub(super) fn of_pages(
+    footer: &Footer,
+    field: &Field,
+    row_group: usize,
+) -> Option<(GroupStatistics, Vec<u64>)> {
+    let metadata = footer.parquet();
+    let (values, offsets) = (metadata.column_index()?, metadata.offset_index()?);
+    let own = footer.schema().field_with_name(field.name()).ok()?;
+    if own.data_type() != field.data_type() {
+        return None;
+    }
+    let parquet = metadata.file_metadata().schema_descr();
+    let statistics = StatisticsConverter::try_new(field.name(), footer.schema(), parquet).ok()?;
+    statistics.parquet_column_index()?;
+    let groups = [row_group];
+    let rows = statistics.data_page_row_counts(offsets, metadata.row_groups(), &groups);
+    let rows: Vec<u64> = rows.ok()??.iter().flatten().collect();
+    let bounds = || {
+        let least = statistics.data_page_mins(values, offsets, &groups).ok()?;
+        let greatest = statistics.data_page_maxes(values, offsets, &groups).ok()?;
+        (least.len() == rows.len() && greatest.len() == rows.len()).then_some((least, greatest))
+    };
+    let nulls = statistics
+        .data_page_null_counts(values, offsets, &groups)
+        .ok()?;
+    let known = GroupStatistics {
+        null_counts: if nulls.len() == rows.len() {
+            nulls
+        } else {
+            UInt64Array::new_null(rows.len())
+        },
+        bounds: (!own.data_type().is_floating()).then(bounds).flatten(),
+        is_exact: false,
+    };
+    Some((known, rows))
+}
+
 /// The statistics of a column of a tile that is not read yet, if it is made of whole row groups and their bounds are values.
 pub(super) fn statistics(plan: &Plan, task: &ReadTask, column: usize) -> Option<ColumnStatistics> {
     let field = plan.columns.schema.fields().get(column)?;

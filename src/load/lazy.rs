@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 
 use super::assembly::{column_axis, empty_grid};
 use super::budget::Budget;
+use super::decode::Rows;
 use super::error::{blocking, contained};
 use super::footer_statistics::statistics;
 use super::input::pages;
@@ -186,7 +187,8 @@ impl Source {
         let roots = missing
             .iter()
             .filter_map(|column| self.plan.root_in(footer, *column));
-        let ranges = byte_ranges(footer, task.row_groups.clone(), &roots.collect::<Vec<_>>());
+        let roots: Vec<usize> = roots.collect();
+        let ranges = byte_ranges(footer, task.row_groups.clone(), &roots, None);
         let pages = pages(file, &ranges).await?;
         stream::iter(missing.to_vec())
             .map(|column| {
@@ -195,9 +197,10 @@ impl Source {
                 async move {
                     let _leave = state.budget.reserve(bytes).await?;
                     blocking(move || {
-                        let (_, file, _) = parts(&source.plan, number)?;
+                        let (task, file, _) = parts(&source.plan, number)?;
+                        let rows = Rows::all(task);
                         contained(&file.name, || {
-                            decode_column(&source.plan, number, column, &pages)
+                            decode_column(&source.plan, number, column, &rows, &pages)
                         })
                     })
                     .await

@@ -9,9 +9,11 @@
 mod arrange;
 mod assembly;
 mod bands;
+mod bloom;
 mod budget;
 mod cache;
 mod checkpoint;
+mod choose;
 mod decode;
 mod error;
 mod filter;
@@ -25,6 +27,7 @@ mod keep;
 mod layout;
 mod lazy;
 mod options;
+mod page_index;
 mod progress;
 mod ranges;
 mod read;
@@ -104,6 +107,15 @@ async fn steps(
         groups => Some(Filter::try_new(groups, &columns.schema)?),
     };
     let kept = layout::kept(&footers, &columns, filter.as_ref())?;
+    let (footers, kept) = match &filter {
+        None => (footers, kept),
+        Some(filter) => {
+            let concurrency = options.concurrency();
+            let kept = bloom::kept(&files, &footers, kept, filter, concurrency).await?;
+            let indexed = page_index::with_page_indexes(&files, footers, &kept, concurrency);
+            (indexed.await?, kept)
+        }
+    };
     let tasks = layout::tasks(&footers, &columns, &kept, options);
     let plan = Plan {
         files,

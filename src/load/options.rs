@@ -191,7 +191,8 @@ impl LoadOptions {
         self
     }
 
-    /// Loads only the rows that meet all conditions of one of these groups. Row groups that cannot hold such a row are not read. Tiles without rows are left out.
+    /// Loads only the rows that meet all conditions of one of these groups. Row groups and pages that cannot hold such a row are not read (by statistics, page
+    /// index and bloom filters), nor are the other columns of rows that the filter's own columns exclude. Tiles without rows are left out.
     #[must_use]
     pub fn with_filters(mut self, filters: Vec<Vec<FilterCondition>>) -> Self {
         self.filters = filters;

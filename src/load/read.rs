@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, new_empty_array};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
-use super::assembly::{Assembly, Decoded, empty_grid};
-use super::budget::Budget;
+use super::assembly::{Assembly, Decoded, Part, empty_grid};
+use super::budget::{Budget, Reservation};
 use super::checkpoint::Checkpoint;
-use super::decode::ColumnWork;
+use super::choose::{Chosen, choose};
+use super::decode::{ColumnWork, Rows};
 use super::error::{blocking, contained};
 use super::input::{Pages, pages};
 use super::keep::Keeper;
@@ -35,8 +36,12 @@ const NEXT: usize = 2;
 struct Unit {
     task: usize,
     columns: Vec<usize>,
+    rows: Arc<Rows>,
     pages: Pages,
     sizes: Sizes,
+    /// What is decoded already.
+    done: Vec<(usize, ArrayRef)>,
+    reservation: Option<Reservation>,
 }
 
 /// Reads all tiles and puts them together.
@@ -58,12 +63,10 @@ pub(super) async fn grid(
         }
     };
     let mut assembly = Assembly::new(&plan, keeper, checkpoint, counters);
-    assembly.add_bands_without_columns().await?;
     assembly.resume(options.concurrency()).await?;
     let tasks = 0..plan.tasks.len();
     let missing: Vec<(usize, Vec<usize>)> = tasks
-        .map(|task| (task, assembly.missing(task)))
-        .filter(|(_, columns)| !columns.is_empty())
+        .filter_map(|task| Some((task, assembly.missing(task)?)))
         .collect();
     let mut units = std::pin::pin!(decoded(
         &plan,
@@ -72,8 +75,8 @@ pub(super) async fn grid(
         counters,
         options.concurrency()
     ));
-    while let Some(unit) = units.try_next().await? {
-        assembly.add(unit).await?;
+    while let Some(part) = units.try_next().await? {
+        assembly.add(part).await?;
     }
     assembly.grid()
 }
@@ -85,11 +88,14 @@ fn decoded(
     budget: &Arc<Budget>,
     counters: &Arc<Counters>,
     concurrency: usize,
-) -> impl Stream<Item = Result<Vec<Decoded>>> {
+) -> impl Stream<Item = Result<Part>> {
     let (opened, plan) = (Arc::clone(plan), Arc::clone(plan));
-    let (budget, counters) = (Arc::clone(budget), Arc::clone(counters));
+    let (at_opening, budget) = (Arc::clone(budget), Arc::clone(budget));
+    let counters = Arc::clone(counters);
     stream::iter(missing)
-        .map(move |(task, columns)| units(Arc::clone(&opened), task, columns))
+        .map(move |(task, columns)| {
+            units(Arc::clone(&opened), Arc::clone(&at_opening), task, columns)
+        })
         .buffered(FETCHED_AHEAD)
         .map_ok(|units| stream::iter(units.into_iter().map(Ok)))
         .try_flatten()
@@ -100,33 +106,76 @@ fn decoded(
         .try_buffer_unordered(concurrency + NEXT)
 }
 
-/// The columns of one row band, the largest first, so that the last to end are small. Small ones share a unit.
-async fn units(plan: Arc<Plan>, number: usize, columns: Vec<usize>) -> Result<Vec<Unit>> {
+/// The columns of one row band, the largest first, so that the last to end are small. Small ones share a unit. Those that a filter had to look at come first and are decoded.
+async fn units(
+    plan: Arc<Plan>,
+    budget: Arc<Budget>,
+    number: usize,
+    columns: Vec<usize>,
+) -> Result<Vec<Unit>> {
+    let Chosen {
+        rows,
+        columns: chosen,
+        reservation,
+    } = choose(&plan, number, &budget).await?;
     let (task, file, footer) = parts(&plan, number)?;
-    let roots: Vec<usize> = columns
+    let fields = plan.columns.schema.fields();
+    let mut done = Vec::new();
+    let mut sizes = Sizes::default();
+    for (column, values) in chosen {
+        sizes = sizes.plus(plan.sizes(task, column));
+        if columns.contains(&column) {
+            done.push((column, values));
+        }
+    }
+    let is_open = |column: &usize| done.iter().all(|(ready, _)| ready != column);
+    let mut open: Vec<usize> = columns.into_iter().filter(is_open).collect();
+    if rows.num_kept() == 0 && plan.filter.is_some() {
+        for column in open.drain(..) {
+            sizes = sizes.plus(plan.sizes(task, column));
+            let field = fields.get(column);
+            done.extend(field.map(|field| (column, new_empty_array(field.data_type()))));
+        }
+    }
+    let roots = open
         .iter()
-        .filter_map(|column| plan.root_in(footer, *column))
-        .collect();
-    let ranges = byte_ranges(footer, task.row_groups.clone(), &roots);
+        .filter_map(|column| plan.root_in(footer, *column));
+    let roots: Vec<usize> = roots.collect();
+    let groups = task.row_groups.clone();
+    let ranges = byte_ranges(footer, groups, &roots, rows.selection.as_ref());
     let pages = pages(file, &ranges).await?;
-    let mut columns: Vec<(usize, Sizes)> = columns
+    let rows = Arc::new(rows);
+    let unit = |columns, sizes, done, reservation| Unit {
+        task: number,
+        columns,
+        rows: Arc::clone(&rows),
+        pages: pages.clone(),
+        sizes,
+        done,
+        reservation,
+    };
+    let mut units = Vec::new();
+    // Also what has no column to wait for.
+    if plan.filter.is_some() || open.is_empty() {
+        let read = Sizes {
+            decoded_bytes: 0,
+            ..sizes
+        };
+        units.push(unit(Vec::new(), read, done, reservation));
+    }
+    let mut open: Vec<(usize, Sizes)> = open
         .into_iter()
         .map(|column| (column, plan.sizes(task, column)))
         .collect();
-    columns.sort_by_key(|(_, sizes)| std::cmp::Reverse(sizes.decoded_bytes));
-    let mut units: Vec<Unit> = Vec::new();
-    for (column, sizes) in columns {
-        match units.last_mut() {
+    open.sort_by_key(|(_, sizes)| std::cmp::Reverse(sizes.decoded_bytes));
+    let first = units.len();
+    for (column, sizes) in open {
+        match units.get_mut(first..).and_then(<[Unit]>::last_mut) {
             Some(unit) if unit.sizes.decoded_bytes < UNIT_BYTES => {
                 unit.columns.push(column);
                 unit.sizes = unit.sizes.plus(sizes);
             }
-            _ => units.push(Unit {
-                task: number,
-                columns: vec![column],
-                pages: pages.clone(),
-                sizes,
-            }),
+            _ => units.push(unit(vec![column], sizes, Vec::new(), None)),
         }
     }
     Ok(units)
@@ -152,31 +201,38 @@ async fn decode(
     plan: Arc<Plan>,
     budget: Arc<Budget>,
     counters: Arc<Counters>,
-    unit: Unit,
-) -> Result<Vec<Decoded>> {
-    let sizes = unit.sizes;
-    let mut reservation = Some(budget.reserve(sizes.decoded_bytes).await?);
-    let number = unit.task;
-    let decoded = blocking(move || {
-        let (_, file, _) = parts(&plan, unit.task)?;
-        contained(&file.name, || decode_columns(&plan, &unit))
-    })
-    .await?;
+    mut unit: Unit,
+) -> Result<Part> {
+    let (sizes, number, rows) = (unit.sizes, unit.task, Arc::clone(&unit.rows));
+    let done = std::mem::take(&mut unit.done);
+    let mut reservation = unit.reservation.take();
+    let mut columns = done;
+    if !unit.columns.is_empty() {
+        reservation = Some(budget.reserve(sizes.decoded_bytes).await?);
+        columns = blocking(move || {
+            let (_, file, _) = parts(&plan, unit.task)?;
+            contained(&file.name, || decode_columns(&plan, &unit))
+        })
+        .await?;
+    }
     counters.num_bytes.add(sizes.file_bytes);
-    let columns = decoded.into_iter().map(|(column, values)| Decoded {
-        task: number,
+    let columns = columns.into_iter().map(|(column, values)| Decoded {
         column,
         values,
         reservation: reservation.take(),
     });
-    Ok(columns.collect())
+    Ok(Part {
+        task: number,
+        num_rows: rows.num_kept() as u64,
+        columns: columns.collect(),
+    })
 }
 
 fn decode_columns(plan: &Plan, unit: &Unit) -> Result<Vec<(usize, ArrayRef)>> {
     let columns = unit.columns.iter();
     columns
         .map(|column| {
-            let values = decode_column(plan, unit.task, *column, &unit.pages)?;
+            let values = decode_column(plan, unit.task, *column, &unit.rows, &unit.pages)?;
             Ok((*column, values))
         })
         .collect()
@@ -187,6 +243,7 @@ pub(super) fn decode_column(
     plan: &Plan,
     number: usize,
     column: usize,
+    rows: &Rows,
     pages: &Pages,
 ) -> Result<ArrayRef> {
     let (task, file, footer) = parts(plan, number)?;
@@ -199,6 +256,7 @@ pub(super) fn decode_column(
         file,
         footer,
         task,
+        rows,
         field,
         origin,
     };

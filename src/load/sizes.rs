@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use parquet::arrow::arrow_reader::RowSelection;
 use parquet::basic::Type;
 use parquet::file::metadata::ColumnChunkMetaData;
 
@@ -43,28 +44,57 @@ pub(super) fn of_column(footer: &Footer, row_groups: Range<usize>, root: usize) 
     })
 }
 
-/// The byte ranges of a column's chunks, sorted, each once.
+/// The byte ranges of the chunks of some columns, sorted, each once. With a selection among the rows of the row groups and a page index, only the pages that hold selected rows,
+/// and dictionaries.
 pub(super) fn byte_ranges(
     footer: &Footer,
     row_groups: Range<usize>,
     roots: &[usize],
+    selection: Option<&RowSelection>,
 ) -> Vec<Range<u64>> {
     let schema = footer.parquet().file_metadata().schema_descr();
-    let groups = footer.parquet().row_groups().get(row_groups);
-    let mut ranges: Vec<Range<u64>> = groups
-        .unwrap_or_default()
-        .iter()
-        .flat_map(|group| group.columns().iter().enumerate())
-        .filter(|(leaf, _)| roots.contains(&schema.get_column_root_idx(*leaf)))
-        .map(|(_, chunk)| {
+    let mut left = selection.cloned();
+    let mut ranges = Vec::new();
+    for number in row_groups {
+        let Some(group) = footer.parquet().row_groups().get(number) else {
+            continue;
+        };
+        let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+        let selected = left.as_mut().map(|left| left.split_off(rows));
+        let wanted = group.columns().iter().enumerate();
+        let wanted = wanted.filter(|(leaf, _)| roots.contains(&schema.get_column_root_idx(*leaf)));
+        for (leaf, chunk) in wanted {
             let (start, length) = chunk.byte_range();
-            start..start + length
-        })
-        .filter(|range| !range.is_empty())
-        .collect();
+            let offsets = footer.parquet().offset_index();
+            let index = offsets.and_then(|groups| groups.get(number)?.get(leaf));
+            match (&selected, index) {
+                (Some(selected), Some(index)) => {
+                    let pages = index.page_locations();
+                    let first = pages
+                        .first()
+                        .and_then(|page| u64::try_from(page.offset).ok());
+                    // What lies before the first page is the dictionary.
+                    ranges.push(start..first.unwrap_or(start));
+                    ranges.extend(selected.scan_ranges(pages));
+                }
+                _ => ranges.push(start..start + length),
+            }
+        }
+    }
+    ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| range.start);
     ranges.dedup();
-    ranges
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            // Chunks of one file may claim the same bytes; pages follow each other.
+            Some(last) if selection.is_some() && range.start <= last.end => {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
 /// Texts behind a dictionary are larger decoded than uncompressed; newer writers say how large.

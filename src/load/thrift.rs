@@ -28,6 +28,16 @@ pub(super) fn check_footer(bytes: &[u8]) -> Scanned<()> {
     Ok(())
 }
 
+/// Checks any other struct of the format at the start of the bytes, a page index for instance: that lists are not longer than their bytes.
+pub(super) fn check_struct(bytes: &[u8]) -> Scanned<()> {
+    let mut scanner = Scanner { rest: bytes };
+    let mut number = 0;
+    while let Some(kind) = scanner.field(&mut number)? {
+        scanner.value(kind, 0)?;
+    }
+    Ok(())
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     True,
@@ -243,6 +253,15 @@ mod tests {
                 .unwrap_err()
                 .contains("claims 268435456 elements")
         );
+    }
+
+    #[test]
+    fn a_list_in_any_struct_is_not_longer_than_its_bytes() {
+        // Field 1, a list of three bytes, and the end; other bytes may follow.
+        assert_eq!(check_struct(&[0x19, 0x33, 1, 2, 3, 0, 9, 9]), Ok(()));
+        assert!(check_struct(&[0x19, 0x33, 1, 2]).is_err());
+        assert!(check_struct(&[0x19, 0xf3, 0xff, 0xff, 0xff, 0x7f, 1, 2]).is_err());
+        assert!(check_struct(&[]).is_err());
     }
 
     #[test]
