@@ -88,7 +88,7 @@ pub(super) async fn arrange(
         places.iter().map(|places| places.len() as u64).collect()
     };
     let places: Arc<[RowPlace]> = places.into_iter().flatten().collect();
-    rebuilt(&grid, keeper, bands, &places, lengths, options).await
+    rebuilt(&grid, keeper, bands, (&places, lengths), options).await
 }
 
 impl Wish {
@@ -251,12 +251,12 @@ fn even(rows: u64, parts: u64) -> Vec<u64> {
     (0..parts).map(|part| cut(part + 1) - cut(part)).collect()
 }
 
+/// A grid of the rows at these places, in row bands of these lengths.
 async fn rebuilt(
     grid: &Arc<PartitionGrid>,
     keeper: &mut Keeper,
     bands: &[Band],
-    places: &Arc<[RowPlace]>,
-    lengths: Vec<u64>,
+    (places, lengths): (&Arc<[RowPlace]>, Vec<u64>),
     options: &LoadOptions,
 ) -> Result<PartitionGrid> {
     let schema = Arc::clone(grid.schema());

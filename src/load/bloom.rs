@@ -2,6 +2,8 @@
 //!
 //! Comes in: the row groups that statistics keep, the filter. Goes out: fewer of them. A filter that is missing or damaged proves nothing. Never here: other statistics.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
@@ -142,7 +144,7 @@ fn held(filter: &Sbbf, stored: Type, condition: &Bound) -> Option<bool> {
         (data_type, Type::INT32) if data_type.is_integer() || data_type == &DataType::Date32 => {
             let narrow = match data_type {
                 DataType::Date32 => cast(values, &DataType::Int32).ok()?,
-                _ => values.clone(),
+                _ => Arc::clone(values),
             };
             // The lower half is how the format stores unsigned numbers as well.
             let mut values = whole(&narrow)?.into_iter();

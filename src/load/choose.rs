@@ -20,7 +20,7 @@ use super::input::pages;
 use super::layout::{Plan, ReadTask};
 use super::read::{decode_column, parts};
 use super::sizes::byte_ranges;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Runs of selected rows that are shorter than this on average are not worth skipping between: everything is decoded and filtered after.
 const SHORT_RUN: usize = 16;
@@ -40,7 +40,7 @@ pub(super) async fn choose(
     number: usize,
     budget: &Arc<Budget>,
 ) -> Result<Chosen> {
-    let (task, file, footer) = parts(plan, number)?;
+    let (task, _, footer) = parts(plan, number)?;
     let Some(wanted) = &plan.filter else {
         return Ok(Chosen {
             rows: Rows::all(task),
@@ -48,36 +48,14 @@ pub(super) async fn choose(
             reservation: None,
         });
     };
-    let candidates = candidates(task, footer, wanted.kept_rows(footer, &task.row_groups));
+    let kept = wanted.kept_rows(footer, &task.row_groups);
+    let candidates = Arc::new(candidates(task, footer, kept));
     let looked_at = wanted.columns();
-    let roots = looked_at
-        .iter()
-        .filter_map(|column| plan.root_in(footer, *column));
-    let roots: Vec<usize> = roots.collect();
-    let groups = task.row_groups.clone();
-    let ranges = byte_ranges(footer, groups, &roots, candidates.selection.as_ref());
     let bytes = looked_at
         .iter()
         .map(|column| plan.sizes(task, *column).decoded_bytes);
     let mut reservation = budget.reserve(bytes.sum()).await?;
-    let pages = pages(file, &ranges).await?;
-    let candidates = Arc::new(candidates);
-    let columns: HashMap<usize, ArrayRef> = stream::iter(looked_at)
-        .map(|column| {
-            let (plan, pages, rows) = (Arc::clone(plan), pages.clone(), Arc::clone(&candidates));
-            async move {
-                let values = blocking(move || {
-                    let (_, file, _) = parts(&plan, number)?;
-                    contained(&file.name, || {
-                        decode_column(&plan, number, column, &rows, &pages)
-                    })
-                });
-                Ok::<_, Error>((column, values.await?))
-            }
-        })
-        .buffered(usize::MAX)
-        .try_collect()
-        .await?;
+    let columns = read(plan, number, looked_at, &candidates).await?;
     let mask = wanted.mask(&columns, candidates.num_rows)?;
     let columns: Result<HashMap<usize, ArrayRef>> = columns
         .into_iter()
@@ -99,6 +77,39 @@ pub(super) async fn choose(
         columns,
         reservation: Some(reservation),
     })
+}
+
+/// Some columns of the candidates.
+async fn read(
+    plan: &Arc<Plan>,
+    number: usize,
+    columns: Vec<usize>,
+    rows: &Arc<Rows>,
+) -> Result<HashMap<usize, ArrayRef>> {
+    let (task, file, footer) = parts(plan, number)?;
+    let roots = columns
+        .iter()
+        .filter_map(|column| plan.root_in(footer, *column));
+    let roots: Vec<usize> = roots.collect();
+    let groups = task.row_groups.clone();
+    let ranges = byte_ranges(footer, groups, &roots, rows.selection.as_ref());
+    let pages = pages(file, &ranges).await?;
+    stream::iter(columns)
+        .map(|column| {
+            let (plan, pages, rows) = (Arc::clone(plan), pages.clone(), Arc::clone(rows));
+            async move {
+                let values = blocking(move || {
+                    let (_, file, _) = parts(&plan, number)?;
+                    contained(&file.name, || {
+                        decode_column(&plan, number, column, &rows, &pages)
+                    })
+                });
+                Ok((column, values.await?))
+            }
+        })
+        .buffered(usize::MAX)
+        .try_collect()
+        .await
 }
 
 /// The rows of a task that lie in pages that can hold wanted ones.

@@ -106,7 +106,7 @@ fn decoded(
         .try_buffer_unordered(concurrency + NEXT)
 }
 
-/// The columns of one row band, the largest first, so that the last to end are small. Small ones share a unit. Those that a filter had to look at come first and are decoded.
+/// The columns of one row band, the largest first, so that the last to end are small. Those that a filter had to look at come before them, decoded.
 async fn units(
     plan: Arc<Plan>,
     budget: Arc<Budget>,
@@ -157,28 +157,32 @@ async fn units(
     let mut units = Vec::new();
     // Also what has no column to wait for.
     if plan.filter.is_some() || open.is_empty() {
-        let read = Sizes {
-            decoded_bytes: 0,
-            ..sizes
-        };
-        units.push(unit(Vec::new(), read, done, reservation));
+        sizes.decoded_bytes = 0;
+        units.push(unit(Vec::new(), sizes, done, reservation));
     }
-    let mut open: Vec<(usize, Sizes)> = open
+    let together = grouped(&plan, task, open).into_iter();
+    units.extend(together.map(|(columns, sizes)| unit(columns, sizes, Vec::new(), None)));
+    Ok(units)
+}
+
+/// Columns that are decoded together, with their size: the largest first, alone; small ones share.
+fn grouped(plan: &Plan, task: &ReadTask, columns: Vec<usize>) -> Vec<(Vec<usize>, Sizes)> {
+    let mut columns: Vec<(usize, Sizes)> = columns
         .into_iter()
         .map(|column| (column, plan.sizes(task, column)))
         .collect();
-    open.sort_by_key(|(_, sizes)| std::cmp::Reverse(sizes.decoded_bytes));
-    let first = units.len();
-    for (column, sizes) in open {
-        match units.get_mut(first..).and_then(<[Unit]>::last_mut) {
-            Some(unit) if unit.sizes.decoded_bytes < UNIT_BYTES => {
-                unit.columns.push(column);
-                unit.sizes = unit.sizes.plus(sizes);
+    columns.sort_by_key(|(_, sizes)| std::cmp::Reverse(sizes.decoded_bytes));
+    let mut groups: Vec<(Vec<usize>, Sizes)> = Vec::new();
+    for (column, sizes) in columns {
+        match groups.last_mut() {
+            Some((group, whole)) if whole.decoded_bytes < UNIT_BYTES => {
+                group.push(column);
+                *whole = whole.plus(sizes);
             }
-            _ => units.push(unit(vec![column], sizes, Vec::new(), None)),
+            _ => groups.push((vec![column], sizes)),
         }
     }
-    Ok(units)
+    groups
 }
 
 /// A row band, its file, the footer of that.

@@ -242,7 +242,7 @@ impl Scanner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::check_footer;
+    use super::{check_footer, check_struct};
 
     #[test]
     fn a_list_longer_than_its_bytes_is_refused() {
