@@ -150,7 +150,7 @@ pub(crate) struct Wishes<'a> {
     pub(crate) columns: Option<Vec<String>>,
     pub(crate) filters: Option<Bound<'a, PyAny>>,
     pub(crate) hive_partitioning: bool,
-    pub(crate) tile_rows: Option<u64>,
+    pub(crate) tile_rows: Option<i64>,
     pub(crate) tile_columns: Option<Bands>,
     pub(crate) dense: Option<Dense>,
     pub(crate) schema_evolution: &'a str,
@@ -160,7 +160,7 @@ pub(crate) struct Wishes<'a> {
     pub(crate) string_type: Option<&'a str>,
     pub(crate) sort_by: Option<SortBy>,
     pub(crate) partition_by: Option<Names>,
-    pub(crate) num_partitions: Option<u64>,
+    pub(crate) num_partitions: Option<i64>,
     pub(crate) lazy: bool,
     pub(crate) storage_options: Option<HashMap<String, String>>,
     pub(crate) store: Option<AnyObjectStore>,
@@ -181,7 +181,7 @@ impl Wishes<'_> {
             options = options.with_filters(filters(wish)?);
         }
         if let Some(rows) = self.tile_rows {
-            options = options.with_tile_rows(rows);
+            options = options.with_tile_rows(positive("tile_rows", rows)?);
         }
         options = match self.tile_columns {
             Some(Bands::Count(count)) => options.with_tile_columns(TileColumns::Count(count)),
@@ -214,7 +214,7 @@ impl Wishes<'_> {
             options = options.with_partition_by(names.into_names());
         }
         if let Some(count) = self.num_partitions {
-            options = options.with_num_partitions(count);
+            options = options.with_num_partitions(positive("num_partitions", count)?);
         }
         if let Some(store) = self.store {
             options = options.with_store(store.into_dyn());
@@ -228,6 +228,12 @@ impl Wishes<'_> {
         }
         Ok(options)
     }
+}
+
+/// A number that is not negative; zero is for the core to refuse.
+fn positive(name: &str, number: i64) -> Result<u64, Error> {
+    u64::try_from(number)
+        .map_err(|_| Error::invalid_argument(format!("{name} must be at least 1, got {number}")))
 }
 
 fn evolution(name: &str) -> Result<SchemaEvolution, Error> {

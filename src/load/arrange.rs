@@ -32,12 +32,15 @@ const WIDE_KEY_BYTES: u64 = 32;
 /// Where a row lies: row band, row of it.
 type RowPlace = (u32, u32);
 
+/// Row band, its run, the rows of one partition in that.
+type RunPart<'a> = (usize, &'a Run, &'a [u32]);
+
 /// The rows of one row band in the wanted order.
 struct Run {
     /// Sorted by partition, then by key.
     order: Vec<u32>,
-    /// Where each partition starts in `order`, and the end.
-    starts: Vec<usize>,
+    /// The partitions that have rows, and where these are in `order`.
+    parts: Vec<(usize, Range<usize>)>,
     keys: Option<Rows>,
 }
 
@@ -151,12 +154,8 @@ impl Wish {
         let key = |row: &u32| keys.as_ref().map(|keys| keys.row(*row as usize));
         if self.partition.is_empty() {
             order.sort_by(|left, right| key(left).cmp(&key(right)));
-            let starts = vec![0, order.len()];
-            return Ok(Run {
-                order,
-                starts,
-                keys,
-            });
+            let parts = vec![(0, 0..order.len())];
+            return Ok(Run { order, parts, keys });
         }
         let partitions = self.partitions(&batch)?;
         let partition = |row: &u32| partitions.get(*row as usize).copied().unwrap_or(0);
@@ -164,14 +163,14 @@ impl Wish {
             let by_partition = partition(left).cmp(&partition(right));
             by_partition.then_with(|| key(left).cmp(&key(right)))
         });
-        let starts = (0..=self.num_partitions)
-            .map(|number| order.partition_point(|row| partition(row) < number))
-            .collect();
-        Ok(Run {
-            order,
-            starts,
-            keys,
-        })
+        let mut parts: Vec<(usize, Range<usize>)> = Vec::new();
+        for (at, row) in order.iter().enumerate() {
+            match parts.last_mut() {
+                Some((last, rows)) if *last == partition(row) => rows.end = at + 1,
+                _ => parts.push((partition(row), at..at + 1)),
+            }
+        }
+        Ok(Run { order, parts, keys })
     }
 
     /// The partition of each row.
@@ -205,13 +204,16 @@ fn keys(batch: &RecordBatch, columns: &[(usize, SortOptions)]) -> Result<Rows> {
 
 /// The rows of each partition, in order: by key, rows with equal keys as they came.
 fn merged(runs: &[Run], num_partitions: usize) -> Vec<Vec<RowPlace>> {
-    let of_partition = |number: usize| {
-        let parts = runs.iter().enumerate().map(|(band, run)| {
-            let start = run.starts.get(number).copied().unwrap_or(0);
-            let stop = run.starts.get(number + 1).copied().unwrap_or(start);
-            (band, run, run.order.get(start..stop).unwrap_or_default())
-        });
-        let parts: Vec<_> = parts.filter(|(.., rows)| !rows.is_empty()).collect();
+    let mut by_partition: BTreeMap<usize, Vec<RunPart<'_>>> = BTreeMap::new();
+    for (band, run) in runs.iter().enumerate() {
+        for (partition, rows) in &run.parts {
+            let rows = run.order.get(rows.clone()).unwrap_or_default();
+            let parts = by_partition.entry(*partition).or_default();
+            parts.push((band, run, rows));
+        }
+    }
+    let mut of_partition = |number: usize| {
+        let parts = by_partition.remove(&number).unwrap_or_default();
         let place = |band: usize, row: u32| (u32::try_from(band).unwrap_or(u32::MAX), row);
         let count = parts.iter().map(|(.., rows)| rows.len()).sum();
         let mut places = Vec::with_capacity(count);
@@ -239,7 +241,7 @@ fn merged(runs: &[Run], num_partitions: usize) -> Vec<Vec<RowPlace>> {
         }
         places
     };
-    (0..num_partitions).map(of_partition).collect()
+    (0..num_partitions).map(&mut of_partition).collect()
 }
 
 /// About equal parts of so many rows.

@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 use crate::grid::{RowOrder, SortColumn};
 use crate::memory::default_memory_limit_bytes;
 
+/// More row bands than this serve nobody.
+const MAX_PARTITIONS: u64 = 1 << 20;
+
 /// Which differences between the columns of files are borne.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -249,6 +252,10 @@ impl LoadOptions {
         ];
         if let Some((name, _)) = zero.into_iter().find(|(_, is_zero)| *is_zero) {
             let text = format!("{name} must be at least 1, got 0");
+            return Err(Error::invalid_argument(text));
+        }
+        if let Some(count) = self.num_partitions.filter(|count| *count > MAX_PARTITIONS) {
+            let text = format!("num_partitions must be at most {MAX_PARTITIONS}, got {count}");
             return Err(Error::invalid_argument(text));
         }
         if self.num_partitions.is_some() && self.order.partitioned_by.is_empty() {

@@ -187,6 +187,13 @@ def test_empty_sources_and_filters_without_rows() -> None:
             pg.errors.InvalidArgumentError,
             "num_partitions",
         ),
+        ({"partition_by": "day", "num_partitions": -1}, pg.errors.InvalidArgumentError, "got -1"),
+        (
+            {"partition_by": "day", "num_partitions": 10**12},
+            pg.errors.InvalidArgumentError,
+            "1048576",
+        ),
+        ({"tile_rows": -5}, pg.errors.InvalidArgumentError, "tile_rows must be at least 1"),
         ({"string_type": "text"}, pg.errors.InvalidArgumentError, "string_view"),
     ],
 )
