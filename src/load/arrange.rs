@@ -1,56 +1,28 @@
 //! A grid -> the same rows in another order: sorted, or partitioned by hash.
 //!
-//! Comes in: the grid of a load, the wish. Goes out: a grid of new tiles that knows its order. Each row band sorts its own keys, all at once; the sorted runs are merged; each
-//! new tile gathers its rows from the old ones, which stay (in memory or files) until the last. Never here: files.
+//! Comes in: the grid of a load, the wish. Goes out: a grid of new tiles that knows its order. `runs.rs` says where the rows go; each new tile gathers its rows from the
+//! old ones, which stay (in memory or files) until the last. Never here: comparing, files.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{SortOptions, interleave};
+use arrow::compute::interleave;
 use arrow::datatypes::DataType;
-use arrow::row::{RowConverter, Rows, SortField};
 use futures::{StreamExt, TryStreamExt, stream};
-use twox_hash::XxHash64;
 
 use super::bands::Band;
 use super::error::blocking;
 use super::keep::Keeper;
 use super::layout::fitting_rows;
 use super::options::LoadOptions;
+use super::runs::{RowPlace, Run, Wish, merged};
 use crate::error::{Error, Result};
 use crate::grid::{Axis, GridBuilder, PartitionGrid, RowOrder, dense};
 
 /// Bytes of the place of one row: its row band and its number there.
 const PLACE_BYTES: u64 = 8;
-
-/// Bytes that a key of a type without a fixed width is taken for.
-const WIDE_KEY_BYTES: u64 = 32;
-
-/// Where a row lies: row band, row of it.
-type RowPlace = (u32, u32);
-
-/// Row band, its run, the rows of one partition in that.
-type RunPart<'a> = (usize, &'a Run, &'a [u32]);
-
-/// The rows of one row band in the wanted order.
-struct Run {
-    /// Sorted by partition, then by key.
-    order: Vec<u32>,
-    /// The partitions that have rows, and where these are in `order`.
-    parts: Vec<(usize, Range<usize>)>,
-    keys: Option<Rows>,
-}
-
-/// The wanted order, over column numbers.
-#[derive(Clone)]
-struct Wish {
-    sort: Vec<(usize, SortOptions)>,
-    partition: Vec<usize>,
-    num_partitions: usize,
-}
 
 /// The rows of `grid` as the options want them; the same grid if they want nothing.
 pub(super) async fn arrange(
@@ -69,179 +41,29 @@ pub(super) async fn arrange(
     let num_bands = grid.num_rows().div_ceil(tile_rows).max(1);
     let wish = Wish::try_new(&grid, order, options.num_partitions().unwrap_or(num_bands))?;
     let grid = Arc::new(grid);
-    let key_bytes = grid.num_rows().saturating_mul(wish.key_bytes(&grid));
-    let mut leave = keeper.budget().reserve(key_bytes).await?;
+    let bytes = wish.sorting_bytes(&grid, options.concurrency());
+    let mut leave = keeper.budget().reserve(bytes).await?;
     let wish = Arc::new(wish);
     let runs: Vec<Run> = stream::iter(0..grid.rows().num_intervals())
         .map(|row_band| {
             let (grid, wish) = (Arc::clone(&grid), Arc::clone(&wish));
-            blocking(move || wish.run(&grid, row_band))
+            blocking(move || Run::try_new(&wish, &grid.open_row_band(row_band)?))
         })
         .buffered(options.concurrency())
         .try_collect()
         .await?;
     let places = {
-        let num_partitions = wish.num_partitions;
+        let num_partitions = wish.num_partitions();
         blocking(move || Ok(merged(&runs, num_partitions))).await?
     };
     leave.settle(grid.num_rows().saturating_mul(PLACE_BYTES));
-    let lengths = if wish.partition.is_empty() {
+    let lengths = if !wish.is_partitioned() {
         even(grid.num_rows(), num_bands)
     } else {
         places.iter().map(|places| places.len() as u64).collect()
     };
     let places: Arc<[RowPlace]> = places.into_iter().flatten().collect();
     rebuilt(&grid, keeper, bands, (&places, lengths), options).await
-}
-
-impl Wish {
-    fn try_new(grid: &PartitionGrid, order: &RowOrder, num_partitions: u64) -> Result<Self> {
-        let sorted = order.sorted_by.iter().map(|column| {
-            let options = SortOptions::new(column.descending, false);
-            Ok((grid.column_index(&column.name)?, options))
-        });
-        let partition = order.partitioned_by.iter();
-        let partition: Result<Vec<usize>> = partition.map(|name| grid.column_index(name)).collect();
-        let wish = Self {
-            sort: sorted.collect::<Result<_>>()?,
-            partition: partition?,
-            num_partitions: match order.partitioned_by.is_empty() {
-                true => 1,
-                false => usize::try_from(num_partitions).unwrap_or(usize::MAX),
-            },
-        };
-        for column in wish
-            .sort
-            .iter()
-            .map(|(column, _)| column)
-            .chain(&wish.partition)
-        {
-            let field = grid.schema().field(*column);
-            if !RowConverter::supports_fields(&[SortField::new(field.data_type().clone())]) {
-                let text = format!(
-                    "rows cannot be ordered by a column of {}",
-                    field.data_type()
-                );
-                return Err(Error::unsupported(text).with_column(field.name()));
-            }
-        }
-        Ok(wish)
-    }
-
-    /// About how many bytes the keys of one row take.
-    fn key_bytes(&self, grid: &PartitionGrid) -> u64 {
-        let columns = self
-            .sort
-            .iter()
-            .map(|(column, _)| column)
-            .chain(&self.partition);
-        let width = |column: &usize| {
-            let width = grid.schema().field(*column).data_type().primitive_width();
-            width.map_or(WIDE_KEY_BYTES, |width| width as u64 + 1)
-        };
-        2 * PLACE_BYTES + columns.map(width).sum::<u64>()
-    }
-
-    fn run(&self, grid: &PartitionGrid, row_band: usize) -> Result<Run> {
-        let batch = grid.open_row_band(row_band)?;
-        let rows = u32::try_from(batch.num_rows());
-        let rows = rows.map_err(|_| Error::internal("a tile of more than 2^32 rows"))?;
-        let keys = match self.sort.as_slice() {
-            [] => None,
-            sort => Some(keys(&batch, sort)?),
-        };
-        let mut order: Vec<u32> = (0..rows).collect();
-        let key = |row: &u32| keys.as_ref().map(|keys| keys.row(*row as usize));
-        if self.partition.is_empty() {
-            order.sort_by(|left, right| key(left).cmp(&key(right)));
-            let parts = vec![(0, 0..order.len())];
-            return Ok(Run { order, parts, keys });
-        }
-        let partitions = self.partitions(&batch)?;
-        let partition = |row: &u32| partitions.get(*row as usize).copied().unwrap_or(0);
-        order.sort_by(|left, right| {
-            let by_partition = partition(left).cmp(&partition(right));
-            by_partition.then_with(|| key(left).cmp(&key(right)))
-        });
-        let mut parts: Vec<(usize, Range<usize>)> = Vec::new();
-        for (at, row) in order.iter().enumerate() {
-            match parts.last_mut() {
-                Some((last, rows)) if *last == partition(row) => rows.end = at + 1,
-                _ => parts.push((partition(row), at..at + 1)),
-            }
-        }
-        Ok(Run { order, parts, keys })
-    }
-
-    /// The partition of each row.
-    fn partitions(&self, batch: &RecordBatch) -> Result<Vec<usize>> {
-        let columns: Vec<(usize, SortOptions)> = self
-            .partition
-            .iter()
-            .map(|column| (*column, SortOptions::default()))
-            .collect();
-        let keys = keys(batch, &columns)?;
-        let number = |row: arrow::row::Row<'_>| {
-            let hash = XxHash64::oneshot(0, row.data());
-            usize::try_from(hash % self.num_partitions as u64).unwrap_or(0)
-        };
-        Ok(keys.iter().map(number).collect())
-    }
-}
-
-fn keys(batch: &RecordBatch, columns: &[(usize, SortOptions)]) -> Result<Rows> {
-    let fields = columns.iter().map(|(column, options)| {
-        let data_type = batch.column(*column).data_type().clone();
-        SortField::new_with_options(data_type, *options)
-    });
-    let converter = RowConverter::new(fields.collect())?;
-    let arrays: Vec<ArrayRef> = columns
-        .iter()
-        .map(|(column, _)| Arc::clone(batch.column(*column)))
-        .collect();
-    Ok(converter.convert_columns(&arrays)?)
-}
-
-/// The rows of each partition, in order: by key, rows with equal keys as they came.
-fn merged(runs: &[Run], num_partitions: usize) -> Vec<Vec<RowPlace>> {
-    let mut by_partition: BTreeMap<usize, Vec<RunPart<'_>>> = BTreeMap::new();
-    for (band, run) in runs.iter().enumerate() {
-        for (partition, rows) in &run.parts {
-            let rows = run.order.get(rows.clone()).unwrap_or_default();
-            let parts = by_partition.entry(*partition).or_default();
-            parts.push((band, run, rows));
-        }
-    }
-    let mut of_partition = |number: usize| {
-        let parts = by_partition.remove(&number).unwrap_or_default();
-        let place = |band: usize, row: u32| (u32::try_from(band).unwrap_or(u32::MAX), row);
-        let count = parts.iter().map(|(.., rows)| rows.len()).sum();
-        let mut places = Vec::with_capacity(count);
-        let is_sorted = parts.iter().all(|(_, run, _)| run.keys.is_some());
-        if parts.len() < 2 || !is_sorted {
-            for (band, _, rows) in parts {
-                places.extend(rows.iter().map(|row| place(band, *row)));
-            }
-            return places;
-        }
-        let key = |part: usize, at: usize| {
-            let (band, run, rows) = parts.get(part)?;
-            let row = *rows.get(at)?;
-            let key = run.keys.as_ref()?.row(row as usize);
-            Some(Reverse((key, *band, part, at, row)))
-        };
-        let mut heap: BinaryHeap<_> = (0..parts.len()).filter_map(|part| key(part, 0)).collect();
-        while let Some(mut least) = heap.peek_mut() {
-            let Reverse((_, band, part, at, row)) = &*least;
-            places.push(place(*band, *row));
-            match key(*part, at + 1) {
-                Some(next) => *least = next,
-                None => drop(std::collections::binary_heap::PeekMut::pop(least)),
-            }
-        }
-        places
-    };
-    (0..num_partitions).map(&mut of_partition).collect()
 }
 
 /// About equal parts of so many rows.

@@ -31,6 +31,7 @@ mod page_index;
 mod progress;
 mod ranges;
 mod read;
+mod runs;
 mod schema;
 mod sizes;
 mod source;
