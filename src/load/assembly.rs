@@ -115,6 +115,10 @@ impl<'a> Assembly<'a> {
             for (band, batch, reservation) in tiles? {
                 self.take_finished(task, band, batch, reservation).await?;
             }
+            if self.missing(task).is_none() {
+                let width = plan.columns.schema.fields().len();
+                self.count_bytes(task, plan.columns.num_visible..width);
+            }
         }
         Ok(())
     }
@@ -134,12 +138,17 @@ impl<'a> Assembly<'a> {
         *row_band.missing.get_mut(band).ok_or_else(wrong)? = 0;
         row_band.num_rows = batch.num_rows() as u64;
         self.counters.resumed_tiles.add(1);
-        if let (Some(task), Some(band)) = (self.plan.tasks.get(task), self.plan.bands.get(band)) {
-            let bytes = band.columns.clone();
-            let bytes = bytes.map(|column| self.plan.sizes(task, column).file_bytes);
+        let columns = self.plan.bands.get(band).map(|band| band.columns.clone());
+        self.count_bytes(task, columns.ok_or_else(wrong)?);
+        self.place(task, band, batch, vec![reservation]).await
+    }
+
+    /// Counts columns that need not be read.
+    fn count_bytes(&self, task: usize, columns: std::ops::Range<usize>) {
+        if let Some(task) = self.plan.tasks.get(task) {
+            let bytes = columns.map(|column| self.plan.sizes(task, column).file_bytes);
             self.counters.num_bytes.add(bytes.sum());
         }
-        self.place(task, band, batch, vec![reservation]).await
     }
 
     /// Which columns of a row band must be read; nothing when its tiles are there. A row band without columns must still be filtered.

@@ -16,10 +16,8 @@ use super::budget::{Budget, Reservation};
 use super::decode::Rows;
 use super::error::{blocking, contained};
 use super::footer::Footer;
-use super::input::pages;
 use super::layout::{Plan, ReadTask};
-use super::read::{decode_column, parts};
-use super::sizes::byte_ranges;
+use super::read::{decode_column, pages_of, parts};
 use crate::error::Result;
 
 /// Runs of selected rows that are shorter than this on average are not worth skipping between: everything is decoded and filtered after.
@@ -86,14 +84,7 @@ async fn read(
     columns: Vec<usize>,
     rows: &Arc<Rows>,
 ) -> Result<HashMap<usize, ArrayRef>> {
-    let (task, file, footer) = parts(plan, number)?;
-    let roots = columns
-        .iter()
-        .filter_map(|column| plan.root_in(footer, *column));
-    let roots: Vec<usize> = roots.collect();
-    let groups = task.row_groups.clone();
-    let ranges = byte_ranges(footer, groups, &roots, rows.selection.as_ref());
-    let pages = pages(file, &ranges).await?;
+    let pages = pages_of(plan, number, &columns, rows.selection.as_ref()).await?;
     stream::iter(columns)
         .map(|column| {
             let (plan, pages, rows) = (Arc::clone(plan), pages.clone(), Arc::clone(rows));

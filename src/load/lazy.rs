@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -21,12 +21,10 @@ use super::budget::Budget;
 use super::decode::Rows;
 use super::error::{blocking, contained};
 use super::footer_statistics::statistics;
-use super::input::pages;
 use super::layout::Plan;
 use super::options::LoadOptions;
 use super::progress::Counters;
-use super::read::{decode_column, parts};
-use super::sizes::byte_ranges;
+use super::read::{decode_column, pages_of, parts};
 use super::source::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
@@ -47,7 +45,7 @@ struct Source {
     runtime: Handle,
     /// The process that made the grid: a forked child must not use its connections.
     pid: u32,
-    state: ArcSwapOption<State>,
+    state: ArcSwap<State>,
 }
 
 /// What one process has read.
@@ -81,13 +79,14 @@ pub(super) fn grid(
     let rows = Axis::try_from_lengths(plan.tasks.iter().map(|task| task.num_rows))?;
     let schema = plan.columns.visible_schema();
     let mut builder = GridBuilder::try_new(schema, rows, column_axis(&plan)?)?;
+    let state = State::new(&plan, options.memory_limit_bytes());
     let source = Arc::new(Source {
         plan,
         memory_limit_bytes: options.memory_limit_bytes(),
         concurrency: options.concurrency(),
         runtime: Handle::current(),
         pid: std::process::id(),
-        state: ArcSwapOption::empty(),
+        state: ArcSwap::from_pointee(state),
     });
     let plan = &source.plan;
     for (number, task) in plan.tasks.iter().enumerate() {
@@ -112,32 +111,37 @@ pub(super) fn grid(
     builder.build()
 }
 
-impl Source {
-    fn state(&self) -> Arc<State> {
-        let pid = std::process::id();
-        if let Some(state) = self.state.load_full()
-            && state.pid == pid
-        {
-            return state;
-        }
-        let decoding = self.memory_limit_bytes / DECODING_PART;
+impl State {
+    fn new(plan: &Plan, memory_limit_bytes: u64) -> Self {
+        let decoding = memory_limit_bytes / DECODING_PART;
         let weigh = |_: &(usize, usize), column: &ArrayRef| {
             let weight = column.get_array_memory_size().div_ceil(WEIGHT_BYTES);
             u32::try_from(weight).unwrap_or(u32::MAX)
         };
-        let fresh = Arc::new(State {
-            pid,
+        Self {
+            pid: std::process::id(),
             columns: Cache::builder()
                 .weigher(weigh)
                 .eviction_policy(EvictionPolicy::lru())
-                .max_capacity((self.memory_limit_bytes - decoding) / WEIGHT_BYTES as u64)
+                .max_capacity((memory_limit_bytes - decoding) / WEIGHT_BYTES as u64)
                 .build(),
-            reading: self.plan.tasks.iter().map(|_| Mutex::new(())).collect(),
+            reading: plan.tasks.iter().map(|_| Mutex::new(())).collect(),
             budget: Arc::new(Budget::new(decoding)),
-        });
-        // Two threads may both make one: what the loser reads is read again.
-        self.state.store(Some(Arc::clone(&fresh)));
-        fresh
+        }
+    }
+}
+
+impl Source {
+    fn state(&self) -> Arc<State> {
+        let current = self.state.load();
+        let pid = std::process::id();
+        if current.pid == pid {
+            return Arc::clone(&current);
+        }
+        // A forked child begins anew, since a thread of its parent may hold a lock for ever. Of several threads the first one's is taken.
+        let fresh = Arc::new(State::new(&self.plan, self.memory_limit_bytes));
+        self.state.compare_and_swap(&current, fresh);
+        self.state.load_full()
     }
 
     /// Columns of a row band: those that were read before, and the others from the file.
@@ -178,18 +182,13 @@ impl Source {
         number: usize,
         missing: &[usize],
     ) -> Result<Vec<ArrayRef>> {
-        let (task, file, footer) = parts(&self.plan, number)?;
+        let (task, file, _) = parts(&self.plan, number)?;
         if matches!(file.place, Place::Remote { .. }) && self.pid != std::process::id() {
             let text = "a lazy tile of a store cannot be read after a fork";
             let error = Error::new(ErrorKind::NotLocal, text).with_file(&file.name);
             return Err(error.with_hint("load again in this process"));
         }
-        let roots = missing
-            .iter()
-            .filter_map(|column| self.plan.root_in(footer, *column));
-        let roots: Vec<usize> = roots.collect();
-        let ranges = byte_ranges(footer, task.row_groups.clone(), &roots, None);
-        let pages = pages(file, &ranges).await?;
+        let pages = pages_of(&self.plan, number, missing, None).await?;
         stream::iter(missing.to_vec())
             .map(|column| {
                 let (source, pages) = (Arc::clone(self), pages.clone());

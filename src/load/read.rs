@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_empty_array};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
+use parquet::arrow::arrow_reader::RowSelection;
 
 use super::assembly::{Assembly, Decoded, Part, empty_grid};
 use super::budget::{Budget, Reservation};
@@ -14,12 +15,14 @@ use super::checkpoint::Checkpoint;
 use super::choose::{Chosen, choose};
 use super::decode::{ColumnWork, Rows};
 use super::error::{blocking, contained};
+use super::footer::Footer;
 use super::input::{Pages, pages};
 use super::keep::Keeper;
 use super::layout::{Plan, ReadTask};
 use super::options::LoadOptions;
 use super::progress::Counters;
 use super::sizes::{Sizes, byte_ranges};
+use super::source::SourceFile;
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 
@@ -118,13 +121,17 @@ async fn units(
         columns: chosen,
         reservation,
     } = choose(&plan, number, &budget).await?;
-    let (task, file, footer) = parts(&plan, number)?;
+    let (task, ..) = parts(&plan, number)?;
     let fields = plan.columns.schema.fields();
     let mut done = Vec::new();
     let mut sizes = Sizes::default();
     for (column, values) in chosen {
-        sizes = sizes.plus(plan.sizes(task, column));
-        if columns.contains(&column) {
+        let is_missing = columns.contains(&column);
+        // What a finished tile holds was counted with it.
+        if is_missing || column >= plan.columns.num_visible {
+            sizes = sizes.plus(plan.sizes(task, column));
+        }
+        if is_missing {
             done.push((column, values));
         }
     }
@@ -137,13 +144,7 @@ async fn units(
             done.extend(field.map(|field| (column, new_empty_array(field.data_type()))));
         }
     }
-    let roots = open
-        .iter()
-        .filter_map(|column| plan.root_in(footer, *column));
-    let roots: Vec<usize> = roots.collect();
-    let groups = task.row_groups.clone();
-    let ranges = byte_ranges(footer, groups, &roots, rows.selection.as_ref());
-    let pages = pages(file, &ranges).await?;
+    let pages = pages_of(&plan, number, &open, rows.selection.as_ref()).await?;
     let rows = Arc::new(rows);
     let unit = |columns, sizes, done, reservation| Unit {
         task: number,
@@ -185,15 +186,24 @@ fn grouped(plan: &Plan, task: &ReadTask, columns: Vec<usize>) -> Vec<(Vec<usize>
     groups
 }
 
-/// A row band, its file, the footer of that.
-pub(super) fn parts(
+/// The pages of some columns of a row band; with a selection among the rows of its row groups those that hold selected rows.
+pub(super) async fn pages_of(
     plan: &Plan,
     number: usize,
-) -> Result<(
-    &ReadTask,
-    &super::source::SourceFile,
-    &super::footer::Footer,
-)> {
+    columns: &[usize],
+    selection: Option<&RowSelection>,
+) -> Result<Pages> {
+    let (task, file, footer) = parts(plan, number)?;
+    let roots = columns
+        .iter()
+        .filter_map(|column| plan.root_in(footer, *column));
+    let roots: Vec<usize> = roots.collect();
+    let groups = task.row_groups.clone();
+    pages(file, &byte_ranges(footer, groups, &roots, selection)).await
+}
+
+/// A row band, its file, the footer of that.
+pub(super) fn parts(plan: &Plan, number: usize) -> Result<(&ReadTask, &SourceFile, &Footer)> {
     let missing = || Error::internal("a read task names a file that is not there");
     let task = plan.tasks.get(number).ok_or_else(missing)?;
     let file = plan.files.get(task.file).ok_or_else(missing)?;

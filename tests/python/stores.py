@@ -13,6 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
 
 KEYS = {"access_key_id": "testing", "secret_access_key": "testing", "region": "us-east-1"}
 _START_SECONDS = 60
@@ -43,6 +46,17 @@ def s3_server() -> Iterator[str]:
     finally:
         server.kill()
         server.wait()
+
+
+def s3_client(address: str) -> Any:
+    """A client of that server, to fill its buckets with."""
+    return boto3.client(
+        "s3",
+        endpoint_url=address,
+        aws_access_key_id=KEYS["access_key_id"],
+        aws_secret_access_key=KEYS["secret_access_key"],
+        region_name=KEYS["region"],
+    )
 
 
 @dataclass

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import boto3
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ import pytest
 
 import partgrid as pg
 from conftest import DATA
-from stores import KEYS, Proxy, fault_proxy, s3_server
+from stores import KEYS, Proxy, fault_proxy, s3_client, s3_server
 
 FLIGHTS = DATA / "flights"
 BUCKET = "lazy"
@@ -93,13 +92,7 @@ def test_statistics_of_the_footer_are_exact_or_left_out(tmp_path: Path) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = tmp_path_factory.mktemp("bucket") / "file.parquet"
     with s3_server() as address:
-        client = boto3.client(
-            "s3",
-            endpoint_url=address,
-            aws_access_key_id="testing",
-            aws_secret_access_key="testing",
-            region_name="us-east-1",
-        )
+        client = s3_client(address)
         client.create_bucket(Bucket=BUCKET)
         random = np.random.default_rng(5)
         for number in range(3):

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
-from stores import KEYS, Proxy, fault_proxy, s3_server
+from stores import KEYS, Proxy, fault_proxy, s3_client, s3_server
 
 ROWS = 60_000
 BUCKET = "pages"
@@ -143,13 +142,7 @@ def test_rows_without_columns_are_counted(files: dict[str, Path]) -> None:
 @pytest.fixture(scope="module")
 def server(files: dict[str, Path]) -> Iterator[str]:
     with s3_server() as address:
-        client = boto3.client(
-            "s3",
-            endpoint_url=address,
-            aws_access_key_id="testing",
-            aws_secret_access_key="testing",
-            region_name="us-east-1",
-        )
+        client = s3_client(address)
         client.create_bucket(Bucket=BUCKET)
         for path in files.values():
             client.put_object(Bucket=BUCKET, Key=path.name, Body=path.read_bytes())

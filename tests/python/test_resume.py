@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
 from conftest import DATA
-from stores import KEYS, Proxy, Request, fault_proxy, s3_server
+from stores import KEYS, Proxy, Request, fault_proxy, s3_client, s3_server
 
 FLIGHTS = DATA / "flights"
 BUCKET = "resume"
@@ -48,6 +47,7 @@ def tiles_in(folder: Path) -> list[Path]:
         {"dense": ["dep_delay", "arr_delay"], "filters": [("dep_delay", "is not null")]},
         {"filters": [[("month", ">", 10)], [("carrier", "in", ["UA", "AA"])]], "tile_columns": 5},
         {"filters": [("month", "=", 3), ("carrier", "=", "nobody")]},
+        {"filters": [("distance", ">", 1000)], "columns": ["carrier"]},
         {"string_type": "string", "hive_partitioning": False},
         {"sort_by": "distance", "tile_rows": 40_000},
     ],
@@ -137,13 +137,7 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("bucket")
     with s3_server() as address:
-        client = boto3.client(
-            "s3",
-            endpoint_url=address,
-            aws_access_key_id="testing",
-            aws_secret_access_key="testing",
-            region_name="us-east-1",
-        )
+        client = s3_client(address)
         client.create_bucket(Bucket=BUCKET)
         for number in range(FILES):
             path = folder / f"{number}.parquet"

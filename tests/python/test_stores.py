@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
-from stores import KEYS, Proxy, Request, fault_proxy, s3_server, send
+from stores import KEYS, Proxy, Request, fault_proxy, s3_client, s3_server, send
 
 BUCKET = "flights"
 ROWS = 20_000
@@ -33,13 +33,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def bucket(server: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    client = boto3.client(
-        "s3",
-        endpoint_url=server,
-        aws_access_key_id="testing",
-        aws_secret_access_key="testing",
-        region_name="us-east-1",
-    )
+    client = s3_client(server)
     client.create_bucket(Bucket=BUCKET)
     folder = tmp_path_factory.mktemp("bucket")
     for name, start in [
