@@ -70,7 +70,7 @@ impl PyLoadProgress {
         self.core.total_bytes
     }
 
-    /// Bytes of finished tiles.
+    /// Bytes of memory that finished tiles hold, or of the files that they were spilled to.
     #[getter]
     fn tile_bytes(&self) -> u64 {
         self.core.tile_bytes

@@ -2,6 +2,8 @@
 //!
 //! Binding functions convert, release the GIL, call the core, convert. What is decided about data is decided in the core.
 
+#[cfg(unix)]
+mod allocator;
 mod buffer;
 mod capsule;
 mod command;

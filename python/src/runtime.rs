@@ -38,6 +38,8 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
     {
         return Ok(&started.runtime);
     }
+    #[cfg(unix)]
+    crate::allocator::give_back_when_idle();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("partgrid")
         .enable_all()

@@ -33,7 +33,7 @@ pub use statistics::{ColumnStatistics, column_statistics};
 pub use tile::{MemoryTile, Tile, TileData};
 
 #[cfg(feature = "parquet")]
-pub(crate) use tile::slice_bytes;
+pub(crate) use tile::{held_bytes, slice_bytes};
 
 use crate::error::{Error, Result};
 

@@ -3,11 +3,12 @@
 //! Comes in: data that implements [`TileData`]. Goes out: where it is, how big, its statistics, and the batch itself when it is here. Implementations stand where
 //! data comes from; the one for memory is here. Never here: how tiles form a grid, how they are queried.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayData, RecordBatch};
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 
@@ -111,9 +112,35 @@ fn long_view_bytes(data: &ArrayData) -> usize {
     let views = data.buffers().first().map(Buffer::typed_data::<u128>);
     let views = views.and_then(|views| views.get(data.offset()..data.offset() + data.len()));
     // The length is in the lowest four bytes; up to twelve bytes lie in the view itself.
-    let lengths = views.into_iter().flatten().map(|view| view & 0xffff_ffff);
-    let long = lengths.filter(|length| *length > 12);
-    usize::try_from(long.sum::<u128>()).unwrap_or(usize::MAX)
+    let lengths = views.into_iter().flatten().map(|view| {
+        let [first, second, third, fourth, ..] = view.to_le_bytes();
+        u32::from_le_bytes([first, second, third, fourth])
+    });
+    let long = lengths.map(|length| if length > 12 { u64::from(length) } else { 0 });
+    usize::try_from(long.sum::<u64>()).unwrap_or(usize::MAX)
+}
+
+/// Bytes of the allocations that a batch keeps alive, each counted once however many columns lie in it.
+pub(crate) fn held_bytes(batch: &RecordBatch) -> u64 {
+    let mut seen = HashSet::new();
+    let columns = batch.columns().iter();
+    let bytes = columns.map(|column| unseen_bytes(&column.to_data(), &mut seen));
+    bytes.sum::<usize>() as u64
+}
+
+fn unseen_bytes(data: &ArrayData, seen: &mut HashSet<usize>) -> usize {
+    let validity = data.nulls().map(NullBuffer::buffer);
+    let mut bytes = 0;
+    for buffer in data.buffers().iter().chain(validity) {
+        if seen.insert(buffer.data_ptr().addr().get()) {
+            bytes += buffer.capacity();
+        }
+    }
+    let children = data.child_data().iter();
+    bytes
+        + children
+            .map(|child| unseen_bytes(child, seen))
+            .sum::<usize>()
 }
 
 /// The data at one position of a grid, with its statistics.

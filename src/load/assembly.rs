@@ -16,7 +16,7 @@ use super::keep::Keeper;
 use super::layout::{Plan, ReadTask};
 use super::progress::Counters;
 use crate::error::{Error, Result};
-use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, dense};
+use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, dense, held_bytes};
 
 /// Columns of one row band that were decoded together; the wanted rows of them.
 pub(super) struct Part {
@@ -133,7 +133,7 @@ impl<'a> Assembly<'a> {
         let wrong = || Error::internal("a finished tile has no place");
         let num_rows = batch.num_rows() as u64;
         let batch = self.batch(batch.columns().to_vec(), band, num_rows)?;
-        reservation.settle(batch.get_array_memory_size() as u64);
+        reservation.settle(held_bytes(&batch));
         let row_band = self.row_bands.get_mut(task).ok_or_else(wrong)?;
         *row_band.missing.get_mut(band).ok_or_else(wrong)? = 0;
         row_band.num_rows = batch.num_rows() as u64;
@@ -255,9 +255,9 @@ impl<'a> Assembly<'a> {
         reservations: Vec<Reservation>,
     ) -> Result<()> {
         let num_rows = batch.num_rows() as u64;
+        self.counters.tile_bytes.add(held_bytes(&batch));
         let tile = self.keeper.keep(batch, reservations).await?;
         self.counters.num_tiles.add(1);
-        self.counters.tile_bytes.add(tile.data().memory_bytes());
         if band == 0 {
             self.counters.num_rows.add(num_rows);
         }

@@ -14,7 +14,7 @@ use super::options::LoadOptions;
 use super::progress::Counters;
 use super::spill::spill;
 use crate::error::Result;
-use crate::grid::{ColumnStatistics, Tile, column_statistics};
+use crate::grid::{ColumnStatistics, Tile, column_statistics, held_bytes};
 
 /// For how many tiles in the making the memory limit leaves room.
 const TILES_AT_WORK: u64 = 8;
@@ -55,7 +55,7 @@ impl Keeper {
         batch: RecordBatch,
         reservations: Vec<Reservation>,
     ) -> Result<Tile> {
-        let bytes = batch.get_array_memory_size() as u64;
+        let bytes = held_bytes(&batch);
         let full = self.held_bytes + bytes > self.room_bytes;
         let Some(folder) = self.spill_to.clone().filter(|_| full) else {
             self.held_bytes += bytes;

@@ -26,7 +26,7 @@ pub struct Progress {
     pub num_bytes: u64,
     /// Bytes of the files that will be decoded.
     pub total_bytes: u64,
-    /// Bytes of finished tiles.
+    /// Bytes of memory that finished tiles hold, or of the files that they were spilled to.
     pub tile_bytes: u64,
     /// Tiles that were spilled to files.
     pub spilled_tiles: u64,
