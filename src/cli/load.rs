@@ -16,7 +16,8 @@ use crate::error::Result;
 use crate::grid::picture::counted;
 use crate::grid::{PartitionGrid, SortColumn};
 use crate::load::{
-    FileCompression, LoadJob, LoadOptions, Progress, SchemaEvolution, WriteOptions, write_grid,
+    FileCompression, LoadJob, LoadOptions, Progress, SchemaEvolution, WriteOptions, check_output,
+    write_grid,
 };
 use crate::memory::parse_size;
 
@@ -41,7 +42,7 @@ pub(super) struct Load {
     wishes: Wishes,
 }
 
-/// Copy Parquet files from one folder or URL to another, tile by tile
+/// Copy Parquet files from one folder or URL to another, as tiles of one size or another
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
   partgrid copy s3://bucket/flights/ flights/
@@ -179,6 +180,7 @@ impl Wishes {
     ) -> Result<(Progress, u64)> {
         let runtime = runtime(None)?;
         let _entered = runtime.enter();
+        runtime.block_on(check_output(out, &self.write_options()))?;
         let job = LoadJob::start(sources.to_vec(), self.load_options())?;
         let bar = self.bar();
         let interval = if self.json {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-/// A column by which rows are sorted. Values are ordered as Arrow's comparisons order them (NaN last); nulls come behind all values in either direction.
+/// A column by which rows are sorted. Values are ordered as Arrow orders them, except that -0.0 equals 0.0 and all NaN are equal and greater than all numbers; nulls come behind all values in either direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortColumn {
     /// Its name.
@@ -19,7 +19,7 @@ pub struct RowOrder {
     /// Rows are sorted by these columns: from the first row of the grid to the last, or, if `partitioned_by` is not empty, within every row band.
     pub sorted_by: Vec<SortColumn>,
     /// Rows with equal values in these columns are in one row band: of n row bands that with number `h % n`, where `h`
-    /// is the XXH64 (seed 0) of the values in Arrow's row format. So two grids with equal n that are partitioned by columns of equal types agree.
+    /// is the XXH64 (seed 0) of the values in Arrow's row format (-0.0 as 0.0, every NaN as one). So two grids with equal n that are partitioned by columns of equal types agree.
     pub partitioned_by: Vec<String>,
 }
 

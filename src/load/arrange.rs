@@ -42,7 +42,8 @@ pub(super) async fn arrange(
     let wish = Wish::try_new(&grid, order, options.num_partitions().unwrap_or(num_bands))?;
     let grid = Arc::new(grid);
     let bytes = wish.sorting_bytes(&grid, options.concurrency());
-    let mut leave = keeper.budget().reserve(bytes).await?;
+    let leave = keeper.budget().reserve(bytes).await;
+    let mut leave = leave.map_err(no_room)?;
     let wish = Arc::new(wish);
     let runs: Vec<Run> = stream::iter(0..grid.rows().num_intervals())
         .map(|row_band| {
@@ -64,6 +65,13 @@ pub(super) async fn arrange(
     };
     let places: Arc<[RowPlace]> = places.into_iter().flatten().collect();
     rebuilt(&grid, keeper, bands, (&places, lengths), options).await
+}
+
+/// Keys and places of rows are not spilled.
+fn no_room(error: Error) -> Error {
+    error.with_hint(
+        "sorting and partitioning keep keys and places of all rows in memory, whatever spill_to says: raise memory_limit, or load fewer columns",
+    )
 }
 
 /// About equal parts of so many rows.
@@ -98,7 +106,7 @@ async fn rebuilt(
                 let budget = Arc::clone(&budget);
                 async move {
                     let bytes = (interval.end - interval.start).saturating_mul(row_bytes);
-                    let leave = budget.reserve(bytes).await?;
+                    let leave = budget.reserve(bytes).await.map_err(no_room)?;
                     let batches = blocking(move || gather(&grid, &places, &interval)).await?;
                     Ok::<_, Error>((batches, leave))
                 }

@@ -29,6 +29,8 @@ const LAYOUT: u32 = 1;
 const KEY: &str = "partgrid.tile";
 
 const LOCK_NAME: &str = ".partgrid-lock";
+/// Holds the size of the tiles, where the user has not given their rows.
+const TILE_BYTES_NAME: &str = ".partgrid-tile-bytes";
 const ENDING: &str = "tile";
 
 /// The last bytes of a file: the checksum of all before.
@@ -49,6 +51,23 @@ pub(super) struct Checkpoint {
 pub(super) struct TileKey {
     text: String,
     name: String,
+}
+
+/// The size of automatic tiles for a load with this folder: that of the tiles in it, so that these fit under a larger memory limit too, or a smaller one that is allowed now.
+pub(super) fn tile_bytes(folder: &Path, allowed: u64) -> Result<u64> {
+    let failed = |error| write_failed(error, folder, "resume");
+    fs::create_dir_all(folder).map_err(failed)?;
+    let is_tile = |name: &Path| name.extension().is_some_and(|ending| ending == ENDING);
+    let names = fs::read_dir(folder).map_err(failed)?.flatten();
+    let has_tiles = names.map(|entry| entry.path()).any(|name| is_tile(&name));
+    let place = folder.join(TILE_BYTES_NAME);
+    let known = fs::read_to_string(&place).ok();
+    let known = known.and_then(|text| text.trim().parse::<u64>().ok());
+    let chosen = known.filter(|_| has_tiles).unwrap_or(allowed).min(allowed);
+    if known != Some(chosen) {
+        fs::write(&place, chosen.to_string()).map_err(failed)?;
+    }
+    Ok(chosen)
 }
 
 impl Checkpoint {

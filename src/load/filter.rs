@@ -1,7 +1,7 @@
 //! Which rows are wanted.
 //!
-//! Comes in: conditions on columns. Goes out: which rows of a batch meet them, and whether a row group can hold such a row. Values are compared as Arrow compares them;
-//! null meets no condition but `IsNull`. Never here: reading.
+//! Comes in: conditions on columns. Goes out: which rows of a batch meet them, and whether a row group can hold such a row. Values are compared as Arrow compares them,
+//! floats as `floats.rs` says; null meets no condition but `IsNull`. Never here: reading.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,6 +17,7 @@ use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use arrow::util::display::FormatOptions;
 use parquet::arrow::arrow_reader::RowSelection;
 
+use super::floats::canonical;
 use super::footer::Footer;
 use super::footer_statistics::{GroupStatistics, of_groups, of_pages};
 use crate::error::{Error, Result};
@@ -221,7 +222,7 @@ impl Bound {
             column,
             field,
             operator: condition.operator,
-            values,
+            values: canonical(&values),
         })
     }
 
@@ -232,6 +233,7 @@ impl Bound {
     /// Which rows meet it; null where the column is.
     fn mask(&self, column: &ArrayRef) -> Result<BooleanArray> {
         use FilterOperator as Is;
+        let column = canonical(column);
         let column: &dyn Array = column.as_ref();
         let value = || self.value(0);
         Ok(match self.operator {
@@ -310,6 +312,7 @@ impl Bound {
             return Some(known.null_counts.iter().zip(rows).map(meets).collect());
         }
         let (least, greatest) = known.bounds.as_ref()?;
+        let (least, greatest) = (canonical(least), canonical(greatest));
         let least: &dyn Array = least.as_ref();
         let greatest: &dyn Array = greatest.as_ref();
         let spans = |place: usize| {
@@ -370,13 +373,19 @@ fn is_same(given: &ArrayRef, cast: &ArrayRef) -> bool {
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Nanosecond),
         _ => return true,
     };
-    let fine = cast_with_options(given, &finest, &STRICT);
-    let again = cast_with_options(cast, &finest, &STRICT);
-    match (fine, again) {
-        (Ok(fine), Ok(again)) => fine.as_ref() == again.as_ref(),
-        // Years that nanoseconds cannot hold.
-        _ => true,
-    }
+    // Nanoseconds cannot hold all years; texts of the others have microseconds at most.
+    let coarser = match &finest {
+        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+        other => other.clone(),
+    };
+    [finest, coarser]
+        .iter()
+        .find_map(|fine| {
+            let given = cast_with_options(given, fine, &STRICT).ok()?;
+            let again = cast_with_options(cast, fine, &STRICT).ok()?;
+            Some(given.as_ref() == again.as_ref())
+        }) // A decimal beyond all digits that a column can have.
+        .unwrap_or(to.is_decimal())
 }
 
 /// Null counts as false.

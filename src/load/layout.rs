@@ -24,6 +24,9 @@ const DEFAULT_TILE_BYTES: u64 = 128 << 20;
 /// A memory limit holds at least so many tiles of the default size.
 const OPEN_TILES: u64 = 16;
 
+/// Smaller tiles are not worth their overhead.
+const LEAST_TILE_BYTES: u64 = 64 << 10;
+
 /// What one row band is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReadTask {
@@ -182,9 +185,15 @@ fn default_tile_rows(footers: &[Footer], columns: &Columns, options: &LoadOption
     fitting_rows(rows, bytes, options)
 }
 
+/// How large tiles are by default under a memory limit. Each spilled tile is a mapping of its own, of which a process may have some ten thousand.
+pub(super) fn tile_bytes_under(memory_limit_bytes: u64) -> u64 {
+    (memory_limit_bytes / OPEN_TILES).clamp(LEAST_TILE_BYTES, DEFAULT_TILE_BYTES)
+}
+
 /// As many rows as fit the default size of a tile, if `rows` rows take `bytes`.
 pub(super) fn fitting_rows(rows: u64, bytes: u64, options: &LoadOptions) -> u64 {
-    let tile_bytes = DEFAULT_TILE_BYTES.min(options.memory_limit_bytes() / OPEN_TILES);
+    let tile_bytes = options.tile_bytes();
+    let tile_bytes = tile_bytes.unwrap_or_else(|| tile_bytes_under(options.memory_limit_bytes()));
     let fitting = tile_bytes.saturating_mul(rows).checked_div(bytes);
     fitting
         .unwrap_or(DEFAULT_TILE_ROWS)

@@ -17,6 +17,7 @@ mod choose;
 mod decode;
 mod error;
 mod filter;
+mod floats;
 mod footer;
 mod footer_statistics;
 mod hive;
@@ -45,7 +46,7 @@ pub use filter::{FilterCondition, FilterOperator};
 pub use job::LoadJob;
 pub use options::{LoadOptions, SchemaEvolution, StringType, TileColumns};
 pub use progress::Progress;
-pub use write::{FileCompression, WriteOptions, write_grid, write_parquet};
+pub use write::{FileCompression, WriteOptions, check_output, write_grid, write_parquet};
 
 use std::sync::Arc;
 
@@ -117,6 +118,7 @@ async fn steps(
             (indexed.await?, kept)
         }
     };
+    let options = &with_tiles_of_before(options).await?;
     let tasks = layout::tasks(&footers, &columns, &kept, options);
     let plan = Plan {
         files,
@@ -133,6 +135,18 @@ async fn steps(
     let plan = Arc::new(plan);
     let (grid, mut keeper) = read::grid(Arc::clone(&plan), options, counters).await?;
     arrange::arrange(grid, &mut keeper, &plan.bands, options).await
+}
+
+/// The options, with automatic tiles as large as those that an earlier load has left to be resumed.
+async fn with_tiles_of_before(options: &LoadOptions) -> Result<LoadOptions> {
+    let options = options.clone();
+    let Some(folder) = options.resume().filter(|_| options.tile_rows().is_none()) else {
+        return Ok(options);
+    };
+    let folder = folder.to_owned();
+    let allowed = layout::tile_bytes_under(options.memory_limit_bytes());
+    let tile_bytes = error::blocking(move || checkpoint::tile_bytes(&folder, allowed)).await?;
+    Ok(options.with_tile_bytes(tile_bytes))
 }
 
 fn needs_runtime() -> Error {

@@ -63,6 +63,8 @@ pub struct LoadOptions {
     memory_limit_bytes: Option<u64>,
     spill_to: Option<PathBuf>,
     resume: Option<PathBuf>,
+    /// Of an earlier load that is resumed.
+    tile_bytes: Option<u64>,
     storage_options: Vec<(String, String)>,
     store: Option<Arc<dyn ObjectStore>>,
     deadline: Option<Duration>,
@@ -86,6 +88,7 @@ impl Default for LoadOptions {
             memory_limit_bytes: None,
             spill_to: None,
             resume: None,
+            tile_bytes: None,
             storage_options: Vec::new(),
             store: None,
             deadline: None,
@@ -262,6 +265,9 @@ impl LoadOptions {
             let text = "num_partitions needs partition_by, got none";
             return Err(Error::invalid_argument(text));
         }
+        for (name, folder) in [("resume", &self.resume), ("spill_to", &self.spill_to)] {
+            check_folder(name, folder.as_deref())?;
+        }
         let eager = [
             ("filters", !self.filters.is_empty()),
             ("sort_by", !self.order.sorted_by.is_empty()),
@@ -359,6 +365,16 @@ impl LoadOptions {
         self.spill_to.as_deref()
     }
 
+    /// Makes automatic tiles as large as those of an earlier load.
+    pub(super) fn with_tile_bytes(mut self, tile_bytes: u64) -> Self {
+        self.tile_bytes = Some(tile_bytes);
+        self
+    }
+
+    pub(super) fn tile_bytes(&self) -> Option<u64> {
+        self.tile_bytes
+    }
+
     pub(super) fn resume(&self) -> Option<&Path> {
         self.resume.as_deref()
     }
@@ -371,4 +387,16 @@ impl LoadOptions {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.concurrency.unwrap_or_else(cores)
     }
+}
+
+/// Files of a load lie in local folders.
+fn check_folder(name: &str, folder: Option<&Path>) -> Result<()> {
+    let Some(folder) = folder.map(Path::to_string_lossy) else {
+        return Ok(());
+    };
+    if folder.is_empty() || folder.contains("://") {
+        let text = format!("{name} must be a local folder, got {folder:?}");
+        return Err(Error::invalid_argument(text));
+    }
+    Ok(())
 }

@@ -7,13 +7,13 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::row::{Row, RowConverter, Rows, SortField};
 use twox_hash::XxHash64;
 
+use super::floats::canonical;
 use crate::error::{Error, Result};
 use crate::grid::{PartitionGrid, RowOrder};
 
@@ -214,7 +214,7 @@ fn keys(batch: &RecordBatch, columns: &[(usize, SortOptions)]) -> Result<Rows> {
     let converter = RowConverter::new(fields.collect())?;
     let arrays: Vec<ArrayRef> = columns
         .iter()
-        .map(|(column, _)| Arc::clone(batch.column(*column)))
+        .map(|(column, _)| canonical(batch.column(*column)))
         .collect();
     Ok(converter.convert_columns(&arrays)?)
 }

@@ -24,7 +24,13 @@ pub fn map_unnamed(file: &File) -> Result<Bytes> {
     let mapped = unsafe { Mmap::map(file) };
     let mapped = mapped.map_err(|error| {
         let kind = ErrorKind::Storage { retryable: true };
-        Error::new(kind, format!("a file could not be mapped: {error}")).with_source(error)
+        let full = error.kind() == std::io::ErrorKind::OutOfMemory;
+        let text = format!("a file could not be mapped: {error}");
+        let error = Error::new(kind, text).with_source(error);
+        match full {
+            true => error.with_hint("a process may have so many mappings: make tiles larger (tile_rows, memory_limit), or raise vm.max_map_count"),
+            false => error,
+        }
     })?;
     Ok(Bytes::from_owner(mapped))
 }

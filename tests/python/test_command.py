@@ -142,3 +142,14 @@ def test_a_load_goes_on_when_nobody_reads_its_events(tmp_path: Path) -> None:
     assert failing.stdout is not None
     failing.stdout.close()
     assert failing.wait() == 1
+
+
+def test_the_destination_is_looked_at_before_anything_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "out" / "mine.parquet")
+    for verb in (["load", "--out"], ["copy"]):
+        source, options = str(DATA / "flights"), ["--json"]
+        done = run(verb[0], source, *verb[1:], str(tmp_path / "out"), *options)
+        events = [json.loads(line)["event"] for line in done.stdout.decode().splitlines()]
+        assert (done.returncode == 0, events) == (False, ["started", "failed"])
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "mine.parquet"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -105,3 +106,47 @@ def test_filters_compare_decimals_and_times_exactly(tmp_path: Path) -> None:
     for wish in [("d", "=", Decimal("1.249")), ("t", "=", "2020-01-01T12:00:00")]:
         with pytest.raises(pg.errors.InvalidArgumentError, match="would change"):
             pg.read_parquet(tmp_path, filters=[wish])
+
+
+def test_all_nan_are_one_value_above_all_numbers_and_there_is_one_zero(tmp_path: Path) -> None:
+    negative = np.copysign(np.nan, -1.0)
+    values = [negative, -0.0, 1.0, np.nan, 0.0, None, -2.5, np.inf]
+    for data_type in (pa.float64(), pa.float32(), pa.float16()):
+        path = tmp_path / f"{data_type}.parquet"
+        typed = [None if value is None else data_type.to_pandas_dtype()(value) for value in values]
+        table = pa.table({"x": pa.array(typed, data_type), "row": range(len(values))})
+        pq.write_table(table, path, row_group_size=2)
+
+        def rows(path: Path, operator: str, value: object) -> list[int]:
+            filters = [("x", operator, value)]
+            return pg.read_parquet(path, filters=filters).to_arrow()["row"].to_pylist()
+
+        assert rows(path, "=", 0) == rows(path, "==", -0.0) == rows(path, "in", [0]) == [1, 4]
+        assert rows(path, "<", 0.0) == [6]
+        assert rows(path, ">", -0.0) == [0, 2, 3, 7]
+        assert rows(path, "!=", 0) == [0, 2, 3, 6, 7]
+        assert rows(path, "=", float("nan")) == rows(path, ">", float("inf")) == [0, 3]
+        assert rows(path, "<", 1.0) == [1, 4, 6]
+        ordered = pg.read_parquet(path, sort_by="x").to_arrow()["row"].to_pylist()
+        assert ordered == [6, 1, 4, 2, 7, 0, 3, 5]
+        down = pg.read_parquet(path, sort_by=("x", "descending")).to_arrow()["row"].to_pylist()
+        assert down == [0, 3, 7, 2, 1, 4, 6, 5]
+        parted = pg.read_parquet(path, partition_by="x", num_partitions=5)
+        bands = [tile.to_arrow()["row"].to_pylist() for tile in parted.tiles]
+        assert any({1, 4} <= set(band) for band in bands)
+        assert any({0, 3} <= set(band) for band in bands)
+
+
+def test_values_finer_than_the_column_are_refused_in_all_years(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    column = pa.array([datetime(9999, 1, 1)], pa.timestamp("ms"))
+    pq.write_table(pa.table({"d": [date(1, 1, 1)], "s": column}), path)
+    for wish in [
+        ("d", "<", datetime(1, 1, 1, 12)),
+        ("d", "=", datetime(1, 1, 1, 12)),
+        ("s", "=", datetime(9999, 1, 1, 0, 0, 0, 500)),
+    ]:
+        with pytest.raises(pg.errors.InvalidArgumentError, match="would change"):
+            pg.read_parquet(path, filters=[wish])
+    assert len(pg.read_parquet(path, filters=[("d", "=", date(1, 1, 1))])) == 1
+    assert len(pg.read_parquet(path, filters=[("s", "=", datetime(9999, 1, 1))])) == 1

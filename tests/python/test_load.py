@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import duckdb
@@ -103,3 +104,29 @@ def test_wrong_arguments_are_errors() -> None:
         pg.read_parquet("ftp://bucket/flights")
     with pytest.raises(TypeError):
         pg.read_parquet(5)  # type: ignore[arg-type]
+
+
+def test_the_folder_above_a_link_is_that_above_its_target(tmp_path: Path) -> None:
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "l").symlink_to(tmp_path / "real" / "sub")
+    for folder, value in [(tmp_path, 2), (tmp_path / "real", 1)]:
+        pq.write_table(pa.table({"x": [value]}), folder / "f.parquet")
+    for source in ("l/../f.parquet", "l/../*.parquet", "./real/sub/../f.parquet"):
+        assert pg.read_parquet(f"{tmp_path}/{source}").to_arrow()["x"].to_pylist() == [1]
+    assert pg.read_parquet(f"{tmp_path}/real/../f.parquet").to_arrow()["x"].to_pylist() == [2]
+
+
+def test_the_home_folder_can_be_written_as_a_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert pg.from_arrow(pa.table({"x": [1]})).write_parquet("~/out") == 1
+    assert (tmp_path / "out").is_dir()
+    assert len(pg.read_parquet("~/out/*.parquet")) == 1
+
+
+def test_a_limit_below_all_tiles_is_refused_at_once(tmp_path: Path) -> None:
+    start = time.monotonic()
+    with pytest.raises(pg.errors.ResourcesExhaustedError):
+        pg.read_parquet(DATA / "flights", memory_limit="10KB", spill_to=tmp_path)
+    assert time.monotonic() - start < 30

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -125,6 +126,34 @@ def test_under_a_memory_limit_tiles_of_the_folder_are_spilled(tmp_path: Path) ->
     assert job.progress().resumed_tiles == len(tiles_in(tmp_path / "tiles"))
     assert job.progress().spilled_tiles > 0
     assert grid.to_arrow().equals(plain.to_arrow())
+
+
+def test_tiles_of_a_load_that_lacked_memory_are_used_by_one_with_more(tmp_path: Path) -> None:
+    rows = 100_000
+    for number in range(4):
+        table = pa.table(
+            {f"n{column}": np.random.default_rng(column).random(rows) for column in range(8)}
+        )
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=10_000)
+    folder, source = tmp_path / "ck", str(tmp_path / "*.parquet")
+    with pytest.raises(pg.errors.ResourcesExhaustedError):
+        resumed(folder, source, memory_limit="16MB")
+    finished = len(tiles_in(folder))
+    assert finished > 0
+    from_folder, grid = resumed(folder, source, memory_limit="2GB")
+    assert from_folder == finished
+    assert grid.to_arrow() == pg.read_parquet(source).to_arrow()
+    # A folder without tiles says nothing of their size.
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / ".partgrid-tile-bytes").write_text("1")
+    assert resumed(empty, source, memory_limit="2GB")[1].tiling == (4, 1)
+
+
+@pytest.mark.parametrize("wish", [{"resume": ""}, {"resume": "s3://a/b"}, {"spill_to": "s3://a/b"}])
+def test_a_folder_must_be_local(wish: dict[str, Any]) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match="must be a local folder"):
+        pg.read_parquet(FLIGHTS, **wish)
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:

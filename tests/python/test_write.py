@@ -71,7 +71,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         grid.write_parquet(tmp_path / "out")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
     (tmp_path / "file").write_text("")
-    with pytest.raises(pg.errors.InvalidArgumentError, match="this is a file"):
+    with pytest.raises(pg.errors.InvalidArgumentError, match="this is none"):
         grid.write_parquet(tmp_path / "file")
 
 

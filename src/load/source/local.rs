@@ -20,12 +20,12 @@ use crate::load::hive::{HiveKey, keys_of};
 /// A file that was written so long ago gets another time when it is written again.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// The path that a source without a scheme, or the path of a `file://` URL, names: from the root, without `.` and `..`.
+/// The path that a source without a scheme, or the path of a `file://` URL, names: from the root, without `.` and `..`; `~` is the home folder.
 pub(super) fn absolute(source: &str, path: &str) -> Result<PathBuf> {
     if path.is_empty() {
         return Err(Error::invalid_argument("a source must not be empty"));
     }
-    let path = std::path::absolute(path).map_err(|error| {
+    let path = std::path::absolute(with_home(path)).map_err(|error| {
         Error::invalid_argument("not a path")
             .with_file(source)
             .with_source(error)
@@ -33,12 +33,28 @@ pub(super) fn absolute(source: &str, path: &str) -> Result<PathBuf> {
     let mut plain = PathBuf::new();
     for component in path.components() {
         if component == Component::ParentDir {
+            // The folder above a link is that above its target.
+            if plain.is_symlink() {
+                plain = fs::canonicalize(&plain).map_err(|error| from_io(error, source))?;
+            }
             plain.pop();
         } else {
             plain.push(component);
         }
     }
     Ok(plain)
+}
+
+/// The path with the home folder in the place of `~`, as shells have it.
+fn with_home(path: &str) -> PathBuf {
+    let below = match path {
+        "~" => Some(""),
+        path => path.strip_prefix("~/"),
+    };
+    match (below, std::env::home_dir()) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => PathBuf::from(path),
+    }
 }
 
 /// The files that a path stands for, in any order; at least one.

@@ -120,6 +120,9 @@ pub(super) fn target_of(url: &str, options: &LoadOptions) -> Result<Target> {
         let prefix = prefix_of(url);
         return Ok(Target::Remote { remote, prefix });
     }
+    if url.is_empty() {
+        return Err(Error::invalid_argument("the folder must have a name"));
+    }
     let path = match url.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => file_url(url, rest)?,
         Some((scheme, _)) if is_scheme(scheme) => {
@@ -138,8 +141,8 @@ pub(super) async fn data_files_below(target: &Target, name: &str) -> Result<Vec<
     let found = match target {
         Target::Local(folder) => {
             let (name, folder) = (name.to_owned(), folder.clone());
-            if folder.is_file() {
-                let text = "files are written into a folder, this is a file";
+            if folder.exists() && !folder.is_dir() {
+                let text = "files are written into a folder, this is none";
                 return Err(Error::invalid_argument(text).with_file(name));
             }
             blocking(move || local::find(&name, &folder)).await

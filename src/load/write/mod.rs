@@ -1,9 +1,10 @@
 //! A grid -> Parquet files.
 //!
 //! Comes in: a grid, a folder or URL. Goes out: one file for each row band, or for each tile, in folders of `key=value` on request; all of them or none. Read on in
-//! `split.rs` (folders), `encode.rs` (batches to bytes), `target.rs` (where the bytes go). Never here: changes of values or types.
+//! `split.rs` (folders), `encode.rs` (batches to bytes), `target.rs` (where the bytes go), `local.rs` (all at once). Never here: changes of values or types.
 
 mod encode;
+mod local;
 mod split;
 mod target;
 
@@ -76,7 +77,7 @@ impl WriteOptions {
 }
 
 /// Writes a grid as Parquet files below a folder or URL, and returns how many. Names are `part-00000.parquet`, in the order of the rows. Files become visible when all
-/// are written (in an object store each when it is whole); after an error none is left.
+/// are written, in one step where the file system can do that (in an object store each when it is whole); after an error none is left.
 ///
 /// # Errors
 /// `InvalidArgument` for a folder with data files and for options that make no sense, `NotFound` for an unknown column, `Unsupported` for a type that Parquet has not and for rows without columns,
@@ -89,6 +90,7 @@ pub async fn write_grid(grid: &PartitionGrid, url: &str, options: &WriteOptions)
         );
         return Err(Error::unsupported(text).with_file(url));
     }
+    split::check_keys(grid, &options.partition_by)?;
     let mut output = Output::open(url, options.overwrite, &options.stores).await?;
     match write_all(grid, &mut output, options).await {
         Ok(count) => {
@@ -146,6 +148,16 @@ fn parts(grid: &PartitionGrid, options: &WriteOptions) -> Vec<Part> {
         })
     };
     row_bands.flat_map(of_band).collect()
+}
+
+/// Whether a grid can be written below a folder or URL, as far as that is known before there is a grid: whoever works for hours to make one asks first.
+///
+/// # Errors
+/// As [`write_grid`], of those about the folder or store.
+pub async fn check_output(url: &str, options: &WriteOptions) -> Result<()> {
+    let output = Output::open(url, options.overwrite, &options.stores).await?;
+    output.abort().await;
+    Ok(())
 }
 
 /// The tiles of a row band side by side, brought here if they are elsewhere.

@@ -3,16 +3,17 @@
 //! Comes in: a batch, columns. Goes out: the rows of each combination of values, without these columns, and the folder that names the combination as Hive does. Never
 //! here: IO.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::{SortColumn, lexsort_to_indices, partition, take_record_batch};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow::compute::{SortColumn, lexsort_to_indices, max, partition, take_record_batch};
+use arrow::datatypes::{DataType, Field};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::error::{Error, Result};
-use crate::grid::unknown_column;
+use crate::grid::{PartitionGrid, unknown_column};
 use crate::load::hive::NULL;
 
 /// What may not stand in the name of a folder, or would be read otherwise.
@@ -36,6 +37,34 @@ const ESCAPED: AsciiSet = CONTROLS
     .add(b'<')
     .add(b'>')
     .add(b'&');
+
+/// Refuses columns whose values folders cannot name, before anything is written.
+pub(super) fn check_keys(grid: &PartitionGrid, names: &[String]) -> Result<()> {
+    let mut seen = HashSet::new();
+    for name in names {
+        let column = grid.column_index(name)?;
+        check_type(grid.schema().field(column))?;
+        if !seen.insert(name) {
+            let text = "partition_by names the column twice";
+            return Err(Error::invalid_argument(text).with_column(name));
+        }
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    if names.len() == grid.num_columns() {
+        return Err(Error::invalid_argument(
+            "partition_by must leave a column for the files",
+        ));
+    }
+    if grid.num_rows() == 0 {
+        return Err(Error::invalid_argument(
+            "a grid without rows has no folder to lie in: its columns would be lost",
+        )
+        .with_hint("leave partition_by out"));
+    }
+    Ok(())
+}
 
 /// The rows of each combination of values, in the order of the values; the rows of one keep their order. The folder is empty when `names` is.
 pub(super) fn split(batch: &RecordBatch, names: &[String]) -> Result<Vec<(String, RecordBatch)>> {
@@ -80,11 +109,6 @@ pub(super) fn split(batch: &RecordBatch, names: &[String]) -> Result<Vec<(String
     let rest: Vec<usize> = (0..batch.num_columns())
         .filter(|column| !keys.contains(column))
         .collect();
-    if rest.is_empty() {
-        return Err(Error::invalid_argument(
-            "partition_by must leave a column for the files",
-        ));
-    }
     let rows = sorted.project(&rest)?;
     let ranges = partition(&sorted_keys)?.ranges();
     let parts = ranges.into_iter().map(|range| {
@@ -101,14 +125,26 @@ fn key_column(batch: &RecordBatch, column: usize) -> Result<ArrayRef> {
     let (Some(values), Some(field)) = (values, field) else {
         return Err(Error::internal("a known column is not there"));
     };
+    check_type(field)?;
+    // Integers come back as 64-bit ones.
+    let large = values.as_any().downcast_ref::<UInt64Array>().and_then(max);
+    if let Some(large) = large.filter(|value| i64::try_from(*value).is_err()) {
+        return Err(Error::invalid_argument(format!(
+            "partition_by takes integers up to 2^63 - 1, which folder names keep, got {large}"
+        ))
+        .with_column(field.name()));
+    }
+    Ok(Arc::clone(values))
+}
+
+fn check_type(field: &Field) -> Result<()> {
     let data_type = field.data_type();
     let text = matches!(
         data_type,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
     );
-    let kept = data_type.is_integer() || data_type == &DataType::Date32 || text;
-    if kept {
-        return Ok(Arc::clone(values));
+    if data_type.is_integer() || data_type == &DataType::Date32 || text {
+        return Ok(());
     }
     Err(Error::invalid_argument(format!(
         "partition_by takes integers, dates and texts, whose values a folder name keeps, got {data_type}"
@@ -125,11 +161,28 @@ fn folder_of(names: &[String], keys: &[ArrayRef], row: usize) -> Result<String> 
             let text = ArrayFormatter::try_new(key, &options)?
                 .value(row)
                 .to_string();
-            utf8_percent_encode(&text, &ESCAPED).to_string()
+            value_name(&text)
         };
-        let name = utf8_percent_encode(name, &ESCAPED);
-        Ok::<_, Error>(format!("{name}={value}"))
+        Ok::<_, Error>(format!("{}={value}", key_name(name)))
     });
     let parts: Result<Vec<String>> = parts.collect();
     Ok(parts?.join("/"))
+}
+
+/// A text that reads like the name for null gets another spelling, which is read as the text.
+fn value_name(text: &str) -> String {
+    match text.strip_prefix('_') {
+        Some(rest) if text == NULL => format!("%5F{rest}"),
+        _ => utf8_percent_encode(text, &ESCAPED).to_string(),
+    }
+}
+
+/// A folder whose name begins with a dot or an underscore would be hidden from readers.
+fn key_name(name: &str) -> String {
+    let escaped = |rest: &str| utf8_percent_encode(rest, &ESCAPED).to_string();
+    match (name.strip_prefix('.'), name.strip_prefix('_')) {
+        (Some(rest), _) => format!("%2E{}", escaped(rest)),
+        (_, Some(rest)) => format!("%5F{}", escaped(rest)),
+        _ => escaped(name),
+    }
 }

@@ -1,22 +1,19 @@
 //! Where files are written: a local folder, or a prefix of an object store.
 //!
-//! Comes in: names and contents. Goes out: files that are there whole or not at all. Locally: a temporary name in the same folder, flushed to the disk, renamed when all
-//! files are written, the folder flushed. In a store: one upload, or parts that are put together at the end; what a failed call has written is taken away again. Never
-//! here: what is in the files.
+//! Comes in: names and contents. Goes out: files that are there whole or not at all. Locally all at once (`local.rs`). In a store: one upload, or parts that are put together at the
+//! end; what a failed call has written is taken away again. Never here: what is in the files.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStoreExt, PutPayload, WriteMultipart};
-use tempfile::NamedTempFile;
 
+use super::local::LocalOutput;
 use crate::error::{Error, Result};
-use crate::load::error::{blocking, from_io};
+use crate::load::error::blocking;
 use crate::load::options::LoadOptions;
 use crate::load::source::{Remote, Target, data_files_below, target_of};
 
@@ -24,23 +21,27 @@ use crate::load::source::{Remote, Target, data_files_below, target_of};
 const PART_BYTES: usize = 8 << 20;
 /// Parts of one file that are under way.
 const PARTS_AT_ONCE: usize = 4;
-/// Before the user's mask.
-const FILE_MODE: u32 = 0o666;
 
 /// The files of one call.
 pub(super) struct Output {
-    target: Target,
+    files: Files,
     /// As messages name it.
     name: String,
-    /// Data files that were there before, when they are to be replaced.
-    old: Vec<String>,
-    done: Vec<Written>,
+    /// What is written, below the folder.
+    paths: HashSet<String>,
 }
 
-enum Written {
-    /// Not renamed yet.
-    Local(NamedTempFile, PathBuf),
-    Remote(ObjectPath),
+enum Files {
+    Local(Arc<Mutex<LocalOutput>>),
+    Remote(RemoteFiles),
+}
+
+struct RemoteFiles {
+    remote: Arc<Remote>,
+    prefix: ObjectPath,
+    /// Data files that were there before, when they are to be replaced.
+    old: Vec<String>,
+    done: Vec<ObjectPath>,
 }
 
 impl Output {
@@ -68,127 +69,96 @@ impl Output {
             .with_file(url)
             .with_hint("choose another folder, or move the file"));
         }
+        let files = match target {
+            Target::Local(folder) => {
+                let old = old.into_iter().map(PathBuf::from).collect();
+                let opened = blocking(move || LocalOutput::open(&folder, old)).await?;
+                Files::Local(Arc::new(Mutex::new(opened)))
+            }
+            Target::Remote { remote, prefix } => Files::Remote(RemoteFiles {
+                remote,
+                prefix,
+                old,
+                done: Vec::new(),
+            }),
+        };
         Ok(Self {
-            target,
+            files,
             name: url.to_owned(),
-            old,
-            done: Vec::new(),
+            paths: HashSet::new(),
         })
     }
 
     /// Writes one file; `path` is below the folder.
     pub(super) async fn write(&mut self, path: &str, content: Bytes) -> Result<()> {
-        let written = match &self.target {
-            Target::Local(folder) => {
-                let place = folder.join(path);
-                blocking(move || write_local(&place, &content)).await?
+        if !self.paths.insert(path.to_owned()) {
+            let text = format!("two files would have the same name: {path}");
+            return Err(Error::internal(text).with_file(&self.name));
+        }
+        match &mut self.files {
+            Files::Local(files) => {
+                let (files, path) = (Arc::clone(files), path.to_owned());
+                blocking(move || {
+                    let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+                    files.write(&path, &content)
+                })
+                .await
             }
-            Target::Remote { remote, prefix } => {
-                let parts = prefix.parts().map(|part| part.as_ref().to_owned());
+            Files::Remote(files) => {
+                let parts = files.prefix.parts().map(|part| part.as_ref().to_owned());
                 let below = path.split('/').map(str::to_owned);
                 let place: ObjectPath = parts.chain(below).collect();
                 // Noted first: a failed upload may have left something.
-                self.done.push(Written::Remote(place.clone()));
-                return upload(remote, &place, content, &self.name).await;
+                files.done.push(place.clone());
+                upload(&files.remote, &place, content, &self.name).await
             }
-        };
-        self.done.push(written);
-        Ok(())
+        }
     }
 
     /// Makes all files visible, and takes away those that they replace.
-    pub(super) async fn commit(mut self) -> Result<()> {
-        let mut names = Vec::new();
-        let mut temporary = Vec::new();
-        for written in std::mem::take(&mut self.done) {
-            match written {
-                Written::Local(file, place) => {
-                    names.push(place.to_string_lossy().into_owned());
-                    temporary.push((file, place));
+    pub(super) async fn commit(self) -> Result<()> {
+        match self.files {
+            Files::Local(files) => blocking(move || alone(files)?.publish()).await,
+            Files::Remote(files) => {
+                let names: HashSet<String> = files.done.iter().map(ToString::to_string).collect();
+                let replaced = files.old.iter().filter(|name| !names.contains(*name));
+                for name in replaced {
+                    files.remove(name, &self.name).await?;
                 }
-                Written::Remote(place) => names.push(place.to_string()),
+                Ok(())
             }
         }
-        blocking(move || publish(temporary)).await?;
-        let old = std::mem::take(&mut self.old);
-        let replaced = old.into_iter().filter(|name| !names.contains(name));
-        for name in replaced {
-            self.remove(&name).await?;
-        }
-        Ok(())
     }
 
     /// Takes away what was written. Best effort: the error that led here matters more.
-    pub(super) async fn abort(mut self) {
-        for written in std::mem::take(&mut self.done) {
-            if let Written::Remote(place) = written {
-                drop(self.remove(place.as_ref()).await);
+    pub(super) async fn abort(self) {
+        match self.files {
+            Files::Local(files) => {
+                drop(blocking(move || alone(files).map(LocalOutput::discard)).await);
             }
-        }
-    }
-
-    async fn remove(&self, name: &str) -> Result<()> {
-        match &self.target {
-            Target::Local(_) => {
-                let name = name.to_owned();
-                blocking(move || fs::remove_file(&name).map_err(|error| from_io(error, &name)))
-                    .await
-            }
-            Target::Remote { remote, .. } => {
-                let path = ObjectPath::parse(name).map_err(|error| {
-                    Error::internal("a written path is no path").with_source(error)
-                })?;
-                let gone = remote.store.delete(&path).await;
-                gone.map_err(|error| remote.error(error, &self.name))
+            Files::Remote(files) => {
+                for place in &files.done {
+                    drop(files.remove(place.as_ref(), &self.name).await);
+                }
             }
         }
     }
 }
 
-fn write_local(place: &Path, content: &[u8]) -> Result<Written> {
-    let name = place.to_string_lossy();
-    let failed = |error| from_io(error, &name);
-    let folder = place.parent().unwrap_or(place);
-    fs::create_dir_all(folder).map_err(failed)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".partgrid-")
-        .suffix(".tmp")
-        .permissions(fs::Permissions::from_mode(FILE_MODE))
-        .tempfile_in(folder)
-        .map_err(failed)?;
-    file.write_all(content).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    Ok(Written::Local(file, place.to_owned()))
+/// The files when no write is under way any more.
+fn alone(files: Arc<Mutex<LocalOutput>>) -> Result<LocalOutput> {
+    let files =
+        Arc::into_inner(files).ok_or_else(|| Error::internal("a file is still being written"))?;
+    Ok(files.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Renames all files, then flushes their folders. When one cannot be renamed, those before it that took no other file's place are taken away again.
-fn publish(files: Vec<(NamedTempFile, PathBuf)>) -> Result<()> {
-    let mut folders = Vec::new();
-    let mut new = Vec::new();
-    for (file, place) in files {
-        let name = place.to_string_lossy().into_owned();
-        let replaces = place.exists();
-        if let Err(error) = file.persist(&place) {
-            for written in &new {
-                // Best effort: the error that led here matters more.
-                drop(fs::remove_file(written));
-            }
-            return Err(from_io(error.error, &name));
-        }
-        if !replaces {
-            new.push(place.clone());
-        }
-        let folder = place.parent().unwrap_or(&place).to_owned();
-        if !folders.contains(&folder) {
-            folders.push(folder);
-        }
+impl RemoteFiles {
+    async fn remove(&self, path: &str, name: &str) -> Result<()> {
+        let path = ObjectPath::parse(path)
+            .map_err(|error| Error::internal("a written path is no path").with_source(error))?;
+        let gone = self.remote.store.delete(&path).await;
+        gone.map_err(|error| self.remote.error(error, name))
     }
-    for folder in folders {
-        let name = folder.to_string_lossy().into_owned();
-        let flushed = File::open(&folder).and_then(|folder| folder.sync_all());
-        flushed.map_err(|error| from_io(error, &name))?;
-    }
-    Ok(())
 }
 
 async fn upload(
