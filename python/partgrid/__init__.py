@@ -7,34 +7,44 @@ from partgrid import _cpu, errors
 
 _cpu.check()
 
+from partgrid._frames import from_pandas  # noqa: E402
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
     DistArray,
+    Get,
     Grid,
     Handle,
     LoadJob,
     LoadProgress,
+    Partitioned,
     Result,
+    Schema,
     Section,
     SectionBuffer,
     Session,
     Tile,
     __version__,
     from_arrow,
-    get,
+    from_partitioned,
     load_parquet,
     read_parquet,
     sql,
 )
 from partgrid.errors import PartgridError  # noqa: E402
 
+get = Get("pandas")
+"""Turns handles of `__partitioned__` into `pandas.DataFrame` objects; see `Get`."""
+
 __all__ = [
     "DistArray",
+    "Get",
     "Grid",
     "Handle",
     "LoadJob",
     "LoadProgress",
     "PartgridError",
+    "Partitioned",
     "Result",
+    "Schema",
     "Section",
     "SectionBuffer",
     "Session",
@@ -42,6 +52,8 @@ __all__ = [
     "__version__",
     "errors",
     "from_arrow",
+    "from_pandas",
+    "from_partitioned",
     "get",
     "load_parquet",
     "read_parquet",

@@ -13,7 +13,8 @@ use crate::capsule::raised_as_ours;
 fn import<'py>(py: Python<'py>, module: &str, wanted_by: &str) -> PyResult<Bound<'py, PyModule>> {
     py.import(module).map_err(|error| {
         if error.is_instance_of::<PyImportError>(py) {
-            let text = format!("{wanted_by} needs {module}\nhint: pip install {module}");
+            let package = module.replace('.', "-");
+            let text = format!("{wanted_by} needs {module}\nhint: pip install {package}");
             let missing = PyImportError::new_err(text);
             missing.set_cause(py, Some(error));
             missing
@@ -51,6 +52,13 @@ pub(crate) fn to_polars<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
 pub(crate) fn to_arrow_batch<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let pyarrow = import(object.py(), "pyarrow", "to_arrow")?;
     pyarrow.call_method1("record_batch", (object,))
+}
+
+/// An `arro3.core.RecordBatch` over the same buffers.
+pub(crate) fn to_arro3<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let arro3 = import(object.py(), "arro3.core", "arro3")?;
+    let class = arro3.getattr("RecordBatch")?;
+    class.call_method1("from_arrow", (object,))
 }
 
 /// A `pyarrow.Schema`.

@@ -18,7 +18,7 @@ use crate::capsule::{batches_of, schema_capsule, stream_capsule};
 use crate::convert;
 use crate::distarray::PyDistArray;
 use crate::error::Outcome;
-use crate::partitioned::{dictionary, handles};
+use crate::partitioned::{Frame, PyPartitioned, dictionary, handles};
 use crate::query::{PyQuery, sql};
 use crate::runtime::wait;
 use crate::tile::PyTile;
@@ -45,6 +45,11 @@ impl PyGrid {
 
     pub(crate) fn core(&self) -> &Arc<PartitionGrid> {
         &self.core
+    }
+
+    fn handles<'py>(&self, py: Python<'py>) -> Outcome<&Bound<'py, PyList>> {
+        let made = || handles(py, &self.core);
+        Ok(self.handles.get_or_try_init(py, made)?.bind(py))
     }
 
     fn make_tile(&self, position: Vec<usize>) -> Outcome<PyTile> {
@@ -157,12 +162,28 @@ impl PyGrid {
     ///
     /// `shape`, `partition_tiling`, `partitions` (every position, with `start`, `shape`, `data`, `location`) and `get`. `data` is a handle that pickles with the standard
     /// library; `get` takes one handle, a list or a tuple and returns `pandas.DataFrame` objects over the tile's memory, without copying. `location` is a list of
-    /// `(IP, PID)`. There is no `locals`, since this is not a rank of an SPMD program. The handles keep the grid alive in this process.
+    /// `(IP, PID)`. There is no `locals`, since this is not a rank of an SPMD program. The handles keep the grid alive in this process. Two keys are not in the draft: `schema`, a
+    /// `Schema` with names and types, and `version`, the day of the draft.
     #[getter]
     fn __partitioned__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
-        let made = || handles(py, &self.core);
-        let handles = self.handles.get_or_try_init(py, made)?.bind(py);
-        dictionary(py, &self.core, handles)
+        dictionary(py, &self.core, self.handles(py)?, Frame::Pandas)
+    }
+
+    /// The grid as an object with `__partitioned__` whose `get` gives data of a library of your choice.
+    ///
+    /// Args:
+    ///     data: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`.
+    ///
+    /// Returns:
+    ///     The object. It keeps the grid alive.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: `data` is none of these.
+    #[pyo3(signature = (data="pandas"))]
+    fn partitioned(&self, py: Python<'_>, data: &str) -> Outcome<PyPartitioned> {
+        let frame = Frame::from_name(data)?;
+        let handles = self.handles(py)?.clone().unbind();
+        Ok(PyPartitioned::new(Arc::clone(&self.core), handles, frame))
     }
 
     /// Writes the grid as Parquet files, one for each row band, named `part-00000.parquet` and so on in the order of the rows.

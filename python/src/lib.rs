@@ -17,6 +17,7 @@ mod load;
 mod partitioned;
 mod query;
 mod runtime;
+mod schema;
 mod stream;
 mod tile;
 mod wishes;
@@ -37,9 +38,11 @@ mod _native {
     #[pymodule_export]
     use crate::load::{load_parquet, read_parquet};
     #[pymodule_export]
-    use crate::partitioned::{PyHandle, get};
+    use crate::partitioned::{PyGet, PyHandle, PyPartitioned, from_partitioned};
     #[pymodule_export]
     use crate::query::{PyQuery, PySession, sql};
+    #[pymodule_export]
+    use crate::schema::PySchema;
     #[pymodule_export]
     use crate::tile::PyTile;
 

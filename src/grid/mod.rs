@@ -3,6 +3,7 @@
 //! Comes in: tiles through a [`GridBuilder`]. Goes out: a [`PartitionGrid`] that never changes: schema, one axis for rows and one for columns, one tile for each
 //! position. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`. Never here: IO, global state, SQL.
 
+mod absent;
 mod axis;
 mod build;
 mod compact;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
+pub use absent::AbsentTile;
 pub use axis::Axis;
 pub use build::GridBuilder;
 pub use compact::compact;

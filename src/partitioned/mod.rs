@@ -1,13 +1,22 @@
 //! The `__partitioned__` draft as plain data.
 //!
 //! Comes in: a grid. Goes out: a [`Partitioned`] with every number of the draft's dictionary: "shape", "partition_tiling" and, under "partitions", for each
-//! position "start", "shape" and "location". Whoever writes the dictionary adds "data" (a handle or the batch) and "get". Never here: "locals", which the
-//! draft forbids outside of SPMD programs; data; Python.
+//! position "start", "shape" and "location". Whoever writes the dictionary adds "data" (a handle or the batch) and "get". The other way: `check.rs` says whether the numbers of
+//! somebody else's dictionary make a grid, `import.rs` makes one of them and the data. Never here: "locals", which the draft forbids outside of SPMD programs; Python.
 //!
 //! Section names are those of the draft of the Partitioned Protocol, `Partitioned.md`.
 
+mod check;
+mod import;
+
+pub use check::{Checked, Claim, ClaimedPartition, check, entry_path, fault};
+pub use import::{Part, import};
+
 use crate::grid::{PartitionGrid, Tile};
 use crate::location::{Device, Location};
+
+/// The state of the draft that is followed, for the extra key "version": the day of its last change.
+pub const DRAFT: &str = "2022-01-27";
 
 /// The dictionary of the draft (section "Partitioned Protocol"), without "get" and "locals".
 #[derive(Debug, Clone, PartialEq, Eq)]
