@@ -166,7 +166,7 @@ class Grid:
         Raises:
             QueryError: The SQL is wrong.
         """
-    def tile(self, /, row_band: int, column_band: int = 0) -> Tile:
+    def tile(self, /, row_band: int, column_band: "int" = 0) -> Tile:
         """
         The tile at a position.
 
@@ -179,6 +179,7 @@ class Grid:
 
         Raises:
             NotFoundError: The position lies outside the grid.
+            InvalidArgumentError: A number is negative, or no whole number.
         """
     @property
     def tiles(self, /) -> list[Tile]:
@@ -202,7 +203,7 @@ class Grid:
         """
         The grid as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
         """
-    def write_parquet(self, /, url: str | PathLike[str], *, partition_by: Sequence[str] | None = None, compression: str = "zstd", file_per_tile: bool = False, overwrite: bool = False, storage_options: dict[str, str] | None = None, store: Incomplete | None = None) -> int:
+    def write_parquet(self, /, url: str | PathLike[str], *, partition_by: str | Sequence[str] | None = None, compression: "str | None" = "zstd", file_per_tile: "bool" = False, overwrite: "bool" = False, storage_options: dict[str, str] | None = None, store: Incomplete | None = None) -> int:
         """
         Writes the grid as Parquet files, one for each row band, named `part-00000.parquet` and so on in the order of the rows.
 
@@ -211,8 +212,8 @@ class Grid:
 
         Args:
             url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
-            partition_by: The names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own.
-            compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`.
+            partition_by: A name or a list of names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own.
+            compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
             file_per_tile: Whether each tile gets a file, with the columns of its column band only.
             overwrite: Whether to replace the files `part-….parquet` in the folder and below it. Without it a folder with data files is refused, and one with other data files always.
             storage_options: Settings for the store of the URL, as `read_parquet` takes them.
@@ -289,7 +290,7 @@ class LoadJob:
         The grid, once it is there. May be asked for again.
 
         Args:
-            timeout: Seconds to wait; for ever by default.
+            timeout: Seconds to wait; for ever by default, and for `float("inf")`.
 
         Returns:
             The grid.
@@ -304,7 +305,7 @@ class LoadJob:
         Waits until the load is finished, or so many seconds.
 
         Args:
-            timeout: Seconds to wait; for ever by default.
+            timeout: Seconds to wait; for ever by default, and for `float("inf")`.
 
         Returns:
             Whether it is finished. Errors of the load are raised by `result`, not here.
@@ -364,7 +365,7 @@ class LoadProgress:
     @property
     def tile_bytes(self, /) -> int:
         """
-        Bytes of finished tiles.
+        Bytes of memory that finished tiles hold, or of the files that they were spilled to.
         """
     @property
     def tiles(self, /) -> int:
@@ -427,7 +428,7 @@ class Result:
         """
         The SQL text.
         """
-    def show(self, /, rows: int = ...) -> None:
+    def show(self, /, rows: "int" = ...) -> None:
         """
         Prints the first rows.
 
@@ -498,11 +499,11 @@ class Session:
     Safe to use from several threads, and in a forked child, which gets an engine of its own over the same grids.
 
     Args:
-        threads: Into how many shares a query is spread; by default the number of cores.
-        memory_limit: Bytes that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
+        threads: Into how many shares a query is spread, at most 1024; by default the number of cores.
+        memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
 
     Raises:
-        InvalidArgumentError: `threads` is 0.
+        InvalidArgumentError: `threads` is 0 or more than 1024, or `memory_limit` is no size.
 
     Examples:
         >>> import partgrid as pg
@@ -511,7 +512,7 @@ class Session:
         >>> session.sql("SELECT count(*) AS n FROM airlines").to_arrow()["n"].to_pylist()
         [16]
     """
-    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | None = None) -> Session: ...
+    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | str | None = None) -> Session: ...
     def __repr__(self, /) -> str: ...
     def deregister(self, /, name: str) -> bool:
         """
@@ -523,7 +524,7 @@ class Session:
         Returns:
             Whether there was a grid under the name.
         """
-    def register(self, /, name: str, grid: Grid) -> None:
+    def register(self, /, name: str, grid: "Grid") -> None:
         """
         Puts a grid under a name, in place of one that had it. Nothing is copied.
 
@@ -535,6 +536,7 @@ class Session:
 
         Raises:
             InvalidArgumentError: The name is empty.
+            ProtocolError: `grid` is no grid.
         """
     def sql(self, /, query: str) -> Result:
         """
@@ -665,22 +667,26 @@ def get(handles: Any) -> Any:
         ImportError: pandas or pyarrow is missing.
     """
 
-def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: str = "strict", lazy: bool = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
+def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: "bool" = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: "str" = "strict", lazy: "bool" = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
     """
     Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
 
     Args:
         source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+            Files come in name order, listed ones too; a file that is named twice is read once.
         columns: The names of the columns to load, in this order; all by default.
         filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
             `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups and pages that cannot hold such a
             row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
+            `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
+            zone is taken in the zone of its column.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
         dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
             once. Costs one copy of these columns, which come before the others.
-        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these (directions are `"asc"`, `"ascending"`, `"desc"`,
+            `"descending"`): the rows of the whole grid are sorted by these columns, nulls last, rows that are
             equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
         partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
             for the rows twice. See `Grid.partitioned_by`.
@@ -697,7 +703,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
             `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
         store: A store built with obstore; sources are then paths in it.
-        deadline: Seconds after which the load is given up; by default never.
+        deadline: Seconds after which the load is given up; by default never, as with `float("inf")`.
 
     Returns:
         A job that can be watched, cancelled and waited for.
@@ -714,7 +720,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         12
     """
 
-def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: str = "strict", lazy: bool = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
+def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: "bool" = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: "str" = "strict", lazy: "bool" = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
     """
     Loads Parquet files into memory as a grid, one or more tiles for each file.
 
@@ -722,16 +728,20 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
 
     Args:
         source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+            Files come in name order, listed ones too; a file that is named twice is read once.
         columns: The names of the columns to load, in this order; all by default.
         filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
             `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups and pages that cannot hold such a
             row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
+            `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
+            zone is taken in the zone of its column.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
         dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
             once. Costs one copy of these columns, which come before the others.
-        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these (directions are `"asc"`, `"ascending"`, `"desc"`,
+            `"descending"`): the rows of the whole grid are sorted by these columns, nulls last, rows that are
             equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
         partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
             for the rows twice. See `Grid.partitioned_by`.
@@ -748,8 +758,9 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
             `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
         store: A store built with obstore; sources are then paths in it.
-        deadline: Seconds after which the load is given up; by default never.
-        progress: Whether to show a bar on standard error; by default where a person sees it (a terminal or a notebook) unless `PARTGRID_PROGRESS=0`.
+        deadline: Seconds after which the load is given up; by default never, as with `float("inf")`.
+        progress: Whether to show a bar on standard error; by default where a person sees it (a terminal or a notebook) unless `PARTGRID_PROGRESS` is `0`,
+            `false`, `no` or `off`.
 
     Returns:
         A grid in the memory of this process.
