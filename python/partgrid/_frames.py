@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from partgrid import errors
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
     from partgrid._native import Grid
+
+# Libraries that are imported only where their frames come in.
+Frame = Any
+Series = Any
+Table = Any
 
 # What pandas calls object columns whose values are of one type.
 PLAIN_OBJECTS = {
@@ -34,7 +36,7 @@ PLAIN_OBJECTS = {
 }
 
 
-def from_pandas(frame: pd.DataFrame | pd.Series[Any], *, index: str | None = None) -> Grid:
+def from_pandas(frame: Frame, *, index: str | None = None) -> Grid:
     """Makes a grid of one tile of a pandas frame, without copying what pandas keeps in one piece for each column.
 
     Values, types, NaN, categories, time zones, decimals and nested columns are kept, or refused. Needs pandas and pyarrow.
@@ -60,7 +62,7 @@ def from_pandas(frame: pd.DataFrame | pd.Series[Any], *, index: str | None = Non
     return from_arrow(pandas_to_arrow(frame, index))
 
 
-def pandas_to_arrow(frame: Any, index: str | None = None) -> pa.Table:  # noqa: ANN401 - a frame or series
+def pandas_to_arrow(frame: Frame, index: str | None = None) -> Table:
     """A table of the columns of a frame.
 
     Args:
@@ -92,13 +94,13 @@ def pandas_to_arrow(frame: Any, index: str | None = None) -> pa.Table:  # noqa: 
     return pa.table(columns, names=names)
 
 
-def _rows_alone(count: int) -> pa.Table:
+def _rows_alone(count: int) -> Table:
     import pyarrow as pa  # noqa: PLC0415
 
     return pa.table({"": pa.nulls(count)}).select([])
 
 
-def _without_index(frame: pd.DataFrame, index: str | None) -> pd.DataFrame:
+def _without_index(frame: Frame, index: str | None) -> Frame:
     import pandas as pd  # noqa: PLC0415
 
     if index not in (None, "keep", "drop", "range"):
@@ -116,7 +118,7 @@ def _without_index(frame: pd.DataFrame, index: str | None) -> pd.DataFrame:
     return frame.reset_index()
 
 
-def _column(name: str, series: pd.Series[Any]) -> pa.Array | pa.ChunkedArray:
+def _column(name: str, series: Series) -> Table:
     import numpy as np  # noqa: PLC0415
     import pandas as pd  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
@@ -141,7 +143,7 @@ def _column(name: str, series: pd.Series[Any]) -> pa.Array | pa.ChunkedArray:
         raise _refused(errors.UnsupportedError, message, None, column=name) from error
 
 
-def _check_objects(name: str, series: pd.Series[Any]) -> None:
+def _check_objects(name: str, series: Series) -> None:
     import pandas as pd  # noqa: PLC0415
 
     kind = pd.api.types.infer_dtype(series, skipna=True)

@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "DistArray", "Grid", "Handle", "LoadJob", "LoadProgress", "Result", "Section", "SectionBuffer", "Session", "Tile", "from_arrow", "get", "load_parquet", "read_parquet", "run_command", "sql"]
+__all__ = ["__version__", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "SectionBuffer", "Session", "Tile", "from_arrow", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
 
 __version__: Final[str]
 """
@@ -41,6 +41,46 @@ class DistArray:
     def shape(self, /) -> tuple:
         """
         The number of elements along each dimension.
+        """
+
+@final
+class Get:
+    """
+    Turns handles of `__partitioned__` into data. `partgrid.get` is the one for pandas.
+
+    Call it with one handle, a list or a tuple of them; for a list it returns a list, for a tuple a tuple, in the same order. It pickles with the standard library. No data is moved
+    between processes.
+
+    Args:
+        data: `"pandas"`: a `pandas.DataFrame` with Arrow-backed columns (`pandas.ArrowDtype`); `"polars"`: a `polars.DataFrame`; `"pyarrow"`: a `pyarrow.RecordBatch`; `"arro3"`: an
+            `arro3.core.RecordBatch`; `"numpy"`: a two-dimensional array of rows and columns, copied unless the tile is dense; `"tile"`: a `partgrid.Tile`. All but numpy's copies are over the
+            tile's own memory, which must not be written to; polars copies strings into views of its own.
+
+    Raises:
+        InvalidArgumentError: `data` is none of these.
+        ProtocolError: It was called with something else than a handle.
+        PartitionLostError: The grid lived in this process and is gone.
+        NotLocalError: The tile lives in another process.
+        ImportError: The library is missing.
+
+    Examples:
+        >>> import partgrid as pg, pyarrow as pa
+        >>> grid = pg.from_arrow(pa.table({"a": [1, 2]}))
+        >>> part = grid.__partitioned__
+        >>> pg.Get("tile")(part["partitions"][(0, 0)]["data"]).shape
+        (2, 1)
+    """
+    def __call__(self, /, handles: Any) -> Any: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, data: str) -> Get: ...
+    def __reduce__(self, /) -> tuple[type, tuple[str]]: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def data(self, /) -> str:
+        """
+        What a handle becomes.
         """
 
 @final
@@ -79,7 +119,8 @@ class Grid:
 
         `shape`, `partition_tiling`, `partitions` (every position, with `start`, `shape`, `data`, `location`) and `get`. `data` is a handle that pickles with the standard
         library; `get` takes one handle, a list or a tuple and returns `pandas.DataFrame` objects over the tile's memory, without copying. `location` is a list of
-        `(IP, PID)`. There is no `locals`, since this is not a rank of an SPMD program. The handles keep the grid alive in this process.
+        `(IP, PID)`. There is no `locals`, since this is not a rank of an SPMD program. The handles keep the grid alive in this process. Two keys are not in the draft: `schema`, a
+        `Schema` with names and types, and `version`, the day of the draft.
         """
     def __repr__(self, /) -> str: ...
     def _repr_html_(self, /) -> str:
@@ -124,6 +165,19 @@ class Grid:
         """
         The bytes of all tiles together, without what they share with others.
         """
+    def partitioned(self, /, data: str = "pandas") -> Partitioned:
+        """
+        The grid as an object with `__partitioned__` whose `get` gives data of a library of your choice.
+
+        Args:
+            data: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`.
+
+        Returns:
+            The object. It keeps the grid alive.
+
+        Raises:
+            InvalidArgumentError: `data` is none of these.
+        """
     @property
     def partitioned_by(self, /) -> list[str]:
         """
@@ -166,7 +220,7 @@ class Grid:
         Raises:
             QueryError: The SQL is wrong.
         """
-    def tile(self, /, row_band: int, column_band: int = 0) -> Tile:
+    def tile(self, /, row_band: int, column_band: "int" = 0) -> Tile:
         """
         The tile at a position.
 
@@ -179,6 +233,7 @@ class Grid:
 
         Raises:
             NotFoundError: The position lies outside the grid.
+            InvalidArgumentError: A number is negative, or no whole number.
         """
     @property
     def tiles(self, /) -> list[Tile]:
@@ -202,7 +257,7 @@ class Grid:
         """
         The grid as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
         """
-    def write_parquet(self, /, url: str | PathLike[str], *, partition_by: Sequence[str] | None = None, compression: str = "zstd", file_per_tile: bool = False, overwrite: bool = False, storage_options: dict[str, str] | None = None, store: Incomplete | None = None) -> int:
+    def write_parquet(self, /, url: str | PathLike[str], *, partition_by: str | Sequence[str] | None = None, compression: "str | None" = "zstd", file_per_tile: "bool" = False, overwrite: "bool" = False, storage_options: dict[str, str] | None = None, store: Incomplete | None = None) -> int:
         """
         Writes the grid as Parquet files, one for each row band, named `part-00000.parquet` and so on in the order of the rows.
 
@@ -212,9 +267,9 @@ class Grid:
 
         Args:
             url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
-            partition_by: The names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own. Folder names
+            partition_by: A name or a list of names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own. Folder names
                 have no types: integers come back as int64, and texts that all look like integers or dates as those.
-            compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`.
+            compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
             file_per_tile: Whether each tile gets a file, with the columns of its column band only: files for other programs, since `read_parquet` wants all columns in each file.
             overwrite: Whether to replace the files `part-….parquet` in the folder and below it. Without it a folder with data files is refused, and one with other data files always.
             storage_options: Settings for the store of the URL, as `read_parquet` takes them.
@@ -291,7 +346,7 @@ class LoadJob:
         The grid, once it is there. May be asked for again.
 
         Args:
-            timeout: Seconds to wait; for ever by default.
+            timeout: Seconds to wait; for ever by default, and for `float("inf")`.
 
         Returns:
             The grid.
@@ -306,7 +361,7 @@ class LoadJob:
         Waits until the load is finished, or so many seconds.
 
         Args:
-            timeout: Seconds to wait; for ever by default.
+            timeout: Seconds to wait; for ever by default, and for `float("inf")`.
 
         Returns:
             Whether it is finished. Errors of the load are raised by `result`, not here.
@@ -395,6 +450,18 @@ class LoadProgress:
         """
 
 @final
+class Partitioned:
+    """
+    A grid as other libraries are to see it: an object with `__partitioned__`, made by `Grid.partitioned`.
+    """
+    @property
+    def __partitioned__(self, /) -> dict:
+        """
+        The dictionary, fresh at each access; its handles stay the same.
+        """
+    def __repr__(self, /) -> str: ...
+
+@final
 class Result:
     """
     The result of a SQL query, worked out when it is asked for.
@@ -429,7 +496,7 @@ class Result:
         """
         The SQL text.
         """
-    def show(self, /, rows: int = ...) -> None:
+    def show(self, /, rows: "int" = ...) -> None:
         """
         Prints the first rows.
 
@@ -451,6 +518,36 @@ class Result:
     def to_polars(self, /) -> Any:
         """
         The answer as a `polars.DataFrame`. Needs polars.
+        """
+
+@final
+class Schema:
+    """
+    The names and types of columns. Any library that takes `__arrow_c_schema__` reads it: `pyarrow.schema(schema)`. Pickles with the standard library.
+    """
+    def __arrow_c_schema__(self, /) -> CapsuleType:
+        """
+        The Arrow PyCapsule interface.
+        """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __len__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
+    def __repr__(self, /) -> str: ...
+    @classmethod
+    def _from_ipc(cls, /, stream: bytes) -> Schema:
+        """
+        Makes a schema from what another one pickled. Used by `pickle`.
+        """
+    @property
+    def names(self, /) -> list[str]:
+        """
+        The names of the columns, in order.
+        """
+    @property
+    def types(self, /) -> list[str]:
+        """
+        The types of the columns as text, in order.
         """
 
 @final
@@ -500,11 +597,11 @@ class Session:
     Safe to use from several threads, and in a forked child, which gets an engine of its own over the same grids.
 
     Args:
-        threads: Into how many shares a query is spread; by default the number of cores.
-        memory_limit: Bytes that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
+        threads: Into how many shares a query is spread, at most 1024; by default the number of cores.
+        memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
 
     Raises:
-        InvalidArgumentError: `threads` is 0.
+        InvalidArgumentError: `threads` is 0 or more than 1024, or `memory_limit` is no size.
 
     Examples:
         >>> import partgrid as pg
@@ -513,7 +610,7 @@ class Session:
         >>> session.sql("SELECT count(*) AS n FROM airlines").to_arrow()["n"].to_pylist()
         [16]
     """
-    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | None = None) -> Session: ...
+    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | str | None = None) -> Session: ...
     def __repr__(self, /) -> str: ...
     def deregister(self, /, name: str) -> bool:
         """
@@ -525,7 +622,7 @@ class Session:
         Returns:
             Whether there was a grid under the name.
         """
-    def register(self, /, name: str, grid: Grid) -> None:
+    def register(self, /, name: str, grid: "Grid") -> None:
         """
         Puts a grid under a name, in place of one that had it. Nothing is copied.
 
@@ -537,6 +634,7 @@ class Session:
 
         Raises:
             InvalidArgumentError: The name is empty.
+            ProtocolError: `grid` is no grid.
         """
     def sql(self, /, query: str) -> Result:
         """
@@ -649,40 +747,53 @@ def from_arrow(data: Any) -> Grid:
         (3, 1)
     """
 
-def get(handles: Any) -> Any:
+def from_partitioned(data: Any, *, names: Sequence[str] | None = None, timeout: float | None = None) -> Grid:
     """
-    Turns handles of `__partitioned__` into data.
+    Makes a grid of any object with `__partitioned__`, or of its dictionary.
+
+    The draft of 2022-01-27 and what real libraries do instead are understood: a method in the place of the property; a `location` that is a rank, an address or a name, with or without a
+    list; no `get`; a `get` that takes one handle only, or sequences only; data that is a frame or an array of any library (Arrow PyCapsules, pandas, numpy, DLPack). Every number is
+    checked, also against the data. Of an SPMD program (a dictionary with `locals`) the local partitions are opened, the others keep their outline and location.
 
     Args:
-        handles: One handle, a list or a tuple of them.
+        data: The object or the dictionary.
+        names: The names of the columns; by default those of the data, and `column_0` and so on for arrays.
+        timeout: Seconds that `get` may take; without it as long as it takes.
 
     Returns:
-        For one handle a `pandas.DataFrame` with Arrow-backed columns (`pandas.ArrowDtype`) over the tile's own memory, which must not be written to. For a list a list,
-        for a tuple a tuple, in the same order. Nothing is copied or moved.
+        A grid over the memory of the data. Copied are: partitions that are streams of several batches, and arrays of rows (C order), whose columns do not lie in one piece.
 
     Raises:
-        ProtocolError: Something else than a handle was passed.
-        PartitionLostError: The grid lived in this process and is gone.
-        NotLocalError: The tile lives in another process.
-        ImportError: pandas or pyarrow is missing.
+        ProtocolError: The dictionary is wrong, its data is not what it says, or `get` failed or took too long; the text has the path, such as `partitions[(1, 0)].start`.
+        UnsupportedError: More than two dimensions.
+
+    Examples:
+        >>> import partgrid as pg, pyarrow as pa
+        >>> grid = pg.from_arrow(pa.table({"a": [1, 2, 3]}))
+        >>> pg.from_partitioned(grid.__partitioned__).shape
+        (3, 1)
     """
 
-def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: str = "strict", lazy: bool = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
+def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: "bool" = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: "str" = "strict", lazy: "bool" = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
     """
     Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
 
     Args:
         source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+            Files come in name order, listed ones too; a file that is named twice is read once.
         columns: The names of the columns to load, in this order; all by default.
         filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
             `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups and pages that cannot hold such a
             row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
+            `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
+            zone is taken in the zone of its column.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
         dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
             once. Costs one copy of these columns, which come before the others.
-        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these (directions are `"asc"`, `"ascending"`, `"desc"`,
+            `"descending"`): the rows of the whole grid are sorted by these columns, nulls last, rows that are
             equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
         partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
             for the rows twice. See `Grid.partitioned_by`.
@@ -699,7 +810,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
             `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
         store: A store built with obstore; sources are then paths in it.
-        deadline: Seconds after which the load is given up; by default never.
+        deadline: Seconds after which the load is given up; by default never, as with `float("inf")`.
 
     Returns:
         A job that can be watched, cancelled and waited for.
@@ -716,7 +827,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         12
     """
 
-def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: bool = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: str = "strict", lazy: bool = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
+def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: "bool" = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: "str" = "strict", lazy: "bool" = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
     """
     Loads Parquet files into memory as a grid, one or more tiles for each file.
 
@@ -724,16 +835,20 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
 
     Args:
         source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+            Files come in name order, listed ones too; a file that is named twice is read once.
         columns: The names of the columns to load, in this order; all by default.
         filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
             `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups and pages that cannot hold such a
             row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
+            `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
+            zone is taken in the zone of its column.
         hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
         dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
             once. Costs one copy of these columns, which come before the others.
-        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+        sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these (directions are `"asc"`, `"ascending"`, `"desc"`,
+            `"descending"`): the rows of the whole grid are sorted by these columns, nulls last, rows that are
             equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
         partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
             for the rows twice. See `Grid.partitioned_by`.
@@ -750,8 +865,9 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
             `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
         store: A store built with obstore; sources are then paths in it.
-        deadline: Seconds after which the load is given up; by default never.
-        progress: Whether to show a bar on standard error; by default where a person sees it (a terminal or a notebook) unless `PARTGRID_PROGRESS=0`.
+        deadline: Seconds after which the load is given up; by default never, as with `float("inf")`.
+        progress: Whether to show a bar on standard error; by default where a person sees it (a terminal or a notebook) unless `PARTGRID_PROGRESS` is `0`,
+            `false`, `no` or `off`.
 
     Returns:
         A grid in the memory of this process.

@@ -32,7 +32,8 @@ def bar(wanted: bool | None) -> Bar | None:
     """A bar if one is wanted, or if nothing is said and a person sees it.
 
     Args:
-        wanted: `True` for a bar in any case, `None` for one in a terminal or a notebook unless `PARTGRID_PROGRESS=0`.
+        wanted: `True` for a bar in any case, `None` for one in a terminal or a notebook unless
+            `PARTGRID_PROGRESS` is `0`, `false`, `no` or `off`.
 
     Returns:
         The bar, or `None`.

@@ -1,6 +1,5 @@
 //! `Grid` and `from_arrow`.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PySliceMethods, PyTuple};
 use pyo3_object_store::AnyObjectStore;
 
+use crate::argument::{self, Given, Settings, optional};
 use crate::capsule::{batches_of, schema_capsule, stream_capsule};
 use crate::convert;
 use crate::distarray::PyDistArray;
@@ -22,7 +22,7 @@ use crate::partitioned::{Frame, PyPartitioned, dictionary, handles};
 use crate::query::{PyQuery, sql};
 use crate::runtime::wait;
 use crate::tile::PyTile;
-use crate::wishes::text_of;
+use crate::wishes::{Names, text_of};
 
 /// A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
 ///
@@ -153,9 +153,14 @@ impl PyGrid {
     ///
     /// Raises:
     ///     NotFoundError: The position lies outside the grid.
-    #[pyo3(signature = (row_band, column_band=0))]
-    fn tile(&self, row_band: usize, column_band: usize) -> Outcome<PyTile> {
-        self.make_tile(vec![row_band, column_band])
+    ///     InvalidArgumentError: A number is negative, or no whole number.
+    #[pyo3(signature = (row_band, column_band: "int" = 0))]
+    fn tile(
+        &self,
+        row_band: Given<usize>,
+        #[pyo3(from_py_with = argument::column_band)] column_band: usize,
+    ) -> Outcome<PyTile> {
+        self.make_tile(vec![row_band.named("row_band")?, column_band])
     }
 
     /// The `__partitioned__` protocol (draft of 2022-01-27), exactly: a fresh plain dictionary at each access.
@@ -194,9 +199,9 @@ impl PyGrid {
     ///
     /// Args:
     ///     url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
-    ///     partition_by: The names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own. Folder names
+    ///     partition_by: A name or a list of names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own. Folder names
     ///         have no types: integers come back as int64, and texts that all look like integers or dates as those.
-    ///     compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`.
+    ///     compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
     ///     file_per_tile: Whether each tile gets a file, with the columns of its column band only: files for other programs, since `read_parquet` wants all columns in each file.
     ///     overwrite: Whether to replace the files `part-….parquet` in the folder and below it. Without it a folder with data files is refused, and one with other data files always.
     ///     storage_options: Settings for the store of the URL, as `read_parquet` takes them.
@@ -214,28 +219,30 @@ impl PyGrid {
         clippy::too_many_arguments,
         reason = "the keyword arguments that Python users expect"
     )]
-    #[pyo3(signature = (url, *, partition_by=None, compression="zstd", file_per_tile=false, overwrite=false, storage_options=None, store=None))]
+    #[pyo3(signature = (url, *, partition_by=None, compression: "str | None" = "zstd", file_per_tile: "bool" = false, overwrite: "bool" = false, storage_options=None, store=None))]
     fn write_parquet(
         &self,
         py: Python<'_>,
-        url: PathBuf,
-        partition_by: Option<Vec<String>>,
-        compression: &str,
-        file_per_tile: bool,
-        overwrite: bool,
-        storage_options: Option<HashMap<String, String>>,
-        store: Option<AnyObjectStore>,
+        url: Given<PathBuf>,
+        partition_by: Option<Given<Names>>,
+        #[pyo3(from_py_with = argument::compression)] compression: &str,
+        #[pyo3(from_py_with = argument::file_per_tile)] file_per_tile: bool,
+        #[pyo3(from_py_with = argument::overwrite)] overwrite: bool,
+        storage_options: Option<Given<Settings>>,
+        store: Option<Given<AnyObjectStore>>,
     ) -> Outcome<u64> {
+        let partition_by = optional(partition_by, "partition_by")?;
+        let settings = optional(storage_options, "storage_options")?;
         let mut options = WriteOptions::default()
-            .with_compression(FileCompression::from_name(compression)?)
-            .with_partition_by(partition_by.unwrap_or_default())
+            .with_compression(FileCompression::from_name(&compression.to_lowercase())?)
+            .with_partition_by(partition_by.map(|names| names.0).unwrap_or_default())
             .with_file_per_tile(file_per_tile)
             .with_overwrite(overwrite)
-            .with_storage_options(storage_options.into_iter().flatten().collect());
-        if let Some(store) = store {
+            .with_storage_options(settings.into_iter().flatten().collect());
+        if let Some(store) = optional(store, "store")? {
             options = options.with_store(store.into_dyn());
         }
-        let url = text_of(url)?;
+        let url = text_of(url.named("url")?)?;
         wait(py, write_grid(&self.core, &url, &options))
     }
 
@@ -259,8 +266,9 @@ impl PyGrid {
     ///     ((336776,), 12)
     ///     >>> array.sections[0].__distarray__()["dim_data"][0]["stop"]
     ///     27004
-    fn distarray(&self, column: &str) -> Outcome<PyDistArray> {
-        Ok(PyDistArray::new(export(&self.core, column)?))
+    fn distarray(&self, column: Given<String>) -> Outcome<PyDistArray> {
+        let column = column.named("column")?;
+        Ok(PyDistArray::new(export(&self.core, &column)?))
     }
 
     /// Runs SQL over this grid under the name `self`.
@@ -273,7 +281,7 @@ impl PyGrid {
     ///
     /// Raises:
     ///     QueryError: The SQL is wrong.
-    fn sql(slf: &Bound<'_, Self>, query: String) -> Outcome<PyQuery> {
+    fn sql(slf: &Bound<'_, Self>, query: Given<String>) -> Outcome<PyQuery> {
         let grids = PyDict::new(slf.py());
         grids.set_item("self", slf)?;
         sql(slf.py(), query, Some(&grids))

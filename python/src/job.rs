@@ -1,13 +1,12 @@
 //! `LoadJob` and `LoadProgress`.
 
-use std::time::Duration;
-
 use partgrid::error::{Error, ErrorKind};
 use partgrid::grid::PartitionGrid;
 use partgrid::load::{LoadJob, Progress};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 
+use crate::argument::{Given, Seconds, optional};
 use crate::error::Outcome;
 use crate::grid::PyGrid;
 use crate::runtime::{wait, wait_and_tick};
@@ -154,6 +153,22 @@ impl PyLoadJob {
     }
 }
 
+impl PyLoadJob {
+    /// Whether it is finished, at the latest when the time is over.
+    fn wait_for(&self, py: Python<'_>, timeout: Option<&Seconds>) -> Outcome<bool> {
+        let core = self.here()?;
+        let limit = timeout.and_then(|timeout| timeout.limit);
+        wait(py, async move {
+            let outcome = core.result();
+            match limit {
+                Some(limit) => drop(tokio::time::timeout(limit, outcome).await),
+                None => drop(outcome.await),
+            }
+            Ok(core.is_finished())
+        })
+    }
+}
+
 #[pymethods]
 impl PyLoadJob {
     /// How far the load is at this moment.
@@ -180,7 +195,7 @@ impl PyLoadJob {
     /// Waits until the load is finished, or so many seconds.
     ///
     /// Args:
-    ///     timeout: Seconds to wait; for ever by default.
+    ///     timeout: Seconds to wait; for ever by default, and for `float("inf")`.
     ///
     /// Returns:
     ///     Whether it is finished. Errors of the load are raised by `result`, not here.
@@ -188,23 +203,14 @@ impl PyLoadJob {
     /// Raises:
     ///     NotLocalError: The load runs in another process, from which this one was forked.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> Outcome<bool> {
-        let core = self.here()?;
-        let limit = timeout.map(seconds).transpose()?;
-        wait(py, async move {
-            let outcome = core.result();
-            match limit {
-                Some(limit) => drop(tokio::time::timeout(limit, outcome).await),
-                None => drop(outcome.await),
-            }
-            Ok(core.is_finished())
-        })
+    fn wait(&self, py: Python<'_>, timeout: Option<Given<Seconds>>) -> Outcome<bool> {
+        self.wait_for(py, optional(timeout, "timeout")?.as_ref())
     }
 
     /// The grid, once it is there. May be asked for again.
     ///
     /// Args:
-    ///     timeout: Seconds to wait; for ever by default.
+    ///     timeout: Seconds to wait; for ever by default, and for `float("inf")`.
     ///
     /// Returns:
     ///     The grid.
@@ -214,9 +220,11 @@ impl PyLoadJob {
     ///     CancelledError: The load was cancelled.
     ///     PartgridError: Whatever stood in the way of the load, as `read_parquet` raises it.
     #[pyo3(signature = (timeout=None))]
-    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> Outcome<PyGrid> {
-        if !self.wait(py, timeout)? {
-            let text = format!("the load goes on after {} seconds", timeout.unwrap_or(0.0));
+    fn result(&self, py: Python<'_>, timeout: Option<Given<Seconds>>) -> Outcome<PyGrid> {
+        let timeout = optional(timeout, "timeout")?;
+        if !self.wait_for(py, timeout.as_ref())? {
+            let seconds = timeout.map_or(0.0, |timeout| timeout.number);
+            let text = format!("the load goes on after {seconds} seconds");
             return Err(PyTimeoutError::new_err(text).into());
         }
         let core = self.here()?;
@@ -232,13 +240,6 @@ impl PyLoadJob {
         let progress = self.progress().__repr__();
         format!("<LoadJob {state}, {progress}>")
     }
-}
-
-fn seconds(timeout: f64) -> Result<Duration, Error> {
-    Duration::try_from_secs_f64(timeout).map_err(|error| {
-        Error::invalid_argument(format!("timeout must be seconds from now, got {timeout}"))
-            .with_source(error)
-    })
 }
 
 /// Waits for a load on this thread. A bar is shown if that is wanted, or if nothing is said and a person sees it. An exception of a signal handler cancels the load.

@@ -4,6 +4,7 @@
 
 #[cfg(unix)]
 mod allocator;
+mod argument;
 mod buffer;
 mod capsule;
 mod command;

@@ -1,20 +1,21 @@
 //! `read_parquet` and `load_parquet`.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 use partgrid::load::LoadJob;
 use pyo3::prelude::*;
 use pyo3_object_store::AnyObjectStore;
 
+use crate::argument::{self, Count, Given, Seconds, Settings, Size, optional};
 use crate::error::Outcome;
 use crate::grid::PyGrid;
 use crate::job::{PyLoadJob, wait_with_bar};
 use crate::runtime::runtime;
-use crate::wishes::{Bands, Dense, Names, Size, SortBy, Sources, Wishes};
+use crate::wishes::{Bands, Dense, Names, SortBy, Sources, Wishes};
 
-fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
-    let (sources, options) = (sources.into_strings()?, wishes.into_options()?);
+fn start(source: Given<Sources>, wishes: Wishes<'_>) -> Outcome<LoadJob> {
+    let sources = source.named("source")?.into_strings()?;
+    let options = wishes.into_options()?;
     let _entered = runtime()?.enter();
     Ok(LoadJob::start(sources, options)?)
 }
@@ -25,16 +26,20 @@ fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
 ///
 /// Args:
 ///     source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+///         Files come in name order, listed ones too; a file that is named twice is read once.
 ///     columns: The names of the columns to load, in this order; all by default.
 ///     filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
 ///         `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups and pages that cannot hold such a
 ///         row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
+///         `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
+///         zone is taken in the zone of its column.
 ///     hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
 ///     tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
 ///     tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
 ///     dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
 ///         once. Costs one copy of these columns, which come before the others.
-///     sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+///     sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these (directions are `"asc"`, `"ascending"`, `"desc"`,
+///         `"descending"`): the rows of the whole grid are sorted by these columns, nulls last, rows that are
 ///         equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
 ///     partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
 ///         for the rows twice. See `Grid.partitioned_by`.
@@ -51,8 +56,9 @@ fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
 ///     storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
 ///         `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
 ///     store: A store built with obstore; sources are then paths in it.
-///     deadline: Seconds after which the load is given up; by default never.
-///     progress: Whether to show a bar on standard error; by default where a person sees it (a terminal or a notebook) unless `PARTGRID_PROGRESS=0`.
+///     deadline: Seconds after which the load is given up; by default never, as with `float("inf")`.
+///     progress: Whether to show a bar on standard error; by default where a person sees it (a terminal or a notebook) unless `PARTGRID_PROGRESS` is `0`,
+///         `false`, `no` or `off`.
 ///
 /// Returns:
 ///     A grid in the memory of this process.
@@ -76,29 +82,29 @@ fn start(sources: Sources, wishes: Wishes<'_>) -> Outcome<LoadJob> {
     reason = "the keyword arguments that Python users expect"
 )]
 #[pyfunction]
-#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, sort_by=None, partition_by=None, num_partitions=None, string_type=None, schema_evolution="strict", lazy=false, memory_limit=None, spill_to=None, resume=None, storage_options=None, store=None, deadline=None, progress=None))]
+#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning: "bool" = true, tile_rows=None, tile_columns=None, dense=None, sort_by=None, partition_by=None, num_partitions=None, string_type=None, schema_evolution: "str" = "strict", lazy: "bool" = false, memory_limit=None, spill_to=None, resume=None, storage_options=None, store=None, deadline=None, progress=None))]
 pub(crate) fn read_parquet(
     py: Python<'_>,
-    source: Sources,
-    columns: Option<Vec<String>>,
+    source: Given<Sources>,
+    columns: Option<Given<Vec<String>>>,
     filters: Option<Bound<'_, PyAny>>,
-    hive_partitioning: bool,
-    tile_rows: Option<i64>,
-    tile_columns: Option<Bands>,
-    dense: Option<Dense>,
-    sort_by: Option<SortBy>,
-    partition_by: Option<Names>,
-    num_partitions: Option<i64>,
-    string_type: Option<&str>,
-    schema_evolution: &str,
-    lazy: bool,
-    memory_limit: Option<Size>,
-    spill_to: Option<PathBuf>,
-    resume: Option<PathBuf>,
-    storage_options: Option<HashMap<String, String>>,
-    store: Option<AnyObjectStore>,
-    deadline: Option<f64>,
-    progress: Option<bool>,
+    #[pyo3(from_py_with = argument::hive_partitioning)] hive_partitioning: bool,
+    tile_rows: Option<Given<Count>>,
+    tile_columns: Option<Given<Bands>>,
+    dense: Option<Given<Dense>>,
+    sort_by: Option<Given<SortBy>>,
+    partition_by: Option<Given<Names>>,
+    num_partitions: Option<Given<Count>>,
+    string_type: Option<Given<String>>,
+    #[pyo3(from_py_with = argument::schema_evolution)] schema_evolution: &str,
+    #[pyo3(from_py_with = argument::lazy)] lazy: bool,
+    memory_limit: Option<Given<Size>>,
+    spill_to: Option<Given<PathBuf>>,
+    resume: Option<Given<PathBuf>>,
+    storage_options: Option<Given<Settings>>,
+    store: Option<Given<AnyObjectStore>>,
+    deadline: Option<Given<Seconds>>,
+    progress: Option<Given<bool>>,
 ) -> Outcome<PyGrid> {
     let wishes = Wishes {
         columns,
@@ -120,6 +126,7 @@ pub(crate) fn read_parquet(
         store,
         deadline,
     };
+    let progress = optional(progress, "progress")?;
     let job = start(source, wishes)?;
     let grid = wait_with_bar(py, &job, progress)?;
     Ok(PyGrid::new(grid))
@@ -129,16 +136,20 @@ pub(crate) fn read_parquet(
 ///
 /// Args:
 ///     source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+///         Files come in name order, listed ones too; a file that is named twice is read once.
 ///     columns: The names of the columns to load, in this order; all by default.
 ///     filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
 ///         `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `is null`, `is not null` (these two without a value). Exact; row groups and pages that cannot hold such a
 ///         row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
+///         `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
+///         zone is taken in the zone of its column.
 ///     hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
 ///     tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
 ///     tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
 ///     dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
 ///         once. Costs one copy of these columns, which come before the others.
-///     sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these: the rows of the whole grid are sorted by these columns, nulls last, rows that are
+///     sort_by: A name, a name with its direction as `("day", "descending")`, or a list of these (directions are `"asc"`, `"ascending"`, `"desc"`,
+///         `"descending"`): the rows of the whole grid are sorted by these columns, nulls last, rows that are
 ///         equal in them in the order of the files. Needs room for the rows twice. See `Grid.sorted_by`.
 ///     partition_by: A name or a list of names: rows with equal values in these columns come into one row band, by hash; `sort_by` then sorts within each row band. Needs room
 ///         for the rows twice. See `Grid.partitioned_by`.
@@ -155,7 +166,7 @@ pub(crate) fn read_parquet(
 ///     storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
 ///         `timeout`, `connect_timeout`, `max_retries`, `retry_timeout`. They go before the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and that before `~/.aws`.
 ///     store: A store built with obstore; sources are then paths in it.
-///     deadline: Seconds after which the load is given up; by default never.
+///     deadline: Seconds after which the load is given up; by default never, as with `float("inf")`.
 ///
 /// Returns:
 ///     A job that can be watched, cancelled and waited for.
@@ -175,27 +186,27 @@ pub(crate) fn read_parquet(
     reason = "the keyword arguments that Python users expect"
 )]
 #[pyfunction]
-#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning=true, tile_rows=None, tile_columns=None, dense=None, sort_by=None, partition_by=None, num_partitions=None, string_type=None, schema_evolution="strict", lazy=false, memory_limit=None, spill_to=None, resume=None, storage_options=None, store=None, deadline=None))]
+#[pyo3(signature = (source, *, columns=None, filters=None, hive_partitioning: "bool" = true, tile_rows=None, tile_columns=None, dense=None, sort_by=None, partition_by=None, num_partitions=None, string_type=None, schema_evolution: "str" = "strict", lazy: "bool" = false, memory_limit=None, spill_to=None, resume=None, storage_options=None, store=None, deadline=None))]
 pub(crate) fn load_parquet(
-    source: Sources,
-    columns: Option<Vec<String>>,
+    source: Given<Sources>,
+    columns: Option<Given<Vec<String>>>,
     filters: Option<Bound<'_, PyAny>>,
-    hive_partitioning: bool,
-    tile_rows: Option<i64>,
-    tile_columns: Option<Bands>,
-    dense: Option<Dense>,
-    sort_by: Option<SortBy>,
-    partition_by: Option<Names>,
-    num_partitions: Option<i64>,
-    string_type: Option<&str>,
-    schema_evolution: &str,
-    lazy: bool,
-    memory_limit: Option<Size>,
-    spill_to: Option<PathBuf>,
-    resume: Option<PathBuf>,
-    storage_options: Option<HashMap<String, String>>,
-    store: Option<AnyObjectStore>,
-    deadline: Option<f64>,
+    #[pyo3(from_py_with = argument::hive_partitioning)] hive_partitioning: bool,
+    tile_rows: Option<Given<Count>>,
+    tile_columns: Option<Given<Bands>>,
+    dense: Option<Given<Dense>>,
+    sort_by: Option<Given<SortBy>>,
+    partition_by: Option<Given<Names>>,
+    num_partitions: Option<Given<Count>>,
+    string_type: Option<Given<String>>,
+    #[pyo3(from_py_with = argument::schema_evolution)] schema_evolution: &str,
+    #[pyo3(from_py_with = argument::lazy)] lazy: bool,
+    memory_limit: Option<Given<Size>>,
+    spill_to: Option<Given<PathBuf>>,
+    resume: Option<Given<PathBuf>>,
+    storage_options: Option<Given<Settings>>,
+    store: Option<Given<AnyObjectStore>>,
+    deadline: Option<Given<Seconds>>,
 ) -> Outcome<PyLoadJob> {
     let wishes = Wishes {
         columns,

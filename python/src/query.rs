@@ -12,6 +12,7 @@ use partgrid::query::{Query, Session, SessionOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
+use crate::argument::{self, Count, Given, Size, optional};
 use crate::capsule::{schema_capsule, stream_capsule};
 use crate::convert;
 use crate::error::Outcome;
@@ -27,11 +28,11 @@ const SHOWN_ROWS: usize = 10;
 /// Safe to use from several threads, and in a forked child, which gets an engine of its own over the same grids.
 ///
 /// Args:
-///     threads: Into how many shares a query is spread; by default the number of cores.
-///     memory_limit: Bytes that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
+///     threads: Into how many shares a query is spread, at most 1024; by default the number of cores.
+///     memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
 ///
 /// Raises:
-///     InvalidArgumentError: `threads` is 0.
+///     InvalidArgumentError: `threads` is 0 or more than 1024, or `memory_limit` is no size.
 ///
 /// Examples:
 ///     >>> import partgrid as pg
@@ -49,6 +50,25 @@ pub(crate) struct PySession {
 }
 
 impl PySession {
+    fn try_new(options: SessionOptions) -> Outcome<Self> {
+        let session = Session::try_new(&options)?;
+        Ok(Self {
+            options,
+            grids: ArcSwap::default(),
+            engine: ArcSwap::from_pointee((std::process::id(), session)),
+        })
+    }
+
+    fn add(&self, name: &str, grid: &PyGrid) -> Outcome<()> {
+        self.engine()?.1.register(name, Arc::clone(grid.core()))?;
+        self.grids.rcu(|grids| {
+            let mut grids = HashMap::clone(grids);
+            grids.insert(name.to_owned(), Arc::clone(grid.core()));
+            grids
+        });
+        Ok(())
+    }
+
     fn engine(&self) -> Outcome<Arc<(u32, Session)>> {
         let engine = self.engine.load_full();
         if engine.0 == std::process::id() {
@@ -63,7 +83,8 @@ impl PySession {
         Ok(engine)
     }
 
-    fn plan(&self, py: Python<'_>, query: String) -> Outcome<PyQuery> {
+    fn plan(&self, py: Python<'_>, query: Given<String>) -> Outcome<PyQuery> {
+        let query = query.named("query")?;
         let engine = self.engine()?;
         let text = query.clone();
         let planned = wait(py, async move { engine.1.sql(&text).await })?;
@@ -80,20 +101,17 @@ impl PySession {
 impl PySession {
     #[new]
     #[pyo3(signature = (*, threads=None, memory_limit=None))]
-    fn new(threads: Option<usize>, memory_limit: Option<usize>) -> Outcome<Self> {
+    fn new(threads: Option<Given<Count>>, memory_limit: Option<Given<Size>>) -> Outcome<Self> {
         let mut options = SessionOptions::default();
-        if let Some(threads) = threads {
-            options = options.with_threads(threads);
+        // What no machine can address is more than enough.
+        let word = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        if let Some(threads) = optional(threads, "threads")? {
+            options = options.with_threads(word(threads.0));
         }
-        if let Some(bytes) = memory_limit {
-            options = options.with_memory_limit_bytes(bytes);
+        if let Some(size) = optional(memory_limit, "memory_limit")? {
+            options = options.with_memory_limit_bytes(word(size.0));
         }
-        let session = Session::try_new(&options)?;
-        Ok(Self {
-            options,
-            grids: ArcSwap::default(),
-            engine: ArcSwap::from_pointee((std::process::id(), session)),
-        })
+        Self::try_new(options)
     }
 
     /// Puts a grid under a name, in place of one that had it. Nothing is copied.
@@ -106,14 +124,10 @@ impl PySession {
     ///
     /// Raises:
     ///     InvalidArgumentError: The name is empty.
-    fn register(&self, name: String, grid: PyRef<'_, PyGrid>) -> Outcome<()> {
-        self.engine()?.1.register(&name, Arc::clone(grid.core()))?;
-        self.grids.rcu(|grids| {
-            let mut grids = HashMap::clone(grids);
-            grids.insert(name.clone(), Arc::clone(grid.core()));
-            grids
-        });
-        Ok(())
+    ///     ProtocolError: `grid` is no grid.
+    #[pyo3(signature = (name, grid: "Grid"))]
+    fn register(&self, name: Given<String>, grid: &Bound<'_, PyAny>) -> Outcome<()> {
+        self.add(&name.named("name")?, grid_of(grid, "grid")?.get())
     }
 
     /// Takes a name away.
@@ -123,13 +137,14 @@ impl PySession {
     ///
     /// Returns:
     ///     Whether there was a grid under the name.
-    fn deregister(&self, name: &str) -> Outcome<bool> {
+    fn deregister(&self, name: Given<String>) -> Outcome<bool> {
+        let name = name.named("name")?;
         self.grids.rcu(|grids| {
             let mut grids = HashMap::clone(grids);
-            grids.remove(name);
+            grids.remove(&name);
             grids
         });
-        Ok(self.engine()?.1.deregister(name)?)
+        Ok(self.engine()?.1.deregister(&name)?)
     }
 
     /// The names of the registered grids, sorted.
@@ -151,7 +166,7 @@ impl PySession {
     /// Raises:
     ///     QueryError: The SQL is wrong; an unknown column names the near one.
     ///     ResourcesExhaustedError: The text is longer or deeper than allowed.
-    fn sql(&self, py: Python<'_>, query: String) -> Outcome<PyQuery> {
+    fn sql(&self, py: Python<'_>, query: Given<String>) -> Outcome<PyQuery> {
         self.plan(py, query)
     }
 
@@ -185,24 +200,29 @@ impl PySession {
 #[pyo3(signature = (query, **grids))]
 pub(crate) fn sql(
     py: Python<'_>,
-    query: String,
+    query: Given<String>,
     grids: Option<&Bound<'_, PyDict>>,
 ) -> Outcome<PyQuery> {
-    let session = PySession::new(None, None)?;
+    let session = PySession::try_new(SessionOptions::default())?;
     for (name, grid) in grids.into_iter().flatten() {
         let name: String = name.extract()?;
-        let Ok(grid) = grid.cast::<PyGrid>() else {
-            let class = grid.get_type().qualname()?;
-            return Err(Error::new(
-                partgrid::error::ErrorKind::Protocol,
-                format!("{name} must be a Grid, got {class}"),
-            )
-            .with_hint("partgrid.from_arrow(…) makes a grid of any Arrow object without copying")
-            .into());
-        };
-        session.register(name, grid.borrow())?;
+        session.add(&name, grid_of(&grid, &name)?.get())?;
     }
     session.plan(py, query)
+}
+
+/// The grid that was passed under a name.
+fn grid_of<'a, 'py>(object: &'a Bound<'py, PyAny>, name: &str) -> Outcome<&'a Bound<'py, PyGrid>> {
+    let Ok(grid) = object.cast::<PyGrid>() else {
+        let class = object.get_type().qualname()?;
+        return Err(Error::new(
+            partgrid::error::ErrorKind::Protocol,
+            format!("{name} must be a Grid, got {class}"),
+        )
+        .with_hint("partgrid.from_arrow(…) makes a grid of any Arrow object without copying")
+        .into());
+    };
+    Ok(grid)
 }
 
 /// The result of a SQL query, worked out when it is asked for.
@@ -292,8 +312,12 @@ impl PyQuery {
     ///
     /// Args:
     ///     rows: How many rows at most.
-    #[pyo3(signature = (rows=SHOWN_ROWS))]
-    fn show(&self, py: Python<'_>, rows: usize) -> Outcome<()> {
+    #[pyo3(signature = (rows: "int" = SHOWN_ROWS))]
+    fn show(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::rows)] rows: usize,
+    ) -> Outcome<()> {
         let table = self.table(py, rows)?;
         let print = py.import("builtins")?.getattr("print")?;
         print.call1((table,))?;

@@ -1,37 +1,43 @@
 //! The arguments that all loads share -> options of the core.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use partgrid::error::Error;
 use partgrid::grid::SortColumn;
 use partgrid::load::{LoadOptions, SchemaEvolution, StringType, TileColumns};
-use partgrid::memory::parse_size;
+use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
+use pyo3::{type_hint_identifier, type_hint_subscript, type_hint_union};
 use pyo3_object_store::AnyObjectStore;
 
+use crate::argument::{
+    Argument, Count, Given, Refusal, Seconds, Settings, Size, items, optional, text, texts, whole,
+};
 use crate::error::Outcome;
 use crate::filters::filters;
 
 /// One path or several.
-#[derive(FromPyObject)]
-pub(crate) enum Sources {
-    /// `str` or `os.PathLike`.
-    #[pyo3(transparent)]
-    One(PathBuf),
-    /// A list or tuple of those.
-    #[pyo3(transparent)]
-    Many(Vec<PathBuf>),
+pub(crate) struct Sources(Vec<PathBuf>);
+
+impl Argument for Sources {
+    const TYPE: PyStaticExpr = type_hint_union!(PathBuf::TYPE, Vec::<PathBuf>::INPUT_TYPE);
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        if let Ok(path) = value.extract() {
+            return Ok(Self(vec![path]));
+        }
+        let many = items(value).and_then(|paths| {
+            let paths = paths.iter().map(|path| path.extract().ok());
+            paths.collect::<Option<Vec<PathBuf>>>()
+        });
+        let refused = || Refusal::new(value, "be a path, a URL, or a list of these");
+        many.map(Self).ok_or_else(refused)
+    }
 }
 
 impl Sources {
     pub(crate) fn into_strings(self) -> Outcome<Vec<String>> {
-        let paths = match self {
-            Self::One(path) => vec![path],
-            Self::Many(paths) => paths,
-        };
-        Ok(paths.into_iter().map(text_of).collect::<Result<_, _>>()?)
+        Ok(self.0.into_iter().map(text_of).collect::<Result<_, _>>()?)
     }
 }
 
@@ -43,197 +49,207 @@ pub(crate) fn text_of(path: PathBuf) -> Result<String, Error> {
 }
 
 /// A number of columns, or the names of each band.
-#[derive(FromPyObject)]
-pub(crate) enum Bands {
-    /// So many to a band.
-    #[pyo3(transparent)]
-    Count(usize),
-    /// A list of lists.
-    #[pyo3(transparent)]
-    Named(Vec<Vec<String>>),
+pub(crate) struct Bands(TileColumns);
+
+impl Argument for Bands {
+    const TYPE: PyStaticExpr = type_hint_union!(Count::TYPE, Vec::<Vec<String>>::INPUT_TYPE);
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        let must = "be a number of columns or a list of lists of names";
+        let Some(bands) = items(value) else {
+            let refused = |name: String| Refusal::new(value, must).write(format!("[[{name:?}]]"));
+            if let Some(name) = text(value) {
+                return Err(refused(name));
+            }
+            let count = whole(value, 1, must)?;
+            let count = usize::try_from(count).map_err(|_| Refusal::new(value, must))?;
+            return Ok(Self(TileColumns::Count(count)));
+        };
+        let named = bands.iter().map(texts).collect::<Option<_>>();
+        named
+            .map(|bands| Self(TileColumns::Named(bands)))
+            .ok_or_else(|| {
+                let refusal = Refusal::new(value, must);
+                match texts(value) {
+                    Some(names) => refusal.write(format!("[{names:?}]")),
+                    None => refusal,
+                }
+            })
+    }
 }
 
 /// The names of one band, or of several.
-#[derive(FromPyObject)]
-pub(crate) enum Dense {
-    /// A list of names.
-    #[pyo3(transparent)]
-    One(Vec<String>),
-    /// A list of lists.
-    #[pyo3(transparent)]
-    Many(Vec<Vec<String>>),
+pub(crate) struct Dense(Vec<Vec<String>>);
+
+impl Argument for Dense {
+    const TYPE: PyStaticExpr =
+        type_hint_union!(Vec::<String>::TYPE, Vec::<Vec<String>>::INPUT_TYPE);
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        if let Some(names) = texts(value) {
+            return Ok(Self(vec![names]));
+        }
+        let bands = items(value);
+        let bands = bands.and_then(|bands| bands.iter().map(texts).collect::<Option<_>>());
+        bands.map(Self).ok_or_else(|| {
+            let refusal = Refusal::new(value, "be a list of names or a list of such lists");
+            match text(value) {
+                Some(name) => refusal.write(format!("[{name:?}]")),
+                None => refusal,
+            }
+        })
+    }
 }
 
 /// One name or several.
-#[derive(FromPyObject)]
-pub(crate) enum Names {
-    /// `str`.
-    #[pyo3(transparent)]
-    One(String),
-    /// A list or tuple.
-    #[pyo3(transparent)]
-    Many(Vec<String>),
+pub(crate) struct Names(pub(crate) Vec<String>);
+
+impl Argument for Names {
+    const TYPE: PyStaticExpr = type_hint_union!(String::TYPE, Vec::<String>::TYPE);
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        let names = text(value).map(|name| vec![name]);
+        let refused = || Refusal::new(value, "be a name or a list of names");
+        names.or_else(|| texts(value)).map(Self).ok_or_else(refused)
+    }
 }
 
-impl Names {
-    fn into_names(self) -> Vec<String> {
-        match self {
-            Self::One(name) => vec![name],
-            Self::Many(names) => names,
+/// One column to sort by or several: names, with or without a direction. A tuple of two texts is a name with its direction.
+pub(crate) struct SortBy(Vec<SortColumn>);
+
+impl Argument for SortBy {
+    const TYPE: PyStaticExpr = type_hint_union!(
+        String::TYPE,
+        <(String, String)>::INPUT_TYPE,
+        type_hint_subscript!(
+            type_hint_identifier!("collections.abc", "Sequence"),
+            type_hint_union!(String::TYPE, <(String, String)>::INPUT_TYPE)
+        )
+    );
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        if let Some(column) = sort_column(value) {
+            return column.map(|column| Self(vec![column]));
         }
+        let columns = items(value).and_then(|keys| keys.iter().map(sort_column).collect());
+        let columns: Option<Vec<Result<SortColumn, Refusal>>> = columns;
+        let refused = || {
+            let must = "be a name, a name with its direction as (\"day\", \"descending\"), or a list of these";
+            Refusal::new(value, must).hint(format!("directions are {}", SortColumn::DIRECTIONS))
+        };
+        let columns = columns.ok_or_else(refused)?;
+        columns.into_iter().collect::<Result<_, _>>().map(Self)
     }
 }
 
-/// A column to sort by: a name, or with a direction.
-#[derive(FromPyObject)]
-pub(crate) enum SortKey {
-    /// Ascending.
-    #[pyo3(transparent)]
-    Name(String),
-    /// `(name, "ascending" or "descending")`.
-    #[pyo3(transparent)]
-    Directed((String, String)),
-}
-
-/// One column to sort by or several.
-#[derive(FromPyObject)]
-pub(crate) enum SortBy {
-    /// Without a list around it. A tuple of two texts is a name with its direction.
-    #[pyo3(transparent)]
-    One(SortKey),
-    /// A list or tuple.
-    #[pyo3(transparent)]
-    Many(Vec<SortKey>),
-}
-
-impl SortBy {
-    fn into_columns(self) -> Result<Vec<SortColumn>, Error> {
-        let keys = match self {
-            Self::One(key) => vec![key],
-            Self::Many(keys) => keys,
-        };
-        let column = |key| match key {
-            SortKey::Name(name) => Ok(SortColumn {
-                name,
-                descending: false,
-            }),
-            SortKey::Directed((name, direction)) => Ok(SortColumn {
-                name,
-                descending: match direction.as_str() {
-                    "ascending" => false,
-                    "descending" => true,
-                    other => {
-                        return Err(Error::invalid_argument(format!(
-                            "sort_by must say \"ascending\" or \"descending\" behind a name, got {other:?}"
-                        )).with_hint("several columns stand in a list"));
-                    }
-                },
-            }),
-        };
-        keys.into_iter().map(column).collect()
+/// One column to sort by, if the object has the form of one.
+fn sort_column(value: &Bound<'_, PyAny>) -> Option<Result<SortColumn, Refusal>> {
+    if let Some(name) = text(value) {
+        let descending = false;
+        return Some(Ok(SortColumn { name, descending }));
     }
-}
-
-/// Bytes, or a text such as `512MB`.
-#[derive(FromPyObject)]
-pub(crate) enum Size {
-    /// Bytes.
-    #[pyo3(transparent)]
-    Bytes(u64),
-    /// With a unit.
-    #[pyo3(transparent)]
-    Text(String),
+    let (name, direction): (String, String) = value.extract().ok()?;
+    let must = format!("say {} behind a name", SortColumn::DIRECTIONS);
+    let refused = || Refusal::new(value, must).hint("several columns stand in a list");
+    let descending = SortColumn::is_descending(&direction).ok_or_else(refused);
+    Some(descending.map(|descending| SortColumn { name, descending }))
 }
 
 /// The keyword arguments that all loads share, as the caller gave them.
 pub(crate) struct Wishes<'a> {
-    pub(crate) columns: Option<Vec<String>>,
+    pub(crate) columns: Option<Given<Vec<String>>>,
     pub(crate) filters: Option<Bound<'a, PyAny>>,
     pub(crate) hive_partitioning: bool,
-    pub(crate) tile_rows: Option<i64>,
-    pub(crate) tile_columns: Option<Bands>,
-    pub(crate) dense: Option<Dense>,
+    pub(crate) tile_rows: Option<Given<Count>>,
+    pub(crate) tile_columns: Option<Given<Bands>>,
+    pub(crate) dense: Option<Given<Dense>>,
     pub(crate) schema_evolution: &'a str,
-    pub(crate) memory_limit: Option<Size>,
-    pub(crate) spill_to: Option<PathBuf>,
-    pub(crate) resume: Option<PathBuf>,
-    pub(crate) string_type: Option<&'a str>,
-    pub(crate) sort_by: Option<SortBy>,
-    pub(crate) partition_by: Option<Names>,
-    pub(crate) num_partitions: Option<i64>,
+    pub(crate) memory_limit: Option<Given<Size>>,
+    pub(crate) spill_to: Option<Given<PathBuf>>,
+    pub(crate) resume: Option<Given<PathBuf>>,
+    pub(crate) string_type: Option<Given<String>>,
+    pub(crate) sort_by: Option<Given<SortBy>>,
+    pub(crate) partition_by: Option<Given<Names>>,
+    pub(crate) num_partitions: Option<Given<Count>>,
     pub(crate) lazy: bool,
-    pub(crate) storage_options: Option<HashMap<String, String>>,
-    pub(crate) store: Option<AnyObjectStore>,
-    pub(crate) deadline: Option<f64>,
+    pub(crate) storage_options: Option<Given<Settings>>,
+    pub(crate) store: Option<Given<AnyObjectStore>>,
+    pub(crate) deadline: Option<Given<Seconds>>,
 }
 
 impl Wishes<'_> {
     pub(crate) fn into_options(self) -> Outcome<LoadOptions> {
-        let mut options = LoadOptions::default()
-            .with_hive_partitioning(self.hive_partitioning)
-            .with_schema_evolution(evolution(self.schema_evolution)?)
-            .with_storage_options(self.storage_options.into_iter().flatten().collect())
-            .with_lazy(self.lazy);
-        if let Some(columns) = self.columns {
-            options = options.with_columns(columns);
+        let mut options = Chosen(
+            LoadOptions::default()
+                .with_hive_partitioning(self.hive_partitioning)
+                .with_schema_evolution(evolution(self.schema_evolution)?)
+                .with_lazy(self.lazy),
+        );
+        options.set("columns", self.columns, LoadOptions::with_columns)?;
+        options.set("tile_rows", self.tile_rows, |options, rows| {
+            options.with_tile_rows(rows.0)
+        })?;
+        options.set("tile_columns", self.tile_columns, |options, bands| {
+            options.with_tile_columns(bands.0)
+        })?;
+        options.set("dense", self.dense, |options, bands| {
+            options.with_dense(bands.0)
+        })?;
+        options.set("memory_limit", self.memory_limit, |options, size| {
+            options.with_memory_limit_bytes(size.0)
+        })?;
+        options.set("spill_to", self.spill_to, LoadOptions::with_spill_to)?;
+        options.set("resume", self.resume, LoadOptions::with_resume)?;
+        options.set("sort_by", self.sort_by, |options, columns| {
+            options.with_sort_by(columns.0)
+        })?;
+        options.set("partition_by", self.partition_by, |options, names| {
+            options.with_partition_by(names.0)
+        })?;
+        options.set("num_partitions", self.num_partitions, |options, count| {
+            options.with_num_partitions(count.0)
+        })?;
+        options.set("storage_options", self.storage_options, |options, pairs| {
+            options.with_storage_options(pairs.into_iter().collect())
+        })?;
+        options.set("store", self.store, |options, store| {
+            options.with_store(store.into_dyn())
+        })?;
+        options.set(
+            "deadline",
+            self.deadline,
+            |options, seconds| match seconds.limit {
+                Some(limit) => options.with_deadline(limit),
+                None => options,
+            },
+        )?;
+        let mut options = options.0;
+        if let Some(name) = optional(self.string_type, "string_type")? {
+            options = options.with_string_type(string_type(&name)?);
         }
         if let Some(wish) = &self.filters {
             options = options.with_filters(filters(wish)?);
-        }
-        if let Some(rows) = self.tile_rows {
-            options = options.with_tile_rows(positive("tile_rows", rows)?);
-        }
-        options = match self.tile_columns {
-            Some(Bands::Count(count)) => options.with_tile_columns(TileColumns::Count(count)),
-            Some(Bands::Named(names)) => options.with_tile_columns(TileColumns::Named(names)),
-            None => options,
-        };
-        options = match self.dense {
-            Some(Dense::One(names)) => options.with_dense(vec![names]),
-            Some(Dense::Many(bands)) => options.with_dense(bands),
-            None => options,
-        };
-        options = match self.memory_limit {
-            Some(Size::Bytes(bytes)) => options.with_memory_limit_bytes(bytes),
-            Some(Size::Text(text)) => options.with_memory_limit_bytes(parse_size(&text)? as u64),
-            None => options,
-        };
-        if let Some(folder) = self.spill_to {
-            options = options.with_spill_to(folder);
-        }
-        if let Some(folder) = self.resume {
-            options = options.with_resume(folder);
-        }
-        if let Some(name) = self.string_type {
-            options = options.with_string_type(string_type(name)?);
-        }
-        if let Some(columns) = self.sort_by {
-            options = options.with_sort_by(columns.into_columns()?);
-        }
-        if let Some(names) = self.partition_by {
-            options = options.with_partition_by(names.into_names());
-        }
-        if let Some(count) = self.num_partitions {
-            options = options.with_num_partitions(positive("num_partitions", count)?);
-        }
-        if let Some(store) = self.store {
-            options = options.with_store(store.into_dyn());
-        }
-        if let Some(seconds) = self.deadline {
-            let deadline = Duration::try_from_secs_f64(seconds).map_err(|error| {
-                Error::invalid_argument(format!("deadline must be seconds from now, got {seconds}"))
-                    .with_source(error)
-            })?;
-            options = options.with_deadline(deadline);
         }
         Ok(options)
     }
 }
 
-/// A number that is not negative; zero is for the core to refuse.
-fn positive(name: &str, number: i64) -> Result<u64, Error> {
-    u64::try_from(number)
-        .map_err(|_| Error::invalid_argument(format!("{name} must be at least 1, got {number}")))
+/// Options that are set one after the other.
+struct Chosen(LoadOptions);
+
+impl Chosen {
+    /// Sets an option to the value of the argument `name`, if it was given.
+    fn set<T>(
+        &mut self,
+        name: &str,
+        given: Option<Given<T>>,
+        with: impl FnOnce(LoadOptions, T) -> LoadOptions,
+    ) -> Result<(), Error> {
+        if let Some(value) = optional(given, name)? {
+            self.0 = with(std::mem::take(&mut self.0), value);
+        }
+        Ok(())
+    }
 }
 
 fn evolution(name: &str) -> Result<SchemaEvolution, Error> {

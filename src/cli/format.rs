@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::ipc::writer::StreamWriter;
+use arrow::ipc::writer::{FileWriter, StreamWriter};
 use arrow::json::writer::{LineDelimited, WriterBuilder as JsonBuilder};
 use clap::ValueEnum;
 
@@ -28,6 +28,8 @@ pub(super) enum Format {
     Json,
     /// An Arrow IPC stream
     Arrow,
+    /// An Arrow IPC file (Feather version 2)
+    Feather,
     /// A Parquet file, compressed with Zstandard
     Parquet,
 }
@@ -38,16 +40,20 @@ pub(super) type Batches<'a> = &'a mut dyn Iterator<Item = Result<RecordBatch>>;
 impl Format {
     /// Whether the bytes mean nothing to a person.
     pub(super) fn is_binary(self) -> bool {
-        matches!(self, Self::Arrow | Self::Parquet)
+        matches!(self, Self::Arrow | Self::Feather | Self::Parquet)
     }
 
-    /// The format whose files have this extension.
+    /// The extensions that say how a result is written.
+    pub(super) const EXTENSIONS: &str =
+        ".csv, .json, .jsonl, .ndjson, .arrows, .arrow, .feather, .parquet";
+
+    /// The format whose files have this extension. A table is none: it may leave rows out.
     pub(super) fn of_extension(extension: &str) -> Option<Self> {
         match extension.to_ascii_lowercase().as_str() {
-            "txt" => Some(Self::Table),
             "csv" => Some(Self::Csv),
             "json" | "jsonl" | "ndjson" => Some(Self::Json),
             "arrows" => Some(Self::Arrow),
+            "arrow" | "feather" => Some(Self::Feather),
             "parquet" => Some(Self::Parquet),
             _ => None,
         }
@@ -109,6 +115,26 @@ pub(super) fn write_arrow(
     batches: Batches<'_>,
 ) -> Result<()> {
     let mut writer = StreamWriter::try_new(Vec::new(), schema)?;
+    let mut drain = |bytes: &mut Vec<u8>| {
+        let written = sink.write_all(bytes);
+        bytes.clear();
+        written.map_err(|error| write_failed(&error))
+    };
+    for batch in batches {
+        writer.write(&batch?)?;
+        drain(writer.get_mut())?;
+    }
+    writer.finish()?;
+    drain(writer.get_mut())
+}
+
+/// Writes an Arrow IPC file.
+pub(super) fn write_feather(
+    sink: &mut dyn Write,
+    schema: &SchemaRef,
+    batches: Batches<'_>,
+) -> Result<()> {
+    let mut writer = FileWriter::try_new(Vec::new(), schema)?;
     let mut drain = |bytes: &mut Vec<u8>| {
         let written = sink.write_all(bytes);
         bytes.clear();

@@ -11,8 +11,9 @@ use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
+use super::hints::in_options;
 use super::{Pipe, runtime};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::grid::picture::counted;
 use crate::grid::{PartitionGrid, SortColumn};
 use crate::load::{
@@ -79,7 +80,8 @@ struct Wishes {
     /// Leave finished tiles in this folder, and go on there if it holds some of the same load
     #[arg(long, value_name = "FOLDER")]
     resume: Option<PathBuf>,
-    /// Sort the rows by these columns; NAME:desc for the greatest first
+    /// Sort the rows by these columns; NAME:desc for the greatest first (also :descending, and
+    /// :asc or :ascending)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     sort_by: Vec<String>,
     /// A setting for the stores of URLs, such as region=eu-central-1 (may be repeated)
@@ -89,7 +91,7 @@ struct Wishes {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     partition_by: Vec<String>,
     /// How pages are compressed: none, snappy, lz4, zstd, gzip or brotli
-    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = FileCompression::from_name)]
+    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
     compression: FileCompression,
     /// Replace the files part-….parquet in the folder and below it; other data files are refused
     #[arg(long)]
@@ -114,11 +116,38 @@ enum Evolution {
 }
 
 fn sort_column(text: &str) -> SortColumn {
-    let descending = text.strip_suffix(":desc");
+    let directed = text.rsplit_once(':').and_then(|(name, direction)| {
+        let descending = SortColumn::is_descending(direction)?;
+        Some((name, descending))
+    });
+    let (name, descending) = directed.unwrap_or((text, false));
     SortColumn {
-        name: descending.unwrap_or(text).to_owned(),
-        descending: descending.is_some(),
+        name: name.to_owned(),
+        descending,
     }
+}
+
+/// An unknown column that reads like `NAME:WORD` is a column with a wrong direction, since there is no column of that very name.
+fn with_direction(error: Error, sort_by: &[String]) -> Error {
+    let unknown = error
+        .context("column")
+        .filter(|_| error.kind() == ErrorKind::NotFound);
+    let Some(name) = unknown.filter(|name| sort_by.iter().any(|text| text == name)) else {
+        return error;
+    };
+    match name.rsplit_once(':') {
+        Some((column, direction)) => Error::invalid_argument(format!(
+            "--sort-by must say {} behind a name, got {direction:?}",
+            SortColumn::DIRECTIONS
+        ))
+        .with_column(column)
+        .with_hint(format!("there is no column `{name}` either")),
+        None => error,
+    }
+}
+
+fn compression(name: &str) -> Result<FileCompression> {
+    FileCompression::from_name(&name.to_lowercase())
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {
@@ -164,6 +193,8 @@ impl Wishes {
                 Ok(())
             }
             Err(error) => {
+                // `copy` has the same options.
+                let error = in_options(with_direction(error, &self.sort_by), "load");
                 let kind = format!("{:?}", error.kind());
                 events
                     .print(&json!({"event": "failed", "kind": kind, "error": error.to_string()}))?;

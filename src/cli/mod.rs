@@ -1,11 +1,12 @@
 //! The `partgrid` command: look at files as grids, and query them.
 //!
 //! Comes in: arguments. Goes out: results on one writer, messages on another, an exit code. One file per verb; `format.rs`, `table.rs` and `output.rs` write
-//! results, `grid_argument.rs` reads arguments. The binary and the Python package share [`run`]. Never here: anything that the library could not do
+//! results, `grid_argument.rs` reads arguments, `hints.rs` words remedies. The binary and the Python package share [`run`]. Never here: anything that the library could not do
 //! without this command.
 
 mod format;
 mod grid_argument;
+mod hints;
 mod load;
 mod output;
 mod show;
@@ -19,6 +20,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 
+use self::hints::in_options;
 use crate::error::{Error, Result};
 
 /// The environment variable that turns the log on.
@@ -52,7 +54,7 @@ ENVIRONMENT
   PARTGRID_LOG   what to log on standard error, for instance debug or partgrid::load=info;
                  nothing by default
   PARTGRID_HOST  the address of this machine that is shown for tiles
-  PARTGRID_PROGRESS  0 for no bars
+  PARTGRID_PROGRESS  0, false, no or off for no bars
   AWS_…, GOOGLE_…, AZURE_…  credentials and regions, as the tools of these clouds take them
 
 Results go to standard output, messages to standard error.";
@@ -108,10 +110,15 @@ pub fn run(
         }
     };
     let done = match &command.verb {
-        Verb::Show(show) => show.run(&mut stdout),
+        Verb::Show(show) => show
+            .run(&mut stdout)
+            .map_err(|error| in_options(error, "show")),
         Verb::Load(load) => load.run(&mut stdout, stderr),
         Verb::Copy(copy) => copy.run(&mut stdout, stderr),
-        Verb::Sql(sql) => sql.run(&mut stdout, stderr),
+        Verb::Sql(sql) => {
+            let done = sql.run(&mut stdout, stderr);
+            done.map_err(|error| in_options(error, "sql"))
+        }
     };
     let done = done.and_then(|()| stdout.flush().map_err(|error| output::write_failed(&error)));
     ended(done, &stdout, stderr)

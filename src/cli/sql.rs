@@ -11,7 +11,9 @@ use clap::Args;
 use futures::StreamExt;
 use tokio::runtime::Runtime;
 
-use super::format::{Batches, Format, write_arrow, write_csv, write_json, write_parquet_file};
+use super::format::{
+    Batches, Format, write_arrow, write_csv, write_feather, write_json, write_parquet_file,
+};
 use super::grid_argument::GridArgument;
 use super::output::{io_failed, write_file};
 use super::{Pipe, grid_argument, is_terminal, runtime, say, table};
@@ -33,8 +35,8 @@ const MAX_TABLE_ROWS: usize = 1_000;
   partgrid sql -f query.sql --grid t=t.parquet --format csv | head
   echo 'SELECT 1 AS one' | partgrid sql -
 
-Without --format, the extension of --output decides: .txt (table), .csv, .json .jsonl .ndjson
-(json), .arrows (arrow), .parquet; any other, and no --output, gives a table.
+Without --format, the extension of --output decides: .csv, .json .jsonl .ndjson (json), .arrows
+(arrow), .arrow .feather (feather), .parquet; any other is refused. No --output gives a table.
 A file under --output appears only when the query is done; a failed query leaves nothing.")]
 pub(super) struct Sql {
     /// The query; `-` reads it from standard input
@@ -73,6 +75,14 @@ impl Sql {
             return Err(format!(
                 "the table name {:?} is given twice with --grid",
                 twice.name
+            ));
+        }
+        if let Some(path) = &self.output
+            && self.chosen_format().is_none()
+        {
+            return Err(format!(
+                "the extension of --output says no format: it must be one of {}, got {path:?}; or say --format",
+                Format::EXTENSIONS
             ));
         }
         let format = self.format();
@@ -141,6 +151,7 @@ impl Sql {
             Format::Csv => write_csv(sink, &schema, batches),
             Format::Json => write_json(sink, &schema, batches),
             Format::Arrow => write_arrow(sink, &schema, batches),
+            Format::Feather => write_feather(sink, &schema, batches),
             Format::Parquet => write_parquet_file(sink, &schema, batches),
             Format::Table => {
                 let max_rows = if self.all { usize::MAX } else { MAX_TABLE_ROWS };
@@ -156,9 +167,13 @@ impl Sql {
     }
 
     fn format(&self) -> Format {
+        self.chosen_format().unwrap_or(Format::Table)
+    }
+
+    /// What `--format` says, or else the extension of `--output`.
+    fn chosen_format(&self) -> Option<Format> {
         let extension = || self.output.as_ref()?.extension()?.to_str();
-        let by_extension = || Format::of_extension(extension()?);
-        self.format.or_else(by_extension).unwrap_or(Format::Table)
+        self.format.or_else(|| Format::of_extension(extension()?))
     }
 
     fn session_options(&self) -> SessionOptions {

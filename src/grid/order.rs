@@ -13,6 +13,21 @@ pub struct SortColumn {
     pub descending: bool,
 }
 
+impl SortColumn {
+    /// The names of the directions, as users write them.
+    pub const DIRECTIONS: &str = "\"asc\", \"ascending\", \"desc\" or \"descending\"";
+
+    /// Whether the name of a direction means the greatest value first; `None` for what is no such name.
+    #[must_use]
+    pub fn is_descending(direction: &str) -> Option<bool> {
+        match direction {
+            "asc" | "ascending" => Some(false),
+            "desc" | "descending" => Some(true),
+            _ => None,
+        }
+    }
+}
+
 /// Facts about the order of rows; without any, nothing is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowOrder {

@@ -7,6 +7,9 @@ use parquet::errors::ParquetError;
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// What object_store says of a server that always sends whole files.
+const NO_RANGES: &str = "Range request not supported";
+
 /// An error of the object store about `file`.
 pub(super) fn from_store(error: object_store::Error, file: &str) -> Error {
     use object_store::Error as Store;
@@ -16,6 +19,12 @@ pub(super) fn from_store(error: object_store::Error, file: &str) -> Error {
             ErrorKind::InvalidData,
             "the file changed while it was read: its etag is another one".to_owned(),
         ),
+        Store::NotSupported { .. } if error.to_string().contains(NO_RANGES) => {
+            return Error::unsupported(error.to_string())
+                .with_file(file)
+                .with_hint("the server gives no byte ranges: download the file first, and load it from there")
+                .with_source(error);
+        }
         Store::InvalidPath { .. } => (ErrorKind::InvalidArgument, error.to_string()),
         Store::NotSupported { .. } | Store::NotImplemented { .. } => {
             (ErrorKind::Unsupported, error.to_string())
@@ -30,6 +39,7 @@ pub(super) fn from_store(error: object_store::Error, file: &str) -> Error {
             Some(std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
                 (ErrorKind::NotFound, "no such file or folder".to_owned())
             }
+            Some(std::io::ErrorKind::InvalidFilename) => too_long(),
             _ => (ErrorKind::Storage { retryable: true }, error.to_string()),
         },
     };
@@ -40,13 +50,22 @@ pub(super) fn from_store(error: object_store::Error, file: &str) -> Error {
 pub(super) fn from_io(error: std::io::Error, file: &str) -> Error {
     use std::io::ErrorKind as Io;
     let (kind, text) = match error.kind() {
-        Io::NotFound | Io::NotADirectory | Io::InvalidFilename => {
+        Io::NotFound | Io::NotADirectory => {
             (ErrorKind::NotFound, "no such file or folder".to_owned())
         }
+        Io::InvalidFilename => too_long(),
         Io::PermissionDenied => (ErrorKind::PermissionDenied, "access is refused".to_owned()),
         _ => (ErrorKind::Storage { retryable: true }, error.to_string()),
     };
     Error::new(kind, text).with_file(file).with_source(error)
+}
+
+/// The file system has no such names at all.
+fn too_long() -> (ErrorKind, String) {
+    (
+        ErrorKind::InvalidArgument,
+        "the name is too long".to_owned(),
+    )
 }
 
 /// Runs work that may block on a thread that may.

@@ -142,7 +142,8 @@ impl<'a> Union<'a> {
         }
         union.count(last, repeats);
         if let (Some(difference), Some(file)) = (union.differences.first(), files.first()) {
-            return Err(report(&union.differences, difference, &file.name));
+            let error = report(&union.differences, difference, &file.name);
+            return Err(error.with_hint(remedy(union.evolution)));
         }
         Ok(union.finish(files.len()))
     }
@@ -284,9 +285,19 @@ fn report(differences: &[Difference], first: &Difference, expected_by: &str) -> 
     ))
     .with_file(&first.file)
     .with_column(&first.column)
-    .with_hint(
-        "schema_evolution=\"union\" fills missing columns with nulls, \"widen\" also widens types",
-    )
+}
+
+/// What bears more differences than this.
+fn remedy(evolution: SchemaEvolution) -> &'static str {
+    match evolution {
+        SchemaEvolution::Strict => {
+            "schema_evolution=\"union\" fills missing columns with nulls, \"widen\" also widens types"
+        }
+        SchemaEvolution::Union => "schema_evolution=\"widen\" also widens types",
+        SchemaEvolution::Widen => {
+            "no type holds the values of both exactly: load these files apart, or without the column"
+        }
+    }
 }
 
 fn choose(

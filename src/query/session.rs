@@ -29,6 +29,9 @@ const SCHEMA: &str = "public";
 /// How many names of the greatest memory users an out-of-memory error lists.
 const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN;
 
+/// More threads than this serve nobody.
+const MAX_THREADS: usize = 1024;
+
 /// Settings of a [`Session`].
 #[derive(Debug, Clone, Default)]
 pub struct SessionOptions {
@@ -37,7 +40,7 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// Into how many shares a scan, join or aggregate is spread; by default the number of cores.
+    /// Into how many shares a scan, join or aggregate is spread, at most 1024; by default the number of cores.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -49,6 +52,19 @@ impl SessionOptions {
     pub fn with_memory_limit_bytes(mut self, bytes: usize) -> Self {
         self.memory_limit_bytes = Some(bytes);
         self
+    }
+
+    fn check(&self) -> Result<()> {
+        match (self.threads, self.memory_limit_bytes) {
+            (Some(0), _) => Err(Error::invalid_argument("threads must be at least 1, got 0")),
+            (Some(threads), _) if threads > MAX_THREADS => Err(Error::invalid_argument(format!(
+                "threads must be at most {MAX_THREADS}, got {threads}"
+            ))),
+            (_, Some(0)) => Err(Error::invalid_argument(
+                "memory_limit must be at least 1, got 0",
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -62,13 +78,9 @@ impl Session {
     /// A session without grids.
     ///
     /// # Errors
-    /// `InvalidArgument` for zero threads, `Storage` when there is no folder to spill to.
+    /// `InvalidArgument` for zero or more than 1024 threads and a limit of zero bytes, `Storage` when there is no folder to spill to.
     pub fn try_new(options: &SessionOptions) -> Result<Self> {
-        if options.threads == Some(0) {
-            return Err(Error::invalid_argument(
-                "a session needs at least one thread, got 0",
-            ));
-        }
+        options.check()?;
         let mut config = SessionConfig::new()
             .with_information_schema(false)
             .with_default_catalog_and_schema(CATALOG, SCHEMA);

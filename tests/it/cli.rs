@@ -1,6 +1,7 @@
 //! The `partgrid` command as its users meet it: the real binary on small files.
 
 mod formats;
+mod hints;
 mod output;
 mod usage;
 

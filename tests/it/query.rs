@@ -321,11 +321,23 @@ fn a_query_over_its_memory_limit_is_refused_by_name() {
 }
 
 #[test]
-fn no_threads_is_an_error() {
-    let error = Session::try_new(&SessionOptions::default().with_threads(0))
-        .err()
-        .unwrap();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+fn no_threads_too_many_and_no_memory_are_errors() {
+    let options = SessionOptions::default;
+    for (wrong, text) in [
+        (options().with_threads(0), "threads must be at least 1"),
+        (
+            options().with_threads(5_000),
+            "threads must be at most 1024",
+        ),
+        (
+            options().with_memory_limit_bytes(0),
+            "memory_limit must be at least 1",
+        ),
+    ] {
+        let error = Session::try_new(&wrong).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().starts_with(text), "{error}");
+    }
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -89,6 +92,48 @@ def test_filters_read_only_what_they_must(tmp_path: Path) -> None:
         ),
         ([("origin", "is null", 3)], pg.errors.InvalidArgumentError, "a tuple"),
         ([("month", "in", 7)], pg.errors.InvalidArgumentError, "take a list"),
+        ([("carrier", "in", "UA")], pg.errors.InvalidArgumentError, "take a list"),
+        ([("carrier", "in", {"UA": 1})], pg.errors.InvalidArgumentError, "take a list"),
+        (
+            [("day", "=>", 1)],
+            pg.errors.InvalidArgumentError,
+            r"unknown operator, got '=>' in \('day', '=>', 1\)\nhint: operators are =, ==,",
+        ),
+        (
+            ("day", "=", 1),
+            pg.errors.InvalidArgumentError,
+            r"list of tuples .*got \('day', '=', 1\)\nhint: filters=\[\('day', '=', 1\)\]",
+        ),
+        (
+            ["day", "=", 1],
+            pg.errors.InvalidArgumentError,
+            r"list of tuples .*\nhint: filters=\[\('day', '=', 1\)\]",
+        ),
+        (
+            [["day", "=", 1]],
+            pg.errors.InvalidArgumentError,
+            r"list of tuples .*\nhint: filters=\[\('day', '=', 1\)\]",
+        ),
+        (
+            [["day", "=", 1], ["day", "=", 2]],
+            pg.errors.InvalidArgumentError,
+            r"hint: write \('day', '=', 1\)",
+        ),
+        ([5], pg.errors.InvalidArgumentError, "list of tuples"),
+        ([(5, "=", 1)], pg.errors.InvalidArgumentError, "a tuple"),
+        ([("day", "=", 2**70)], pg.errors.InvalidArgumentError, "64 bits.*1180591620717411303424"),
+        ([("day", "in", [-1, 2**63])], pg.errors.InvalidArgumentError, "64 bits"),
+        ([("distance", "in", [0.5, 10**400])], pg.errors.InvalidArgumentError, "64 bits"),
+        (
+            [("carrier", "in", ["UA", 5])],
+            pg.errors.InvalidArgumentError,
+            "must be of one type, got 'UA' and 5",
+        ),
+        ([("day", "in", [True, 5])], pg.errors.InvalidArgumentError, "of one type, got True and 5"),
+        ([("carrier", "=", ["UA"])], pg.errors.InvalidArgumentError, "several values are in"),
+        ([("day", "=", object())], pg.errors.InvalidArgumentError, "must be a number, text"),
+        ([("day", "=", timedelta(1))], pg.errors.InvalidArgumentError, "a filter value"),
+        ([("carrier", "=", timedelta(1))], pg.errors.InvalidArgumentError, "would change"),
     ],
 )
 def test_wrong_filters_are_refused(filters: object, error: type[Exception], text: str) -> None:
@@ -150,3 +195,75 @@ def test_values_finer_than_the_column_are_refused_in_all_years(tmp_path: Path) -
             pg.read_parquet(path, filters=[wish])
     assert len(pg.read_parquet(path, filters=[("d", "=", date(1, 1, 1))])) == 1
     assert len(pg.read_parquet(path, filters=[("s", "=", datetime(9999, 1, 1))])) == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        frozenset([1, 3]),
+        range(1, 4, 2),
+        {1: None, 3: None}.keys(),
+        (day for day in [1, 3]),
+        np.array([1, 3], dtype=np.int16),
+        [np.int64(1), 3],
+        pd.Series([1, 3]),
+        pa.array([1, 3]),
+        [pa.scalar(1), pa.scalar(3)],
+        pl.Series([1, 3]),
+    ],
+)
+def test_in_takes_any_values_that_can_be_gone_through(flights: pg.Grid, values: object) -> None:
+    found = pg.read_parquet(DATA / "flights", filters=[("day", "in", values)])
+    assert len(found) == len(flights.sql("SELECT day FROM self WHERE day IN (1, 3)").to_arrow())
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_in_takes_times_of_other_libraries(tmp_path: Path, unit: str) -> None:
+    times = [datetime(2020, 1, day) for day in (1, 2, 3)]
+    pq.write_table(pa.table({"t": pa.array(times, pa.timestamp("us"))}), tmp_path / "a.parquet")
+    array = np.array(times[:2], dtype=f"datetime64[{unit}]")
+    for values in [array, list(array), pd.Series(array), pa.array(array)]:
+        assert len(pg.read_parquet(tmp_path, filters=[("t", "in", values)])) == 2
+    assert len(pg.read_parquet(tmp_path, filters=[("t", ">", array[0])])) == 2
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_are_compared_with_timedeltas(tmp_path: Path, unit: str) -> None:
+    durations = [timedelta(days=days, seconds=5) for days in (-1, 0, 1)]
+    table = pa.table({"d": pa.array(durations, pa.duration(unit))})
+    pq.write_table(table, tmp_path / "a.parquet")
+
+    def count(operator: str, value: object) -> int:
+        return len(pg.read_parquet(tmp_path, filters=[("d", operator, value)]))
+
+    assert count("<", timedelta(0)) == 1
+    assert count("=", durations[2]) == 1
+    assert count("in", durations[:2]) == 2
+    assert count(">=", pd.Timedelta(seconds=5)) == 2
+    assert count("=", np.timedelta64(5, "s")) == 1
+    for value, text in [
+        (timedelta(days=365 * 300), "292 years"),
+        (pd.Timedelta(5, "ns"), "whole microseconds"),
+        (5.5, "would change|no Duration"),
+        ("5s", "no Duration"),
+        (np.timedelta64(5, "ns"), "must be a number"),
+    ]:
+        with pytest.raises(pg.errors.InvalidArgumentError, match=text):
+            count("=", value)
+    if unit == "s":
+        with pytest.raises(pg.errors.InvalidArgumentError, match="would change"):
+            count("=", timedelta(milliseconds=1))
+
+
+def test_decimals_take_whole_numbers_beyond_64_bits(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"d": [Decimal(2**70), Decimal(3)]}), tmp_path / "a.parquet")
+    assert len(pg.read_parquet(tmp_path, filters=[("d", "=", Decimal(2**70))])) == 1
+    assert len(pg.read_parquet(tmp_path, filters=[("d", "in", [Decimal(2**70), 3])])) == 2
+
+
+def test_naive_times_are_taken_in_the_zone_of_the_column(tmp_path: Path) -> None:
+    times = pa.array(["2020-01-01T12:00:00"]).cast(pa.timestamp("us"))
+    zoned = pc.assume_timezone(times, "America/New_York")
+    pq.write_table(pa.table({"t": zoned}), tmp_path / "a.parquet")
+    wish = [("t", "=", datetime(2020, 1, 1, 12))]
+    assert len(pg.read_parquet(tmp_path, filters=wish)) == 1

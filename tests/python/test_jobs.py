@@ -299,8 +299,11 @@ def test_a_bar_is_shown_where_a_person_sees_it(monkeypatch: pytest.MonkeyPatch) 
     assert _progress.bar(None) is None
     assert _progress.bar(True) is not None
     monkeypatch.setattr(sys, "stderr", screen := _Screen())
-    monkeypatch.setenv("PARTGRID_PROGRESS", "0")
-    assert _progress.bar(None) is None
+    for off in ["0", "false", "No", "OFF"]:
+        monkeypatch.setenv("PARTGRID_PROGRESS", off)
+        assert _progress.bar(None) is None
+    monkeypatch.setenv("PARTGRID_PROGRESS", "1")
+    assert _progress.bar(None) is not None
     monkeypatch.delenv("PARTGRID_PROGRESS")
     bar = _progress.bar(None)
     assert bar is not None

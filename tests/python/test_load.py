@@ -102,7 +102,7 @@ def test_wrong_arguments_are_errors() -> None:
         pg.read_parquet(DATA / "airlines.parquet", columns=["carier"])
     with pytest.raises(NotImplementedError, match="scheme `ftp`"):
         pg.read_parquet("ftp://bucket/flights")
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="a path, a URL, or a list of these, got 5"):
         pg.read_parquet(5)  # type: ignore[arg-type]
 
 
@@ -130,3 +130,15 @@ def test_a_limit_below_all_tiles_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(pg.errors.ResourcesExhaustedError):
         pg.read_parquet(DATA / "flights", memory_limit="10KB", spill_to=tmp_path)
     assert time.monotonic() - start < 30
+
+
+def test_listed_files_come_in_name_order_and_once(tmp_path: Path) -> None:
+    for name in ["b", "a"]:
+        pq.write_table(pa.table({"name": [name]}), tmp_path / f"{name}.parquet")
+    listed = [tmp_path / "b.parquet", tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    assert pg.read_parquet(listed).to_arrow()["name"].to_pylist() == ["a", "b"]
+
+
+def test_a_name_that_no_file_can_have_is_too_long() -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match="the name is too long"):
+        pg.read_parquet("a" * 300)

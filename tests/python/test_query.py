@@ -185,5 +185,5 @@ def test_a_memory_limit_is_a_memory_error(flights: pg.Grid) -> None:
     with pytest.raises(MemoryError) as caught:
         len(session.sql("SELECT array_agg(dest) FROM f"))
     assert isinstance(caught.value, pg.errors.ResourcesExhaustedError)
-    with pytest.raises(ValueError, match="at least one thread"):
+    with pytest.raises(ValueError, match="threads must be at least 1"):
         pg.Session(threads=0)

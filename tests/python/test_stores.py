@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import http.server
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -351,6 +354,20 @@ def test_a_store_of_obstore_is_taken(server: str) -> None:
         region="us-east-1",
     )
     assert pg.read_parquet("data/year=2013", store=store).shape == (2 * ROWS, 17)
+
+
+def test_a_server_without_byte_ranges_is_named_as_such(tmp_path: Path) -> None:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(pg.errors.UnsupportedError, match="hint: .*download the file first"):
+            pg.read_parquet(f"http://127.0.0.1:{server.server_port}/a.parquet")
+        server.shutdown()
 
 
 def test_files_come_over_http(server: str, bucket: Any) -> None:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ListArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
-use arrow::ipc::reader::StreamReader;
+use arrow::ipc::reader::{FileReader, StreamReader};
 
 use super::{Folder, failed, read_parquet, small, text, write_file};
 
@@ -110,6 +110,27 @@ fn json_and_parquet_refuse_two_columns_of_one_name() {
             &output,
             &["must have distinct names", "column: id", "hint: "],
         );
+    }
+}
+
+#[test]
+fn arrow_files_hold_the_same_values_as_arrow_streams() {
+    let folder = Folder::new();
+    let query = "SELECT * FROM t ORDER BY id";
+    let start = ["sql", query, "--grid", "t=large.parquet"];
+    let stream = folder.run(&[&start[..], &["--format", "arrow"]].concat());
+    let stream = StreamReader::try_new(stream.stdout.as_slice(), None).unwrap();
+    let schema = stream.schema();
+    let wanted: Vec<RecordBatch> = stream.map(Result::unwrap).collect();
+    let wanted = arrow::compute::concat_batches(&schema, &wanted).unwrap();
+    for name in ["a.arrow", "a.feather", "a.FEATHER"] {
+        let output = folder.run(&[&start[..], &["--output", name]].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let file = fs::File::open(folder.path(name)).unwrap();
+        let file = FileReader::try_new(file, None).unwrap();
+        let got: Vec<RecordBatch> = file.map(Result::unwrap).collect();
+        let got = arrow::compute::concat_batches(&schema, &got).unwrap();
+        assert_eq!(got, wanted, "{name}");
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Folder, text};
 #[test]
 fn wrong_usage_is_exit_code_2_and_says_what_is_wrong() {
     let folder = Folder::new();
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 16] = [
         (&[], "Usage: partgrid"),
         (&["shw"], "unrecognized subcommand"),
         (&["show"], "PATH"),
@@ -30,6 +30,15 @@ fn wrong_usage_is_exit_code_2_and_says_what_is_wrong() {
         (
             &["sql", "SELECT 1", "--all", "--format", "csv"],
             "--all goes with a table only",
+        ),
+        (
+            &["sql", "SELECT 1", "--output", "a.txt"],
+            "one of .csv, .json, .jsonl, .ndjson, .arrows, .arrow, .feather, .parquet, got \"a.txt\"; or say --format",
+        ),
+        (&["sql", "SELECT 1", "--output", "a"], "or say --format"),
+        (
+            &["sql", "SELECT 1", "--output", "a.xlsx"],
+            "or say --format",
         ),
     ];
     for (arguments, message) in cases {
