@@ -1,13 +1,18 @@
 //! The `__partitioned__` draft as plain data: every number against the grid, and the draft's own second example.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
+use partgrid::error::ErrorKind;
 use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
 use partgrid::location::{Device, Location};
-use partgrid::partitioned::{Partition, describe, location_parts};
+use partgrid::partitioned::{
+    Claim, ClaimedPartition, Part, Partition, check, describe, import, location_parts,
+};
+use proptest::prelude::*;
 
 use crate::support::{FarTile, int_grid};
 
@@ -121,6 +126,108 @@ fn a_hundred_thousand_tiles_are_described_within_half_a_second() {
     assert_eq!(describe(&grid).partitions.len(), 100_000);
     let took = start.elapsed();
     assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+proptest! {
+    #[test]
+    fn what_is_described_checks_as_the_same_grid_in_any_order(
+        rows in prop::collection::vec(0_u64..5, 1..6),
+        columns in prop::collection::vec(1_u64..4, 1..4),
+        turn in 0_usize..30,
+    ) {
+        let grid = int_grid(&rows, &columns);
+        let mut claim = claim_of(&grid);
+        let count = claim.partitions.len();
+        claim.partitions.rotate_left(turn % count);
+        prop_assert_eq!(&check(&claim).unwrap().geometry, grid.geometry());
+    }
+
+    #[test]
+    fn no_other_number_passes(
+        entry in 0_usize..6,
+        which in 0_usize..6,
+        number in prop_oneof![0_u64..12, Just(u64::MAX), Just(1 << 63)],
+    ) {
+        let grid = int_grid(&[3, 4], &[1, 2, 1]);
+        let good = claim_of(&grid);
+        let mut claim = good.clone();
+        let partition = &mut claim.partitions[entry];
+        let numbers = [&mut partition.position, &mut partition.start, &mut partition.shape];
+        numbers.into_iter().nth(which / 2).unwrap()[which % 2] = number;
+        match check(&claim) {
+            Ok(_) => prop_assert_eq!(claim, good),
+            Err(error) => {
+                prop_assert_eq!(error.kind(), ErrorKind::Protocol);
+                let text = error.to_string();
+                prop_assert!(text.starts_with("partitions") || text.starts_with("shape"), "{}", text);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_claim_of_huge_numbers_costs_no_memory() {
+    let entry = ClaimedPartition {
+        position: vec![0, 0],
+        start: vec![0, 0],
+        shape: vec![u64::MAX, 1],
+    };
+    let claim = |tiling: [u64; 2]| Claim {
+        shape: vec![u64::MAX, 1],
+        partition_tiling: tiling.to_vec(),
+        partitions: vec![entry.clone()],
+    };
+    assert_eq!(
+        check(&claim([1, 1])).unwrap().geometry.shape(),
+        [u64::MAX, 1]
+    );
+    for tiling in [[u64::MAX, u64::MAX], [1 << 62, 1], [0, 1]] {
+        let error = check(&claim(tiling)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+    }
+}
+
+#[test]
+fn an_imported_grid_has_the_values_of_the_parts_and_outlines_of_the_others() {
+    let grid = int_grid(&[2, 3], &[1, 2]);
+    let checked = check(&claim_of(&grid)).unwrap();
+    let there = Location::new("10.0.0.9".parse().unwrap(), 3, Device::CPU);
+    let mut parts: Vec<Part> = grid
+        .tiles()
+        .iter()
+        .map(|tile| Part::Here(tile.open().unwrap()))
+        .collect();
+    let whole = import(&checked, &parts, None, HashMap::new()).unwrap();
+    assert_eq!(
+        whole.open_row_band(1).unwrap(),
+        grid.open_row_band(1).unwrap()
+    );
+    parts[1] = Part::Elsewhere(vec![there.clone()]);
+    let half = import(&checked, &parts, None, HashMap::new()).unwrap();
+    let tile = half.tile(&[0, 1]).unwrap();
+    assert_eq!((tile.num_rows(), tile.locations()), (2, vec![there]));
+    assert_eq!(tile.open().unwrap_err().kind(), ErrorKind::NotLocal);
+    parts[3] = Part::Elsewhere(Vec::new());
+    let error = import(&checked, &parts, None, HashMap::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotLocal);
+}
+
+fn claim_of(grid: &PartitionGrid) -> Claim {
+    let described = describe(grid);
+    let numbers = |numbers: &[usize]| numbers.iter().map(|number| *number as u64).collect();
+    Claim {
+        shape: described.shape.clone(),
+        partition_tiling: numbers(&described.partition_tiling),
+        partitions: described
+            .partitions
+            .iter()
+            .map(|partition| ClaimedPartition {
+                position: numbers(&partition.position),
+                start: partition.start.clone(),
+                shape: partition.shape.clone(),
+            })
+            .collect(),
+    }
 }
 
 fn far_grid(locations: Vec<Location>) -> PartitionGrid {

@@ -1,0 +1,131 @@
+"""Frames of pandas as grids: labels, types and values are kept, or refused; nothing is changed."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+
+KEPT: list[tuple[Any, list[Any]]] = [
+    (np.array([1, 2, 3], np.int8), [1, 2, 3]),
+    (np.array([1, 2, 2**64 - 1], np.uint64), [1, 2, 2**64 - 1]),
+    (np.array([1.5, -0.0, 2.5], np.float32), [1.5, -0.0, 2.5]),
+    (np.array([True, False, True]), [True, False, True]),
+    (pd.array([1, None, 3], "Int64"), [1, None, 3]),
+    (pd.array([1.5, None, 3], "Float64"), [1.5, None, 3.0]),
+    (pd.array([True, None, False], "boolean"), [True, None, False]),
+    (["a", None, "c"], ["a", None, "c"]),
+    (pd.array(["a", None, "c"], "string"), ["a", None, "c"]),
+    ([b"a", None, b"c"], [b"a", None, b"c"]),
+    ([Decimal("1.10"), None, Decimal("22")], [Decimal("1.10"), None, Decimal("22.00")]),
+    ([date(2020, 1, 1), None, date(1, 1, 1)], [date(2020, 1, 1), None, date(1, 1, 1)]),
+    ([time(1, 2, 3), None, time(0)], [time(1, 2, 3), None, time(0)]),
+    ([[1, 2], None, []], [[1, 2], None, []]),
+    ([{"a": 1}, None, {"a": 2}], [{"a": 1}, None, {"a": 2}]),
+    (
+        pd.to_datetime(["2020-01-01", None, "2021-01-01"]),
+        [datetime(2020, 1, 1), None, datetime(2021, 1, 1)],
+    ),
+    (pd.to_timedelta(["1s", None, "2s"]), [timedelta(seconds=1), None, timedelta(seconds=2)]),
+    (pd.Categorical(["x", None, "y"]), ["x", None, "y"]),
+    (pd.Series([1, 2, None], dtype=pd.ArrowDtype(pa.int32())), [1, 2, None]),
+    ([None, None, None], [None, None, None]),
+]
+
+
+@pytest.mark.parametrize(("values", "wanted"), KEPT)
+def test_values_are_kept(values: Any, wanted: list[Any]) -> None:
+    frame = pd.DataFrame({"v": values})
+    assert pg.from_pandas(frame).to_arrow()["v"].to_pylist() == wanted
+
+
+def test_nan_stays_nan_and_is_no_null() -> None:
+    frame = pd.DataFrame({"v": [1.0, np.nan]})
+    column = pg.from_pandas(frame).to_arrow()["v"]
+    assert column.null_count == 0
+    assert np.isnan(column.to_pylist()[1])
+
+
+def test_zones_categories_and_their_order_are_kept() -> None:
+    zoned = pd.date_range("2020-01-01", periods=3, tz="Europe/Berlin")
+    ordered = pd.Categorical(["b", "a", "b"], categories=["b", "a"], ordered=True)
+    frame = pd.DataFrame({"t": zoned, "c": ordered})
+    schema = pg.from_pandas(frame).to_arrow().schema
+    assert schema.field("t").type.tz == "Europe/Berlin"
+    kind = schema.field("c").type
+    assert pa.types.is_dictionary(kind)
+    assert kind.ordered
+
+
+def test_columns_in_one_piece_are_shared() -> None:
+    values = np.arange(1000, dtype=np.float64)
+    frame = pd.DataFrame({"v": values}, copy=False)
+    ours = pg.from_pandas(frame).to_arrow()["v"].chunk(0).buffers()[1].address
+    assert ours == frame["v"].to_numpy().ctypes.data
+
+
+def test_row_labels_are_named_kept_or_left_away() -> None:
+    frame = pd.DataFrame({"v": [1, 2]}, index=pd.Index(["x", "y"], name="k"))
+    with pytest.raises(
+        pg.errors.InvalidArgumentError, match=r"rows have labels.*\n.*index=\"keep\""
+    ):
+        pg.from_pandas(frame)
+    assert pg.from_pandas(frame, index="keep").to_arrow().to_pydict() == {
+        "k": ["x", "y"],
+        "v": [1, 2],
+    }
+    assert pg.from_pandas(frame, index="drop").columns == ["v"]
+    with pytest.raises(pg.errors.InvalidArgumentError, match="rows have labels"):
+        pg.from_pandas(pd.DataFrame({"v": [1, 2, 3]})[1:])
+    with pytest.raises(pg.errors.InvalidArgumentError, match="must be"):
+        pg.from_pandas(frame, index="yes")
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind", "text"),
+    [
+        (pd.DataFrame({"v": [1, "x"]}), pg.errors.UnsupportedError, "of one type, got int, str"),
+        (pd.DataFrame({"v": [1, 2.5]}, dtype=object), pg.errors.UnsupportedError, "got float, int"),
+        (pd.DataFrame({"v": [1j]}), pg.errors.UnsupportedError, "cannot keep"),
+        (pd.DataFrame({"v": [object()]}), pg.errors.UnsupportedError, "cannot keep"),
+        (
+            pd.DataFrame({"v": pd.period_range("2020", periods=2, freq="M")}),
+            pg.errors.UnsupportedError,
+            "no such type",
+        ),
+        (
+            pd.DataFrame({"v": pd.arrays.SparseArray([0, 1])}),
+            pg.errors.UnsupportedError,
+            "no such type",
+        ),
+        (
+            pd.DataFrame({0: [1]}),
+            pg.errors.InvalidArgumentError,
+            "labels of columns must be texts, got 0",
+        ),
+        (
+            pd.DataFrame([[1, 2]], columns=["a", "a"]),
+            pg.errors.InvalidArgumentError,
+            "two columns have the label 'a'",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(
+    frame: pd.DataFrame, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text):
+        pg.from_pandas(frame)
+
+
+def test_empty_frames_and_series() -> None:
+    assert pg.from_pandas(pd.DataFrame()).shape == (0, 0)
+    assert pg.from_pandas(pd.DataFrame(index=range(3))).shape == (3, 0)
+    assert pg.from_pandas(pd.DataFrame({"v": []})).shape == (0, 1)
+    assert pg.from_pandas(pd.Series([1, 2], name="s")).columns == ["s"]
