@@ -8,6 +8,7 @@ from partgrid import _cpu, errors
 _cpu.check()
 
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
+    Array,
     DistArray,
     Grid,
     Handle,
@@ -15,11 +16,12 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     LoadProgress,
     Result,
     Section,
-    SectionBuffer,
     Session,
     Tile,
     __version__,
     from_arrow,
+    from_dlpack,
+    from_numpy,
     get,
     load_parquet,
     read_parquet,
@@ -28,6 +30,7 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
 from partgrid.errors import PartgridError  # noqa: E402
 
 __all__ = [
+    "Array",
     "DistArray",
     "Grid",
     "Handle",
@@ -36,12 +39,13 @@ __all__ = [
     "PartgridError",
     "Result",
     "Section",
-    "SectionBuffer",
     "Session",
     "Tile",
     "__version__",
     "errors",
     "from_arrow",
+    "from_dlpack",
+    "from_numpy",
     "get",
     "load_parquet",
     "read_parquet",

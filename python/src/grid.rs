@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use partgrid::distarray::export;
-use partgrid::error::Error;
-use partgrid::grid::{PartitionGrid, picture};
+use partgrid::error::{Error, Result as CoreResult};
+use partgrid::grid::{Order, PartitionGrid, picture};
 use partgrid::load::{FileCompression, WriteOptions, write_grid};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -14,10 +15,12 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PySliceMethods, PyTuple};
 use pyo3_object_store::AnyObjectStore;
 
-use crate::capsule::{batches_of, schema_capsule, stream_capsule};
+use crate::capsule::{batches_of, c_stream, schema_capsule, stream_capsule};
 use crate::convert;
+use crate::device::{device_stream_capsule, refuse_reserved};
 use crate::distarray::PyDistArray;
 use crate::error::Outcome;
+use crate::numpy::{Wish, fill_value, to_numpy};
 use crate::partitioned::{dictionary, handles};
 use crate::query::{PyQuery, sql};
 use crate::runtime::wait;
@@ -45,6 +48,13 @@ impl PyGrid {
 
     pub(crate) fn core(&self) -> &Arc<PartitionGrid> {
         &self.core
+    }
+
+    /// The row bands as batches, opened when they are asked for.
+    fn row_bands(&self) -> impl Iterator<Item = CoreResult<RecordBatch>> + Send + use<> {
+        let grid = Arc::clone(&self.core);
+        let bands = 0..grid.rows().num_intervals();
+        bands.map(move |row_band| grid.open_row_band(row_band))
     }
 
     fn make_tile(&self, position: Vec<usize>) -> Outcome<PyTile> {
@@ -271,6 +281,59 @@ impl PyGrid {
         convert::to_polars(slf.as_any())
     }
 
+    /// The grid as one 2-D `numpy.ndarray` of rows x columns. Needs numpy.
+    ///
+    /// A copy that may be written, unless the grid is one tile whose columns lie in one allocation (a single column, or as `dense=` of a load places them): that is a read-only
+    /// view of the tile's memory. Values are never rounded: one that the type of the array does not hold exactly is an error.
+    ///
+    /// Args:
+    ///     columns: The names of integer and float columns; by default all.
+    ///     dtype: The type of the array; by default the one that `numpy.result_type` gives for the columns.
+    ///     fill_null: The number that stands for nulls. It must be a value of the array's type exactly.
+    ///     order: `"F"` puts the elements of a column next to each other, as Arrow does, `"C"` those of a row.
+    ///     copy: `True` copies always, `None` when it must, `False` never.
+    ///
+    /// Returns:
+    ///     The array.
+    ///
+    /// Raises:
+    ///     NotFoundError: There is no such column.
+    ///     UnsupportedError: A column has a type that is no plain number; the text says what to cast.
+    ///     InvalidDataError: A column has nulls and nothing stands for them, or a value that the type does not hold.
+    ///     InvalidArgumentError: The type is no plain number, or does not hold `fill_null` exactly.
+    ///     ValueError: `copy=False`, and a copy is needed.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> flights = pg.read_parquet("data/flights")
+    ///     >>> flights.to_numpy(["dep_delay", "distance"], fill_null=float("nan")).shape
+    ///     (336776, 2)
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments that Python users expect"
+    )]
+    #[pyo3(signature = (columns=None, *, dtype=None, fill_null=None, order="F", copy=None))]
+    fn to_numpy<'py>(
+        &self,
+        py: Python<'py>,
+        columns: Option<Vec<String>>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        fill_null: Option<&Bound<'py, PyAny>>,
+        order: &str,
+        copy: Option<bool>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let wish = Wish {
+            dtype,
+            fill: fill_value(fill_null)?,
+            order: Order::from_letter(order)?,
+            copy,
+        };
+        match columns {
+            Some(columns) => to_numpy(py, &self.core.select(&columns)?, &wish),
+            None => to_numpy(py, &self.core, &wish),
+        }
+    }
+
     /// The Arrow PyCapsule interface: a stream of one batch for each row band, without copying.
     ///
     /// Args:
@@ -281,15 +344,28 @@ impl PyGrid {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
-        let grid = Arc::clone(&self.core);
-        let bands = 0..grid.rows().num_intervals();
-        let batches = bands.map(move |row_band| grid.open_row_band(row_band));
-        stream_capsule(
-            py,
-            Arc::clone(self.core.schema()),
-            batches,
-            requested_schema,
-        )
+        let schema = Arc::clone(self.core.schema());
+        stream_capsule(py, schema, self.row_bands(), requested_schema)
+    }
+
+    /// The Arrow PyCapsule interface for devices: the same stream, of memory of the CPU.
+    ///
+    /// Args:
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    ///     kwargs: Reserved by the interface.
+    ///
+    /// Raises:
+    ///     NotImplementedError: A keyword argument other than `None`.
+    #[pyo3(signature = (requested_schema=None, **kwargs))]
+    fn __arrow_c_device_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        refuse_reserved(kwargs)?;
+        let schema = Arc::clone(self.core.schema());
+        device_stream_capsule(py, c_stream(schema, self.row_bands(), requested_schema)?)
     }
 
     /// The Arrow PyCapsule interface: the schema.
@@ -371,7 +447,8 @@ fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> 
 
 /// Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
 ///
-/// pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Sliced nested columns are the one exception: they are copied.
+/// pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Objects that have only the methods for devices (`__arrow_c_device_stream__`,
+/// `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied.
 ///
 /// Args:
 ///     data: The object.
@@ -380,7 +457,8 @@ fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> 
 ///     A grid that shares the object's memory.
 ///
 /// Raises:
-///     ProtocolError: The object has neither method.
+///     ProtocolError: The object has none of these methods.
+///     NotLocalError: Its memory is that of a device.
 ///     InvalidArgumentError: Two columns share a name.
 ///
 /// Examples:
