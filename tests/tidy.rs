@@ -21,7 +21,7 @@ const DIRECTION: [(&str, &[&str]); 12] = [
     ("grid", &["error", "location"]),
     ("storage", &["error", "location", "grid"]),
     ("share", &["error", "location", "grid"]),
-    ("device", &["error", "location", "grid"]),
+    ("device", &["error", "memory", "location", "grid"]),
     ("partitioned", &["error", "location", "grid"]),
     ("distarray", &["error", "location", "grid"]),
     ("load", BELOW_LOAD),

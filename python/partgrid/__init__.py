@@ -9,6 +9,7 @@ _cpu.check()
 
 from partgrid._frames import from_pandas  # noqa: E402
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
+    Array,
     DistArray,
     Get,
     Grid,
@@ -19,11 +20,12 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Result,
     Schema,
     Section,
-    SectionBuffer,
     Session,
     Tile,
     __version__,
     from_arrow,
+    from_dlpack,
+    from_numpy,
     from_partitioned,
     load_parquet,
     read_parquet,
@@ -35,6 +37,7 @@ get = Get("pandas")
 """Turns handles of `__partitioned__` into `pandas.DataFrame` objects; see `Get`."""
 
 __all__ = [
+    "Array",
     "DistArray",
     "Get",
     "Grid",
@@ -46,12 +49,13 @@ __all__ = [
     "Result",
     "Schema",
     "Section",
-    "SectionBuffer",
     "Session",
     "Tile",
     "__version__",
     "errors",
     "from_arrow",
+    "from_dlpack",
+    "from_numpy",
     "from_pandas",
     "from_partitioned",
     "get",

@@ -8,12 +8,91 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "SectionBuffer", "Session", "Tile", "from_arrow", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
+__all__ = ["__version__", "Array", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "from_arrow", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
 
 __version__: Final[str]
 """
 The version of the package.
 """
+
+@final
+class Array:
+    """
+    A read-only view of numbers in Arrow memory: a column, or a dense tile as rows x columns. It keeps the memory alive.
+
+    `memoryview`, `numpy.asarray`, `numpy.from_dlpack`, `torch.from_dlpack` and everything else that takes a buffer or DLPack reads it without copying.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> distance = pg.read_parquet("data/flights").tile(0).column("distance")
+        >>> distance
+        Array (27004,) of float64, read-only
+        >>> memoryview(distance)[:2].tolist()
+        [1400.0, 1416.0]
+    """
+    def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        NumPy: the numbers as a read-only `numpy.ndarray` over the same memory; a writable one with `copy=True`. Needs numpy.
+
+        Args:
+            dtype: The wanted type; another than that of the numbers makes a copy.
+            copy: `True` copies always, `None` when it must, `False` never.
+
+        Raises:
+            ValueError: `copy=False`, and the type needs a copy.
+        """
+    @property
+    def __array_interface__(self, /) -> dict:
+        """
+        The array interface of NumPy, version 3.
+        """
+    def __dlpack__(self, /, *, stream: Any | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
+        """
+        DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
+
+        Args:
+            stream: `None`, since the CPU has no streams.
+            max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get copies only.
+            dl_device: `None` or `(1, 0)`, the CPU.
+            copy: `True` copies; `None` and `False` never do.
+
+        Returns:
+            A capsule `dltensor_versioned`, or `dltensor` for versions before 1.0.
+
+        Raises:
+            BufferError: The wish cannot be met.
+        """
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """
+        The device of DLPack: `(1, 0)`, the CPU.
+        """
+    def __len__(self, /) -> int: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def address(self, /) -> int:
+        """
+        The address of the first element.
+        """
+    @property
+    def dtype(self, /) -> str:
+        """
+        The format of one element as in the `struct` module (PEP 3118), for instance `d` for a 64-bit float. `numpy.dtype` takes it.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        The bytes of the elements, without what lies between them.
+        """
+    @property
+    def shape(self, /) -> tuple:
+        """
+        The number of elements along each dimension.
+        """
+    @property
+    def strides(self, /) -> tuple:
+        """
+        The bytes from one element to the next along each dimension.
+        """
 
 @final
 class DistArray:
@@ -95,6 +174,17 @@ class Grid:
     """
     Iterating would have to choose between rows, columns and tiles.
     """
+    def __arrow_c_device_stream__(self, /, requested_schema: Any | None = None, **kwargs) -> CapsuleType:
+        """
+        The Arrow PyCapsule interface for devices: the same stream, of memory of the CPU.
+
+        Args:
+            requested_schema: A schema capsule with the same column names; values are cast to its types.
+            kwargs: Reserved by the interface.
+
+        Raises:
+            NotImplementedError: A keyword argument other than `None`.
+        """
     def __arrow_c_schema__(self, /) -> CapsuleType:
         """
         The Arrow PyCapsule interface: the schema.
@@ -248,6 +338,36 @@ class Grid:
     def to_arrow(self, /) -> Any:
         """
         The grid as a `pyarrow.Table`, one chunk for each row band, without copying. Needs pyarrow.
+        """
+    def to_numpy(self, /, columns: Sequence[str] | None = None, *, dtype: Any | None = None, fill_null: Any | None = None, order: str = "F", copy: bool | None = None) -> Any:
+        """
+        The grid as one 2-D `numpy.ndarray` of rows x columns. Needs numpy.
+
+        A copy that may be written, unless the grid is one tile whose columns lie in one allocation (a single column, or as `dense=` of a load places them): that is a read-only
+        view of the tile's memory. Values are never rounded: one that the type of the array does not hold exactly is an error.
+
+        Args:
+            columns: The names of integer and float columns; by default all.
+            dtype: The type of the array; by default the one that `numpy.result_type` gives for the columns.
+            fill_null: The number that stands for nulls. It must be a value of the array's type exactly.
+            order: `"F"` puts the elements of a column next to each other, as Arrow does, `"C"` those of a row.
+            copy: `True` copies always, `None` when it must, `False` never.
+
+        Returns:
+            The array.
+
+        Raises:
+            NotFoundError: There is no such column.
+            UnsupportedError: A column has a type that is no plain number; the text says what to cast.
+            InvalidDataError: A column has nulls and nothing stands for them, or a value that the type does not hold.
+            InvalidArgumentError: The type is no plain number, or does not hold `fill_null` exactly.
+            ValueError: `copy=False`, and a copy is needed.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> flights = pg.read_parquet("data/flights")
+            >>> flights.to_numpy(["dep_delay", "distance"], fill_null=float("nan")).shape
+            (336776, 2)
         """
     def to_pandas(self, /) -> Any:
         """
@@ -566,27 +686,14 @@ class Section:
     def __len__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
     @property
-    def buffer(self, /) -> SectionBuffer:
+    def buffer(self, /) -> Array:
         """
-        The values: an object with the buffer interface, read-only, over the tile's own memory.
+        The values, over the tile's own memory.
         """
     @property
     def rank(self, /) -> int:
         """
         The rank of the section: its number along the rows of the grid.
-        """
-
-@final
-class SectionBuffer:
-    """
-    A read-only view of the numbers of one column of one tile. `memoryview`, `numpy.asarray` and everything else that takes a buffer reads it without copying.
-    """
-    def __len__(self, /) -> int: ...
-    def __repr__(self, /) -> str: ...
-    @property
-    def address(self, /) -> int:
-        """
-        The address of the first element.
         """
 
 @final
@@ -661,7 +768,7 @@ class Tile:
     """
     The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
 
-    A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` reads it without copying.
+    A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
     """
     def __arrow_c_array__(self, /, requested_schema: Any | None = None) -> tuple:
         """
@@ -673,6 +780,18 @@ class Tile:
         Raises:
             NotLocalError: The bytes are not in this process.
         """
+    def __arrow_c_device_array__(self, /, requested_schema: Any | None = None, **kwargs) -> tuple:
+        """
+        The Arrow PyCapsule interface for devices: schema and array of the batch on the CPU, without copying.
+
+        Args:
+            requested_schema: A schema capsule with the same column names; values are cast to its types.
+            kwargs: Reserved by the interface.
+
+        Raises:
+            NotImplementedError: A keyword argument other than `None`.
+            NotLocalError: The bytes are not in this process.
+        """
     def __arrow_c_schema__(self, /) -> CapsuleType:
         """
         The Arrow PyCapsule interface: the schema.
@@ -682,6 +801,46 @@ class Tile:
         The number of rows.
         """
     def __repr__(self, /) -> str: ...
+    def array(self, /, *, fill_null: Any | None = None) -> Array:
+        """
+        All columns as one array of rows x columns, without copying.
+
+        Args:
+            fill_null: The number that stands for nulls; the values are copied only when there are some. It must be a value of the columns' type exactly.
+
+        Returns:
+            The array, each column contiguous.
+
+        Raises:
+            UnsupportedError: The columns do not make one array: they must be numbers of one type as `dense=` of the load places them, or a single column.
+            InvalidDataError: A column has nulls, and nothing stands for them.
+            InvalidArgumentError: The type does not hold `fill_null` exactly.
+            NotLocalError: The bytes are not in this process.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> grid = pg.read_parquet("data/flights", columns=["hour", "minute"], dense=["hour", "minute"])
+            >>> grid.tile(0).array()
+            Array (27004, 2) of int8, read-only
+        """
+    def column(self, /, name: str, *, fill_null: Any | None = None) -> Array:
+        """
+        One column as an array, without copying.
+
+        Args:
+            name: The name of an integer or float column.
+            fill_null: The number that stands for nulls; the values are copied only when there are some. It must be a value of the column's type exactly.
+
+        Returns:
+            The column in one dimension. Of a lazy tile only this column is read.
+
+        Raises:
+            NotFoundError: There is no such column.
+            UnsupportedError: The column has a type that is no plain number; the text says what to cast.
+            InvalidDataError: The column has nulls, and nothing stands for them.
+            InvalidArgumentError: The type does not hold `fill_null` exactly.
+            NotLocalError: The bytes are not in this process.
+        """
     @property
     def columns(self, /) -> list[str]:
         """
@@ -729,7 +888,8 @@ def from_arrow(data: Any) -> Grid:
     """
     Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
 
-    pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Sliced nested columns are the one exception: they are copied.
+    pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Objects that have only the methods for devices (`__arrow_c_device_stream__`,
+    `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied.
 
     Args:
         data: The object.
@@ -738,13 +898,73 @@ def from_arrow(data: Any) -> Grid:
         A grid that shares the object's memory.
 
     Raises:
-        ProtocolError: The object has neither method.
+        ProtocolError: The object has none of these methods.
+        NotLocalError: Its memory is that of a device.
         InvalidArgumentError: Two columns share a name.
 
     Examples:
         >>> import partgrid as pg, pyarrow as pa
         >>> pg.from_arrow(pa.table({"a": [1, 2, 3]})).shape
         (3, 1)
+    """
+
+def from_dlpack(tensor: Any, names: Sequence[str] | None = None) -> Grid:
+    """
+    Makes a grid of one tile of any tensor with `__dlpack__` in the memory of the CPU: numpy, torch, jax, tensorflow, ...
+
+    A tensor of one dimension becomes one column, one of two dimensions a column for each index of the second. Columns whose elements are neighbours in memory share it, all
+    others are copied; booleans become bits. Shared memory must not change while the grid lives.
+
+    Args:
+        tensor: An object with `__dlpack__` and `__dlpack_device__`: integers, floats up to 64 bits, or booleans.
+        names: The names of the columns, by default `column_0`, `column_1` and so on.
+
+    Returns:
+        The grid. It keeps the tensor's memory alive.
+
+    Raises:
+        ProtocolError: The object has no `__dlpack__`.
+        NotLocalError: The tensor is in the memory of a device.
+        UnsupportedError: Its elements have no Arrow type.
+        InvalidArgumentError: It has other than one or two dimensions, or names do not fit.
+        InvalidDataError: The tensor contradicts itself.
+
+    Examples:
+        >>> import numpy as np, partgrid as pg
+        >>> pg.from_dlpack(np.arange(6.0).reshape(3, 2), names=["a", "b"]).columns
+        ['a', 'b']
+    """
+
+def from_numpy(array: Any, names: Sequence[str] | None = None) -> Grid:
+    """
+    Makes a grid of one tile of a numpy array.
+
+    An array of one dimension becomes one column, one of two dimensions a column for each index of the second, and one of records a column for each field. Columns whose
+    elements are neighbours in memory share it (all columns of an array in Fortran order, a single one of an array in C order); all others are copied, and so are booleans
+    (which become bits), texts, days, and numbers in foreign byte order. Shared memory must not change while the grid lives.
+
+    Args:
+        array: Booleans, integers, floats up to 64 bits, `datetime64` in days, s, ms, us or ns, `timedelta64` in s, ms, us or ns (NaT becomes null), unicode texts, or records of
+            them.
+        names: The names of the columns, by default `column_0`, `column_1` and so on, or those of the records' fields.
+
+    Returns:
+        The grid. It keeps the array alive.
+
+    Raises:
+        UnsupportedError: The elements have no Arrow type of the same values; the text says what to do.
+        InvalidArgumentError: The array has other than one or two dimensions, or names do not fit.
+        InvalidDataError: A text is no unicode, or a day does not fit 32 bits.
+
+    Examples:
+        >>> import numpy as np, partgrid as pg
+        >>> grid = pg.from_numpy(np.arange(6.0).reshape(3, 2), names=["a", "b"])
+        >>> grid.shape
+        (3, 2)
+        >>> grid.to_numpy()
+        array([[0., 1.],
+               [2., 3.],
+               [4., 5.]])
     """
 
 def from_partitioned(data: Any, *, names: Sequence[str] | None = None, timeout: float | None = None) -> Grid:

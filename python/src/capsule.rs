@@ -17,10 +17,11 @@ use partgrid::error::{Error, ErrorKind, Result as CoreResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 
+use crate::device::device_batches_of;
 use crate::error::{Outcome, exception};
 
 const STREAM: &CStr = c"arrow_array_stream";
-const SCHEMA: &CStr = c"arrow_schema";
+pub(crate) const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
 
 /// A value that the wanted type cannot hold is an error, not a null.
@@ -63,21 +64,30 @@ pub(crate) fn stream_capsule<'py>(
     batches: impl Iterator<Item = CoreResult<RecordBatch>> + Send + 'static,
     requested: Option<&Bound<'py, PyAny>>,
 ) -> Outcome<Bound<'py, PyCapsule>> {
+    let stream = c_stream(schema, batches, requested)?;
+    Ok(PyCapsule::new_with_value(py, stream, STREAM)?)
+}
+
+/// A C stream of the batches, in the requested schema if one is given.
+pub(crate) fn c_stream(
+    schema: SchemaRef,
+    batches: impl Iterator<Item = CoreResult<RecordBatch>> + Send + 'static,
+    requested: Option<&Bound<'_, PyAny>>,
+) -> Outcome<FFI_ArrowArrayStream> {
     // What goes wrong between the core and the consumer is told to the consumer, and noted for `raised_as_ours`.
     let batches = batches.inspect(|batch| {
         if let Err(error) = batch {
             FAILED.with(|failed| failed.replace(Some(error.clone())));
         }
     });
-    let stream = match requested_schema(&schema, requested)? {
+    Ok(match requested_schema(&schema, requested)? {
         None => export_stream(schema, batches)?,
         Some(wanted) => {
             let target = SchemaRef::clone(&wanted);
             let casts = batches.map(move |batch| cast_batch(&batch?, &target));
             export_stream(wanted, casts)?
         }
-    };
-    Ok(PyCapsule::new_with_value(py, stream, STREAM)?)
+    })
 }
 
 /// A pair of capsules, schema and array, of one batch, in the requested schema if one is given.
@@ -86,15 +96,23 @@ pub(crate) fn array_capsules<'py>(
     batch: &RecordBatch,
     requested: Option<&Bound<'py, PyAny>>,
 ) -> Outcome<Bound<'py, PyTuple>> {
-    let batch = match requested_schema(&batch.schema(), requested)? {
-        None => batch.clone(),
-        Some(wanted) => cast_batch(batch, &wanted)?,
-    };
+    let batch = requested_batch(batch, requested)?;
     let schema = FFI_ArrowSchema::try_from(batch.schema().as_ref())?;
     let array = FFI_ArrowArray::new(&StructArray::from(batch).to_data());
     let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
     let array = PyCapsule::new_with_value(py, array, ARRAY)?;
     Ok(PyTuple::new(py, [schema, array])?)
+}
+
+/// The batch in the requested schema if one is given.
+pub(crate) fn requested_batch(
+    batch: &RecordBatch,
+    requested: Option<&Bound<'_, PyAny>>,
+) -> Outcome<RecordBatch> {
+    Ok(match requested_schema(&batch.schema(), requested)? {
+        None => batch.clone(),
+        Some(wanted) => cast_batch(batch, &wanted)?,
+    })
 }
 
 /// A capsule of a schema.
@@ -106,7 +124,7 @@ pub(crate) fn schema_capsule<'py>(
     Ok(PyCapsule::new_with_value(py, schema, SCHEMA)?)
 }
 
-/// The schema and the batches of any object with `__arrow_c_stream__` or `__arrow_c_array__`. Buffers are shared.
+/// The schema and the batches of any object with `__arrow_c_stream__` or `__arrow_c_array__`, or one of these for devices. Buffers are shared.
 pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> Outcome<(SchemaRef, Vec<RecordBatch>)> {
     let py = object.py();
     if object.hasattr("__arrow_c_stream__")? {
@@ -122,6 +140,9 @@ pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> Outcome<(SchemaRef, Vec<R
         let batch = import_batch(take_array(&array)?, &take_schema(&schema)?)?;
         return Ok((batch.schema(), vec![batch]));
     }
+    if let Some(found) = device_batches_of(object)? {
+        return Ok(found);
+    }
     let class = object.get_type().qualname()?;
     Err(Error::new(
         ErrorKind::Protocol,
@@ -131,7 +152,7 @@ pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> Outcome<(SchemaRef, Vec<R
     .into())
 }
 
-fn checked<'a, 'py>(
+pub(crate) fn checked<'a, 'py>(
     capsule: &'a Bound<'py, PyAny>,
     name: &CStr,
 ) -> Outcome<&'a Bound<'py, PyCapsule>> {
@@ -173,7 +194,7 @@ fn take_array(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowArray> {
     unsafe_code,
     reason = "the PyCapsule interface hands out a pointer to a C struct"
 )]
-fn take_schema(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowSchema> {
+pub(crate) fn take_schema(capsule: &Bound<'_, PyAny>) -> Outcome<FFI_ArrowSchema> {
     let pointer = checked(capsule, SCHEMA)?.pointer_checked(Some(SCHEMA))?;
     // SAFETY: a capsule of this name holds an `ArrowSchema`; `from_raw` leaves a released one behind.
     Ok(unsafe { FFI_ArrowSchema::from_raw(pointer.cast().as_ptr()) })

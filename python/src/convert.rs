@@ -10,7 +10,11 @@ use pyo3::types::PyDict;
 use crate::capsule::raised_as_ours;
 
 /// The module, or an `ImportError` that says what to install.
-fn import<'py>(py: Python<'py>, module: &str, wanted_by: &str) -> PyResult<Bound<'py, PyModule>> {
+pub(crate) fn import<'py>(
+    py: Python<'py>,
+    module: &str,
+    wanted_by: &str,
+) -> PyResult<Bound<'py, PyModule>> {
     py.import(module).map_err(|error| {
         if error.is_instance_of::<PyImportError>(py) {
             let package = module.replace('.', "-");

@@ -2,11 +2,12 @@
 //!
 //! Every number comes from `partgrid::distarray`.
 
-use partgrid::distarray::{Dimension, DistArray, Section};
+use partgrid::distarray::{Dimension, DistArray, ElementType, Section};
+use partgrid::grid::Numbers;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::buffer::PySectionBuffer;
+use crate::array::PyArray;
 use crate::error::Outcome;
 
 /// A numeric column as a distributed array: one section for each tile, each a process of the protocol. Nothing is copied.
@@ -68,7 +69,7 @@ impl PyDistArray {
 #[pyclass(name = "Section", module = "partgrid", frozen)]
 pub(crate) struct PySection {
     core: Section,
-    element: partgrid::distarray::ElementType,
+    element: ElementType,
 }
 
 #[pymethods]
@@ -98,10 +99,10 @@ impl PySection {
         Ok(result)
     }
 
-    /// The values: an object with the buffer interface, read-only, over the tile's own memory.
+    /// The values, over the tile's own memory.
     #[getter]
-    fn buffer(&self) -> PySectionBuffer {
-        PySectionBuffer::new(self.core.buffer.clone(), self.element, self.core.len)
+    fn buffer(&self) -> PyArray {
+        PyArray::new(Numbers::from_bytes(self.core.buffer.clone(), self.element))
     }
 
     fn __len__(&self) -> usize {

@@ -25,6 +25,13 @@ pub(crate) struct Raised(Error);
 /// The result of binding functions.
 pub(crate) type Outcome<T> = Result<T, Raised>;
 
+impl Raised {
+    /// Names the column that it happened in.
+    pub(crate) fn in_column(self, name: &str) -> Self {
+        Self(self.0.with_column(name))
+    }
+}
+
 impl From<Error> for Raised {
     fn from(error: Error) -> Self {
         Self(error)

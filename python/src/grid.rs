@@ -3,21 +3,25 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use partgrid::distarray::export;
-use partgrid::error::Error;
-use partgrid::grid::{PartitionGrid, picture};
+use partgrid::error::Result as CoreResult;
+use partgrid::grid::{Order, PartitionGrid, picture};
 use partgrid::load::{FileCompression, WriteOptions, write_grid};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PySliceMethods, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PyTuple};
 use pyo3_object_store::AnyObjectStore;
 
 use crate::argument::{self, Given, Settings, optional};
-use crate::capsule::{batches_of, schema_capsule, stream_capsule};
+use crate::capsule::{batches_of, c_stream, schema_capsule, stream_capsule};
 use crate::convert;
+use crate::device::{device_stream_capsule, refuse_reserved};
 use crate::distarray::PyDistArray;
 use crate::error::Outcome;
+use crate::index::part;
+use crate::numpy::{Wish, fill_value, to_numpy};
 use crate::partitioned::{Frame, PyPartitioned, dictionary, handles};
 use crate::query::{PyQuery, sql};
 use crate::runtime::wait;
@@ -50,6 +54,13 @@ impl PyGrid {
     fn handles<'py>(&self, py: Python<'py>) -> Outcome<&Bound<'py, PyList>> {
         let made = || handles(py, &self.core);
         Ok(self.handles.get_or_try_init(py, made)?.bind(py))
+    }
+
+    /// The row bands as batches, opened when they are asked for.
+    fn row_bands(&self) -> impl Iterator<Item = CoreResult<RecordBatch>> + Send + use<> {
+        let grid = Arc::clone(&self.core);
+        let bands = 0..grid.rows().num_intervals();
+        bands.map(move |row_band| grid.open_row_band(row_band))
     }
 
     fn make_tile(&self, position: Vec<usize>) -> Outcome<PyTile> {
@@ -302,6 +313,59 @@ impl PyGrid {
         convert::to_polars(slf.as_any())
     }
 
+    /// The grid as one 2-D `numpy.ndarray` of rows x columns. Needs numpy.
+    ///
+    /// A copy that may be written, unless the grid is one tile whose columns lie in one allocation (a single column, or as `dense=` of a load places them): that is a read-only
+    /// view of the tile's memory. Values are never rounded: one that the type of the array does not hold exactly is an error.
+    ///
+    /// Args:
+    ///     columns: The names of integer and float columns; by default all.
+    ///     dtype: The type of the array; by default the one that `numpy.result_type` gives for the columns.
+    ///     fill_null: The number that stands for nulls. It must be a value of the array's type exactly.
+    ///     order: `"F"` puts the elements of a column next to each other, as Arrow does, `"C"` those of a row.
+    ///     copy: `True` copies always, `None` when it must, `False` never.
+    ///
+    /// Returns:
+    ///     The array.
+    ///
+    /// Raises:
+    ///     NotFoundError: There is no such column.
+    ///     UnsupportedError: A column has a type that is no plain number; the text says what to cast.
+    ///     InvalidDataError: A column has nulls and nothing stands for them, or a value that the type does not hold.
+    ///     InvalidArgumentError: The type is no plain number, or does not hold `fill_null` exactly.
+    ///     ValueError: `copy=False`, and a copy is needed.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> flights = pg.read_parquet("data/flights")
+    ///     >>> flights.to_numpy(["dep_delay", "distance"], fill_null=float("nan")).shape
+    ///     (336776, 2)
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments that Python users expect"
+    )]
+    #[pyo3(signature = (columns=None, *, dtype=None, fill_null=None, order="F", copy=None))]
+    fn to_numpy<'py>(
+        &self,
+        py: Python<'py>,
+        columns: Option<Vec<String>>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        fill_null: Option<&Bound<'py, PyAny>>,
+        order: &str,
+        copy: Option<bool>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let wish = Wish {
+            dtype,
+            fill: fill_value(fill_null)?,
+            order: Order::from_letter(order)?,
+            copy,
+        };
+        match columns {
+            Some(columns) => to_numpy(py, &self.core.select(&columns)?, &wish),
+            None => to_numpy(py, &self.core, &wish),
+        }
+    }
+
     /// The Arrow PyCapsule interface: a stream of one batch for each row band, without copying.
     ///
     /// Args:
@@ -312,15 +376,28 @@ impl PyGrid {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
-        let grid = Arc::clone(&self.core);
-        let bands = 0..grid.rows().num_intervals();
-        let batches = bands.map(move |row_band| grid.open_row_band(row_band));
-        stream_capsule(
-            py,
-            Arc::clone(self.core.schema()),
-            batches,
-            requested_schema,
-        )
+        let schema = Arc::clone(self.core.schema());
+        stream_capsule(py, schema, self.row_bands(), requested_schema)
+    }
+
+    /// The Arrow PyCapsule interface for devices: the same stream, of memory of the CPU.
+    ///
+    /// Args:
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    ///     kwargs: Reserved by the interface.
+    ///
+    /// Raises:
+    ///     NotImplementedError: A keyword argument other than `None`.
+    #[pyo3(signature = (requested_schema=None, **kwargs))]
+    fn __arrow_c_device_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        refuse_reserved(kwargs)?;
+        let schema = Arc::clone(self.core.schema());
+        device_stream_capsule(py, c_stream(schema, self.row_bands(), requested_schema)?)
     }
 
     /// The Arrow PyCapsule interface: the schema.
@@ -371,38 +448,10 @@ impl PyGrid {
     }
 }
 
-/// The rows of a slice, or the columns of a name or a list of names.
-fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> {
-    if let Ok(slice) = key.cast::<PySlice>() {
-        let length = isize::try_from(grid.num_rows()).unwrap_or(isize::MAX);
-        let indices = slice.indices(length)?;
-        if indices.step != 1 {
-            return Err(Error::invalid_argument(format!(
-                "a slice of rows must have step 1, got {}",
-                indices.step
-            ))
-            .into());
-        }
-        let start = u64::try_from(indices.start).unwrap_or(0);
-        let stop = u64::try_from(indices.stop).unwrap_or(0).max(start);
-        return Ok(grid.slice(start..stop)?);
-    }
-    if let Ok(name) = key.extract::<String>() {
-        return Ok(grid.select(&[name])?);
-    }
-    if let Ok(names) = key.extract::<Vec<String>>() {
-        return Ok(grid.select(&names)?);
-    }
-    let class = key.get_type().qualname()?;
-    Err(PyTypeError::new_err(format!(
-        "a grid is indexed by a column name, a list of names, or a slice of rows, got {class}\nhint: grid.tile(row_band, column_band) gives a tile"
-    ))
-    .into())
-}
-
 /// Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
 ///
-/// pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Sliced nested columns are the one exception: they are copied.
+/// pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Objects that have only the methods for devices (`__arrow_c_device_stream__`,
+/// `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied.
 ///
 /// Args:
 ///     data: The object.
@@ -411,7 +460,8 @@ fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> 
 ///     A grid that shares the object's memory.
 ///
 /// Raises:
-///     ProtocolError: The object has neither method.
+///     ProtocolError: The object has none of these methods.
+///     NotLocalError: Its memory is that of a device.
 ///     InvalidArgumentError: Two columns share a name.
 ///
 /// Examples:

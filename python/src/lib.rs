@@ -5,16 +5,20 @@
 #[cfg(unix)]
 mod allocator;
 mod argument;
-mod buffer;
+mod array;
 mod capsule;
 mod command;
 mod convert;
+mod device;
 mod distarray;
+mod dlpack;
 mod error;
 mod filters;
 mod grid;
+mod index;
 mod job;
 mod load;
+mod numpy;
 mod partitioned;
 mod query;
 mod runtime;
@@ -27,17 +31,21 @@ mod wishes;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::buffer::PySectionBuffer;
+    use crate::array::PyArray;
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]
     use crate::distarray::{PyDistArray, PySection};
+    #[pymodule_export]
+    use crate::dlpack::from_dlpack;
     #[pymodule_export]
     use crate::grid::{PyGrid, from_arrow};
     #[pymodule_export]
     use crate::job::{PyLoadJob, PyLoadProgress};
     #[pymodule_export]
     use crate::load::{load_parquet, read_parquet};
+    #[pymodule_export]
+    use crate::numpy::from_numpy;
     #[pymodule_export]
     use crate::partitioned::{PyGet, PyHandle, PyPartitioned, from_partitioned};
     #[pymodule_export]

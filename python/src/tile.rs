@@ -3,19 +3,23 @@
 use std::sync::Arc;
 
 use partgrid::error::format_position;
-use partgrid::grid::{PartitionGrid, Region, picture};
+use partgrid::grid::{Numbers, PartitionGrid, Region, picture};
 use partgrid::location::Location;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
+use crate::array::PyArray;
 use crate::capsule::{array_capsules, schema_capsule};
 use crate::convert;
+use crate::device::{device_array_capsules, refuse_reserved};
 use crate::error::Outcome;
+use crate::numpy::fill_value;
 use crate::partitioned::location_tuple;
+use crate::runtime::wait;
 
 /// The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
 ///
-/// A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` reads it without copying.
+/// A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
 #[pyclass(name = "Tile", module = "partgrid", frozen)]
 pub(crate) struct PyTile {
     grid: Arc<PartitionGrid>,
@@ -85,6 +89,66 @@ impl PyTile {
         Ok(self.grid.tile(&self.position)?.data().memory_bytes())
     }
 
+    /// One column as an array, without copying.
+    ///
+    /// Args:
+    ///     name: The name of an integer or float column.
+    ///     fill_null: The number that stands for nulls; the values are copied only when there are some. It must be a value of the column's type exactly.
+    ///
+    /// Returns:
+    ///     The column in one dimension. Of a lazy tile only this column is read.
+    ///
+    /// Raises:
+    ///     NotFoundError: There is no such column.
+    ///     UnsupportedError: The column has a type that is no plain number; the text says what to cast.
+    ///     InvalidDataError: The column has nulls, and nothing stands for them.
+    ///     InvalidArgumentError: The type does not hold `fill_null` exactly.
+    ///     NotLocalError: The bytes are not in this process.
+    #[pyo3(signature = (name, *, fill_null=None))]
+    fn column(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        fill_null: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<PyArray> {
+        let fill = fill_value(fill_null)?;
+        let tile = self.grid.tile(&self.position)?;
+        let (number, field) = tile.column(name)?;
+        let batch = wait(py, tile.data().fetch(&[number]))?;
+        let values = py.detach(|| Numbers::try_from_column(&field, batch.column(0), fill));
+        Ok(PyArray::new(values?))
+    }
+
+    /// All columns as one array of rows x columns, without copying.
+    ///
+    /// Args:
+    ///     fill_null: The number that stands for nulls; the values are copied only when there are some. It must be a value of the columns' type exactly.
+    ///
+    /// Returns:
+    ///     The array, each column contiguous.
+    ///
+    /// Raises:
+    ///     UnsupportedError: The columns do not make one array: they must be numbers of one type as `dense=` of the load places them, or a single column.
+    ///     InvalidDataError: A column has nulls, and nothing stands for them.
+    ///     InvalidArgumentError: The type does not hold `fill_null` exactly.
+    ///     NotLocalError: The bytes are not in this process.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> grid = pg.read_parquet("data/flights", columns=["hour", "minute"], dense=["hour", "minute"])
+    ///     >>> grid.tile(0).array()
+    ///     Array (27004, 2) of int8, read-only
+    #[pyo3(signature = (*, fill_null=None))]
+    fn array(&self, py: Python<'_>, fill_null: Option<&Bound<'_, PyAny>>) -> Outcome<PyArray> {
+        let fill = fill_value(fill_null)?;
+        let tile = self.grid.tile(&self.position)?;
+        let columns: Vec<usize> = (0..tile.data().schema().fields().len()).collect();
+        let batch = wait(py, tile.data().fetch(&columns))?;
+        Ok(PyArray::new(
+            py.detach(|| Numbers::try_from_batch(&batch, fill))?,
+        ))
+    }
+
     /// The tile as a `pyarrow.RecordBatch`, without copying. Needs pyarrow.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::to_arrow_batch(slf.as_any())
@@ -116,6 +180,28 @@ impl PyTile {
         let tile = self.grid.tile(&self.position)?;
         let batch = py.detach(|| tile.open())?;
         array_capsules(py, &batch, requested_schema)
+    }
+
+    /// The Arrow PyCapsule interface for devices: schema and array of the batch on the CPU, without copying.
+    ///
+    /// Args:
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    ///     kwargs: Reserved by the interface.
+    ///
+    /// Raises:
+    ///     NotImplementedError: A keyword argument other than `None`.
+    ///     NotLocalError: The bytes are not in this process.
+    #[pyo3(signature = (requested_schema=None, **kwargs))]
+    fn __arrow_c_device_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Outcome<Bound<'py, PyTuple>> {
+        refuse_reserved(kwargs)?;
+        let tile = self.grid.tile(&self.position)?;
+        let batch = py.detach(|| tile.open())?;
+        device_array_capsules(py, &batch, requested_schema)
     }
 
     /// The Arrow PyCapsule interface: the schema.

@@ -5,16 +5,16 @@
 //! is the row band. Never here: copying; columns that cannot be shared without copying or loss (they are refused, with the remedy); Python.
 
 mod dimension;
-mod element;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::Buffer;
 
 pub use dimension::Dimension;
-pub use element::ElementType;
+
+pub use crate::grid::ElementType;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{PartitionGrid, Tile};
+use crate::grid::{PartitionGrid, Tile, value_bytes};
 
 /// The version of the protocol that every section states.
 pub const VERSION: &str = "0.10.0";
@@ -115,15 +115,5 @@ fn check_nulls(parts: &[Part]) -> Result<()> {
         )
         .with_position(&first.position)
         .with_hint("filter them out in SQL, or replace them with coalesce()")),
-    }
-}
-
-/// The bytes of the elements alone, also when the array is a slice of a longer one.
-fn value_bytes(values: &ArrayRef, element: ElementType) -> Buffer {
-    let data = values.to_data();
-    let width = element.item_bytes();
-    match data.buffers().first() {
-        Some(buffer) => buffer.slice_with_length(data.offset() * width, data.len() * width),
-        None => Buffer::from(Vec::<u8>::new()),
     }
 }

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
 use crate::grid::axis::Axis;
@@ -149,6 +149,39 @@ impl PartitionGrid {
             builder.set(&[row_band, 0], Tile::try_from_batch(batch)?)?;
         }
         builder.build()
+    }
+}
+
+impl PartitionGrid {
+    /// A grid of one tile of the given columns, without copying; without names they are `column_0`, `column_1` and so on.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without columns, for another number of names, for columns of different lengths, and for a name given twice.
+    pub fn try_from_columns(columns: Vec<ArrayRef>, names: Option<Vec<String>>) -> Result<Self> {
+        let count = columns.len();
+        if count == 0 {
+            return Err(Error::invalid_argument(
+                "a grid is made of at least one column, got an array without any",
+            ));
+        }
+        let numbered = || {
+            (0..count)
+                .map(|number| format!("column_{number}"))
+                .collect()
+        };
+        let names: Vec<String> = names.unwrap_or_else(numbered);
+        if names.len() != count {
+            return Err(Error::invalid_argument(format!(
+                "names must have one name for each of the {count} columns, got {}",
+                names.len()
+            )));
+        }
+        let fields = names.into_iter().zip(&columns);
+        let fields =
+            fields.map(|(name, column)| Field::new(name, column.data_type().clone(), true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+        Self::try_from_batches(schema, &[batch])
     }
 }
 

@@ -1,14 +1,18 @@
 //! The central noun: a frame cut into a grid of tiles.
 //!
 //! Comes in: tiles through a [`GridBuilder`]. Goes out: a [`PartitionGrid`] that never changes: schema, one axis for rows and one for columns, one tile for each
-//! position. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`. Never here: IO, global state, SQL.
+//! position. [`Numbers`] are the same memory as n-d arrays. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`;
+//! arrays of numbers: `element.rs`, `numbers.rs`, `gather.rs`. Never here: IO, global state, SQL.
 
 mod absent;
 mod axis;
 mod build;
 mod compact;
 mod dense;
+mod element;
+mod gather;
 mod geometry;
+mod numbers;
 mod order;
 pub mod picture;
 mod region;
@@ -28,7 +32,11 @@ pub use axis::Axis;
 pub use build::GridBuilder;
 pub use compact::compact;
 pub use dense::{dense, dense_stride};
+pub use element::ElementType;
+pub use gather::{FillValue, Gather, Order};
 pub use geometry::Geometry;
+pub use numbers::Numbers;
+pub(crate) use numbers::value_bytes;
 pub use order::{RowOrder, SortColumn};
 pub use region::Region;
 pub use statistics::{ColumnStatistics, column_statistics};
@@ -265,12 +273,22 @@ impl PartitionGrid {
     /// # Errors
     /// `NotFound` past the last row band, `NotLocal` when a tile of it is not in this process.
     pub fn open_row_band(&self, row_band: usize) -> Result<RecordBatch> {
+        let tiles = self.row_band(row_band).iter().map(Tile::open);
+        self.join_row_band(row_band, &tiles.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The batches of the tiles of one row band side by side, without copying, in the grid's schema. For whoever fetched the tiles.
+    ///
+    /// # Errors
+    /// `NotFound` past the last row band; as [`RecordBatch::try_new`] for batches of other tiles.
+    pub fn join_row_band(&self, row_band: usize, tiles: &[RecordBatch]) -> Result<RecordBatch> {
         let rows = self.rows().interval(row_band);
         let rows = rows.ok_or_else(|| Error::not_found(format!("no row band {row_band}")))?;
-        let mut columns = Vec::with_capacity(self.num_columns());
-        for tile in self.row_band(row_band) {
-            columns.extend_from_slice(tile.open()?.columns());
-        }
+        let columns = tiles
+            .iter()
+            .flat_map(RecordBatch::columns)
+            .cloned()
+            .collect();
         let num_rows = usize::try_from(rows.end - rows.start).ok();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(num_rows);
         Ok(RecordBatch::try_new_with_options(

@@ -9,12 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayData, RecordBatch};
 use arrow::buffer::{Buffer, NullBuffer};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use async_trait::async_trait;
 
 use crate::error::{Error, Result};
 use crate::grid::compact::compact;
 use crate::grid::statistics::{ColumnStatistics, column_statistics};
+use crate::grid::unknown_column;
 use crate::location::Location;
 
 /// The data of one tile, wherever it lives. Everything that reads tiles knows only this trait.
@@ -210,6 +211,21 @@ impl Tile {
     /// `NotLocal` when the bytes are not in this process.
     pub fn open(&self) -> Result<RecordBatch> {
         self.data.open()
+    }
+
+    /// The number and the field of a column of this tile.
+    ///
+    /// # Errors
+    /// `NotFound` with the nearest name as hint.
+    pub fn column(&self, name: &str) -> Result<(usize, Field)> {
+        let schema = self.data.schema();
+        match schema.column_with_name(name) {
+            Some((number, field)) => Ok((number, field.clone())),
+            None => {
+                let names = schema.fields().iter().map(|field| field.name().as_str());
+                Err(unknown_column(name, names))
+            }
+        }
     }
 
     /// Exact statistics of a column of this tile, if they are known already.

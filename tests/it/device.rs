@@ -1,6 +1,8 @@
 //! The Arrow C Data and C Stream interfaces: every type, sliced and whole, through the C structs; broken producers; panics that stay inside.
 
 mod broken;
+mod dlpack;
+mod on_device;
 
 use std::ffi::c_void;
 use std::panic::catch_unwind;

@@ -494,3 +494,73 @@ def test_a_hundred_thousand_partitions_are_read_in_linear_time() -> None:
     # Quadratic time would be a hundred times as much.
     few = max(seconds(2_000), 0.01)
     assert seconds(20_000) < 40 * few
+
+
+def of_arrays(convert: Callable[[Any], Any], dtype: Any = np.float64) -> dict[str, Any]:
+    """Two row bands and two column bands of arrays."""
+    whole = np.arange(24, dtype=dtype).reshape(6, 4)
+    parts = {
+        (i, j): {
+            "start": (3 * i, 2 * j),
+            "shape": (3, 2),
+            "data": convert(np.array(whole[3 * i : 3 * i + 3, 2 * j : 2 * j + 2])),
+            "location": [i],
+        }
+        for i in range(2)
+        for j in range(2)
+    }
+    return {"shape": (6, 4), "partition_tiling": (2, 2), "partitions": parts, "get": lambda x: x}
+
+
+class OnlyDlpack:
+    """What tensors of other libraries offer."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __dlpack__(self, **wishes: Any) -> Any:
+        return self._array.__dlpack__(**wishes)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self._array.__dlpack_device__()
+        return device
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [lambda array: array, np.asfortranarray, lambda array: array[::-1][::-1], OnlyDlpack],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint8, np.float16, ">i4"])
+def test_arrays_become_columns(convert: Callable[[Any], Any], dtype: Any) -> None:
+    if convert is OnlyDlpack and dtype == ">i4":
+        dtype = np.int64
+    grid = pg.from_partitioned(of_arrays(convert, dtype))
+    assert grid.columns == ["column_0", "column_1", "column_2", "column_3"]
+    assert grid.tiling == (2, 2)
+    assert (grid.to_numpy() == np.arange(24).reshape(6, 4)).all()
+
+
+def test_columns_of_arrays_in_fortran_order_are_shared() -> None:
+    given = of_arrays(np.asfortranarray)
+    grid = pg.from_partitioned(given)
+    for tile in grid.tiles:
+        theirs = given["partitions"][tile.position]["data"]
+        assert addresses([pa.table(tile)[0]]) == [theirs.ctypes.data]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.ma.masked_array([[1.0, 2.0]] * 3, mask=[[True, False]] * 3),
+        np.array([[1j, 2]] * 3),
+        np.array([["a", 1]] * 3, dtype=object),
+        np.zeros((3, 2, 1)),
+        np.zeros((2, 3)),
+        np.float64(5),
+    ],
+)
+def test_arrays_that_no_columns_hold_are_refused_with_the_path(wrong: Any) -> None:
+    given = of_arrays(lambda array: array)
+    given["partitions"][(1, 1)]["data"] = wrong
+    with pytest.raises(pg.errors.ProtocolError, match=r"partitions\[\(1, 1\)\]\.data: "):
+        pg.from_partitioned(given)

@@ -175,3 +175,34 @@ def test_a_hundred_thousand_tiles_are_described_in_linear_time() -> None:
     description = grid.__partitioned__
     assert description["partition_tiling"] == (100_000, 1)
     assert description["partitions"][(99_999, 0)]["start"] == (99_999, 0)
+
+
+@pytest.mark.parametrize("data", ["pandas", "polars", "pyarrow", "arro3", "numpy", "tile"])
+def test_get_gives_data_of_the_library_that_was_asked_for(data: str) -> None:
+    grid = pg.from_arrow(pa.table({"a": [1, 2], "b": [3, 4]}))
+    described = grid.partitioned(data).__partitioned__
+    get = pickle.loads(pickle.dumps(described["get"]))
+    assert (get, get.data, repr(get)) == (pg.Get(data), data, f'Get("{data}")')
+    [first] = get([described["partitions"][(0, 0)]["data"]])
+    module = type(first).__module__.split(".")[0]
+    assert module == {"tile": "partgrid"}.get(data, data)
+    assert first.shape == (2, 2)
+    if data != "numpy":
+        assert list(pa.table(first)["b"].to_pylist()) == [3, 4]
+    else:
+        assert first.tolist() == [[1, 3], [2, 4]]
+
+
+def test_get_of_another_library_is_refused(grid: pg.Grid) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match='"pandas", "polars", .* got "dask"'):
+        grid.partitioned("dask")
+    assert repr(grid.partitioned("tile")).startswith('Partitioned("tile") of Grid of 5 rows')
+
+
+def test_the_schema_travels_with_the_dictionary(flights: pg.Grid) -> None:
+    described = pickle.loads(pickle.dumps(flights.__partitioned__))
+    schema = described["schema"]
+    assert pa.schema(schema).equals(flights.schema, check_metadata=True)
+    assert (schema.names, len(schema), schema.types[0]) == (flights.columns, 19, "Int16")
+    assert schema == flights.__partitioned__["schema"]
+    assert described["version"] == "2022-01-27"

@@ -1,6 +1,6 @@
 //! What `get` of another library returned -> a batch.
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use partgrid::error::Error;
@@ -17,15 +17,11 @@ use crate::partitioned::PyHandle;
 pub(super) fn batch_of(path: &str, object: &Bound<'_, PyAny>, first: u64) -> Outcome<RecordBatch> {
     let py = object.py();
     let found = match kind_of(object)? {
-        Kind::Handle => {
-            let tile = object
-                .cast::<PyHandle>()
-                .map_err(PyErr::from)?
-                .get()
-                .tile()?;
-            let tile = tile.into_pyobject(py)?;
-            one_batch(tile.as_any())
-        }
+        Kind::Handle => object
+            .cast::<PyHandle>()
+            .map_err(PyErr::from)?
+            .get()
+            .batch(),
         Kind::Arrow => one_batch(object),
         Kind::Pandas => pandas_table(object).and_then(|table| one_batch(&table)),
         Kind::Array => of_array(object, first),
@@ -102,7 +98,11 @@ fn of_array(object: &Bound<'_, PyAny>, first: u64) -> Outcome<RecordBatch> {
         .zip(fields)
         .map(|(number, field)| Field::clone(field).with_name(format!("column_{number}")));
     let schema = SchemaRef::new(Schema::new(named.collect::<Vec<Field>>()));
-    Ok(batch.with_schema(schema)?)
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().to_vec();
+    Ok(RecordBatch::try_new_with_options(
+        schema, columns, &options,
+    )?)
 }
 
 /// Row labels of a part of a frame are its numbers in the whole.

@@ -1,11 +1,13 @@
 //! `get`: handles -> data of the library that was asked for.
 
 use partgrid::error::{Error, ErrorKind};
+use partgrid::grid::{Order, PartitionGrid};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyType};
 
 use crate::convert;
 use crate::error::Outcome;
+use crate::numpy::{Wish, to_numpy};
 use crate::partitioned::PyHandle;
 
 /// What a handle becomes.
@@ -99,11 +101,24 @@ impl PyGet {
             Frame::Pandas => convert::to_pandas(&tile)?,
             Frame::Polars => convert::to_polars(&tile)?,
             Frame::PyArrow => convert::to_arrow_batch(&tile)?,
-            Frame::NumPy => tile.call_method0("to_numpy")?,
+            Frame::NumPy => ndarray_of(handle)?,
             Frame::Arro3 => convert::to_arro3(&tile)?,
             Frame::Tile => tile,
         })
     }
+}
+
+/// The tile of a handle as a two-dimensional array.
+fn ndarray_of<'py>(handle: &Bound<'py, PyHandle>) -> Outcome<Bound<'py, PyAny>> {
+    let batch = handle.get().batch()?;
+    let grid = PartitionGrid::try_from_batches(batch.schema(), &[batch])?;
+    let wish = Wish {
+        dtype: None,
+        fill: None,
+        order: Order::from_letter("F")?,
+        copy: None,
+    };
+    to_numpy(handle.py(), &grid, &wish)
 }
 
 #[pymethods]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use partgrid::error::Error;
 use partgrid::grid::{GridId, PartitionGrid};
 use partgrid::location::Location;
@@ -40,6 +41,11 @@ impl PyHandle {
             core: share::handle(grid, position)?,
             _kept: Some(Arc::clone(grid)),
         })
+    }
+
+    /// The data of the tile.
+    pub(super) fn batch(&self) -> Outcome<RecordBatch> {
+        Ok(share::open(&self.core)?.open()?)
     }
 }
 

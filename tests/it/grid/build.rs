@@ -175,3 +175,46 @@ fn refused(error: &Error, text: &str) {
         (ErrorKind::InvalidArgument, text)
     );
 }
+
+#[test]
+fn columns_without_names_are_numbered_and_wrong_names_are_refused() {
+    let column = || Arc::new(Int32Array::from_iter_values(0..3)) as ArrayRef;
+    let grid = PartitionGrid::try_from_columns(vec![column(), column()], None).unwrap();
+    let names: Vec<&str> = grid
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
+    assert_eq!((names, grid.num_rows()), (vec!["column_0", "column_1"], 3));
+    let short = Arc::new(Int32Array::from_iter_values(0..2)) as ArrayRef;
+    let named = |names: [&str; 2]| Some(names.map(str::to_owned).to_vec());
+    for (columns, names, text) in [
+        (
+            vec![],
+            None,
+            "a grid is made of at least one column, got an array without any",
+        ),
+        (
+            vec![column()],
+            named(["a", "b"]),
+            "names must have one name for each of the 1 columns, got 2",
+        ),
+        (
+            vec![column(), column()],
+            named(["a", "a"]),
+            "column names of a grid must be distinct, this one repeats",
+        ),
+        (
+            vec![column(), short],
+            None,
+            "Invalid argument error: all columns in a record batch must have the same length",
+        ),
+    ] {
+        let error = PartitionGrid::try_from_columns(columns, names).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::InvalidArgument, text)
+        );
+    }
+}

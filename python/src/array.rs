@@ -1,0 +1,294 @@
+//! `Array`: numbers of ours as other libraries take them.
+//!
+//! Comes in: [`Numbers`]. Goes out: a read-only view under the buffer interface (PEP 3118, n-d), the array interface, `__array__` and DLPack. The view keeps the memory
+//! alive. Never here: copies that nobody asked for.
+
+use std::ffi::{CString, c_int};
+
+use partgrid::grid::Numbers;
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+
+use crate::convert::import;
+use crate::dlpack::tensor_capsule;
+use crate::error::Outcome;
+
+/// A read-only view of numbers in Arrow memory: a column, or a dense tile as rows x columns. It keeps the memory alive.
+///
+/// `memoryview`, `numpy.asarray`, `numpy.from_dlpack`, `torch.from_dlpack` and everything else that takes a buffer or DLPack reads it without copying.
+///
+/// Examples:
+///     >>> import partgrid as pg
+///     >>> distance = pg.read_parquet("data/flights").tile(0).column("distance")
+///     >>> distance
+///     Array (27004,) of float64, read-only
+///     >>> memoryview(distance)[:2].tolist()
+///     [1400.0, 1416.0]
+#[pyclass(name = "Array", module = "partgrid", frozen)]
+pub(crate) struct PyArray {
+    numbers: Numbers,
+}
+
+impl PyArray {
+    pub(crate) fn new(numbers: Numbers) -> Self {
+        Self { numbers }
+    }
+}
+
+/// What one view needs until it is released.
+struct View {
+    format: CString,
+    shape: Vec<ffi::Py_ssize_t>,
+    strides: Vec<ffi::Py_ssize_t>,
+}
+
+#[pymethods]
+impl PyArray {
+    /// The number of elements along each dimension.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.numbers.shape())
+    }
+
+    /// The bytes from one element to the next along each dimension.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.numbers.strides())
+    }
+
+    /// The format of one element as in the `struct` module (PEP 3118), for instance `d` for a 64-bit float. `numpy.dtype` takes it.
+    #[getter]
+    fn dtype(&self) -> char {
+        self.numbers.element().format()
+    }
+
+    /// The bytes of the elements, without what lies between them.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.numbers.num_bytes()
+    }
+
+    /// The address of the first element.
+    #[getter]
+    fn address(&self) -> usize {
+        self.numbers.as_ptr().addr()
+    }
+
+    fn __len__(&self) -> usize {
+        self.numbers.shape().first().copied().unwrap_or(0)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let shape = self.shape(py)?.repr()?;
+        Ok(format!(
+            "Array {shape} of {}, read-only",
+            self.numbers.element()
+        ))
+    }
+
+    /// NumPy: the numbers as a read-only `numpy.ndarray` over the same memory; a writable one with `copy=True`. Needs numpy.
+    ///
+    /// Args:
+    ///     dtype: The wanted type; another than that of the numbers makes a copy.
+    ///     copy: `True` copies always, `None` when it must, `False` never.
+    ///
+    /// Raises:
+    ///     ValueError: `copy=False`, and the type needs a copy.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let numpy = import(slf.py(), "numpy", "__array__")?;
+        let view = ndarray(&numpy, slf)?;
+        let ours = view.getattr("dtype")?;
+        let wanted = match dtype {
+            Some(dtype) => numpy.getattr("dtype")?.call1((dtype,))?,
+            None => ours.clone(),
+        };
+        match (copy, wanted.eq(&ours)?) {
+            (None | Some(false), true) => Ok(view),
+            (Some(false), false) => Err(PyValueError::new_err(format!(
+                "{ours} cannot become {wanted} without a copy\nhint: numpy.asarray(array, dtype=...) copies where it must"
+            ))),
+            _ => view.call_method1("astype", (wanted,)),
+        }
+    }
+
+    /// The array interface of NumPy, version 3.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", self.numbers.element().type_string())?;
+        interface.set_item("shape", self.shape(py)?)?;
+        interface.set_item("strides", self.strides(py)?)?;
+        interface.set_item("data", (self.address(), true))?;
+        Ok(interface)
+    }
+
+    /// DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
+    ///
+    /// Args:
+    ///     stream: `None`, since the CPU has no streams.
+    ///     max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get copies only.
+    ///     dl_device: `None` or `(1, 0)`, the CPU.
+    ///     copy: `True` copies; `None` and `False` never do.
+    ///
+    /// Returns:
+    ///     A capsule `dltensor_versioned`, or `dltensor` for versions before 1.0.
+    ///
+    /// Raises:
+    ///     BufferError: The wish cannot be met.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of the array API"
+    )]
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        if let Some(stream) = stream {
+            let text = format!(
+                "stream must be None for memory of the CPU, got {}",
+                stream.repr()?
+            );
+            return Err(PyBufferError::new_err(text).into());
+        }
+        if let Some((kind, number)) = dl_device.filter(|device| *device != (1, 0)) {
+            let text = format!(
+                "dl_device must be (1, 0), the CPU, got ({kind}, {number})\nhint: take it here and copy it there"
+            );
+            return Err(PyBufferError::new_err(text).into());
+        }
+        tensor_capsule(py, &self.numbers, max_version, copy == Some(true))
+    }
+
+    /// The device of DLPack: `(1, 0)`, the CPU.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (1, 0)
+    }
+
+    #[expect(unsafe_code, reason = "the buffer interface fills a C struct")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        // SAFETY: the interpreter passes a struct to fill, or null by mistake.
+        let Some(view) = (unsafe { view.as_mut() }) else {
+            return Err(PyBufferError::new_err("the view is null"));
+        };
+        view.obj = std::ptr::null_mut();
+        let numbers = &slf.get().numbers;
+        refuse_flags(numbers, flags)?;
+        let state = Box::new(View {
+            format: CString::new(numbers.element().format().to_string())?,
+            shape: signed(numbers.shape())?,
+            strides: signed(numbers.strides())?,
+        });
+        view.buf = numbers.as_ptr().cast_mut().cast();
+        view.len = ffi::Py_ssize_t::try_from(numbers.num_bytes())?;
+        view.itemsize = ffi::Py_ssize_t::try_from(numbers.element().item_bytes())?;
+        view.readonly = 1;
+        // Without a shape the consumer sees bytes.
+        view.ndim = if wants(flags, ffi::PyBUF_ND) {
+            c_int::try_from(state.shape.len())?
+        } else {
+            1
+        };
+        view.suboffsets = std::ptr::null_mut();
+        let state = Box::into_raw(state);
+        // SAFETY: the box was just leaked and is given back in `__releasebuffer__`.
+        let fields = unsafe { &mut *state };
+        let asked = |flag: c_int, list: &mut Vec<ffi::Py_ssize_t>| {
+            if wants(flags, flag) {
+                list.as_mut_ptr()
+            } else {
+                std::ptr::null_mut()
+            }
+        };
+        view.shape = asked(ffi::PyBUF_ND, &mut fields.shape);
+        view.strides = asked(ffi::PyBUF_STRIDES, &mut fields.strides);
+        view.format = if wants(flags, ffi::PyBUF_FORMAT) {
+            fields.format.as_ptr().cast_mut()
+        } else {
+            std::ptr::null_mut()
+        };
+        view.internal = state.cast();
+        view.obj = slf.into_any().into_ptr();
+        Ok(())
+    }
+
+    #[expect(unsafe_code, reason = "gives back what __getbuffer__ leaked")]
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: the interpreter passes the struct that `__getbuffer__` filled, once.
+        let Some(view) = (unsafe { view.as_mut() }) else {
+            return;
+        };
+        if !view.internal.is_null() {
+            // SAFETY: `internal` holds the box that `__getbuffer__` leaked.
+            drop(unsafe { Box::from_raw(view.internal.cast::<View>()) });
+            view.internal = std::ptr::null_mut();
+        }
+    }
+}
+
+/// The numbers as a `numpy.ndarray` over the same memory, under the name that numpy has for their type (`q` and `l` are two types of one size there).
+pub(crate) fn ndarray<'py>(
+    numpy: &Bound<'py, PyModule>,
+    array: &Bound<'py, PyArray>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let name = array.get().numbers.element().type_string();
+    let view = numpy.call_method1(
+        "asarray",
+        (array
+            .py()
+            .get_type::<pyo3::types::PyMemoryView>()
+            .call1((array,))?,),
+    )?;
+    view.call_method1("view", (name,))
+}
+
+fn signed(sizes: &[usize]) -> PyResult<Vec<ffi::Py_ssize_t>> {
+    let signed = sizes.iter().map(|size| ffi::Py_ssize_t::try_from(*size));
+    Ok(signed.collect::<Result<_, _>>()?)
+}
+
+fn wants(flags: c_int, flag: c_int) -> bool {
+    flags & flag == flag
+}
+
+/// Refuses what the memory cannot be for this consumer (PEP 3118, "Contiguity requests").
+fn refuse_flags(numbers: &Numbers, flags: c_int) -> PyResult<()> {
+    let refused = |text: &str| {
+        Err(PyBufferError::new_err(format!(
+            "{text}\nhint: copy it: numpy.array(array)"
+        )))
+    };
+    if wants(flags, ffi::PyBUF_WRITABLE) {
+        return refused("Arrow memory is read-only");
+    }
+    let (in_c, in_fortran) = (numbers.is_c_contiguous(), numbers.is_f_contiguous());
+    if wants(flags, ffi::PyBUF_C_CONTIGUOUS) && !in_c {
+        return refused("the array does not lie in C order without gaps");
+    }
+    if wants(flags, ffi::PyBUF_F_CONTIGUOUS) && !in_fortran {
+        return refused("the array does not lie in Fortran order without gaps");
+    }
+    if wants(flags, ffi::PyBUF_ANY_CONTIGUOUS) && !in_c && !in_fortran {
+        return refused("the array has gaps between its columns");
+    }
+    if !wants(flags, ffi::PyBUF_STRIDES) && !in_c {
+        return refused("the array has strides, which this consumer does not take");
+    }
+    Ok(())
+}
