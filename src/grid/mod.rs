@@ -40,10 +40,10 @@ pub(crate) use numbers::value_bytes;
 pub use order::{RowOrder, SortColumn};
 pub use region::Region;
 pub use statistics::{ColumnStatistics, column_statistics};
-pub use tile::{MemoryTile, Tile, TileData};
+pub use tile::{MemoryTile, Tile, TileData, held_bytes};
 
 #[cfg(feature = "parquet")]
-pub(crate) use tile::{held_bytes, slice_bytes};
+pub(crate) use tile::slice_bytes;
 
 use crate::error::{Error, Result};
 

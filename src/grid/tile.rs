@@ -122,7 +122,8 @@ fn long_view_bytes(data: &ArrayData) -> usize {
 }
 
 /// Bytes of the allocations that a batch keeps alive, each counted once however many columns lie in it.
-pub(crate) fn held_bytes(batch: &RecordBatch) -> u64 {
+#[must_use]
+pub fn held_bytes(batch: &RecordBatch) -> u64 {
     let mut seen = HashSet::new();
     let columns = batch.columns().iter();
     let bytes = columns.map(|column| unseen_bytes(&column.to_data(), &mut seen));
