@@ -499,6 +499,16 @@ class LoadProgress:
     """
     def __repr__(self, /) -> str: ...
     @property
+    def arranged_rows(self, /) -> int:
+        """
+        Rows that lie in the order of `sort_by` or `partition_by`, which begins when all are read.
+        """
+    @property
+    def arranging(self, /) -> bool:
+        """
+        Whether all rows are read, and are now sorted or partitioned.
+        """
+    @property
     def bytes(self, /) -> int:
         """
         Bytes of the files that are decoded, as they lie in the files.
@@ -521,7 +531,7 @@ class LoadProgress:
     @property
     def remaining(self, /) -> float | None:
         """
-        Seconds that the rest will take at the rate so far; `None` before the first bytes.
+        Seconds that the rest will take at the rate so far; `None` before the first bytes, and while rows are sorted or partitioned.
         """
     @property
     def resumed_tiles(self, /) -> int:
@@ -532,6 +542,11 @@ class LoadProgress:
     def rows(self, /) -> int:
         """
         Rows of finished tiles.
+        """
+    @property
+    def rows_to_arrange(self, /) -> int:
+        """
+        Rows that are being sorted or partitioned; 0 while they are read, and without such a wish.
         """
     @property
     def spilled_tiles(self, /) -> int:

@@ -88,6 +88,9 @@ def line(progress: LoadProgress, width: int) -> str:
     """
     if not progress.total_bytes:
         return f"loading: {progress.files}/{progress.total_files or '?'} files"[: width - 1]
+    if progress.arranging:
+        rows = f"{progress.arranged_rows:,}/{progress.rows_to_arrange:,} rows [{_clock(progress.elapsed)}]"
+        return f"loading: arranging, {rows}"[: width - 1]
     part = min(progress.bytes / progress.total_bytes, 1.0)
     left = "?" if progress.remaining is None else _clock(progress.remaining)
     head = f"loading: {part:4.0%}|"

@@ -87,6 +87,24 @@ impl PyLoadProgress {
         self.core.spilled_tiles
     }
 
+    /// Rows that lie in the order of `sort_by` or `partition_by`, which begins when all are read.
+    #[getter]
+    fn arranged_rows(&self) -> u64 {
+        self.core.arranged_rows
+    }
+
+    /// Rows that are being sorted or partitioned; 0 while they are read, and without such a wish.
+    #[getter]
+    fn rows_to_arrange(&self) -> u64 {
+        self.core.rows_to_arrange
+    }
+
+    /// Whether all rows are read, and are now sorted or partitioned.
+    #[getter]
+    fn arranging(&self) -> bool {
+        self.core.is_arranging()
+    }
+
     /// Seconds since the load began; of a finished load, until it ended.
     #[getter]
     fn elapsed(&self) -> f64 {
@@ -99,7 +117,7 @@ impl PyLoadProgress {
         self.core.bytes_per_second()
     }
 
-    /// Seconds that the rest will take at the rate so far; `None` before the first bytes.
+    /// Seconds that the rest will take at the rate so far; `None` before the first bytes, and while rows are sorted or partitioned.
     #[getter]
     fn remaining(&self) -> Option<f64> {
         self.core.remaining().map(|rest| rest.as_secs_f64())

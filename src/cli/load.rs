@@ -5,7 +5,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -212,6 +212,7 @@ impl Wishes {
         let runtime = runtime(None)?;
         let _entered = runtime.enter();
         runtime.block_on(check_output(out, &self.write_options()))?;
+        let started = Instant::now();
         let job = LoadJob::start(sources.to_vec(), self.load_options())?;
         let bar = self.bar();
         let interval = if self.json {
@@ -234,7 +235,11 @@ impl Wishes {
         bar.set_message("writing");
         let written = runtime.block_on(Box::pin(write_grid(&grid, out, &self.write_options())));
         bar.finish_and_clear();
-        Ok((job.progress(), written?))
+        let whole = Progress {
+            elapsed: started.elapsed(),
+            ..job.progress()
+        };
+        Ok((whole, written?))
     }
 
     fn load_options(&self) -> LoadOptions {
@@ -296,17 +301,22 @@ impl Wishes {
             return;
         }
         let line = format!(
-            "{}, {} read in {:.1} s: {} written to {out}\n",
+            "{}, {} read, {} written to {out} in {:.1} s\n",
             counted(progress.num_rows, "row"),
             HumanBytes(progress.num_bytes),
-            progress.elapsed.as_secs_f64(),
             counted(files, "file"),
+            progress.elapsed.as_secs_f64(),
         );
         super::say(stderr, &line);
     }
 }
 
 fn show(bar: &ProgressBar, progress: &Progress) {
+    if progress.is_arranging() {
+        let (done, all) = (progress.arranged_rows, progress.rows_to_arrange);
+        bar.set_message(format!("arranging, {done}/{all} rows"));
+        return;
+    }
     bar.set_length(progress.total_bytes);
     bar.set_position(progress.num_bytes);
     bar.set_message(format!(
@@ -329,6 +339,8 @@ fn fields(event: &str, progress: &Progress) -> Value {
         "tile_bytes": progress.tile_bytes,
         "spilled_tiles": progress.spilled_tiles,
         "resumed_tiles": progress.resumed_tiles,
+        "arranged_rows": progress.arranged_rows,
+        "rows_to_arrange": progress.rows_to_arrange,
         "seconds": progress.elapsed.as_secs_f64(),
         "bytes_per_second": progress.bytes_per_second(),
     })

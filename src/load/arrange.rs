@@ -41,6 +41,7 @@ pub(super) async fn arrange(
     let num_bands = grid.num_rows().div_ceil(tile_rows).max(1);
     let wish = Wish::try_new(&grid, order, options.num_partitions().unwrap_or(num_bands))?;
     let grid = Arc::new(grid);
+    keeper.counters().rows_to_arrange.add(grid.num_rows());
     let bytes = wish.sorting_bytes(&grid, options.concurrency());
     let leave = keeper.budget().reserve(bytes).await;
     let mut leave = leave.map_err(no_room)?;
@@ -118,6 +119,8 @@ async fn rebuilt(
         let (batches, mut leave) = done?;
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         leave.settle(bytes as u64);
+        let num_rows = batches.first().map_or(0, RecordBatch::num_rows);
+        keeper.counters().arranged_rows.add(num_rows as u64);
         let mut leave = Some(leave);
         for (number, batch) in batches.into_iter().enumerate() {
             let is_dense = bands.get(number).is_some_and(|band| band.dense);

@@ -49,6 +49,10 @@ impl Keeper {
         &self.budget
     }
 
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// A tile in memory while there is room besides the work, else in a file if there may be one.
     pub(super) async fn keep(
         &mut self,

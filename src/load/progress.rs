@@ -32,6 +32,10 @@ pub struct Progress {
     pub spilled_tiles: u64,
     /// Tiles that an earlier load had finished.
     pub resumed_tiles: u64,
+    /// Rows that lie in the wanted order, after all were read.
+    pub arranged_rows: u64,
+    /// Rows that are being sorted or partitioned; 0 while they are read, and without such a wish.
+    pub rows_to_arrange: u64,
     /// Since the load began; of one that has ended, until it did.
     pub elapsed: Duration,
 }
@@ -45,9 +49,18 @@ impl Progress {
         scaled.checked_div(milliseconds).unwrap_or(0)
     }
 
-    /// How long the rest will take at the rate so far; `None` before the first bytes.
+    /// Whether all rows are read, and are now sorted or partitioned.
+    #[must_use]
+    pub fn is_arranging(&self) -> bool {
+        self.arranged_rows < self.rows_to_arrange
+    }
+
+    /// How long the rest will take at the rate so far; `None` before the first bytes, and while rows are sorted or partitioned.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
+        if self.is_arranging() {
+            return None;
+        }
         let left = self.total_bytes.saturating_sub(self.num_bytes);
         let milliseconds = left
             .saturating_mul(1_000)
@@ -73,6 +86,8 @@ pub(super) struct Counters {
     pub(super) tile_bytes: Counter,
     pub(super) spilled_tiles: Counter,
     pub(super) resumed_tiles: Counter,
+    pub(super) arranged_rows: Counter,
+    pub(super) rows_to_arrange: Counter,
 }
 
 /// A number that only grows.
@@ -106,6 +121,8 @@ impl Counters {
             tile_bytes: Counter::default(),
             spilled_tiles: Counter::default(),
             resumed_tiles: Counter::default(),
+            arranged_rows: Counter::default(),
+            rows_to_arrange: Counter::default(),
         }
     }
 
@@ -127,6 +144,8 @@ impl Counters {
             tile_bytes: self.tile_bytes.get(),
             spilled_tiles: self.spilled_tiles.get(),
             resumed_tiles: self.resumed_tiles.get(),
+            arranged_rows: self.arranged_rows.get(),
+            rows_to_arrange: self.rows_to_arrange.get(),
             elapsed: self
                 .took
                 .get()

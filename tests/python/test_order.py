@@ -200,3 +200,20 @@ def test_empty_sources_and_filters_without_rows() -> None:
 def test_wrong_wishes_are_refused(wishes: dict[str, Any], kind: type, text: str) -> None:
     with pytest.raises(kind, match=text):
         pg.read_parquet(FLIGHTS, **wishes)
+
+
+def test_progress_tells_when_rows_are_read_and_not_yet_in_order(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    for number in range(4):
+        columns = {f"n{column}": random.integers(0, 2**62, 300_000) for column in range(4)}
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    job = pg.load_parquet(tmp_path, sort_by="n1", tile_rows=50_000)
+    seen = []
+    while not job.wait(0.002):
+        seen.append(job.progress())
+    arranging = [progress for progress in seen if progress.arranging]
+    assert arranging
+    assert all(progress.remaining is None for progress in arranging)
+    assert all(progress.rows == progress.total_rows for progress in arranging)
+    end = job.progress()
+    assert (end.arranging, end.arranged_rows, end.remaining) == (False, 1_200_000, 0.0)
