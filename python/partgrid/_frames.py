@@ -57,6 +57,9 @@ def from_pandas(frame: Frame, *, index: str | None = None) -> Grid:
         >>> pg.from_pandas(pd.DataFrame({"a": [1.5, 2.5]})).to_arrow()["a"].to_pylist()
         [1.5, 2.5]
     """
+    if index not in (None, "keep", "drop"):
+        message = f'index must be "keep", "drop" or None, got {index!r}'
+        raise _refused(errors.InvalidArgumentError, message, None)
     from partgrid._native import from_arrow  # noqa: PLC0415 - the package is still being imported
 
     return from_arrow(pandas_to_arrow(frame, index))
@@ -103,9 +106,6 @@ def _rows_alone(count: int) -> Table:
 def _without_index(frame: Frame, index: str | None) -> Frame:
     import pandas as pd  # noqa: PLC0415
 
-    if index not in (None, "keep", "drop", "range"):
-        message = f'index must be "keep", "drop" or None, got {index!r}'
-        raise _refused(errors.InvalidArgumentError, message, None)
     labels = frame.index
     counted = isinstance(labels, pd.RangeIndex) and labels.name is None
     plain = counted and (index == "range" or (labels.start == 0 and labels.step == 1))

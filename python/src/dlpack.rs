@@ -19,6 +19,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 
+use crate::argument::{Given, optional};
 use crate::error::Outcome;
 use crate::grid::PyGrid;
 
@@ -133,8 +134,9 @@ fn take_tensor(capsule: &Bound<'_, PyAny>) -> Outcome<ManagedTensor> {
 #[pyo3(signature = (tensor, names=None))]
 pub(crate) fn from_dlpack(
     tensor: &Bound<'_, PyAny>,
-    names: Option<Vec<String>>,
+    names: Option<Given<Vec<String>>>,
 ) -> Outcome<PyGrid> {
+    let names = optional(names, "names")?;
     let py = tensor.py();
     if !tensor.hasattr("__dlpack__")? {
         let class = tensor.get_type().qualname()?;

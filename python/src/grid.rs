@@ -22,7 +22,7 @@ use crate::distarray::PyDistArray;
 use crate::error::Outcome;
 use crate::index::part;
 use crate::numpy::{Wish, fill_value, to_numpy};
-use crate::partitioned::{Frame, PyPartitioned, dictionary, handles};
+use crate::partitioned::{DataKind, PyPartitioned, dictionary, handles};
 use crate::query::{PyQuery, sql};
 use crate::runtime::wait;
 use crate::tile::PyTile;
@@ -182,7 +182,7 @@ impl PyGrid {
     /// `Schema` with names and types, and `version`, the day of the draft.
     #[getter]
     fn __partitioned__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
-        dictionary(py, &self.core, self.handles(py)?, Frame::Pandas)
+        dictionary(py, &self.core, self.handles(py)?, DataKind::Pandas)
     }
 
     /// The grid as an object with `__partitioned__` whose `get` gives data of a library of your choice.
@@ -197,9 +197,9 @@ impl PyGrid {
     ///     InvalidArgumentError: `data` is none of these.
     #[pyo3(signature = (data="pandas"))]
     fn partitioned(&self, py: Python<'_>, data: &str) -> Outcome<PyPartitioned> {
-        let frame = Frame::from_name(data)?;
+        let kind = DataKind::from_name(data)?;
         let handles = self.handles(py)?.clone().unbind();
-        Ok(PyPartitioned::new(Arc::clone(&self.core), handles, frame))
+        Ok(PyPartitioned::new(Arc::clone(&self.core), handles, kind))
     }
 
     /// Writes the grid as Parquet files, one for each row band, named `part-00000.parquet` and so on in the order of the rows.
@@ -348,7 +348,7 @@ impl PyGrid {
     fn to_numpy<'py>(
         &self,
         py: Python<'py>,
-        columns: Option<Vec<String>>,
+        columns: Option<Given<Vec<String>>>,
         dtype: Option<&Bound<'py, PyAny>>,
         fill_null: Option<&Bound<'py, PyAny>>,
         order: &str,
@@ -360,7 +360,7 @@ impl PyGrid {
             order: Order::from_letter(order)?,
             copy,
         };
-        match columns {
+        match optional(columns, "columns")? {
             Some(columns) => to_numpy(py, &self.core.select(&columns)?, &wish),
             None => to_numpy(py, &self.core, &wish),
         }

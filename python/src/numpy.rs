@@ -10,10 +10,11 @@ use arrow::array::{ArrayRef, RecordBatch};
 use partgrid::device::{ElementKind, Strided, import_strided};
 use partgrid::error::{Error, ErrorKind};
 use partgrid::grid::{ElementType, FillValue, Gather, Numbers, Order, PartitionGrid};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
 
+use crate::argument::{Given, Refusal, optional};
 use crate::array::{PyArray, ndarray};
 use crate::convert::import;
 use crate::error::Outcome;
@@ -69,7 +70,11 @@ impl Drop for Owner {
 ///            [4., 5.]])
 #[pyfunction]
 #[pyo3(signature = (array, names=None))]
-pub(crate) fn from_numpy(array: &Bound<'_, PyAny>, names: Option<Vec<String>>) -> Outcome<PyGrid> {
+pub(crate) fn from_numpy(
+    array: &Bound<'_, PyAny>,
+    names: Option<Given<Vec<String>>>,
+) -> Outcome<PyGrid> {
+    let names = optional(names, "names")?;
     let numpy = import(array.py(), "numpy", "from_numpy")?;
     let masked = numpy.getattr("ma")?.getattr("MaskedArray")?;
     if !array.is_instance(&numpy.getattr("ndarray")?)? || array.is_instance(&masked)? {
@@ -255,16 +260,16 @@ pub(crate) fn fill_value(value: Option<&Bound<'_, PyAny>>) -> Outcome<Option<Fil
         return Ok(Some(FillValue::Float(value.extract()?)));
     }
     if value.hasattr("__index__")? {
-        return Ok(Some(FillValue::Int(value.extract::<i128>()?)));
+        let number = value.extract::<i128>();
+        let number = number.map_err(|_| {
+            Refusal::new(value, "be a number of at most 128 bits").named("fill_null")
+        })?;
+        return Ok(Some(FillValue::Int(number)));
     }
     match value.extract::<f64>() {
         Ok(value) => Ok(Some(FillValue::Float(value))),
-        Err(_) => {
-            let class = value.get_type().qualname()?;
-            Err(
-                PyTypeError::new_err(format!("fill_null must be an int or a float, got {class}"))
-                    .into(),
-            )
-        }
+        Err(_) => Err(Refusal::new(value, "be an int or a float")
+            .named("fill_null")
+            .into()),
     }
 }

@@ -8,9 +8,9 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use partgrid::distarray::{Dimension, ElementType, export};
 use partgrid::error::ErrorKind;
-use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::grid::{AbsentTile, Axis, GridBuilder, PartitionGrid, Tile};
 
-use crate::support::{FarTile, column_of_every_type, int_grid};
+use crate::support::{column_of_every_type, int_grid};
 
 #[test]
 fn sections_share_the_memory_of_the_tiles() {
@@ -219,11 +219,7 @@ fn an_unknown_column_is_not_found_and_the_known_ones_are_listed() {
 #[test]
 fn a_tile_that_is_elsewhere_is_not_local_and_named() {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
-    let tile = FarTile {
-        schema: Arc::clone(&schema),
-        num_rows: 4,
-        locations: Vec::new(),
-    };
+    let tile = AbsentTile::new(Arc::clone(&schema), 4, Vec::new());
     let mut builder = GridBuilder::try_new(schema, Axis::uncut(4), Axis::uncut(1)).unwrap();
     builder.set(&[0, 0], Tile::new(Arc::new(tile))).unwrap();
     let error = export(&builder.build().unwrap(), "n").unwrap_err();

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use partgrid::error::ErrorKind;
-use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::grid::{AbsentTile, Axis, GridBuilder, PartitionGrid, Tile};
 use partgrid::location::{Device, Location};
 use partgrid::partitioned::{
     Claim, ClaimedPartition, Part, Partition, check, describe, import, location_parts,
 };
 use proptest::prelude::*;
 
-use crate::support::{FarTile, int_grid};
+use crate::support::int_grid;
 
 #[test]
 fn the_second_example_of_the_draft_comes_out_with_its_numbers() {
@@ -232,11 +232,7 @@ fn claim_of(grid: &PartitionGrid) -> Claim {
 
 fn far_grid(locations: Vec<Location>) -> PartitionGrid {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true)]));
-    let tile = FarTile {
-        schema: Arc::clone(&schema),
-        num_rows: 4,
-        locations,
-    };
+    let tile = AbsentTile::new(Arc::clone(&schema), 4, locations);
     let mut builder = GridBuilder::try_new(schema, Axis::uncut(4), Axis::uncut(1)).unwrap();
     builder.set(&[0, 0], Tile::new(Arc::new(tile))).unwrap();
     builder.build().unwrap()

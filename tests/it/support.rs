@@ -9,42 +9,8 @@ use std::sync::Arc;
 use arrow::array::types::{Int32Type, IntervalDayTimeType, IntervalMonthDayNanoType};
 use arrow::array::*;
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, UnionFields, i256};
-use async_trait::async_trait;
-use partgrid::error::{Error, ErrorKind, Result};
-use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
-use partgrid::location::Location;
-
-/// A tile that lives elsewhere and cannot be opened here.
-#[derive(Debug)]
-pub(crate) struct FarTile {
-    pub(crate) schema: SchemaRef,
-    pub(crate) num_rows: u64,
-    pub(crate) locations: Vec<Location>,
-}
-
-#[async_trait]
-impl TileData for FarTile {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn num_rows(&self) -> u64 {
-        self.num_rows
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        0
-    }
-
-    fn locations(&self) -> Vec<Location> {
-        self.locations.clone()
-    }
-
-    fn open(&self) -> Result<RecordBatch> {
-        Err(Error::new(ErrorKind::NotLocal, "the tile is elsewhere"))
-    }
-}
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, UnionFields, i256};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
 
 /// A grid of the given band lengths whose columns `c0`, `c1`, ... hold `row * 100 + column` as 64-bit integers.
 pub(crate) fn int_grid(row_lengths: &[u64], column_lengths: &[u64]) -> PartitionGrid {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,34 @@ def test_grids_are_written_by_one_name_and_with_any_spelling_of_a_codec(tmp_path
         grid.write_parquet(tmp_path / str(number), compression=name)
         file = pq.ParquetFile(tmp_path / str(number) / "part-00000.parquet")
         assert file.metadata.row_group(0).column(0).compression == codec
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: pg.from_partitioned({}, names="a"),
+            r"names must be a list of names, got 'a'\nhint: names=\[\"a\"\]",
+        ),
+        (lambda: pg.from_partitioned({}, timeout="x"), "timeout must be seconds from now, got 'x'"),
+        (lambda: pg.from_partitioned({}, timeout=-1), "timeout must be seconds from now, got -1"),
+        (lambda: pg.from_numpy(np.zeros(2), names="a"), "names must be a list of names"),
+        (lambda: pg.from_dlpack(np.zeros(2), names=5), "names must be a list of names, got 5"),
+        (
+            lambda: pg.from_numpy(np.zeros(2)).to_numpy("column_0"),
+            "columns must be a list of names",
+        ),
+        (
+            lambda: pg.from_numpy(np.zeros(2)).to_numpy(fill_null=10**60),
+            "fill_null must be a number of at most 128 bits",
+        ),
+        (
+            lambda: pg.from_numpy(np.zeros(2)).to_numpy(fill_null="0"),
+            "fill_null must be an int or a float, got '0'",
+        ),
+        (lambda: pg.from_pandas(pd.DataFrame(), index="range"), "index must be"),
+    ],
+)
+def test_arguments_of_interchange_are_named_too(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match=text):
+        call()

@@ -12,7 +12,7 @@ use crate::partitioned::PyHandle;
 
 /// What a handle becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Frame {
+pub(crate) enum DataKind {
     Pandas,
     Polars,
     PyArrow,
@@ -21,7 +21,7 @@ pub(crate) enum Frame {
     Tile,
 }
 
-impl Frame {
+impl DataKind {
     const ALL: [Self; 6] = [
         Self::Pandas,
         Self::Polars,
@@ -43,9 +43,9 @@ impl Frame {
     }
 
     pub(crate) fn from_name(name: &str) -> Result<Self, Error> {
-        let known = Self::ALL.into_iter().find(|frame| frame.name() == name);
+        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
         known.ok_or_else(|| {
-            let names = Self::ALL.map(|frame| format!("{:?}", frame.name()));
+            let names = Self::ALL.map(|kind| format!("{:?}", kind.name()));
             Error::invalid_argument(format!(
                 "data must be one of {}, got {name:?}",
                 names.join(", ")
@@ -87,23 +87,23 @@ impl Frame {
 )]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PyGet {
-    frame: Frame,
+    kind: DataKind,
 }
 
 impl PyGet {
-    pub(crate) fn new(frame: Frame) -> Self {
-        Self { frame }
+    pub(crate) fn new(kind: DataKind) -> Self {
+        Self { kind }
     }
 
     fn open<'py>(self, handle: &Bound<'py, PyHandle>) -> Outcome<Bound<'py, PyAny>> {
         let tile = handle.get().tile()?.into_pyobject(handle.py())?.into_any();
-        Ok(match self.frame {
-            Frame::Pandas => convert::to_pandas(&tile)?,
-            Frame::Polars => convert::to_polars(&tile)?,
-            Frame::PyArrow => convert::to_arrow_batch(&tile)?,
-            Frame::NumPy => ndarray_of(handle)?,
-            Frame::Arro3 => convert::to_arro3(&tile)?,
-            Frame::Tile => tile,
+        Ok(match self.kind {
+            DataKind::Pandas => convert::to_pandas(&tile)?,
+            DataKind::Polars => convert::to_polars(&tile)?,
+            DataKind::PyArrow => convert::to_arrow_batch(&tile)?,
+            DataKind::NumPy => ndarray_of(handle)?,
+            DataKind::Arro3 => convert::to_arro3(&tile)?,
+            DataKind::Tile => tile,
         })
     }
 }
@@ -125,13 +125,13 @@ fn ndarray_of<'py>(handle: &Bound<'py, PyHandle>) -> Outcome<Bound<'py, PyAny>> 
 impl PyGet {
     #[new]
     fn make(data: &str) -> Outcome<Self> {
-        Ok(Self::new(Frame::from_name(data)?))
+        Ok(Self::new(DataKind::from_name(data)?))
     }
 
     /// What a handle becomes.
     #[getter]
     fn data(&self) -> &'static str {
-        self.frame.name()
+        self.kind.name()
     }
 
     fn __call__<'py>(&self, handles: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyAny>> {
@@ -153,10 +153,10 @@ impl PyGet {
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (&'static str,)) {
-        (slf.get_type(), (slf.get().frame.name(),))
+        (slf.get_type(), (slf.get().kind.name(),))
     }
 
     fn __repr__(&self) -> String {
-        format!("Get({:?})", self.frame.name())
+        format!("Get({:?})", self.kind.name())
     }
 }

@@ -17,7 +17,7 @@ use partgrid::share;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-pub(crate) use get::{Frame, PyGet};
+pub(crate) use get::{DataKind, PyGet};
 pub(crate) use handle::PyHandle;
 pub(crate) use read::from_partitioned;
 
@@ -51,7 +51,7 @@ pub(crate) fn dictionary<'py>(
     py: Python<'py>,
     grid: &PartitionGrid,
     handles: &Bound<'py, PyList>,
-    frame: Frame,
+    kind: DataKind,
 ) -> Outcome<Bound<'py, PyDict>> {
     let described = describe(grid);
     let partitions = PyDict::new(py);
@@ -74,7 +74,7 @@ pub(crate) fn dictionary<'py>(
         PyTuple::new(py, &described.partition_tiling)?,
     )?;
     result.set_item("partitions", partitions)?;
-    result.set_item("get", PyGet::new(frame))?;
+    result.set_item("get", PyGet::new(kind))?;
     // Not in the draft; consumers leave keys alone that they do not know.
     result.set_item("schema", PySchema::new(Arc::clone(grid.schema())))?;
     result.set_item("version", DRAFT)?;
@@ -86,15 +86,15 @@ pub(crate) fn dictionary<'py>(
 pub(crate) struct PyPartitioned {
     grid: Arc<PartitionGrid>,
     handles: Py<PyList>,
-    frame: Frame,
+    kind: DataKind,
 }
 
 impl PyPartitioned {
-    pub(crate) fn new(grid: Arc<PartitionGrid>, handles: Py<PyList>, frame: Frame) -> Self {
+    pub(crate) fn new(grid: Arc<PartitionGrid>, handles: Py<PyList>, kind: DataKind) -> Self {
         Self {
             grid,
             handles,
-            frame,
+            kind,
         }
     }
 }
@@ -104,12 +104,12 @@ impl PyPartitioned {
     /// The dictionary, fresh at each access; its handles stay the same.
     #[getter]
     fn __partitioned__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
-        dictionary(py, &self.grid, self.handles.bind(py), self.frame)
+        dictionary(py, &self.grid, self.handles.bind(py), self.kind)
     }
 
     fn __repr__(&self) -> String {
         let described = partgrid::grid::picture::summary(&self.grid);
         let first = described.lines().next().unwrap_or_default().to_owned();
-        format!("Partitioned({:?}) of {first}", self.frame.name())
+        format!("Partitioned({:?}) of {first}", self.kind.name())
     }
 }

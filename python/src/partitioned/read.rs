@@ -16,6 +16,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple}
 
 use super::data::batch_of;
 use super::handle::PyHandle;
+use crate::argument::{Given, Seconds, optional, shown};
 use crate::error::{Outcome, exception};
 use crate::grid::PyGrid;
 use crate::schema::PySchema;
@@ -47,18 +48,17 @@ use crate::schema::PySchema;
 #[pyo3(signature = (data, *, names=None, timeout=None))]
 pub(crate) fn from_partitioned(
     data: &Bound<'_, PyAny>,
-    names: Option<Vec<String>>,
-    timeout: Option<f64>,
+    names: Option<Given<Vec<String>>>,
+    timeout: Option<Given<Seconds>>,
 ) -> Outcome<PyGrid> {
-    let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
-    let timeout = timeout
-        .map_err(|error| Error::invalid_argument(format!("timeout must be seconds: {error}")))?;
-    let found = dictionary_of(data)?;
-    let dictionary = Dictionary::try_new(&found)?;
+    let names = optional(names, "names")?;
+    let timeout = optional(timeout, "timeout")?.and_then(|timeout| timeout.limit);
+    let given = dictionary_of(data)?;
+    let dictionary = Dictionary::try_new(&given)?;
     let checked = partitioned::check(&dictionary.claim)?;
     let parts = dictionary.parts(&checked, timeout)?;
     // Ours has a key for what the draft does not carry.
-    let schema = optional(&found, "schema")?;
+    let schema = entry_of(&given, "schema")?;
     let schema = schema
         .as_ref()
         .and_then(|schema| schema.cast::<PySchema>().ok());
@@ -145,13 +145,13 @@ impl<'py> Dictionary<'py> {
             let (key, entry): (Bound<'py, PyAny>, Bound<'py, PyAny>) = item.extract()?;
             found.add(&key, &entry)?;
         }
-        found.get = match optional(dictionary, "get")? {
+        found.get = match entry_of(dictionary, "get")? {
             Some(get) if !get.is_callable() => {
                 return Err(fault("get", format!("must be callable, got {}", shown(&get))).into());
             }
             get => get,
         };
-        match optional(dictionary, "locals")? {
+        match entry_of(dictionary, "locals")? {
             Some(locals) => found.keep_local(&locals)?,
             None => found.wanted = vec![true; found.handles.len()],
         }
@@ -309,14 +309,14 @@ fn required<'py>(
     path: &str,
     name: &str,
 ) -> Outcome<Bound<'py, PyAny>> {
-    match optional(dictionary, name)? {
+    match entry_of(dictionary, name)? {
         Some(value) => Ok(value),
         None if path.is_empty() => Err(fault(name, "is missing").into()),
         None => Err(fault(&format!("{path}.{name}"), "is missing").into()),
     }
 }
 
-fn optional<'py>(
+fn entry_of<'py>(
     dictionary: &Bound<'py, PyMapping>,
     name: &str,
 ) -> Outcome<Option<Bound<'py, PyAny>>> {
@@ -433,18 +433,4 @@ fn index(value: &Bound<'_, PyAny>) -> Option<u64> {
         return None;
     }
     value.call_method0("__index__").ok()?.extract().ok()
-}
-
-/// A value as a message shows it.
-fn shown(value: &Bound<'_, PyAny>) -> String {
-    const MOST: usize = 60;
-    let text = match value.repr() {
-        Ok(text) => text.to_string(),
-        Err(_) => "a value without a repr".to_owned(),
-    };
-    if text.chars().count() <= MOST {
-        return text;
-    }
-    let start: String = text.chars().take(MOST).collect();
-    format!("{start}…")
 }

@@ -41,6 +41,8 @@ pub(super) struct LocalOutput {
     made: Vec<PathBuf>,
     /// Below `folder`.
     paths: Vec<String>,
+    /// Whether files that were in `folder` are in the hidden folder now.
+    holds_old: bool,
 }
 
 impl LocalOutput {
@@ -62,6 +64,7 @@ impl LocalOutput {
             whole,
             made,
             paths: Vec::new(),
+            holds_old: false,
         })
     }
 
@@ -93,15 +96,29 @@ impl LocalOutput {
         Ok(())
     }
 
-    /// Makes all files visible. After an error the folder is as it was.
-    pub(super) fn publish(self) -> Result<()> {
+    /// Makes all files visible. After an error the folder is as it was; where even that failed, the old files are kept and the error says where.
+    pub(super) fn publish(mut self) -> Result<()> {
         let published = self.try_publish();
         match published {
             // The hidden folder has changed places, or holds what is not needed any more; that it cannot be taken away is no reason to fail.
-            Ok(()) => drop(self.hidden.close()),
-            Err(_) => self.discard(),
+            Ok(()) => {
+                drop(self.hidden.close());
+                Ok(())
+            }
+            Err(error) if self.holds_old => {
+                let kept = self.hidden.keep();
+                // Marks the folder as one that no later call may take away; best effort, since the error matters more.
+                drop(fs::create_dir_all(kept.join(REPLACED)));
+                Err(error.with_hint(format!(
+                    "the files that were there are in {}",
+                    kept.display()
+                )))
+            }
+            Err(error) => {
+                self.discard();
+                Err(error)
+            }
         }
-        published
     }
 
     /// Takes away what was written, and the folders that were made for it.
@@ -111,8 +128,9 @@ impl LocalOutput {
         unmake(&self.made);
     }
 
-    fn try_publish(&self) -> Result<()> {
-        let failed = |error| from_io(error, &text(&self.folder));
+    fn try_publish(&mut self) -> Result<()> {
+        let name = text(&self.folder);
+        let failed = |error| from_io(error, &name);
         flush_folders(self.hidden.path()).map_err(failed)?;
         if !(self.whole && self.change_places().map_err(failed)?) {
             self.move_files()?;
@@ -124,7 +142,7 @@ impl LocalOutput {
     }
 
     /// Lets the hidden folder and the other change places; `false` where the system cannot.
-    fn change_places(&self) -> io::Result<bool> {
+    fn change_places(&mut self) -> io::Result<bool> {
         let (hidden, folder) = (self.hidden.path(), &self.folder);
         if !folder.exists() {
             return fs::rename(hidden, folder).map(|()| true);
@@ -140,19 +158,23 @@ impl LocalOutput {
             .iter()
             .map(|file| moved(file, folder, hidden))
             .collect();
-        if holds_only(hidden, &old)? {
+        self.holds_old = true;
+        let only_old = holds_only(hidden, &old);
+        if matches!(only_old, Ok(true)) {
             return Ok(true);
         }
         exchange()?;
-        Ok(false)
+        self.holds_old = false;
+        only_old
     }
 
     /// Moves the old files away and the new ones into their places; moves all back when one cannot be moved.
-    fn move_files(&self) -> Result<()> {
+    fn move_files(&mut self) -> Result<()> {
         let mut moves = Moves::default();
+        self.holds_old = !self.old.is_empty();
         let moved = self.try_move_files(&mut moves);
-        if moved.is_err() {
-            moves.undo();
+        if moved.is_err() && moves.undo() {
+            self.holds_old = false;
         }
         moved
     }
@@ -193,12 +215,14 @@ impl Moves {
         Ok(())
     }
 
-    /// Best effort: the error that led here matters more.
-    fn undo(self) {
+    /// Moves all back; whether that could be done.
+    fn undo(self) -> bool {
+        let mut all = true;
         for (from, to) in self.files.iter().rev() {
-            drop(fs::rename(to, from));
+            all &= fs::rename(to, from).is_ok();
         }
         unmake(&self.folders);
+        all
     }
 }
 
