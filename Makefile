@@ -1,5 +1,6 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
+# make test-peers  HeAT, xgboost_ray, lightgbm_ray, Modin and Dask, each in an environment of its own (8 GB, in PEERS)
 # make lint   formats, clippy, documentation, types, stubs
 # make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler)
 # make bench  throughput of load and scan
@@ -7,12 +8,13 @@
 
 VENV := .venv
 PYTHON ?= python3
+PEERS ?= $(HOME)/.cache/partgrid/peers
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # One build at a time for two cores; DataFusion is compiled once, in the dev profile, for everything.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-fuzz extension lint bench bench-load clean
+.PHONY: demo test test-rust test-python test-peers test-fuzz extension lint bench bench-load clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -24,6 +26,18 @@ test-rust:
 
 test-python: extension
 	$(VENV)/bin/python -m pytest tests/python -q -n 2
+
+# One environment after the other: they are large, and some start engines of their own.
+test-peers: extension $(PEERS)/heat/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready
+	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py
+	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
+
+IN_PEER := env -u VIRTUAL_ENV PYTHONPATH=$(CURDIR)/python:$(CURDIR)/tests/python
+
+$(PEERS)/%/.ready: tests/python/peers/requirements/%.txt
+	$(PYTHON) -m venv $(PEERS)/$*
+	$(PEERS)/$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 # Built with other flags than everything else, so in a folder of its own.
 test-fuzz: $(VENV)/.ready

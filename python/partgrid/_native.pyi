@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "from_arrow", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
+__all__ = ["__version__", "Array", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "_from_ranks", "_rank_part", "from_arrow", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
 
 __version__: Final[str]
 """
@@ -209,7 +209,7 @@ class Grid:
 
         `shape`, `partition_tiling`, `partitions` (every position, with `start`, `shape`, `data`, `location`) and `get`. `data` is a handle that pickles with the standard
         library; `get` takes one handle, a list or a tuple and returns `pandas.DataFrame` objects over the tile's memory, without copying. `location` is a list of
-        `(IP, PID)`. There is no `locals`, since this is not a rank of an SPMD program. The handles keep the grid alive in this process. Two keys are not in the draft: `schema`, a
+        `(IP, PID)`. In an SPMD program `locals` has the positions of this rank, and the `data` of others is `None`; else there is no `locals`. The handles keep the grid alive in this process. Two keys are not in the draft: `schema`, a
         `Schema` with names and types, and `version`, the day of the draft.
         """
     def __repr__(self, /) -> str: ...
@@ -255,18 +255,39 @@ class Grid:
         """
         The bytes of all tiles together, without what they share with others.
         """
-    def partitioned(self, /, data: str = "pandas") -> Partitioned:
+    @property
+    def num_ranks(self, /) -> int | None:
         """
-        The grid as an object with `__partitioned__` whose `get` gives data of a library of your choice.
+        In an SPMD program how many ranks there are; else `None`.
+        """
+    def partitioned(self, /, data: str | None = None, *, dialect: str = "draft", dtype: Any | None = None, fill_null: Any | None = None, copy: bool | None = None, num_actors: int | None = None) -> Partitioned:
+        """
+        The grid as an object with `__partitioned__` as one consumer wants it.
+
+        `dialect="heat"` is for `heat.from_partitioned`: one tile for each rank, its values copied into one array, since HeAT writes into memory that is read-only. Each rank of an SPMD
+        program (see `partgrid.engines.mpi`) must call it; an error of one is raised on all. `dialect="xgboost_ray"` is for `xgboost_ray.RayDMatrix` and `lightgbm_ray.RayDMatrix`: the rows
+        as pandas frames in Ray's object store, where they are copied to, and where they stay as long as the object lives.
 
         Args:
-            data: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`.
+            data: What `get` gives: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`. By default what the dialect has: `"pandas"`, for HeAT `"numpy"`.
+            dialect: `"draft"`, `"heat"` or `"xgboost_ray"`.
+            dtype: For HeAT: the type of the array; by default the one that `numpy.result_type` gives for the columns.
+            fill_null: For HeAT: the number that stands for nulls; without it they are refused.
+            copy: For HeAT: `False` gives views of dense tiles, which HeAT may write into.
+            num_actors: For xgboost_ray: the number of actors. Row bands are halved until there are as many, since an actor without any would train on all rows.
 
         Returns:
             The object. It keeps the grid alive.
 
         Raises:
-            InvalidArgumentError: `data` is none of these.
+            InvalidArgumentError: `data` or `dialect` is none of these, or an argument belongs to another dialect.
+            UnsupportedError: The consumer cannot hold the grid; the text says why.
+            InvalidDataError: For HeAT: a column has nulls and nothing stands for them, or a value that the type does not hold.
+            ValueError: `copy=False`, and a copy is needed.
+            ImportError: For xgboost_ray: Ray is missing.
+
+        Warns:
+            UserWarning: There are fewer rows than actors; or ranks have other numbers of rows than HeAT would give them, and `balance_()` must be called on its array before others.
         """
     @property
     def partitioned_by(self, /) -> list[str]:
@@ -274,6 +295,11 @@ class Grid:
         The columns whose values decide in which row band a row is; empty when nothing is known.
 
         Of n row bands it is number `h % n`, where `h` is the XXH64 (seed 0) of the values in Arrow's row format.
+        """
+    @property
+    def rank(self, /) -> int | None:
+        """
+        In an SPMD program the number of this process; else `None`.
         """
     @property
     def schema(self, /) -> Any:
@@ -587,12 +613,12 @@ class LoadProgress:
 @final
 class Partitioned:
     """
-    A grid as other libraries are to see it: an object with `__partitioned__`, made by `Grid.partitioned`.
+    A grid as another library wants to see it: an object with `__partitioned__`, made by `Grid.partitioned`.
     """
     @property
     def __partitioned__(self, /) -> dict:
         """
-        The dictionary, fresh at each access; its handles stay the same.
+        The dictionary, fresh at each access; what stands under `data` stays the same.
         """
     def __repr__(self, /) -> str: ...
 
@@ -898,6 +924,34 @@ class Tile:
         """
         The tile as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
         """
+
+def _from_ranks(parts: Sequence[tuple[str, int, tuple[Schema, Sequence[int], Sequence[int]] | None]], rank: int, grid: Grid | None, comm: Any) -> Grid:
+    """
+    The grid of all ranks.
+
+    Args:
+        parts: What each rank said, rank 0 first.
+        rank: The number of this one.
+        grid: The part of this one, or nothing.
+        comm: The communicator.
+
+    Returns:
+        The grid, on every rank with the same outline.
+
+    Raises:
+        InvalidArgumentError: The ranks have other columns or column cuts; on all ranks alike.
+    """
+
+def _rank_part(grid: Grid | None) -> tuple[str, int, tuple[Schema, list[int], list[int]] | None]:
+    """
+    What this rank says of its part to the others. Pickles with the standard library.
+
+    Args:
+        grid: The part, or nothing.
+
+    Returns:
+        What `_from_ranks` takes of each rank.
+    """
 
 def from_arrow(data: Any) -> Grid:
     """

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use partgrid::distarray::export;
 use partgrid::error::Result as CoreResult;
-use partgrid::grid::{Order, PartitionGrid, picture};
+use partgrid::grid::{Order, PartitionGrid, Ranks, picture};
 use partgrid::load::{FileCompression, WriteOptions, write_grid};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -22,7 +22,7 @@ use crate::distarray::PyDistArray;
 use crate::error::Outcome;
 use crate::index::part;
 use crate::numpy::{Wish, fill_value, to_numpy};
-use crate::partitioned::{DataKind, PyPartitioned, dictionary, handles};
+use crate::partitioned::{PyPartitioned, Wishes, dictionary, handles, partitioned};
 use crate::query::{PyQuery, sql};
 use crate::runtime::wait;
 use crate::tile::PyTile;
@@ -37,6 +37,8 @@ pub(crate) struct PyGrid {
     core: Arc<PartitionGrid>,
     /// The handles of all tiles, made once so that they keep their identity.
     handles: PyOnceLock<Py<PyList>>,
+    /// The communicator of the SPMD program of which the grid is a part.
+    comm: Option<Py<PyAny>>,
 }
 
 impl PyGrid {
@@ -44,14 +46,27 @@ impl PyGrid {
         Self {
             core: Arc::new(core),
             handles: PyOnceLock::new(),
+            comm: None,
         }
+    }
+
+    /// A grid of the ranks of a communicator.
+    pub(crate) fn of_ranks(core: PartitionGrid, comm: Option<Py<PyAny>>) -> Self {
+        Self {
+            comm,
+            ..Self::new(core)
+        }
+    }
+
+    pub(crate) fn comm<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.comm.as_ref().map(|comm| comm.bind(py).clone())
     }
 
     pub(crate) fn core(&self) -> &Arc<PartitionGrid> {
         &self.core
     }
 
-    fn handles<'py>(&self, py: Python<'py>) -> Outcome<&Bound<'py, PyList>> {
+    pub(crate) fn handles<'py>(&self, py: Python<'py>) -> Outcome<&Bound<'py, PyList>> {
         let made = || handles(py, &self.core);
         Ok(self.handles.get_or_try_init(py, made)?.bind(py))
     }
@@ -143,6 +158,18 @@ impl PyGrid {
         self.core.memory_bytes()
     }
 
+    /// In an SPMD program the number of this process; else `None`.
+    #[getter]
+    fn rank(&self) -> Option<usize> {
+        self.core.ranks().map(Ranks::rank)
+    }
+
+    /// In an SPMD program how many ranks there are; else `None`.
+    #[getter]
+    fn num_ranks(&self) -> Option<usize> {
+        self.core.ranks().map(Ranks::num_ranks)
+    }
+
     /// All tiles in row-major order.
     #[getter]
     fn tiles(&self) -> Outcome<Vec<PyTile>> {
@@ -178,28 +205,62 @@ impl PyGrid {
     ///
     /// `shape`, `partition_tiling`, `partitions` (every position, with `start`, `shape`, `data`, `location`) and `get`. `data` is a handle that pickles with the standard
     /// library; `get` takes one handle, a list or a tuple and returns `pandas.DataFrame` objects over the tile's memory, without copying. `location` is a list of
-    /// `(IP, PID)`. There is no `locals`, since this is not a rank of an SPMD program. The handles keep the grid alive in this process. Two keys are not in the draft: `schema`, a
+    /// `(IP, PID)`. In an SPMD program `locals` has the positions of this rank, and the `data` of others is `None`; else there is no `locals`. The handles keep the grid alive in this process. Two keys are not in the draft: `schema`, a
     /// `Schema` with names and types, and `version`, the day of the draft.
     #[getter]
     fn __partitioned__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
-        dictionary(py, &self.core, self.handles(py)?, DataKind::Pandas)
+        dictionary(py, &self.core, self.handles(py)?)
     }
 
-    /// The grid as an object with `__partitioned__` whose `get` gives data of a library of your choice.
+    /// The grid as an object with `__partitioned__` as one consumer wants it.
+    ///
+    /// `dialect="heat"` is for `heat.from_partitioned`: one tile for each rank, its values copied into one array, since HeAT writes into memory that is read-only. Each rank of an SPMD
+    /// program (see `partgrid.engines.mpi`) must call it; an error of one is raised on all. `dialect="xgboost_ray"` is for `xgboost_ray.RayDMatrix` and `lightgbm_ray.RayDMatrix`: the rows
+    /// as pandas frames in Ray's object store, where they are copied to, and where they stay as long as the object lives.
     ///
     /// Args:
-    ///     data: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`.
+    ///     data: What `get` gives: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`. By default what the dialect has: `"pandas"`, for HeAT `"numpy"`.
+    ///     dialect: `"draft"`, `"heat"` or `"xgboost_ray"`.
+    ///     dtype: For HeAT: the type of the array; by default the one that `numpy.result_type` gives for the columns.
+    ///     fill_null: For HeAT: the number that stands for nulls; without it they are refused.
+    ///     copy: For HeAT: `False` gives views of dense tiles, which HeAT may write into.
+    ///     num_actors: For xgboost_ray: the number of actors. Row bands are halved until there are as many, since an actor without any would train on all rows.
     ///
     /// Returns:
     ///     The object. It keeps the grid alive.
     ///
     /// Raises:
-    ///     InvalidArgumentError: `data` is none of these.
-    #[pyo3(signature = (data="pandas"))]
-    fn partitioned(&self, py: Python<'_>, data: &str) -> Outcome<PyPartitioned> {
-        let kind = DataKind::from_name(data)?;
-        let handles = self.handles(py)?.clone().unbind();
-        Ok(PyPartitioned::new(Arc::clone(&self.core), handles, kind))
+    ///     InvalidArgumentError: `data` or `dialect` is none of these, or an argument belongs to another dialect.
+    ///     UnsupportedError: The consumer cannot hold the grid; the text says why.
+    ///     InvalidDataError: For HeAT: a column has nulls and nothing stands for them, or a value that the type does not hold.
+    ///     ValueError: `copy=False`, and a copy is needed.
+    ///     ImportError: For xgboost_ray: Ray is missing.
+    ///
+    /// Warns:
+    ///     UserWarning: There are fewer rows than actors; or ranks have other numbers of rows than HeAT would give them, and `balance_()` must be called on its array before others.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments that Python users expect"
+    )]
+    #[pyo3(signature = (data=None, *, dialect="draft", dtype=None, fill_null=None, copy=None, num_actors=None))]
+    fn partitioned(
+        slf: &Bound<'_, Self>,
+        data: Option<&str>,
+        dialect: &str,
+        dtype: Option<&Bound<'_, PyAny>>,
+        fill_null: Option<&Bound<'_, PyAny>>,
+        copy: Option<bool>,
+        num_actors: Option<Given<usize>>,
+    ) -> Outcome<PyPartitioned> {
+        let wishes = Wishes {
+            data,
+            dialect,
+            dtype,
+            fill_null,
+            copy,
+            num_actors: optional(num_actors, "num_actors")?,
+        };
+        partitioned(slf, &wishes)
     }
 
     /// Writes the grid as Parquet files, one for each row band, named `part-00000.parquet` and so on in the order of the rows.
@@ -422,6 +483,7 @@ impl PyGrid {
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> Outcome<Self> {
+        let comm = self.comm(key.py()).map(Bound::unbind);
         if let Ok(pair) = key.cast::<PyTuple>() {
             let wrong = || {
                 PyTypeError::new_err(
@@ -433,9 +495,10 @@ impl PyGrid {
             if !rows.is_instance_of::<PySlice>() || columns.is_instance_of::<PySlice>() {
                 return Err(wrong().into());
             }
-            return Ok(Self::new(part(&part(&self.core, &rows)?, &columns)?));
+            let part = part(&part(&self.core, &rows)?, &columns)?;
+            return Ok(Self::of_ranks(part, comm));
         }
-        Ok(Self::new(part(&self.core, key)?))
+        Ok(Self::of_ranks(part(&self.core, key)?, comm))
     }
 
     fn __repr__(&self) -> String {

@@ -21,6 +21,7 @@ mod load;
 mod numpy;
 mod partitioned;
 mod query;
+mod ranks;
 mod runtime;
 mod schema;
 mod stream;
@@ -50,6 +51,8 @@ mod _native {
     use crate::partitioned::{PyGet, PyHandle, PyPartitioned, from_partitioned};
     #[pymodule_export]
     use crate::query::{PyQuery, PySession, sql};
+    #[pymodule_export]
+    use crate::ranks::{from_ranks, rank_part};
     #[pymodule_export]
     use crate::schema::PySchema;
     #[pymodule_export]

@@ -168,6 +168,32 @@ pub(crate) struct Wish<'a, 'py> {
     pub(crate) copy: Option<bool>,
 }
 
+impl Wish<'_, '_> {
+    /// What the array of a grid shall be, and the type of its elements.
+    pub(crate) fn resolve(
+        &self,
+        py: Python<'_>,
+        grid: &PartitionGrid,
+    ) -> Outcome<(Gather, ElementType)> {
+        let numpy = import(py, "numpy", "to_numpy")?;
+        let element = match self.dtype {
+            Some(dtype) => {
+                let dtype = numpy.getattr("dtype")?.call1((dtype,))?;
+                let name: String = dtype.getattr("name")?.extract()?;
+                Some(ElementType::try_from_name(&name)?)
+            }
+            None => None,
+        };
+        let gather = Gather {
+            element,
+            order: self.order,
+            fill: self.fill,
+        };
+        let element = gather.element_of(grid.schema().fields())?;
+        Ok((gather, element))
+    }
+}
+
 /// The rows and columns of a grid as one `numpy.ndarray`.
 pub(crate) fn to_numpy<'py>(
     py: Python<'py>,
@@ -175,23 +201,7 @@ pub(crate) fn to_numpy<'py>(
     wish: &Wish<'_, 'py>,
 ) -> Outcome<Bound<'py, PyAny>> {
     let numpy = import(py, "numpy", "to_numpy")?;
-    let element = match wish.dtype {
-        Some(dtype) => {
-            let name: String = numpy
-                .getattr("dtype")?
-                .call1((dtype,))?
-                .getattr("name")?
-                .extract()?;
-            Some(ElementType::try_from_name(&name)?)
-        }
-        None => None,
-    };
-    let gather = Gather {
-        element,
-        order: wish.order,
-        fill: wish.fill,
-    };
-    let element = gather.element_of(grid.schema().fields())?;
+    let (gather, element) = wish.resolve(py, grid)?;
     let bands = fetched(py, grid)?;
     if wish.copy != Some(true) {
         let whole = Numbers::over(&bands, &gather)?;

@@ -3,6 +3,8 @@
 //! Comes in: cut points or interval lengths. Goes out: an [`Axis`] that answers which interval holds an index, and where. This is the only file in which such
 //! arithmetic is written. Never here: data, tiles, more than one dimension.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -70,6 +72,35 @@ impl Axis {
         }
         let (short, longer) = (extent / count, extent % count);
         Self::try_from_lengths((0..count).map(|place| short + u64::from(place < longer)))
+    }
+
+    /// The axis without empty intervals and with the longest ones halved until there are `num_intervals`, or until every interval has one index. An axis without indices keeps one interval.
+    #[must_use]
+    pub fn refined(&self, num_intervals: usize) -> Self {
+        let filled = self.intervals().filter(|interval| !interval.is_empty());
+        // The longest first; of equal ones the first.
+        let mut parts: BinaryHeap<(u64, Reverse<u64>)> = filled
+            .map(|interval| (interval.end - interval.start, Reverse(interval.start)))
+            .collect();
+        while parts.len() < num_intervals {
+            let Some((length, Reverse(start))) = parts.peek().copied() else {
+                break;
+            };
+            let half = length.div_ceil(2);
+            if half == length {
+                break;
+            }
+            parts.pop();
+            parts.push((half, Reverse(start)));
+            parts.push((length - half, Reverse(start + half)));
+        }
+        let mut cuts: Vec<u64> = parts.iter().map(|(_, Reverse(start))| *start).collect();
+        cuts.sort_unstable();
+        if cuts.is_empty() {
+            cuts.push(0);
+        }
+        cuts.push(self.extent());
+        Self { cuts: cuts.into() }
     }
 
     /// The cut points: one more than there are intervals.

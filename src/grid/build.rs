@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::grid::axis::Axis;
 use crate::grid::geometry::Geometry;
 use crate::grid::order::RowOrder;
+use crate::grid::ranks::Ranks;
 use crate::grid::tile::Tile;
 use crate::grid::{GridId, PartitionGrid, unknown_column};
 use crate::location::host_setting;
@@ -23,6 +24,8 @@ pub struct GridBuilder {
     geometry: Geometry,
     tiles: Vec<Option<Tile>>,
     order: RowOrder,
+    locals: Option<Arc<[bool]>>,
+    ranks: Option<Ranks>,
 }
 
 impl GridBuilder {
@@ -48,6 +51,8 @@ impl GridBuilder {
             geometry,
             tiles,
             order: RowOrder::default(),
+            locals: None,
+            ranks: None,
         })
     }
 
@@ -67,6 +72,42 @@ impl GridBuilder {
             }
         }
         Ok(Self { order, ..self })
+    }
+
+    /// Says that this process is part of an SPMD program, and whether it has each tile, in row-major order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there are not as many as tiles.
+    pub fn with_locals(self, locals: impl Into<Arc<[bool]>>) -> Result<Self> {
+        let locals = locals.into();
+        self.check_count(locals.len())?;
+        let locals = Some(locals);
+        Ok(Self { locals, ..self })
+    }
+
+    /// Says that this process is a rank of an SPMD program, and which rank has which tile.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there are not as many owners as tiles.
+    pub fn with_ranks(self, ranks: Ranks) -> Result<Self> {
+        self.check_count(ranks.owners().len())?;
+        let locals = ranks.owners().iter().map(|owner| *owner == ranks.rank());
+        let locals = Some(locals.collect());
+        let ranks = Some(ranks);
+        Ok(Self {
+            locals,
+            ranks,
+            ..self
+        })
+    }
+
+    fn check_count(&self, got: usize) -> Result<()> {
+        match self.tiles.len() {
+            wanted if wanted == got => Ok(()),
+            wanted => Err(Error::invalid_argument(format!(
+                "there must be one for each of {wanted} tiles, got {got}"
+            ))),
+        }
     }
 
     /// Sets the tile at a position.
@@ -103,6 +144,8 @@ impl GridBuilder {
             geometry: self.geometry,
             tiles: self.tiles.into_iter().flatten().collect(),
             order: self.order,
+            locals: self.locals,
+            ranks: self.ranks,
         })
     }
 

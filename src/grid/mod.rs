@@ -1,8 +1,8 @@
 //! The central noun: a frame cut into a grid of tiles.
 //!
 //! Comes in: tiles through a [`GridBuilder`]. Goes out: a [`PartitionGrid`] that never changes: schema, one axis for rows and one for columns, one tile for each
-//! position. [`Numbers`] are the same memory as n-d arrays. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`;
-//! arrays of numbers: `element.rs`, `numbers.rs`, `gather.rs`. Never here: IO, global state, SQL.
+//! position. [`Numbers`] are the same memory as n-d arrays. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`, `ranks.rs`
+//! (SPMD programs); arrays of numbers: `element.rs`, `numbers.rs`, `gather.rs`. Never here: IO, global state, SQL.
 
 mod absent;
 mod axis;
@@ -15,6 +15,7 @@ mod geometry;
 mod numbers;
 mod order;
 pub mod picture;
+mod ranks;
 mod region;
 mod statistics;
 mod tile;
@@ -38,6 +39,7 @@ pub use geometry::Geometry;
 pub use numbers::Numbers;
 pub(crate) use numbers::value_bytes;
 pub use order::{RowOrder, SortColumn};
+pub use ranks::{Outline, RankPart, Ranks};
 pub use region::Region;
 pub use statistics::{ColumnStatistics, column_statistics};
 pub use tile::{MemoryTile, Tile, TileData, held_bytes};
@@ -89,6 +91,9 @@ pub struct PartitionGrid {
     /// Row-major, one for each position. Only `GridBuilder` fills it.
     tiles: Vec<Tile>,
     order: RowOrder,
+    /// In an SPMD program: whether this process has each tile, row-major.
+    locals: Option<Arc<[bool]>>,
+    ranks: Option<Ranks>,
 }
 
 impl PartitionGrid {
@@ -108,6 +113,18 @@ impl PartitionGrid {
     #[must_use]
     pub fn order(&self) -> &RowOrder {
         &self.order
+    }
+
+    /// In an SPMD program: whether this process has each tile, in row-major order.
+    #[must_use]
+    pub fn locals(&self) -> Option<&[bool]> {
+        self.locals.as_deref()
+    }
+
+    /// In an SPMD program whose ranks are known: which has which tile.
+    #[must_use]
+    pub fn ranks(&self) -> Option<&Ranks> {
+        self.ranks.as_ref()
     }
 
     /// Axes, positions and regions.
@@ -240,11 +257,20 @@ impl PartitionGrid {
         let is_kept = |name: &str| schema.column_with_name(name).is_some();
         let order = self.order.of_part(is_kept, &rows, self.num_rows());
         let mut builder = GridBuilder::try_new(schema, row_axis, column_axis)?.with_order(order)?;
+        let mut sources = Vec::with_capacity(parts.len() * runs.len());
         for (row_band, (source_band, part)) in kept.zip(parts).enumerate() {
             for (column_band, (source_column, run)) in runs.iter().enumerate() {
-                let tile = self.tile(&[source_band, *source_column])?;
+                let source = [source_band, *source_column];
+                sources.push(self.geometry.flat_index(&source)?);
+                let tile = self.tile(&source)?;
                 builder.set(&[row_band, column_band], view::view(tile, &part, run)?)?;
             }
+        }
+        if let Some(ranks) = &self.ranks {
+            builder = builder.with_ranks(ranks.of_tiles(&sources))?;
+        } else if let Some(locals) = &self.locals {
+            let local = |source: &usize| locals.get(*source).copied().unwrap_or(false);
+            builder = builder.with_locals(sources.iter().map(local).collect::<Vec<_>>())?;
         }
         builder.build()
     }

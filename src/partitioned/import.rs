@@ -11,7 +11,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::check::{Checked, entry_path, fault};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{AbsentTile, Axis, GridBuilder, PartitionGrid, Tile};
+use crate::grid::{AbsentTile, Axis, Geometry, GridBuilder, PartitionGrid, Tile};
 use crate::location::Location;
 
 /// What is known of one entry of "partitions".
@@ -23,18 +23,25 @@ pub enum Part {
     Elsewhere(Vec<Location>),
 }
 
-/// Makes a grid of entries, in the order of the claim that was checked. One dimension is a frame of one column, none a frame of one value. With `names` the columns are called so; else as
-/// the data says. `metadata` is that of the schema, which the draft does not carry.
+/// What the draft does not carry, or only for SPMD programs.
+#[derive(Debug, Clone, Default)]
+pub struct FrameKeys<'a> {
+    /// The names of the columns, instead of those that the data has.
+    pub names: Option<&'a [String]>,
+    /// The metadata of the schema.
+    pub metadata: HashMap<String, String>,
+    /// Section "locals": whether each entry is here, in the order of the claim.
+    pub locals: Option<&'a [bool]>,
+}
+
+/// Makes a grid of entries, in the order of the claim that was checked. One dimension is a frame of one column, none a frame of one value. With `locals` the grid is one of
+/// an SPMD program.
 ///
 /// # Errors
 /// `Protocol` with the path of an entry whose data has another shape, type or name than the dictionary or the entry above it says; `Unsupported` for more than two dimensions;
 /// `InvalidArgument` for wrong `names`.
-pub fn import(
-    checked: &Checked,
-    parts: &[Part],
-    names: Option<&[String]>,
-    metadata: HashMap<String, String>,
-) -> Result<PartitionGrid> {
+pub fn import(checked: &Checked, parts: &[Part], keys: FrameKeys<'_>) -> Result<PartitionGrid> {
+    let names = keys.names;
     let (rows, columns) = frame_axes(checked)?;
     if let Some(names) = names
         && names.len() as u64 != columns.extent()
@@ -56,7 +63,7 @@ pub fn import(
         .map(|fields| Arc::new(Schema::new(fields)));
     let schemas: Vec<SchemaRef> = schemas.collect();
     let mut builder = GridBuilder::try_new(
-        Arc::new(Schema::new_with_metadata(fields, metadata)),
+        Arc::new(Schema::new_with_metadata(fields, keys.metadata)),
         rows.clone(),
         columns.clone(),
     )
@@ -86,6 +93,9 @@ pub fn import(
         builder
             .set(&position, tile)
             .map_err(|error| fault(&frame.path(number), error.message()))?;
+    }
+    if let Some(locals) = keys.locals {
+        builder = builder.with_locals(frame.in_order(&rows, locals)?)?;
     }
     builder.build()
 }
@@ -119,6 +129,18 @@ impl Frame<'_> {
         };
         let positions = self.checked.positions.iter().map(in_frame);
         positions.zip(self.parts).enumerate()
+    }
+
+    /// What was said of each entry, in row-major order.
+    fn in_order(&self, rows: &Axis, said: &[bool]) -> Result<Vec<bool>> {
+        let geometry = Geometry::try_new([rows.clone(), self.columns.clone()])?;
+        let mut ordered = vec![false; geometry.num_tiles()];
+        for ((_, (position, _)), said) in self.entries().zip(said) {
+            if let Some(slot) = ordered.get_mut(geometry.flat_index(&position)?) {
+                *slot = *said;
+            }
+        }
+        Ok(ordered)
     }
 
     fn path(&self, number: usize) -> String {

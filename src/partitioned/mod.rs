@@ -2,15 +2,19 @@
 //!
 //! Comes in: a grid. Goes out: a [`Partitioned`] with every number of the draft's dictionary: "shape", "partition_tiling" and, under "partitions", for each
 //! position "start", "shape" and "location". Whoever writes the dictionary adds "data" (a handle or the batch) and "get". The other way: `check.rs` says whether the numbers of
-//! somebody else's dictionary make a grid, `import.rs` makes one of them and the data. Never here: "locals", which the draft forbids outside of SPMD programs; Python.
+//! somebody else's dictionary make a grid, `import.rs` makes one of them and the data. `dialect.rs`: dictionaries for consumers that do not follow the draft. Never here: Python.
 //!
 //! Section names are those of the draft of the Partitioned Protocol, `Partitioned.md`.
 
 mod check;
+mod dialect;
 mod import;
 
 pub use check::{Checked, Claim, ClaimedPartition, check, entry_path, fault};
-pub use import::{Part, import};
+pub use dialect::{describe_for_heat, describe_for_xgboost_ray, is_balanced_for_heat};
+pub use import::{FrameKeys, Part, import};
+
+use std::ops::Range;
 
 use crate::grid::{PartitionGrid, Tile};
 use crate::location::{Device, Location};
@@ -18,7 +22,7 @@ use crate::location::{Device, Location};
 /// The state of the draft that is followed, for the extra key "version": the day of its last change.
 pub const DRAFT: &str = "2022-01-27";
 
-/// The dictionary of the draft (section "Partitioned Protocol"), without "get" and "locals".
+/// The dictionary of the draft (section "Partitioned Protocol"), without "get".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partitioned {
     /// Section "shape": the number of elements along each dimension (rows, columns).
@@ -27,6 +31,8 @@ pub struct Partitioned {
     pub partition_tiling: Vec<usize>,
     /// Section "partitions": one entry for each position, in row-major order.
     pub partitions: Vec<Partition>,
+    /// Section "locals": in an SPMD program the positions whose data is here. Otherwise there "must not" be any.
+    pub locals: Option<Vec<Vec<usize>>>,
 }
 
 /// One entry of "partitions", without "data".
@@ -39,7 +45,27 @@ pub struct Partition {
     /// Section "shape" of a partition: the number of elements along each dimension.
     pub shape: Vec<u64>,
     /// Section "location": where the data can be read without communication, each place once, this process first. Empty when no process holds the data yet.
-    pub locations: Vec<Location>,
+    pub locations: Vec<Place>,
+}
+
+impl Partition {
+    /// The global rows of the partition.
+    #[must_use]
+    pub fn rows(&self) -> Range<u64> {
+        let start = self.start.first().copied().unwrap_or(0);
+        start..start.saturating_add(self.shape.first().copied().unwrap_or(1))
+    }
+}
+
+/// One of the locations of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// As the draft has it: address and process.
+    Process(Location),
+    /// As HeAT has it: the number of a rank.
+    Rank(usize),
+    /// As xgboost_ray has it: the address of a node.
+    Node(String),
 }
 
 /// A location as the draft writes it (section "location"): `(IP, PID[, device])`.
@@ -61,10 +87,16 @@ pub fn describe(grid: &PartitionGrid) -> Partitioned {
     let here = Location::here();
     let tiles = geometry.positions().zip(grid.tiles());
     let partitions = tiles.map(|(position, tile)| describe_tile(grid, position, tile, &here));
+    let locals = grid.locals().map(|locals| {
+        let positions = geometry.positions().zip(locals);
+        let here = positions.filter(|(_, is_local)| **is_local);
+        here.map(|(position, _)| position).collect()
+    });
     Partitioned {
         shape: geometry.shape(),
         partition_tiling: geometry.tiling(),
         partitions: partitions.collect(),
+        locals,
     }
 }
 
@@ -88,7 +120,7 @@ fn describe_tile(
 }
 
 /// Each location once, `here` first, the others in the order of the tile.
-fn distinct(locations: Vec<Location>, here: &Location) -> Vec<Location> {
+fn distinct(locations: Vec<Location>, here: &Location) -> Vec<Place> {
     let mut kept: Vec<Location> = Vec::with_capacity(locations.len());
     for location in locations {
         if !kept.contains(&location) {
@@ -96,7 +128,7 @@ fn distinct(locations: Vec<Location>, here: &Location) -> Vec<Location> {
         }
     }
     kept.sort_by_key(|location| location != here);
-    kept
+    kept.into_iter().map(Place::Process).collect()
 }
 
 /// The parts of the tuple that the draft wants for a location.

@@ -2,6 +2,7 @@
 
 mod build;
 mod numbers;
+mod ranks;
 mod statistics;
 mod view;
 

@@ -1,6 +1,5 @@
 //! The `__partitioned__` draft as plain data: every number against the grid, and the draft's own second example.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,8 @@ use partgrid::error::ErrorKind;
 use partgrid::grid::{AbsentTile, Axis, GridBuilder, PartitionGrid, Tile};
 use partgrid::location::{Device, Location};
 use partgrid::partitioned::{
-    Claim, ClaimedPartition, Part, Partition, check, describe, import, location_parts,
+    Claim, ClaimedPartition, FrameKeys, Part, Partition, Place, check, describe, import,
+    location_parts,
 };
 use proptest::prelude::*;
 
@@ -80,7 +80,10 @@ fn locations_are_distinct_and_this_process_comes_first() {
         here.clone(),
     ];
     let described = describe(&far_grid(given));
-    assert_eq!(described.partitions[0].locations, [here, there, gpu]);
+    assert_eq!(
+        described.partitions[0].locations,
+        [here, there, gpu].map(Place::Process)
+    );
     assert!(
         describe(&far_grid(Vec::new())).partitions[0]
             .locations
@@ -197,18 +200,18 @@ fn an_imported_grid_has_the_values_of_the_parts_and_outlines_of_the_others() {
         .iter()
         .map(|tile| Part::Here(tile.open().unwrap()))
         .collect();
-    let whole = import(&checked, &parts, None, HashMap::new()).unwrap();
+    let whole = import(&checked, &parts, FrameKeys::default()).unwrap();
     assert_eq!(
         whole.open_row_band(1).unwrap(),
         grid.open_row_band(1).unwrap()
     );
     parts[1] = Part::Elsewhere(vec![there.clone()]);
-    let half = import(&checked, &parts, None, HashMap::new()).unwrap();
+    let half = import(&checked, &parts, FrameKeys::default()).unwrap();
     let tile = half.tile(&[0, 1]).unwrap();
     assert_eq!((tile.num_rows(), tile.locations()), (2, vec![there]));
     assert_eq!(tile.open().unwrap_err().kind(), ErrorKind::NotLocal);
     parts[3] = Part::Elsewhere(Vec::new());
-    let error = import(&checked, &parts, None, HashMap::new()).unwrap_err();
+    let error = import(&checked, &parts, FrameKeys::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotLocal);
 }
 

@@ -1,9 +1,10 @@
-//! The `__partitioned__` dictionary: ours (here), its handles (`handle.rs`), its `get` (`get.rs`), and those of others (`read.rs`, their data in `data.rs`).
+//! The `__partitioned__` dictionary: ours (here), its handles (`handle.rs`), its `get` (`get.rs`), those for consumers that do not follow the draft (`dialect.rs`), and those of others (`read.rs`, their data in `data.rs`).
 //!
 //! Every number comes from `partgrid::partitioned`, which also checks those of others. The draft of 2022-01-27 is followed to the letter; where it contradicts itself, both readings work:
 //! `get` takes one handle and a sequence of them.
 
 mod data;
+mod dialect;
 mod get;
 mod handle;
 mod read;
@@ -12,11 +13,12 @@ use std::sync::Arc;
 
 use partgrid::grid::PartitionGrid;
 use partgrid::location::Location;
-use partgrid::partitioned::{DRAFT, describe, location_parts};
+use partgrid::partitioned::{DRAFT, Partitioned, Place, describe, location_parts};
 use partgrid::share;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+pub(crate) use dialect::{Wishes, partitioned};
 pub(crate) use get::{DataKind, PyGet};
 pub(crate) use handle::PyHandle;
 pub(crate) use read::from_partitioned;
@@ -36,33 +38,52 @@ pub(crate) fn location_tuple<'py>(
     })
 }
 
-/// One handle for each tile, in row-major order.
+/// One handle for each tile, in row-major order; of an SPMD program `None` for those of other ranks, as the draft recommends.
 pub(crate) fn handles(py: Python<'_>, grid: &Arc<PartitionGrid>) -> Outcome<Py<PyList>> {
     share::publish(grid);
     let list = PyList::empty(py);
-    for position in grid.geometry().positions() {
-        list.append(PyHandle::try_new(grid, &position)?)?;
+    for (number, position) in grid.geometry().positions().enumerate() {
+        let locals = grid.locals();
+        let is_local = locals.is_none_or(|locals| locals.get(number) == Some(&true));
+        match is_local {
+            true => list.append(PyHandle::try_new(grid, &position)?)?,
+            false => list.append(py.None())?,
+        }
     }
     Ok(list.unbind())
 }
 
-/// The dictionary of the draft.
+/// The dictionary of the draft, with handles.
 pub(crate) fn dictionary<'py>(
     py: Python<'py>,
     grid: &PartitionGrid,
     handles: &Bound<'py, PyList>,
-    kind: DataKind,
 ) -> Outcome<Bound<'py, PyDict>> {
-    let described = describe(grid);
+    let get = PyGet::new(DataKind::Pandas).into_pyobject(py)?;
+    write(&describe(grid), handles, &get, grid)
+}
+
+/// A dictionary of these numbers, of one object for each entry, and of `get`.
+fn write<'py>(
+    described: &Partitioned,
+    data: &Bound<'py, PyList>,
+    get: &Bound<'py, PyAny>,
+    grid: &PartitionGrid,
+) -> Outcome<Bound<'py, PyDict>> {
+    let py = data.py();
     let partitions = PyDict::new(py);
-    for (partition, handle) in described.partitions.iter().zip(handles) {
+    for (partition, object) in described.partitions.iter().zip(data) {
         let entry = PyDict::new(py);
         entry.set_item("start", PyTuple::new(py, &partition.start)?)?;
         entry.set_item("shape", PyTuple::new(py, &partition.shape)?)?;
-        entry.set_item("data", handle)?;
+        entry.set_item("data", object)?;
         let locations = PyList::empty(py);
-        for location in &partition.locations {
-            locations.append(location_tuple(py, location)?)?;
+        for place in &partition.locations {
+            match place {
+                Place::Process(location) => locations.append(location_tuple(py, location)?)?,
+                Place::Rank(rank) => locations.append(rank)?,
+                Place::Node(address) => locations.append(address)?,
+            }
         }
         entry.set_item("location", locations)?;
         partitions.set_item(PyTuple::new(py, &partition.position)?, entry)?;
@@ -74,42 +95,63 @@ pub(crate) fn dictionary<'py>(
         PyTuple::new(py, &described.partition_tiling)?,
     )?;
     result.set_item("partitions", partitions)?;
-    result.set_item("get", PyGet::new(kind))?;
+    if let Some(locals) = &described.locals {
+        let positions: PyResult<Vec<_>> = locals.iter().map(|at| PyTuple::new(py, at)).collect();
+        result.set_item("locals", positions?)?;
+    }
+    result.set_item("get", get)?;
     // Not in the draft; consumers leave keys alone that they do not know.
     result.set_item("schema", PySchema::new(Arc::clone(grid.schema())))?;
     result.set_item("version", DRAFT)?;
     Ok(result)
 }
 
-/// A grid as other libraries are to see it: an object with `__partitioned__`, made by `Grid.partitioned`.
+/// A grid as another library wants to see it: an object with `__partitioned__`, made by `Grid.partitioned`.
 #[pyclass(name = "Partitioned", module = "partgrid", frozen)]
 pub(crate) struct PyPartitioned {
     grid: Arc<PartitionGrid>,
-    handles: Py<PyList>,
-    kind: DataKind,
+    described: Partitioned,
+    /// One for each entry.
+    data: Py<PyList>,
+    get: Py<PyAny>,
+    /// What the repr says of it.
+    label: String,
 }
 
 impl PyPartitioned {
-    pub(crate) fn new(grid: Arc<PartitionGrid>, handles: Py<PyList>, kind: DataKind) -> Self {
-        Self {
-            grid,
-            handles,
-            kind,
-        }
+    /// The draft, with another `get` than the property of the grid.
+    pub(crate) fn with_get(
+        py: Python<'_>,
+        grid: &Arc<PartitionGrid>,
+        handles: &Bound<'_, PyList>,
+        kind: DataKind,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            described: describe(grid),
+            grid: Arc::clone(grid),
+            data: handles.clone().unbind(),
+            get: Py::new(py, PyGet::new(kind))?.into_any(),
+            label: format!("{:?}", kind.name()),
+        })
     }
 }
 
 #[pymethods]
 impl PyPartitioned {
-    /// The dictionary, fresh at each access; its handles stay the same.
+    /// The dictionary, fresh at each access; what stands under `data` stays the same.
     #[getter]
     fn __partitioned__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
-        dictionary(py, &self.grid, self.handles.bind(py), self.kind)
+        write(
+            &self.described,
+            self.data.bind(py),
+            self.get.bind(py),
+            &self.grid,
+        )
     }
 
     fn __repr__(&self) -> String {
         let described = partgrid::grid::picture::summary(&self.grid);
         let first = described.lines().next().unwrap_or_default().to_owned();
-        format!("Partitioned({:?}) of {first}", self.kind.name())
+        format!("Partitioned({}) of {first}", self.label)
     }
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use partgrid::error::{Error, ErrorKind};
 use partgrid::location::{Device, Location};
-use partgrid::partitioned::{self, Checked, Claim, ClaimedPartition, Part, entry_path, fault};
+use partgrid::partitioned::{
+    self, Checked, Claim, ClaimedPartition, FrameKeys, Part, entry_path, fault,
+};
 use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
@@ -64,7 +66,12 @@ pub(crate) fn from_partitioned(
         .and_then(|schema| schema.cast::<PySchema>().ok());
     let metadata = schema.map(|schema| schema.get().core().metadata().clone());
     let metadata = metadata.unwrap_or_default();
-    let grid = partitioned::import(&checked, &parts, names.as_deref(), metadata)?;
+    let keys = FrameKeys {
+        names: names.as_deref(),
+        metadata,
+        locals: dictionary.spmd.then_some(&dictionary.wanted),
+    };
+    let grid = partitioned::import(&checked, &parts, keys)?;
     Ok(PyGrid::new(grid))
 }
 
@@ -118,6 +125,8 @@ struct Dictionary<'py> {
     locations: Vec<Vec<Location>>,
     /// Whether each entry is to be opened here.
     wanted: Vec<bool>,
+    /// Whether there are "locals".
+    spmd: bool,
     get: Option<Bound<'py, PyAny>>,
 }
 
@@ -139,6 +148,7 @@ impl<'py> Dictionary<'py> {
             handles: Vec::new(),
             locations: Vec::new(),
             wanted: Vec::new(),
+            spmd: false,
             get: None,
         };
         for item in theirs("partitions", entries.items())?.iter() {
@@ -181,6 +191,7 @@ impl<'py> Dictionary<'py> {
 
     /// Only the entries at these positions are here.
     fn keep_local(&mut self, locals: &Bound<'py, PyAny>) -> Outcome<()> {
+        self.spmd = true;
         self.wanted = vec![false; self.handles.len()];
         let entries = self.claim.partitions.iter().map(|entry| &entry.position);
         let places: HashMap<&Vec<u64>, usize> = entries.zip(0..).collect();

