@@ -31,6 +31,7 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     read_parquet,
     sql,
 )
+from partgrid._polars import from_polars  # noqa: E402
 from partgrid.errors import PartgridError  # noqa: E402
 
 get = Get("pandas")
@@ -58,6 +59,7 @@ __all__ = [
     "from_numpy",
     "from_pandas",
     "from_partitioned",
+    "from_polars",
     "get",
     "load_parquet",
     "read_parquet",

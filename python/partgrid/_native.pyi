@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "from_arrow", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
+__all__ = ["__version__", "Array", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "_from_parts", "from_arrow", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
 
 __version__: Final[str]
 """
@@ -369,9 +369,24 @@ class Grid:
             >>> flights.to_numpy(["dep_delay", "distance"], fill_null=float("nan")).shape
             (336776, 2)
         """
-    def to_pandas(self, /) -> Any:
+    def to_pandas(self, /, *, index: str | Sequence[str] | None = None) -> Any:
         """
         The grid as a `pandas.DataFrame` of Arrow-backed columns, without copying. Needs pandas and pyarrow.
+
+        Args:
+            index: A name or a list of names of columns that become the row labels, as `from_pandas(index="keep")` made columns of them. By default rows are numbered.
+
+        Returns:
+            The frame.
+
+        Raises:
+            NotFoundError: There is no such column.
+
+        Examples:
+            >>> import pandas as pd, partgrid as pg
+            >>> grid = pg.from_pandas(pd.DataFrame({"v": [1, 2]}, index=pd.Index(["x", "y"], name="k")), index="keep")
+            >>> grid.to_pandas(index="k").loc["y", "v"]
+            2
         """
     def to_polars(self, /) -> Any:
         """
@@ -646,9 +661,18 @@ class Result:
         """
         The answer as a grid, one tile for each batch, in the memory of this process.
         """
-    def to_pandas(self, /) -> Any:
+    def to_pandas(self, /, *, index: str | Sequence[str] | None = None) -> Any:
         """
         The answer as a `pandas.DataFrame` of Arrow-backed columns. Needs pandas and pyarrow.
+
+        Args:
+            index: A name or a list of names of columns that become the row labels. By default rows are numbered.
+
+        Returns:
+            The frame.
+
+        Raises:
+            NotFoundError: There is no such column.
         """
     def to_polars(self, /) -> Any:
         """
@@ -898,6 +922,21 @@ class Tile:
         """
         The tile as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
         """
+
+def _from_parts(cells: Any) -> Grid:
+    """
+    Makes a grid of one tile for each cell: of a list of row bands, each a list of objects with Arrow capsules. Used by the engines.
+
+    Args:
+        cells: The cells; `cells[1][0]` becomes the tile of row band 1 and column band 0.
+
+    Returns:
+        A grid over the memory of the cells; a cell of several batches is copied into one.
+
+    Raises:
+        InvalidArgumentError: A cell does not fit those beside it or above it; the text has its position.
+        ProtocolError: A cell has no Arrow capsules.
+    """
 
 def from_arrow(data: Any) -> Grid:
     """

@@ -3,11 +3,16 @@
 //! Comes in: one of our objects. Goes out: a pyarrow, pandas or polars object over the same buffers. Each library is imported only when it is asked for. Never
 //! here: copies.
 
+use arrow::datatypes::Schema;
+use partgrid::grid::check_chosen;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::argument::{Given, optional};
 use crate::capsule::raised_as_ours;
+use crate::error::Outcome;
+use crate::wishes::Names;
 
 /// The module, or an `ImportError` that says what to install.
 pub(crate) fn import<'py>(
@@ -44,6 +49,19 @@ pub(crate) fn to_pandas<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     options.set_item("ignore_metadata", true)?;
     let table = raised_as_ours(py, || pyarrow.call_method1("table", (object,)))?;
     table.call_method("to_pandas", (), Some(&options))
+}
+
+/// The same, with the columns of an argument `index` as row labels.
+pub(crate) fn to_labelled_pandas<'py>(
+    object: &Bound<'py, PyAny>,
+    schema: &Schema,
+    index: Option<Given<Names>>,
+) -> Outcome<Bound<'py, PyAny>> {
+    let Some(Names(names)) = optional(index, "index")? else {
+        return Ok(to_pandas(object)?);
+    };
+    check_chosen(schema, "index", &names)?;
+    Ok(to_pandas(object)?.call_method1("set_index", (names,))?)
 }
 
 /// A `polars.DataFrame` over the same buffers, where polars has the type (it copies strings into views of its own).

@@ -1,4 +1,4 @@
-//! `Grid` and `from_arrow`.
+//! `Grid`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,19 +8,18 @@ use partgrid::distarray::export;
 use partgrid::error::Result as CoreResult;
 use partgrid::grid::{Order, PartitionGrid, picture};
 use partgrid::load::{FileCompression, WriteOptions, write_grid};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use pyo3_object_store::AnyObjectStore;
 
 use crate::argument::{self, Given, Settings, optional};
-use crate::capsule::{batches_of, c_stream, schema_capsule, stream_capsule};
+use crate::capsule::{c_stream, schema_capsule, stream_capsule};
 use crate::convert;
 use crate::device::{device_stream_capsule, refuse_reserved};
 use crate::distarray::PyDistArray;
 use crate::error::Outcome;
-use crate::index::part;
+use crate::index::indexed;
 use crate::numpy::{Wish, fill_value, to_numpy};
 use crate::partitioned::{DataKind, PyPartitioned, dictionary, handles};
 use crate::query::{PyQuery, sql};
@@ -304,8 +303,27 @@ impl PyGrid {
     }
 
     /// The grid as a `pandas.DataFrame` of Arrow-backed columns, without copying. Needs pandas and pyarrow.
-    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::to_pandas(slf.as_any())
+    ///
+    /// Args:
+    ///     index: A name or a list of names of columns that become the row labels, as `from_pandas(index="keep")` made columns of them. By default rows are numbered.
+    ///
+    /// Returns:
+    ///     The frame.
+    ///
+    /// Raises:
+    ///     NotFoundError: There is no such column.
+    ///
+    /// Examples:
+    ///     >>> import pandas as pd, partgrid as pg
+    ///     >>> grid = pg.from_pandas(pd.DataFrame({"v": [1, 2]}, index=pd.Index(["x", "y"], name="k")), index="keep")
+    ///     >>> grid.to_pandas(index="k").loc["y", "v"]
+    ///     2
+    #[pyo3(signature = (*, index=None))]
+    fn to_pandas<'py>(
+        slf: &Bound<'py, Self>,
+        index: Option<Given<Names>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        convert::to_labelled_pandas(slf.as_any(), slf.get().core.schema(), index)
     }
 
     /// The grid as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
@@ -422,20 +440,7 @@ impl PyGrid {
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> Outcome<Self> {
-        if let Ok(pair) = key.cast::<PyTuple>() {
-            let wrong = || {
-                PyTypeError::new_err(
-                    "two indices must be a slice of rows and names of columns, as in grid[10:20, [\"a\"]]; for several columns use grid[[\"a\", \"b\"]]",
-                )
-            };
-            let (rows, columns): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
-                pair.extract().map_err(|_| wrong())?;
-            if !rows.is_instance_of::<PySlice>() || columns.is_instance_of::<PySlice>() {
-                return Err(wrong().into());
-            }
-            return Ok(Self::new(part(&part(&self.core, &rows)?, &columns)?));
-        }
-        Ok(Self::new(part(&self.core, key)?))
+        Ok(Self::new(indexed(&self.core, key)?))
     }
 
     fn __repr__(&self) -> String {
@@ -446,35 +451,4 @@ impl PyGrid {
     fn _repr_html_(&self) -> String {
         picture::html(&self.core)
     }
-}
-
-/// Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
-///
-/// pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Objects that have only the methods for devices (`__arrow_c_device_stream__`,
-/// `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied.
-///
-/// Args:
-///     data: The object.
-///
-/// Returns:
-///     A grid that shares the object's memory.
-///
-/// Raises:
-///     ProtocolError: The object has none of these methods.
-///     NotLocalError: Its memory is that of a device.
-///     InvalidArgumentError: Two columns share a name.
-///
-/// Examples:
-///     >>> import partgrid as pg, pyarrow as pa
-///     >>> pg.from_arrow(pa.table({"a": [1, 2, 3]})).shape
-///     (3, 1)
-#[pyfunction]
-pub(crate) fn from_arrow(data: &Bound<'_, PyAny>) -> Outcome<PyGrid> {
-    if let Ok(grid) = data.cast::<PyGrid>() {
-        return Ok(PyGrid::new(PartitionGrid::clone(grid.get().core())));
-    }
-    let (schema, batches) = batches_of(data)?;
-    Ok(PyGrid::new(PartitionGrid::try_from_batches(
-        schema, &batches,
-    )?))
 }

@@ -17,6 +17,7 @@ use partgrid::share;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+pub(crate) use data::one_batch;
 pub(crate) use get::{DataKind, PyGet};
 pub(crate) use handle::PyHandle;
 pub(crate) use read::from_partitioned;
