@@ -32,6 +32,7 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     sql,
 )
 from partgrid._polars import from_polars  # noqa: E402
+from partgrid.engines.dask import from_dask  # noqa: E402
 from partgrid.errors import PartgridError  # noqa: E402
 
 get = Get("pandas")
@@ -55,6 +56,7 @@ __all__ = [
     "__version__",
     "errors",
     "from_arrow",
+    "from_dask",
     "from_dlpack",
     "from_numpy",
     "from_pandas",

@@ -339,6 +339,18 @@ class Grid:
         """
         The grid as a `pyarrow.Table`, one chunk for each row band, without copying. Needs pyarrow.
         """
+    def to_dask(self, /) -> Any:
+        """
+        The grid as a `dask.dataframe.DataFrame`: one partition for each row band, of Arrow-backed columns, with row numbers as labels. Needs dask and pandas.
+
+        Tiles are opened when dask computes. In this process nothing is copied; for workers that are other processes the tiles are written as Arrow IPC and go along. Rows are numbered
+        through the whole frame; divisions are known unless a row band is empty.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> pg.read_parquet("data/flights").to_dask().npartitions  # doctest: +SKIP
+            12
+        """
     def to_numpy(self, /, columns: Sequence[str] | None = None, *, dtype: Any | None = None, fill_null: Any | None = None, order: str = "F", copy: bool | None = None) -> Any:
         """
         The grid as one 2-D `numpy.ndarray` of rows x columns. Needs numpy.

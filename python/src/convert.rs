@@ -70,6 +70,16 @@ pub(crate) fn to_polars<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     raised_as_ours(object.py(), || polars.call_method1("DataFrame", (object,)))
 }
 
+/// What a function of a module of `partgrid.engines` makes of an object.
+pub(crate) fn to_engine<'py>(
+    module: &str,
+    function: &str,
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let module = object.py().import(module)?;
+    module.call_method1(function, (object,))
+}
+
 /// A `pyarrow.RecordBatch` over the same buffers.
 pub(crate) fn to_arrow_batch<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let pyarrow = import(object.py(), "pyarrow", "to_arrow")?;

@@ -331,6 +331,19 @@ impl PyGrid {
         convert::to_polars(slf.as_any())
     }
 
+    /// The grid as a `dask.dataframe.DataFrame`: one partition for each row band, of Arrow-backed columns, with row numbers as labels. Needs dask and pandas.
+    ///
+    /// Tiles are opened when dask computes. In this process nothing is copied; for workers that are other processes the tiles are written as Arrow IPC and go along. Rows are numbered
+    /// through the whole frame; divisions are known unless a row band is empty.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> pg.read_parquet("data/flights").to_dask().npartitions  # doctest: +SKIP
+    ///     12
+    fn to_dask<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_engine("partgrid.engines.dask", "to_dask", slf.as_any())
+    }
+
     /// The grid as one 2-D `numpy.ndarray` of rows x columns. Needs numpy.
     ///
     /// A copy that may be written, unless the grid is one tile whose columns lie in one allocation (a single column, or as `dense=` of a load places them): that is a read-only
