@@ -33,6 +33,7 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
 )
 from partgrid._polars import from_polars  # noqa: E402
 from partgrid.engines.dask import from_dask  # noqa: E402
+from partgrid.engines.modin import from_modin  # noqa: E402
 from partgrid.errors import PartgridError  # noqa: E402
 
 get = Get("pandas")
@@ -58,6 +59,7 @@ __all__ = [
     "from_arrow",
     "from_dask",
     "from_dlpack",
+    "from_modin",
     "from_numpy",
     "from_pandas",
     "from_partitioned",

@@ -351,6 +351,15 @@ class Grid:
             >>> pg.read_parquet("data/flights").to_dask().npartitions  # doctest: +SKIP
             12
         """
+    def to_modin(self, /) -> Any:
+        """
+        The grid as a `modin.pandas.DataFrame` of Arrow-backed columns: one of its partitions for each tile, with row numbers as labels. Needs Modin on Ray or Dask.
+
+        Every tile is copied to the workers of Modin's engine, and a lazy one is read.
+
+        Raises:
+            UnsupportedError: Modin runs on another engine.
+        """
     def to_numpy(self, /, columns: Sequence[str] | None = None, *, dtype: Any | None = None, fill_null: Any | None = None, order: str = "F", copy: bool | None = None) -> Any:
         """
         The grid as one 2-D `numpy.ndarray` of rows x columns. Needs numpy.

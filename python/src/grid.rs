@@ -344,6 +344,16 @@ impl PyGrid {
         convert::to_engine("partgrid.engines.dask", "to_dask", slf.as_any())
     }
 
+    /// The grid as a `modin.pandas.DataFrame` of Arrow-backed columns: one of its partitions for each tile, with row numbers as labels. Needs Modin on Ray or Dask.
+    ///
+    /// Every tile is copied to the workers of Modin's engine, and a lazy one is read.
+    ///
+    /// Raises:
+    ///     UnsupportedError: Modin runs on another engine.
+    fn to_modin<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_engine("partgrid.engines.modin", "to_modin", slf.as_any())
+    }
+
     /// The grid as one 2-D `numpy.ndarray` of rows x columns. Needs numpy.
     ///
     /// A copy that may be written, unless the grid is one tile whose columns lie in one allocation (a single column, or as `dense=` of a load places them): that is a read-only
