@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -180,6 +181,23 @@ def test_wrong_labels_are_refused_before_anything_is_read() -> None:
             pg.errors.InvalidArgumentError, match="must be a name or a list of names"
         ):
             source.to_pandas(index=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "package"),
+    [
+        ("from_pandas", "pandas", "pandas"),
+        ("from_polars", "polars", "polars"),
+        ("from_dask", "dask", "dask"),
+        ("from_modin", "modin.pandas", "modin"),
+    ],
+)
+def test_a_missing_library_is_named(
+    name: str, missing: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=f"{name} needs {missing}\nhint: pip install {package}"):
+        getattr(pg, name)(object())
 
 
 def test_empty_frames_and_series() -> None:
