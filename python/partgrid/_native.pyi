@@ -964,7 +964,8 @@ def from_arrow(data: Any) -> Grid:
     Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
 
     pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Objects that have only the methods for devices (`__arrow_c_device_stream__`,
-    `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied.
+    `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied. polars copies
+    frames of several chunks into one before it hands them over; `from_polars` does not.
 
     Args:
         data: The object.

@@ -102,8 +102,11 @@ def _row_bands(grid: Grid) -> list[RowBand]:
 
 
 def _client(dask: Any) -> Any:  # noqa: ANN401
-    """The client of `distributed` that would compute now, if one would."""
-    owner = getattr(dask.base.get_scheduler(), "__self__", None)
+    """The client of `distributed` that would compute now, if one would; an asynchronous one gets the data with the graph."""
+    try:
+        owner = getattr(dask.base.get_scheduler(), "__self__", None)
+    except RuntimeError:
+        return None
     return owner if hasattr(owner, "scatter") else None
 
 

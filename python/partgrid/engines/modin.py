@@ -111,6 +111,8 @@ def to_modin(grid: Grid) -> Frame:
     modin, pd = needed("modin.pandas", "to_modin"), needed("pandas", "to_modin")
     if 0 in grid.shape:
         return modin.DataFrame(grid.to_pandas())
+    # Modin starts its engine for its first frame.
+    modin.DataFrame({"a": [0]})
     _, put = _engine(needed("modin.config", "to_modin").Engine.get(), "to_modin")
     partitions = needed("modin.distributed.dataframe.pandas", "to_modin")
     rows, columns = grid.cuts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterator
 from datetime import datetime
@@ -251,6 +252,20 @@ def test_a_distributed_client_gets_the_data_and_gives_it_back(processes: bool) -
         assert frame["v"].sum().compute() == sum(range(100))
         back = pg.from_dask(frame)
     assert alike(back.to_arrow(), grid.to_arrow())
+
+
+def test_an_asynchronous_client_gets_the_data_with_the_graph() -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    grid = pg.from_arrow(pa.table({"v": list(range(100))}))
+
+    async def total() -> int:
+        async with distributed.Client(
+            n_workers=1, threads_per_worker=1, asynchronous=True, dashboard_address=None
+        ) as client:
+            return await client.compute(grid.to_dask()["v"].sum())
+
+    with dask.config.set(scheduler=None):
+        assert asyncio.run(total()) == sum(range(100))
 
 
 def place(series: pd.Series) -> int:

@@ -6,6 +6,8 @@ Each engine runs in a program of its own, since Modin chooses once.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -199,6 +201,23 @@ def test_ray_of_this_machine_shares_its_memory(engine: str) -> None:
     assert "plasma" in mapping(grid.to_arrow()["v"].chunk(0).buffers()[1].address)
     numbers = pa.array(np.arange(100_000.0))
     assert "plasma" not in mapping(numbers.buffers()[1].address)
+
+
+@pytest.mark.parametrize("name", ["ray", "dask"])
+def test_modin_starts_its_engine_for_the_first_frame(name: str, engine: str) -> None:
+    if name != engine.lower():
+        pytest.skip("once for each engine")
+    code = (
+        "import pyarrow as pa, partgrid as pg\n"
+        "if __name__ == '__main__':\n"
+        "    print(pg.from_arrow(pa.table({'a': [1, 2]})).to_modin()['a'].sum())\n"
+    )
+    memory = {"ray": "200000000", "dask": "4000000000"}[name]
+    wishes = {"MODIN_ENGINE": name, "MODIN_CPUS": "2", "MODIN_MEMORY": memory}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | wishes, capture_output=True, check=False
+    )
+    assert done.stdout.decode().split()[-1:] == ["3"], done.stderr.decode()
 
 
 def test_other_engines_are_refused_with_the_remedy() -> None:
