@@ -29,8 +29,9 @@ test-python: extension
 
 # One environment after the other: they are large, and some start engines of their own.
 test-peers: extension $(PEERS)/heat/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready
-	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py
+	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py tests/python/peers/test_torch.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
+	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_modin.py
 
 IN_PEER := env -u VIRTUAL_ENV PYTHONPATH=$(CURDIR)/python:$(CURDIR)/tests/python
 

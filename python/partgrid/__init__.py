@@ -31,6 +31,9 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     read_parquet,
     sql,
 )
+from partgrid._polars import from_polars  # noqa: E402
+from partgrid.engines.dask import from_dask  # noqa: E402
+from partgrid.engines.modin import from_modin  # noqa: E402
 from partgrid.errors import PartgridError  # noqa: E402
 
 get = Get("pandas")
@@ -54,10 +57,13 @@ __all__ = [
     "__version__",
     "errors",
     "from_arrow",
+    "from_dask",
     "from_dlpack",
+    "from_modin",
     "from_numpy",
     "from_pandas",
     "from_partitioned",
+    "from_polars",
     "get",
     "load_parquet",
     "read_parquet",

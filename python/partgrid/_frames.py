@@ -6,6 +6,7 @@ change their type in silence, as `pyarrow.Table.from_pandas` has it for mixed co
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from partgrid import errors
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 Frame = Any
 Series = Any
 Table = Any
+Labels = Any
+Module = Any
 
 # What pandas calls object columns whose values are of one type.
 PLAIN_OBJECTS = {
@@ -57,40 +60,36 @@ def from_pandas(frame: Frame, *, index: str | None = None) -> Grid:
         >>> pg.from_pandas(pd.DataFrame({"a": [1.5, 2.5]})).to_arrow()["a"].to_pylist()
         [1.5, 2.5]
     """
-    if index not in (None, "keep", "drop"):
-        message = f'index must be "keep", "drop" or None, got {index!r}'
-        raise _refused(errors.InvalidArgumentError, message, None)
+    check_index(index)
     from partgrid._native import from_arrow  # noqa: PLC0415 - the package is still being imported
 
     return from_arrow(pandas_to_arrow(frame, index))
 
 
-def pandas_to_arrow(frame: Frame, index: str | None = None) -> Table:
+def pandas_to_arrow(frame: Frame, index: str | None = None, first: int = 0) -> Table:
     """A table of the columns of a frame.
 
     Args:
         frame: The frame; a series is a frame of one column.
         index: `"keep"` makes columns of the row labels, `"drop"` leaves them away; by default they must be 0, 1, 2 and so on, with `"range"` any unnamed range.
+        first: The number of the first row, of a part of a larger frame: by default labels may also start with it.
 
     Raises:
         InvalidArgumentError: There are row labels and `index` does not say what becomes of them, or a label of a column is no text or repeats.
         UnsupportedError: A column holds what Arrow cannot keep.
     """
-    import pandas as pd  # noqa: PLC0415 - only when a frame is there
-    import pyarrow as pa  # noqa: PLC0415
-
+    pd, pa = needed("pandas", "from_pandas"), needed("pyarrow", "from_pandas")
     if isinstance(frame, pd.Series):
         frame = frame.to_frame(name="column_0" if frame.name is None else frame.name)
-    frame = _without_index(frame, index)
+    if not isinstance(frame, pd.DataFrame):
+        raise wrong_frame("pandas.DataFrame or pandas.Series", frame)
     names = list(frame.columns)
-    for name in names:
-        if not isinstance(name, str):
-            message = f"labels of columns must be texts, got {name!r}"
-            hint = "rename them: frame.rename(columns=str)"
-            raise _refused(errors.InvalidArgumentError, message, hint)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _refused(errors.InvalidArgumentError, f"two columns have the label {twice!r}", None)
+    check_names(names)
+    if without_labels(frame.index, index, first):
+        labels = label_names(frame.index, frame.columns)
+        names = [*labels, *names]
+        check_names(names)
+        frame = frame.reset_index(names=labels)
     columns = [_column(name, frame.iloc[:, number]) for number, name in enumerate(names)]
     if not columns:
         return pa.table({}).slice(0) if len(frame) == 0 else _rows_alone(len(frame))
@@ -103,19 +102,52 @@ def _rows_alone(count: int) -> Table:
     return pa.table({"": pa.nulls(count)}).select([])
 
 
-def _without_index(frame: Frame, index: str | None) -> Frame:
+def check_names(names: list[Any]) -> None:
+    """Refuses labels of columns that cannot be names of columns of a grid."""
+    for name in names:
+        if not isinstance(name, str):
+            message = f"labels of columns must be texts, got {name!r}"
+            hint = "rename them: frame.rename(columns=str)"
+            raise refused(errors.InvalidArgumentError, message, hint)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        message = f"two columns have the label {twice!r}"
+        raise refused(errors.InvalidArgumentError, message, None)
+
+
+def check_index(index: str | None) -> None:
+    """Refuses what no argument `index` may be."""
+    if index not in (None, "keep", "drop"):
+        message = f'index must be "keep", "drop" or None, got {index!r}'
+        raise refused(errors.InvalidArgumentError, message, None)
+
+
+def without_labels(labels: Labels, index: str | None, first: int = 0) -> bool:
+    """Whether row labels become columns; refuses labels of which `index` does not say what becomes."""
     import pandas as pd  # noqa: PLC0415
 
-    labels = frame.index
+    if index in ("keep", "drop"):
+        return index == "keep"
     counted = isinstance(labels, pd.RangeIndex) and labels.name is None
-    plain = counted and (index == "range" or (labels.start == 0 and labels.step == 1))
-    if index == "drop" or (plain and index != "keep"):
-        return frame
-    if index != "keep":
-        message = f"the rows have labels, which a grid does not keep: {type(labels).__name__} {list(labels.names)}"
-        hint = 'index="keep" makes columns of them, index="drop" leaves them away'
-        raise _refused(errors.InvalidArgumentError, message, hint)
-    return frame.reset_index()
+    numbers = counted and (len(labels) == 0 or (labels.start in (0, first) and labels.step == 1))
+    if numbers or (counted and index == "range"):
+        return False
+    message = f"the rows have labels, which a grid does not keep: {type(labels).__name__} {list(labels.names)}"
+    hint = 'index="keep" makes columns of them, index="drop" leaves them away'
+    raise refused(errors.InvalidArgumentError, message, hint)
+
+
+def label_names(labels: Labels, columns: Labels) -> list[str]:
+    """The names of the columns that row labels become: their own, else those that pandas gives them."""
+    import pandas as pd  # noqa: PLC0415
+
+    taken = [name for name in labels.names if name is not None and name in columns]
+    if taken:
+        message = f"the row labels are called {taken[0]!r}, as is a column"
+        hint = 'index="drop" leaves them away; frame.rename_axis(...) calls them otherwise'
+        raise refused(errors.InvalidArgumentError, message, hint, column=str(taken[0]))
+    frame = pd.DataFrame(columns=columns, index=labels[:0])
+    return list(frame.reset_index(allow_duplicates=True).columns[: labels.nlevels])
 
 
 def _column(name: str, series: Series) -> Table:
@@ -130,7 +162,7 @@ def _column(name: str, series: Series) -> Table:
             return pa.array(series.to_numpy())
         if isinstance(dtype, (pd.PeriodDtype, pd.IntervalDtype, pd.SparseDtype)):
             message = f"Arrow has no such type: {dtype}"
-            raise _refused(errors.UnsupportedError, message, None, column=name)
+            raise refused(errors.UnsupportedError, message, None, column=name)
         if isinstance(dtype, np.dtype):
             _check_objects(name, series)
             return pa.array(series, from_pandas=True)
@@ -140,7 +172,7 @@ def _column(name: str, series: Series) -> Table:
         return pa.array(extension, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         message = f"Arrow cannot keep the values: {error}"
-        raise _refused(errors.UnsupportedError, message, None, column=name) from error
+        raise refused(errors.UnsupportedError, message, None, column=name) from error
 
 
 def _check_objects(name: str, series: Series) -> None:
@@ -156,13 +188,37 @@ def _check_objects(name: str, series: Series) -> None:
         found = ", ".join(sorted(kind.__name__ for kind in kinds))
         message = f"the values of a column must be of one type, got {found}"
         hint = "frame.astype({...}) makes them one type"
-        raise _refused(errors.UnsupportedError, message, hint, column=name)
+        raise refused(errors.UnsupportedError, message, hint, column=name)
 
 
-def _refused(
+def needed(module: str, wanted_by: str) -> Module:
+    """The module of another library, or an `ImportError` that says what to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        package = "'dask[dataframe]'" if module == "dask.dataframe" else package
+        message = f"{wanted_by} needs {module}\nhint: pip install {package}"
+        raise ImportError(message, name=error.name) from error
+
+
+def wrong_frame(wanted: str, got: Frame) -> errors.PartgridError:
+    """The refusal of what is no frame of a library."""
+    kind = type(got)
+    message = f"frame must be a {wanted}, got {kind.__module__}.{kind.__qualname__}"
+    return refused(errors.InvalidArgumentError, message, None)
+
+
+def refused(
     kind: type[errors.PartgridError], message: str, hint: str | None, *, column: str | None = None
 ) -> errors.PartgridError:
+    """An error of ours with everything that belongs to it."""
     context = {} if column is None else {"column": column}
     where = "" if column is None else f" (column: {column})"
     text = f"{message}{where}" + ("" if hint is None else f"\nhint: {hint}")
     return kind(text, context, hint, False)
+
+
+def placed(error: errors.PartgridError, place: str) -> errors.PartgridError:
+    """The error with the part of a frame that it is about."""
+    return type(error)(f"{place}: {error}", error.context, error.hint, error.retryable)

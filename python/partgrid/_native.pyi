@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "_from_ranks", "_rank_part", "from_arrow", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
+__all__ = ["__version__", "Array", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "_from_parts", "_from_ranks", "_rank_part", "from_arrow", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
 
 __version__: Final[str]
 """
@@ -365,6 +365,27 @@ class Grid:
         """
         The grid as a `pyarrow.Table`, one chunk for each row band, without copying. Needs pyarrow.
         """
+    def to_dask(self, /) -> Any:
+        """
+        The grid as a `dask.dataframe.DataFrame`: one partition for each row band, of Arrow-backed columns, with row numbers as labels. Needs dask and pandas.
+
+        Tiles are opened when dask computes. In this process nothing is copied; for workers that are other processes the tiles are written as Arrow IPC and go along. Rows are numbered
+        through the whole frame; divisions are known unless a row band is empty.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> pg.read_parquet("data/flights").to_dask().npartitions  # doctest: +SKIP
+            12
+        """
+    def to_modin(self, /) -> Any:
+        """
+        The grid as a `modin.pandas.DataFrame` of Arrow-backed columns: one of its partitions for each tile, with row numbers as labels. Needs Modin on Ray or Dask.
+
+        Every tile is copied to the workers of Modin's engine, and a lazy one is read.
+
+        Raises:
+            UnsupportedError: Modin runs on another engine.
+        """
     def to_numpy(self, /, columns: Sequence[str] | None = None, *, dtype: Any | None = None, fill_null: Any | None = None, order: str = "F", copy: bool | None = None) -> Any:
         """
         The grid as one 2-D `numpy.ndarray` of rows x columns. Needs numpy.
@@ -395,9 +416,24 @@ class Grid:
             >>> flights.to_numpy(["dep_delay", "distance"], fill_null=float("nan")).shape
             (336776, 2)
         """
-    def to_pandas(self, /) -> Any:
+    def to_pandas(self, /, *, index: str | Sequence[str] | None = None) -> Any:
         """
         The grid as a `pandas.DataFrame` of Arrow-backed columns, without copying. Needs pandas and pyarrow.
+
+        Args:
+            index: A name or a list of names of columns that become the row labels, as `from_pandas(index="keep")` made columns of them. By default rows are numbered.
+
+        Returns:
+            The frame.
+
+        Raises:
+            NotFoundError: There is no such column.
+
+        Examples:
+            >>> import pandas as pd, partgrid as pg
+            >>> grid = pg.from_pandas(pd.DataFrame({"v": [1, 2]}, index=pd.Index(["x", "y"], name="k")), index="keep")
+            >>> grid.to_pandas(index="k").loc["y", "v"]
+            2
         """
     def to_polars(self, /) -> Any:
         """
@@ -672,9 +708,18 @@ class Result:
         """
         The answer as a grid, one tile for each batch, in the memory of this process.
         """
-    def to_pandas(self, /) -> Any:
+    def to_pandas(self, /, *, index: str | Sequence[str] | None = None) -> Any:
         """
         The answer as a `pandas.DataFrame` of Arrow-backed columns. Needs pandas and pyarrow.
+
+        Args:
+            index: A name or a list of names of columns that become the row labels. By default rows are numbered.
+
+        Returns:
+            The frame.
+
+        Raises:
+            NotFoundError: There is no such column.
         """
     def to_polars(self, /) -> Any:
         """
@@ -925,6 +970,21 @@ class Tile:
         The tile as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
         """
 
+def _from_parts(cells: Any) -> Grid:
+    """
+    Makes a grid of one tile for each cell: of a list of row bands, each a list of objects with Arrow capsules. Used by the engines.
+
+    Args:
+        cells: The cells; `cells[1][0]` becomes the tile of row band 1 and column band 0.
+
+    Returns:
+        A grid over the memory of the cells; a cell of several batches is copied into one.
+
+    Raises:
+        InvalidArgumentError: A cell does not fit those beside it or above it; the text has its position.
+        ProtocolError: A cell has no Arrow capsules.
+    """
+
 def _from_ranks(parts: Sequence[tuple[str, int, tuple[Schema, Sequence[int], Sequence[int]] | None]], rank: int, grid: Grid | None, comm: Any) -> Grid:
     """
     The grid of all ranks.
@@ -958,7 +1018,8 @@ def from_arrow(data: Any) -> Grid:
     Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
 
     pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Objects that have only the methods for devices (`__arrow_c_device_stream__`,
-    `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied.
+    `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied. polars copies
+    frames of several chunks into one before it hands them over; `from_polars` does not.
 
     Args:
         data: The object.

@@ -3,11 +3,16 @@
 //! Comes in: one of our objects. Goes out: a pyarrow, pandas or polars object over the same buffers. Each library is imported only when it is asked for. Never
 //! here: copies.
 
+use arrow::datatypes::Schema;
+use partgrid::grid::check_chosen;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::argument::{Given, optional};
 use crate::capsule::raised_as_ours;
+use crate::error::Outcome;
+use crate::wishes::Names;
 
 /// The module, or an `ImportError` that says what to install.
 pub(crate) fn import<'py>(
@@ -46,10 +51,33 @@ pub(crate) fn to_pandas<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     table.call_method("to_pandas", (), Some(&options))
 }
 
+/// The same, with the columns of an argument `index` as row labels.
+pub(crate) fn to_labelled_pandas<'py>(
+    object: &Bound<'py, PyAny>,
+    schema: &Schema,
+    index: Option<Given<Names>>,
+) -> Outcome<Bound<'py, PyAny>> {
+    let Some(Names(names)) = optional(index, "index")? else {
+        return Ok(to_pandas(object)?);
+    };
+    check_chosen(schema, "index", &names)?;
+    Ok(to_pandas(object)?.call_method1("set_index", (names,))?)
+}
+
 /// A `polars.DataFrame` over the same buffers, where polars has the type (it copies strings into views of its own).
 pub(crate) fn to_polars<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let polars = import(object.py(), "polars", "to_polars")?;
     raised_as_ours(object.py(), || polars.call_method1("DataFrame", (object,)))
+}
+
+/// What a function of a module of `partgrid.engines` makes of an object.
+pub(crate) fn to_engine<'py>(
+    module: &str,
+    function: &str,
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let module = object.py().import(module)?;
+    module.call_method1(function, (object,))
 }
 
 /// A `pyarrow.RecordBatch` over the same buffers.

@@ -4,12 +4,30 @@ use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PySlice, PySliceMethods};
+use pyo3::types::{PySlice, PySliceMethods, PyTuple};
 
 use crate::error::Outcome;
 
+/// The part of a grid between the brackets.
+pub(crate) fn indexed(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> {
+    let Ok(pair) = key.cast::<PyTuple>() else {
+        return part(grid, key);
+    };
+    let wrong = || {
+        PyTypeError::new_err(
+            "two indices must be a slice of rows and names of columns, as in grid[10:20, [\"a\"]]; for several columns use grid[[\"a\", \"b\"]]",
+        )
+    };
+    let (rows, columns): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+        pair.extract().map_err(|_| wrong())?;
+    if !rows.is_instance_of::<PySlice>() || columns.is_instance_of::<PySlice>() {
+        return Err(wrong().into());
+    }
+    part(&part(grid, &rows)?, &columns)
+}
+
 /// The rows of a slice, or the columns of a name or a list of names.
-pub(crate) fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> {
+fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> {
     if let Ok(slice) = key.cast::<PySlice>() {
         let length = isize::try_from(grid.num_rows()).unwrap_or(isize::MAX);
         let indices = slice.indices(length)?;

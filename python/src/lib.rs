@@ -14,6 +14,7 @@ mod distarray;
 mod dlpack;
 mod error;
 mod filters;
+mod frames;
 mod grid;
 mod index;
 mod job;
@@ -40,7 +41,9 @@ mod _native {
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]
-    use crate::grid::{PyGrid, from_arrow};
+    use crate::frames::{from_arrow, from_cells};
+    #[pymodule_export]
+    use crate::grid::PyGrid;
     #[pymodule_export]
     use crate::job::{PyLoadJob, PyLoadProgress};
     #[pymodule_export]

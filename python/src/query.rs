@@ -19,6 +19,7 @@ use crate::error::Outcome;
 use crate::grid::PyGrid;
 use crate::runtime::wait;
 use crate::stream::QueryBatches;
+use crate::wishes::Names;
 
 /// How many rows the repr of a result shows.
 const SHOWN_ROWS: usize = 10;
@@ -330,8 +331,21 @@ impl PyQuery {
     }
 
     /// The answer as a `pandas.DataFrame` of Arrow-backed columns. Needs pandas and pyarrow.
-    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::to_pandas(slf.as_any())
+    ///
+    /// Args:
+    ///     index: A name or a list of names of columns that become the row labels. By default rows are numbered.
+    ///
+    /// Returns:
+    ///     The frame.
+    ///
+    /// Raises:
+    ///     NotFoundError: There is no such column.
+    #[pyo3(signature = (*, index=None))]
+    fn to_pandas<'py>(
+        slf: &Bound<'py, Self>,
+        index: Option<Given<Names>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        convert::to_labelled_pandas(slf.as_any(), &slf.get().query.schema(), index)
     }
 
     /// The answer as a `polars.DataFrame`. Needs polars.

@@ -267,7 +267,8 @@ fn check_fields<'a>(wanted: impl Iterator<Item = &'a Field>, got: &SchemaRef) ->
     Ok(())
 }
 
-fn describe_field(field: &Field) -> String {
+/// Name, type and whether it holds nulls.
+pub(super) fn describe_field(field: &Field) -> String {
     let nullable = if field.is_nullable() { "" } else { " not null" };
     format!("`{}` {}{nullable}", field.name(), field.data_type())
 }

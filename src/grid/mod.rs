@@ -1,12 +1,13 @@
 //! The central noun: a frame cut into a grid of tiles.
 //!
 //! Comes in: tiles through a [`GridBuilder`]. Goes out: a [`PartitionGrid`] that never changes: schema, one axis for rows and one for columns, one tile for each
-//! position. [`Numbers`] are the same memory as n-d arrays. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`, `ranks.rs`
-//! (SPMD programs); arrays of numbers: `element.rs`, `numbers.rs`, `gather.rs`. Never here: IO, global state, SQL.
+//! position. [`Numbers`] are the same memory as n-d arrays. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`, `cells.rs`,
+//! `ranks.rs` (SPMD programs); arrays of numbers: `element.rs`, `numbers.rs`, `gather.rs`. Never here: IO, global state, SQL.
 
 mod absent;
 mod axis;
 mod build;
+mod cells;
 mod compact;
 mod dense;
 mod element;
@@ -26,11 +27,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 
 pub use absent::AbsentTile;
 pub use axis::Axis;
 pub use build::GridBuilder;
+pub(crate) use cells::{fields_of, fitted, unite};
 pub use compact::compact;
 pub use dense::{dense, dense_stride};
 pub use element::ElementType;
@@ -337,6 +339,29 @@ fn clipped(interval: Range<u64>, rows: &Range<u64>) -> Range<u64> {
     let start = rows.start.clamp(interval.start, interval.end);
     let stop = rows.end.clamp(start, interval.end);
     start - interval.start..stop - interval.start
+}
+
+/// Checks that columns, named by the argument `argument`, can be told from the others of a frame.
+///
+/// # Errors
+/// `NotFound` with the nearest name as hint; `InvalidArgument` without a name, and for one given twice.
+pub fn check_chosen(schema: &Schema, argument: &str, names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return Err(Error::invalid_argument(format!(
+            "{argument} must name at least one column, got none"
+        )));
+    }
+    let known = || schema.fields().iter().map(|field| field.name().as_str());
+    for (number, name) in names.iter().enumerate() {
+        if !known().any(|known| known == name) {
+            return Err(unknown_column(name, known()));
+        }
+        if names.iter().take(number).any(|earlier| earlier == name) {
+            let text = format!("{argument} must name each column once");
+            return Err(Error::invalid_argument(text).with_column(name));
+        }
+    }
+    Ok(())
 }
 
 /// `NotFound` for a column, with the nearest existing name as hint.

@@ -6,12 +6,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::check::{Checked, entry_path, fault};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{AbsentTile, Axis, Geometry, GridBuilder, PartitionGrid, Tile};
+use crate::grid::{
+    AbsentTile, Axis, Geometry, GridBuilder, PartitionGrid, Tile, fields_of, fitted, unite,
+};
 use crate::location::Location;
 
 /// What is known of one entry of "partitions".
@@ -160,8 +162,7 @@ impl Frame<'_> {
             let Part::Here(batch) = part else { continue };
             let interval = self.columns.interval(band).unwrap_or(0..0);
             self.check_shape(number, batch, interval.end - interval.start)?;
-            let found = batch.schema_ref().fields().iter();
-            let found: Vec<Field> = found.map(|field| field.as_ref().clone()).collect();
+            let found = fields_of(batch);
             match known.get_mut(band) {
                 Some(Some((first, fields))) => self.agree((*first, fields), (number, &found))?,
                 Some(unknown) => *unknown = Some((number, found)),
@@ -223,35 +224,18 @@ impl Frame<'_> {
         (first, fields): (usize, &mut Vec<Field>),
         (number, found): (usize, &[Field]),
     ) -> Result<()> {
-        for (field, found) in fields.iter_mut().zip(found) {
-            let same_name = self.names.is_some() || field.name() == found.name();
-            if !same_name || field.data_type() != found.data_type() {
-                let describe = |field: &Field| format!("`{}` {}", field.name(), field.data_type());
-                return Err(fault(
-                    &self.path(number),
-                    format!(
-                        "all data must be of the same type: {} has a column {}, this has {}",
-                        self.path(first),
-                        describe(field),
-                        describe(found)
-                    ),
-                ));
-            }
-            if found.is_nullable() {
-                field.set_nullable(true);
-            }
-        }
-        Ok(())
+        let Some((field, found)) = unite(fields, found, self.names.is_none()) else {
+            return Ok(());
+        };
+        let describe = |field: &Field| format!("`{}` {}", field.name(), field.data_type());
+        Err(fault(
+            &self.path(number),
+            format!(
+                "all data must be of the same type: {} has a column {}, this has {}",
+                self.path(first),
+                describe(&field),
+                describe(&found)
+            ),
+        ))
     }
-}
-
-/// The batch under the fields of its column band.
-fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let columns = batch.columns().to_vec();
-    Ok(RecordBatch::try_new_with_options(
-        Arc::clone(schema),
-        columns,
-        &options,
-    )?)
 }

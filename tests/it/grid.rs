@@ -1,6 +1,7 @@
 //! The grid: axes, regions and geometry by their laws; building, views and statistics in the files below.
 
 mod build;
+mod cells;
 mod numbers;
 mod ranks;
 mod statistics;

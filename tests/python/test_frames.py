@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -122,6 +123,81 @@ def test_what_cannot_be_kept_is_refused(
 ) -> None:
     with pytest.raises(kind, match=text):
         pg.from_pandas(frame)
+
+
+def test_what_is_no_frame_of_pandas_is_refused() -> None:
+    with pytest.raises(
+        pg.errors.InvalidArgumentError,
+        match=r"must be a pandas\.DataFrame or pandas\.Series, got builtins\.list",
+    ):
+        pg.from_pandas([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (pd.Index([5, 6], name="k"), ["k"]),
+        (pd.Index([5, 6]), ["index"]),
+        (pd.MultiIndex.from_tuples([("x", 1), ("y", 2)], names=["k", "n"]), ["k", "n"]),
+        (pd.MultiIndex.from_tuples([("x", 1), ("y", 2)]), ["level_0", "level_1"]),
+        (pd.date_range("2020-01-01", periods=2, tz="Europe/Rome", name="t"), ["t"]),
+    ],
+)
+def test_labels_that_became_columns_come_back(labels: pd.Index, names: list[str]) -> None:
+    grid = pg.from_pandas(pd.DataFrame({"v": [1.5, 2.5]}, index=labels), index="keep")
+    assert grid.columns == [*names, "v"]
+    back = grid.to_pandas(index=names)
+    assert list(back.columns) == ["v"]
+    assert list(back.index.names) == names
+    assert list(back.index) == list(labels)
+    if len(names) == 1:
+        assert list(grid.to_pandas(index=names[0]).index) == list(labels)
+    with_text = grid.sql("SELECT * FROM self").to_pandas(index=names)
+    assert list(with_text.index) == list(labels)
+
+
+def test_labels_called_as_a_column_are_refused() -> None:
+    frame = pd.DataFrame({"v": [1]}, index=pd.Index([5], name="v"))
+    with pytest.raises(pg.errors.InvalidArgumentError, match=r"labels are called 'v', as is a col"):
+        pg.from_pandas(frame, index="keep")
+    twice = pd.MultiIndex.from_tuples([(1, 2)], names=["k", "k"])
+    with pytest.raises(pg.errors.InvalidArgumentError, match="two columns have the label 'k'"):
+        pg.from_pandas(pd.DataFrame({"v": [1]}, index=twice), index="keep")
+
+
+def test_wrong_labels_are_refused_before_anything_is_read() -> None:
+    grid = pg.from_pandas(pd.DataFrame({"key": [1], "value": [2]}))
+    result = grid.sql("SELECT key, value FROM self")
+    for source in (grid, result):
+        with pytest.raises(
+            pg.errors.NotFoundError, match="no column `kee`.*\n.*did you mean `key`"
+        ):
+            source.to_pandas(index="kee")
+        with pytest.raises(pg.errors.InvalidArgumentError, match="at least one column"):
+            source.to_pandas(index=[])
+        with pytest.raises(pg.errors.InvalidArgumentError, match="each column once"):
+            source.to_pandas(index=["key", "key"])
+        with pytest.raises(
+            pg.errors.InvalidArgumentError, match="must be a name or a list of names"
+        ):
+            source.to_pandas(index=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "package"),
+    [
+        ("from_pandas", "pandas", "pandas"),
+        ("from_polars", "polars", "polars"),
+        ("from_dask", "dask", "dask"),
+        ("from_modin", "modin.pandas", "modin"),
+    ],
+)
+def test_a_missing_library_is_named(
+    name: str, missing: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=f"{name} needs {missing}\nhint: pip install {package}"):
+        getattr(pg, name)(object())
 
 
 def test_empty_frames_and_series() -> None:

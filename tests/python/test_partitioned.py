@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import pickle
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
+import cloudpickle
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -159,6 +161,39 @@ def test_a_handle_in_another_process_says_where_its_tile_lives(grid: pg.Grid) ->
     command = [sys.executable, "-c", code]
     output = subprocess.run(command, input=pickle.dumps(handle), capture_output=True, check=True)
     assert str(os.getpid()) in output.stdout.decode()
+
+
+def test_cloudpickle_carries_handles_and_dictionaries_but_no_data(grid: pg.Grid) -> None:
+    described = grid.__partitioned__
+    handle = described["partitions"][(1, 0)]["data"]
+    assert cloudpickle.loads(cloudpickle.dumps(described)) == described
+    # As Ray and Dask send functions: the handle lies within a closure.
+    opened = cloudpickle.loads(cloudpickle.dumps(lambda: handle.tile().to_arrow().to_pydict()))
+    assert opened() == {"a": [4, 5], "b": ["x", None]}
+    sent = cloudpickle.dumps((handle, described))
+    code = (
+        "import cloudpickle, sys, partgrid as pg\n"
+        "handle, described = cloudpickle.loads(sys.stdin.buffer.read())\n"
+        "assert described['partitions'][(1, 0)]['data'] == handle\n"
+        "for opened in (handle.tile, lambda: described['get'](handle)):\n"
+        "    try:\n        opened()\n"
+        "    except pg.errors.NotLocalError as error:\n        print(error)\n"
+    )
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, input=sent, capture_output=True, check=True).stdout.decode()
+    ip, pid = described["partitions"][(1, 0)]["location"][0]
+    assert pid == os.getpid()
+    assert output.count(f"{ip} pid {pid}") == 2
+
+
+def test_what_cloudpickle_carries_does_not_keep_the_grid_alive() -> None:
+    handle = pg.from_arrow(pa.table({"a": [1]})).__partitioned__["partitions"][(0, 0)]["data"]
+    sent = cloudpickle.dumps({"handle": handle})
+    assert cloudpickle.loads(sent)["handle"].tile().shape == (1, 1)
+    del handle
+    gc.collect()
+    with pytest.raises(pg.errors.PartitionLostError, match="dropped"):
+        cloudpickle.loads(sent)["handle"].tile()
 
 
 def test_a_missing_frame_library_is_named(grid: pg.Grid, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,5 @@
-"""Programs of many processes: each module brings grids together with one engine, which it imports only when it is used."""
+"""Frames and programs of engines that work with many processes, as grids and back.
+
+One module for each engine, which imports the engine only when one of its functions is called. Never here: starting an engine, or data that moves without
+being asked for.
+"""

@@ -72,7 +72,7 @@ fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
 }
 
 /// All batches of an Arrow object as one: the only one as it is, several copied together.
-fn one_batch(object: &Bound<'_, PyAny>) -> Outcome<RecordBatch> {
+pub(crate) fn one_batch(object: &Bound<'_, PyAny>) -> Outcome<RecordBatch> {
     let (schema, mut batches) = batches_of(object)?;
     match (batches.pop(), batches.is_empty()) {
         (None, _) => Ok(RecordBatch::new_empty(schema)),

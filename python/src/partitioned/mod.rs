@@ -18,6 +18,7 @@ use partgrid::share;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+pub(crate) use data::one_batch;
 pub(crate) use dialect::{Wishes, partitioned};
 pub(crate) use get::{DataKind, PyGet};
 pub(crate) use handle::PyHandle;

@@ -1,0 +1,158 @@
+"""Dask: its partitions as row bands of a grid, row bands as its partitions.
+
+Comes in: a `dask.dataframe` collection, or a grid. Goes out: the other. Never here: a scheduler of our own; dask computes with the one it has.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from partgrid import errors
+from partgrid._frames import check_index, needed, pandas_to_arrow, placed, wrong_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from partgrid._native import Grid
+
+# Libraries that are imported only where their frames come in or go out.
+Frame = Any
+Table = Any
+
+
+def from_dask(frame: Frame, *, index: str | None = None) -> Grid:
+    """Computes a frame of dask and makes a grid of it: one row band for each partition, without copying what pandas keeps in one piece for each column.
+
+    Dask computes with its own scheduler. With threads the partitions are taken where they are; processes and the workers of a `distributed` client send
+    theirs to this process. Columns of Python objects have no type in a partition of nulls only: they get that of the other partitions, and decimals the width
+    of the widest.
+
+    Args:
+        frame: A `dask.dataframe.DataFrame`, or a `Series` for a grid of one column.
+        index: What becomes of row labels: `"keep"` makes columns of them, `"drop"` leaves them away. By default they must be numbers without a gap, which run
+            through the whole frame or begin with 0 in each partition.
+
+    Returns:
+        A grid in the memory of this process.
+
+    Raises:
+        InvalidArgumentError: It is no such frame, there are row labels and `index` does not say what becomes of them, or partitions have columns of different
+            types.
+        UnsupportedError: A column holds what Arrow cannot keep.
+
+    Examples:
+        >>> import pandas as pd, partgrid as pg
+        >>> import dask.dataframe as dd  # doctest: +SKIP
+        >>> pg.from_dask(dd.from_pandas(pd.DataFrame({"a": range(4)}), npartitions=2)).cuts  # doctest: +SKIP
+        ((0, 2, 4), (0, 1))
+    """
+    check_index(index)
+    dask, frames = needed("dask", "from_dask"), needed("dask.dataframe", "from_dask")
+    if not isinstance(frame, (frames.DataFrame, frames.Series)):
+        raise wrong_frame("dask.dataframe.DataFrame or dask.dataframe.Series", frame)
+    cells: list[list[Table]] = []
+    first = 0
+    for number, part in enumerate(dask.compute(*frame.to_delayed())):
+        cells.append([_table(number, part, index, first)])
+        first += len(part)
+    from partgrid._native import _from_parts  # noqa: PLC0415 - the package is still being imported
+
+    return _from_parts(cells)
+
+
+def _table(number: int, part: Frame, index: str | None, first: int) -> Table:
+    try:
+        return pandas_to_arrow(part, index, first)
+    except errors.PartgridError as error:
+        raise placed(error, f"partition {number}") from error
+
+
+def to_dask(grid: Grid) -> Frame:
+    """Makes a frame of dask of a grid; see `Grid.to_dask`.
+
+    Args:
+        grid: The grid.
+
+    Returns:
+        The `dask.dataframe.DataFrame`.
+    """
+    dask, frames = needed("dask", "to_dask"), needed("dask.dataframe", "to_dask")
+    bands = _row_bands(grid)
+    whole = all(len(band.grid) > 0 for band in bands)
+    divisions = (*(band.start for band in bands), len(grid) - 1) if whole else None
+    meta = _numbered(grid.schema.empty_table(), 0)
+    client = _client(dask)
+    # Dask would change the type of Arrow's large texts.
+    with dask.config.set({"dataframe.convert-string": False}):
+        if client is None:
+            return frames.from_map(frame_of, bands, meta=meta, divisions=divisions, label="grid")
+        futures = client.scatter(bands, hash=False)
+        parts = [dask.delayed(frame_of)(future) for future in futures]
+        return frames.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
+
+
+def _row_bands(grid: Grid) -> list[RowBand]:
+    partitions = grid.__partitioned__["partitions"]
+    bands = []
+    for row_band, (start, end) in enumerate(pairwise(grid.cuts[0])):
+        handle = partitions[row_band, 0]["data"]
+        bands.append(RowBand(grid[start:end], start, repr(handle)))
+    return bands
+
+
+def _client(dask: Any) -> Any:  # noqa: ANN401
+    """The client of `distributed` that would compute now, if one would; an asynchronous one gets the data with the graph."""
+    try:
+        owner = getattr(dask.base.get_scheduler(), "__self__", None)
+    except RuntimeError:
+        return None
+    return owner if hasattr(owner, "scatter") else None
+
+
+class RowBand:
+    """One row band of a grid: in this process the tiles themselves, in another what was sent there as Arrow IPC.
+
+    Args:
+        grid: The rows.
+        start: The number of the first row in the whole grid.
+        name: What no other row band is called.
+    """
+
+    def __init__(self, grid: Grid, start: int, name: str) -> None:
+        self.grid = grid
+        self.start = start
+        self.name = name
+
+    def __dask_tokenize__(self) -> str:
+        """The name stands for the data, which never changes."""
+        return self.name
+
+    def __reduce__(self) -> tuple[Callable[..., RowBand], tuple[Any, int, str]]:
+        pa = needed("pyarrow", "to_dask")
+        batches = pa.RecordBatchReader.from_stream(self.grid)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batches.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return _received, (sink.getvalue(), self.start, self.name)
+
+
+def _received(stream: Any, start: int, name: str) -> RowBand:  # noqa: ANN401
+    from partgrid._native import from_arrow  # noqa: PLC0415 - the package is still being imported
+
+    pa = needed("pyarrow", "to_dask")
+    return RowBand(from_arrow(pa.ipc.open_stream(stream)), start, name)
+
+
+def frame_of(band: RowBand, columns: list[str] | None = None) -> Frame:
+    """The rows as a `pandas.DataFrame`, of all columns or those that dask asks for."""
+    grid = band.grid if columns is None else band.grid[list(columns)]
+    return _numbered(grid.to_arrow(), band.start)
+
+
+def _numbered(table: Table, start: int) -> Frame:
+    pd = needed("pandas", "to_dask")
+    frame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+    frame.index = pd.RangeIndex(start, start + table.num_rows)
+    return frame

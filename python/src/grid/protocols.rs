@@ -1,0 +1,146 @@
+//! What grids offer to libraries that ask for a protocol: `__partitioned__`, `__distarray__`, Arrow PyCapsules.
+//!
+//! Comes in: a grid. Goes out: dictionaries, objects that have them, capsules. Every number comes from the core.
+
+use std::sync::Arc;
+
+use partgrid::distarray::export;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+
+use super::PyGrid;
+use crate::argument::{Given, optional};
+use crate::capsule::{c_stream, schema_capsule, stream_capsule};
+use crate::device::{device_stream_capsule, refuse_reserved};
+use crate::distarray::PyDistArray;
+use crate::error::Outcome;
+use crate::partitioned::{PyPartitioned, Wishes, dictionary, partitioned};
+
+#[pymethods]
+impl PyGrid {
+    /// The `__partitioned__` protocol (draft of 2022-01-27), exactly: a fresh plain dictionary at each access.
+    ///
+    /// `shape`, `partition_tiling`, `partitions` (every position, with `start`, `shape`, `data`, `location`) and `get`. `data` is a handle that pickles with the standard
+    /// library; `get` takes one handle, a list or a tuple and returns `pandas.DataFrame` objects over the tile's memory, without copying. `location` is a list of
+    /// `(IP, PID)`. In an SPMD program `locals` has the positions of this rank, and the `data` of others is `None`; else there is no `locals`. The handles keep the grid alive in this process. Two keys are not in the draft: `schema`, a
+    /// `Schema` with names and types, and `version`, the day of the draft.
+    #[getter]
+    fn __partitioned__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
+        dictionary(py, &self.core, self.handles(py)?)
+    }
+
+    /// The grid as an object with `__partitioned__` as one consumer wants it.
+    ///
+    /// `dialect="heat"` is for `heat.from_partitioned`: one tile for each rank, its values copied into one array, since HeAT writes into memory that is read-only. Each rank of an SPMD
+    /// program (see `partgrid.engines.mpi`) must call it; an error of one is raised on all. `dialect="xgboost_ray"` is for `xgboost_ray.RayDMatrix` and `lightgbm_ray.RayDMatrix`: the rows
+    /// as pandas frames in Ray's object store, where they are copied to, and where they stay as long as the object lives.
+    ///
+    /// Args:
+    ///     data: What `get` gives: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`. By default what the dialect has: `"pandas"`, for HeAT `"numpy"`.
+    ///     dialect: `"draft"`, `"heat"` or `"xgboost_ray"`.
+    ///     dtype: For HeAT: the type of the array; by default the one that `numpy.result_type` gives for the columns.
+    ///     fill_null: For HeAT: the number that stands for nulls; without it they are refused.
+    ///     copy: For HeAT: `False` gives views of dense tiles, which HeAT may write into.
+    ///     num_actors: For xgboost_ray: the number of actors. Row bands are halved until there are as many, since an actor without any would train on all rows.
+    ///
+    /// Returns:
+    ///     The object. It keeps the grid alive.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: `data` or `dialect` is none of these, or an argument belongs to another dialect.
+    ///     UnsupportedError: The consumer cannot hold the grid; the text says why.
+    ///     InvalidDataError: For HeAT: a column has nulls and nothing stands for them, or a value that the type does not hold.
+    ///     ValueError: `copy=False`, and a copy is needed.
+    ///     ImportError: For xgboost_ray: Ray is missing.
+    ///
+    /// Warns:
+    ///     UserWarning: There are fewer rows than actors; or ranks have other numbers of rows than HeAT would give them, and `balance_()` must be called on its array before others.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments that Python users expect"
+    )]
+    #[pyo3(signature = (data=None, *, dialect="draft", dtype=None, fill_null=None, copy=None, num_actors=None))]
+    fn partitioned(
+        slf: &Bound<'_, Self>,
+        data: Option<&str>,
+        dialect: &str,
+        dtype: Option<&Bound<'_, PyAny>>,
+        fill_null: Option<&Bound<'_, PyAny>>,
+        copy: Option<bool>,
+        num_actors: Option<Given<usize>>,
+    ) -> Outcome<PyPartitioned> {
+        let wishes = Wishes {
+            data,
+            dialect,
+            dtype,
+            fill_null,
+            copy,
+            num_actors: optional(num_actors, "num_actors")?,
+        };
+        partitioned(slf, &wishes)
+    }
+
+    /// A numeric column as sections of the Distributed Array Protocol (version 0.10.0), one for each tile, without copying.
+    ///
+    /// Args:
+    ///     column: The name of an integer or float column without nulls.
+    ///
+    /// Returns:
+    ///     The distributed array: one block-distributed dimension, cut where the grid cuts its rows.
+    ///
+    /// Raises:
+    ///     NotFoundError: There is no such column.
+    ///     UnsupportedError: The column has a type that is no plain number; the text says what to cast.
+    ///     InvalidDataError: The column has nulls; the text says how many, and the first tile with one.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> array = pg.read_parquet("data/flights").distarray("distance")
+    ///     >>> array.shape, len(array.sections)
+    ///     ((336776,), 12)
+    ///     >>> array.sections[0].__distarray__()["dim_data"][0]["stop"]
+    ///     27004
+    fn distarray(&self, column: Given<String>) -> Outcome<PyDistArray> {
+        let column = column.named("column")?;
+        Ok(PyDistArray::new(export(&self.core, &column)?))
+    }
+
+    /// The Arrow PyCapsule interface: a stream of one batch for each row band, without copying.
+    ///
+    /// Args:
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        let schema = Arc::clone(self.core.schema());
+        stream_capsule(py, schema, self.row_bands(), requested_schema)
+    }
+
+    /// The Arrow PyCapsule interface for devices: the same stream, of memory of the CPU.
+    ///
+    /// Args:
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    ///     kwargs: Reserved by the interface.
+    ///
+    /// Raises:
+    ///     NotImplementedError: A keyword argument other than `None`.
+    #[pyo3(signature = (requested_schema=None, **kwargs))]
+    fn __arrow_c_device_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        refuse_reserved(kwargs)?;
+        let schema = Arc::clone(self.core.schema());
+        device_stream_capsule(py, c_stream(schema, self.row_bands(), requested_schema)?)
+    }
+
+    /// The Arrow PyCapsule interface: the schema.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyCapsule>> {
+        schema_capsule(py, self.core.schema())
+    }
+}
