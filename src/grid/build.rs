@@ -267,8 +267,13 @@ fn check_fields<'a>(wanted: impl Iterator<Item = &'a Field>, got: &SchemaRef) ->
     Ok(())
 }
 
-/// Name, type and whether it holds nulls.
+/// Name, type, whether its categories have an order, and whether it holds nulls.
 pub(super) fn describe_field(field: &Field) -> String {
     let nullable = if field.is_nullable() { "" } else { " not null" };
-    format!("`{}` {}{nullable}", field.name(), field.data_type())
+    let ordered = match field.dict_is_ordered() {
+        Some(true) => " ordered",
+        _ => "",
+    };
+    let data_type = field.data_type();
+    format!("`{}` {data_type}{ordered}{nullable}", field.name())
 }

@@ -6,6 +6,7 @@ import copy
 import pickle
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -184,6 +185,24 @@ def test_one_dimension_and_none_are_frames_too() -> None:
     entry = {"start": (), "shape": (), "data": table(5, 1, "a"), "location": [0]}
     scalar = {"shape": (), "partition_tiling": (), "partitions": {(): entry}, "locals": [()]}
     assert pg.from_partitioned(scalar).to_arrow().to_pydict() == {"a": [975]}
+
+
+def test_a_partition_of_nulls_without_a_type_takes_that_of_the_others() -> None:
+    values = [[None, None], ["x", None], [Decimal("1.5"), None], [Decimal("22.25"), None]]
+    frames = [pd.DataFrame({"v": pd.Series(part, dtype=object)}) for part in values]
+    for parts in (frames[:2], frames[1::-1], frames[2:]):
+        described = {
+            (number, 0): {
+                "start": (2 * number, 0),
+                "shape": (2, 1),
+                "data": part,
+                "location": [number],
+            }
+            for number, part in enumerate(parts)
+        }
+        whole = {"shape": (4, 1), "partition_tiling": (2, 1), "partitions": described}
+        found = pg.from_partitioned(whole).to_arrow()["v"].to_pylist()
+        assert found == [value for part in parts for value in part["v"]]
 
 
 def test_empty_partitions_are_kept() -> None:

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Int64Array, NullArray, RecordBatch, StringArray,
+    Array, ArrayRef, AsArray, Decimal128Array, DictionaryArray, Int64Array, NullArray, RecordBatch,
+    StringArray,
 };
-use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, Schema};
+use arrow::datatypes::{DataType, Decimal128Type, Field, Int32Type, Int64Type, Schema};
 use partgrid::error::{Error, ErrorKind};
 use partgrid::grid::{PartitionGrid, check_chosen};
 
@@ -77,6 +78,25 @@ fn decimals_take_the_width_that_holds_all() {
         &wide.unwrap_err(),
         "the cells of a column band must have the same columns: those above have `d` Decimal128(38, 0), this one has `d` Decimal128(38, 38) (column: d, position: (1, 0))",
     );
+}
+
+#[test]
+fn categories_with_an_order_and_without_are_not_of_one_type() {
+    let categories: DictionaryArray<Int32Type> = vec!["b", "a"].into_iter().collect();
+    let cells = [true, false].map(|ordered| {
+        let field = Field::new("c", categories.data_type().clone(), true);
+        let schema = Schema::new(vec![field.with_dict_is_ordered(ordered)]);
+        let column: ArrayRef = Arc::new(categories.clone());
+        vec![RecordBatch::try_new(Arc::new(schema), vec![column]).unwrap()]
+    });
+    let error = PartitionGrid::try_from_cells(&cells).unwrap_err();
+    refused(
+        &error,
+        "the cells of a column band must have the same columns: those above have `c` Dictionary(Int32, Utf8) ordered, this one has `c` Dictionary(Int32, Utf8) (column: c, position: (1, 0))",
+    );
+    let ordered = [cells[0].clone(), cells[0].clone()];
+    let grid = PartitionGrid::try_from_cells(&ordered).unwrap();
+    assert_eq!(grid.schema().field(0).dict_is_ordered(), Some(true));
 }
 
 #[test]
