@@ -18,6 +18,27 @@ pub struct Claim {
     pub partitions: Vec<ClaimedPartition>,
 }
 
+impl Claim {
+    /// The claim of a dictionary of July 2021, in which "shape" was the shape of the partition grid: the shape of the whole is where the partitions end.
+    #[must_use]
+    pub fn of_grid_shape(grid_shape: Vec<u64>, partitions: Vec<ClaimedPartition>) -> Self {
+        let stop = |partition: &ClaimedPartition, dimension: usize| {
+            let start = partition.start.get(dimension).copied().unwrap_or(0);
+            let length = partition.shape.get(dimension).copied().unwrap_or(0);
+            start.saturating_add(length)
+        };
+        let ends = (0..grid_shape.len()).map(|dimension| {
+            let stops = partitions.iter().map(|each| stop(each, dimension));
+            stops.max().unwrap_or(0)
+        });
+        Self {
+            shape: ends.collect(),
+            partition_tiling: grid_shape,
+            partitions,
+        }
+    }
+}
+
 /// The numbers of one entry of "partitions".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedPartition {

@@ -60,14 +60,28 @@ pub fn find(id: GridId) -> Option<Arc<PartitionGrid>> {
 /// `NotFound` for a position outside the grid, `Internal` when the operating system gives no random bytes.
 pub fn handle(grid: &Arc<PartitionGrid>, position: &[usize]) -> Result<Handle> {
     grid.tile(position)?;
+    Ok(of_here(grid)?(position.to_vec()))
+}
+
+/// The handles of all tiles in row-major order, owned by this process. Publishes the grid if it is not.
+///
+/// # Errors
+/// `Internal` when the operating system gives no random bytes.
+pub fn handles(grid: &Arc<PartitionGrid>) -> Result<impl Iterator<Item = Handle> + '_> {
+    Ok(grid.geometry().positions().map(of_here(grid)?))
+}
+
+/// What makes handles of positions.
+fn of_here(grid: &Arc<PartitionGrid>) -> Result<impl Fn(Vec<usize>) -> Handle + use<>> {
     if find(grid.id()).is_none() {
         publish(grid);
     }
-    Ok(Handle {
-        grid: grid.id(),
-        position: position.to_vec(),
-        incarnation: Incarnation::current()?,
-        owner: Location::here(),
+    let (id, incarnation, owner) = (grid.id(), Incarnation::current()?, Location::here());
+    Ok(move |position| Handle {
+        grid: id,
+        position,
+        incarnation,
+        owner: owner.clone(),
     })
 }
 

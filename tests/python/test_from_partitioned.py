@@ -54,6 +54,15 @@ class Method:
         return four()
 
 
+class FirstDraft:
+    """As in July 2021: a method, the shape of the partition grid, one location, no `get`."""
+
+    def __partitioned_interface__(self) -> dict[str, Any]:
+        found = with_location("10.0.0.1")
+        del found["partition_tiling"], found["get"]
+        return found | {"shape": (2, 2), "row_labels": None}
+
+
 class OfDict(dict[str, Any]):
     @property
     def __partitioned__(self) -> dict[str, Any]:
@@ -117,6 +126,7 @@ def numpy_numbers() -> dict[str, Any]:
         four(),
         Producer(four()),
         Method(),
+        FirstDraft(),
         OfDict(four()),
         MappingProxyType(four()),
         with_get(singly),
@@ -284,6 +294,15 @@ class Raising:
         raise RuntimeError("no such luck")
 
 
+class FirstDraftWithAGap:
+    def __partitioned_interface__(self) -> dict[str, Any]:
+        found = FirstDraft().__partitioned_interface__()
+        for column in range(2):
+            row, width = found["partitions"][1, column]["start"]
+            found["partitions"][1, column]["start"] = (row + 1, width)
+        return found
+
+
 class RaisingMethod:
     def __partitioned__(self) -> Any:
         raise RuntimeError("no such luck")
@@ -303,6 +322,7 @@ BROKEN: list[tuple[Any, str]] = [
     (Producer(None), "__partitioned__: must be a dictionary, got NoneType"),
     (Producer([1]), "__partitioned__: must be a dictionary, got list"),
     (Raising(), "__partitioned__: raised RuntimeError: no such luck"),
+    (FirstDraftWithAGap(), r"partitions\[\(1, 0\)\]\.start"),
     (RaisingMethod(), r"__partitioned__\(\): raised RuntimeError: no such luck"),
     (RaisingMapping(four()), "shape: raised RuntimeError: no such luck"),
     ({}, "shape: is missing"),

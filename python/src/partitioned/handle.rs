@@ -36,11 +36,11 @@ impl std::hash::Hash for PyHandle {
 }
 
 impl PyHandle {
-    pub(super) fn try_new(grid: &Arc<PartitionGrid>, position: &[usize]) -> Outcome<Self> {
-        Ok(Self {
-            core: share::handle(grid, position)?,
+    pub(super) fn new(core: Handle, grid: &Arc<PartitionGrid>) -> Self {
+        Self {
+            core,
             _kept: Some(Arc::clone(grid)),
-        })
+        }
     }
 
     /// The data of the tile.

@@ -15,8 +15,9 @@ use partgrid::grid::PartitionGrid;
 use partgrid::location::Location;
 use partgrid::partitioned::{DRAFT, Partitioned, Place, describe, location_parts};
 use partgrid::share;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 pub(crate) use data::one_batch;
 pub(crate) use dialect::{Wishes, partitioned};
@@ -41,13 +42,12 @@ pub(crate) fn location_tuple<'py>(
 
 /// One handle for each tile, in row-major order; of an SPMD program `None` for those of other ranks, as the draft recommends.
 pub(crate) fn handles(py: Python<'_>, grid: &Arc<PartitionGrid>) -> Outcome<Py<PyList>> {
-    share::publish(grid);
     let list = PyList::empty(py);
-    for (number, position) in grid.geometry().positions().enumerate() {
+    for (number, handle) in share::handles(grid)?.enumerate() {
         let locals = grid.locals();
         let is_local = locals.is_none_or(|locals| locals.get(number) == Some(&true));
         match is_local {
-            true => list.append(PyHandle::try_new(grid, &position)?)?,
+            true => list.append(PyHandle::new(handle, grid))?,
             false => list.append(py.None())?,
         }
     }
@@ -73,20 +73,17 @@ fn write<'py>(
 ) -> Outcome<Bound<'py, PyDict>> {
     let py = data.py();
     let partitions = PyDict::new(py);
+    let mut places = Places::default();
     for (partition, object) in described.partitions.iter().zip(data) {
         let entry = PyDict::new(py);
-        entry.set_item("start", PyTuple::new(py, &partition.start)?)?;
-        entry.set_item("shape", PyTuple::new(py, &partition.shape)?)?;
-        entry.set_item("data", object)?;
+        entry.set_item(intern!(py, "start"), PyTuple::new(py, &partition.start)?)?;
+        entry.set_item(intern!(py, "shape"), PyTuple::new(py, &partition.shape)?)?;
+        entry.set_item(intern!(py, "data"), object)?;
         let locations = PyList::empty(py);
         for place in &partition.locations {
-            match place {
-                Place::Process(location) => locations.append(location_tuple(py, location)?)?,
-                Place::Rank(rank) => locations.append(rank)?,
-                Place::Node(address) => locations.append(address)?,
-            }
+            locations.append(places.object(py, place)?)?;
         }
-        entry.set_item("location", locations)?;
+        entry.set_item(intern!(py, "location"), locations)?;
         partitions.set_item(PyTuple::new(py, &partition.position)?, entry)?;
     }
     let result = PyDict::new(py);
@@ -105,6 +102,29 @@ fn write<'py>(
     result.set_item("schema", PySchema::new(Arc::clone(grid.schema())))?;
     result.set_item("version", DRAFT)?;
     Ok(result)
+}
+
+/// Locations as Python objects. Neighbours mostly share one, and it cannot be changed.
+#[derive(Default)]
+struct Places<'py> {
+    last: Option<(Place, Bound<'py, PyAny>)>,
+}
+
+impl<'py> Places<'py> {
+    fn object(&mut self, py: Python<'py>, place: &Place) -> Outcome<Bound<'py, PyAny>> {
+        if let Some((known, object)) = &self.last
+            && known == place
+        {
+            return Ok(object.clone());
+        }
+        let object = match place {
+            Place::Process(location) => location_tuple(py, location)?.into_any(),
+            Place::Rank(rank) => rank.into_pyobject(py).map_err(PyErr::from)?.into_any(),
+            Place::Node(address) => PyString::new(py, address).into_any(),
+        };
+        self.last = Some((place.clone(), object.clone()));
+        Ok(object)
+    }
 }
 
 /// A grid as another library wants to see it: an object with `__partitioned__`, made by `Grid.partitioned`.

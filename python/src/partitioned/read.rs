@@ -25,7 +25,7 @@ use crate::schema::PySchema;
 
 /// Makes a grid of any object with `__partitioned__`, or of its dictionary.
 ///
-/// The draft of 2022-01-27 and what real libraries do instead are understood: a method in the place of the property; a `location` that is a rank, an address or a name, with or without a
+/// The draft of 2022-01-27 and what real libraries do instead are understood: a method in the place of the property, also the first draft's `__partitioned_interface__`; a `location` that is a rank, an address or a name, with or without a
 /// list; no `get`; a `get` that takes one handle only, or sequences only; data that is a frame or an array of any library (Arrow PyCapsules, pandas, numpy, DLPack). Every number is
 /// checked, also against the data. Of an SPMD program (a dictionary with `locals`) the local partitions are opened, the others keep their outline and location.
 ///
@@ -55,8 +55,8 @@ pub(crate) fn from_partitioned(
 ) -> Outcome<PyGrid> {
     let names = optional(names, "names")?;
     let timeout = optional(timeout, "timeout")?.and_then(|timeout| timeout.limit);
-    let given = dictionary_of(data)?;
-    let dictionary = Dictionary::try_new(&given)?;
+    let (given, first_draft) = dictionary_of(data)?;
+    let dictionary = Dictionary::try_new(&given, first_draft)?;
     let checked = partitioned::check(&dictionary.claim)?;
     let parts = dictionary.parts(&checked, timeout)?;
     // Ours has a key for what the draft does not carry.
@@ -75,30 +75,30 @@ pub(crate) fn from_partitioned(
     Ok(PyGrid::new(grid))
 }
 
-/// The dictionary of an object, or the object itself if it is one.
-fn dictionary_of<'py>(data: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyMapping>> {
-    let found = match data.getattr("__partitioned__") {
-        Ok(found) if found.is_callable() => theirs("__partitioned__()", found.call0())?,
-        Ok(found) => found,
-        Err(error) if error.is_instance_of::<PyAttributeError>(data.py()) => data.clone(),
-        Err(error) => return theirs("__partitioned__", Err(error)),
-    };
-    let class = || Ok::<_, PyErr>(found.get_type().qualname()?.to_string());
-    match found.cast::<PyMapping>() {
-        Ok(dictionary) => Ok(dictionary.clone()),
-        Err(_) if found.is(data) => {
-            let text = format!(
-                "an object with __partitioned__ or its dictionary was expected, got {}",
-                class()?
-            );
-            Err(Error::new(ErrorKind::Protocol, text).into())
-        }
-        Err(_) => Err(fault(
-            "__partitioned__",
-            format!("must be a dictionary, got {}", class()?),
-        )
-        .into()),
+/// The name that the property of the last draft has, and the method of the first, of July 2021.
+const PROPERTY: &str = "__partitioned__";
+const METHOD: &str = "__partitioned_interface__";
+
+/// The dictionary of an object, or the object itself if it is one; and whether it is of the first draft.
+fn dictionary_of<'py>(data: &Bound<'py, PyAny>) -> Outcome<(Bound<'py, PyMapping>, bool)> {
+    for name in [PROPERTY, METHOD] {
+        let found = match data.getattr(name) {
+            Ok(found) if found.is_callable() => theirs(&format!("{name}()"), found.call0())?,
+            Ok(found) => found,
+            Err(error) if error.is_instance_of::<PyAttributeError>(data.py()) => continue,
+            Err(error) => return theirs(name, Err(error)),
+        };
+        let class = found.get_type().qualname()?;
+        let wrong = |_| fault(name, format!("must be a dictionary, got {class}"));
+        let dictionary = found.cast::<PyMapping>().map_err(wrong)?;
+        return Ok((dictionary.clone(), name == METHOD));
     }
+    let class = data.get_type().qualname()?;
+    let wrong = |_| {
+        let text = format!("an object with {PROPERTY} or its dictionary was expected, got {class}");
+        Error::new(ErrorKind::Protocol, text)
+    };
+    Ok((data.cast::<PyMapping>().map_err(wrong)?.clone(), false))
 }
 
 /// What another library's code did; its exception becomes the cause of ours. Wishes to end the program pass.
@@ -131,12 +131,15 @@ struct Dictionary<'py> {
 }
 
 impl<'py> Dictionary<'py> {
-    fn try_new(dictionary: &Bound<'py, PyMapping>) -> Outcome<Self> {
+    fn try_new(dictionary: &Bound<'py, PyMapping>, first_draft: bool) -> Outcome<Self> {
         let shape = numbers("shape", &required(dictionary, "", "shape")?)?;
-        let partition_tiling = numbers(
-            "partition_tiling",
-            &required(dictionary, "", "partition_tiling")?,
-        )?;
+        let partition_tiling = match first_draft {
+            true => Vec::new(),
+            false => {
+                let name = "partition_tiling";
+                numbers(name, &required(dictionary, "", name)?)?
+            }
+        };
         let entries = required(dictionary, "", "partitions")?;
         let entries = mapping("partitions", &entries)?;
         let mut found = Self {
@@ -154,6 +157,12 @@ impl<'py> Dictionary<'py> {
         for item in theirs("partitions", entries.items())?.iter() {
             let (key, entry): (Bound<'py, PyAny>, Bound<'py, PyAny>) = item.extract()?;
             found.add(&key, &entry)?;
+        }
+        if first_draft {
+            let Claim {
+                shape, partitions, ..
+            } = found.claim;
+            found.claim = Claim::of_grid_shape(shape, partitions);
         }
         found.get = match entry_of(dictionary, "get")? {
             Some(get) if !get.is_callable() => {
