@@ -2,3 +2,16 @@
 
 mod export;
 mod map;
+
+#[cfg(feature = "cli")]
+mod cases;
+#[cfg(feature = "cli")]
+mod check;
+#[cfg(feature = "cli")]
+mod golden;
+#[cfg(feature = "cli")]
+mod hostile;
+#[cfg(feature = "cli")]
+mod notation;
+#[cfg(feature = "cli")]
+mod rank_cases;
