@@ -2,7 +2,7 @@
 //!
 //! Every number comes from `partgrid::distarray`.
 
-use partgrid::distarray::{Dimension, DistArray, ElementType, Section};
+use partgrid::distarray::{DimData, Dist, DistArray, ElementType, Section};
 use partgrid::grid::Numbers;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -118,23 +118,15 @@ impl PySection {
     }
 }
 
-fn dimension_dict<'py>(py: Python<'py>, dimension: &Dimension) -> Outcome<Bound<'py, PyDict>> {
+fn dimension_dict<'py>(py: Python<'py>, dimension: &DimData) -> Outcome<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
-    match dimension {
-        Dimension::Block {
-            size,
-            proc_grid_size,
-            proc_grid_rank,
-            start,
-            stop,
-        } => {
-            result.set_item("dist_type", "b")?;
-            result.set_item("size", size)?;
-            result.set_item("proc_grid_size", proc_grid_size)?;
-            result.set_item("proc_grid_rank", proc_grid_rank)?;
-            result.set_item("start", start)?;
-            result.set_item("stop", stop)?;
-        }
+    result.set_item("dist_type", dimension.dist_type())?;
+    result.set_item("size", dimension.size)?;
+    result.set_item("proc_grid_size", dimension.proc_grid_size)?;
+    result.set_item("proc_grid_rank", dimension.proc_grid_rank)?;
+    if let Dist::Block { start, stop, .. } = dimension.dist {
+        result.set_item("start", start)?;
+        result.set_item("stop", stop)?;
     }
     Ok(result)
 }
