@@ -7,6 +7,7 @@ from partgrid import _cpu, errors
 
 _cpu.check()
 
+from partgrid import distarray, engines  # noqa: E402
 from partgrid._frames import from_pandas  # noqa: E402
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Array,
@@ -24,6 +25,7 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Tile,
     __version__,
     from_arrow,
+    from_distarray,
     from_dlpack,
     from_numpy,
     from_partitioned,
@@ -55,9 +57,12 @@ __all__ = [
     "Session",
     "Tile",
     "__version__",
+    "distarray",
+    "engines",
     "errors",
     "from_arrow",
     "from_dask",
+    "from_distarray",
     "from_dlpack",
     "from_modin",
     "from_numpy",

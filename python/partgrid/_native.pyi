@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "_from_parts", "_from_ranks", "_rank_part", "from_arrow", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql"]
+__all__ = ["__version__", "Array", "DistArray", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "_from_parts", "_from_ranks", "_rank_part", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql", "validate"]
 
 __version__: Final[str]
 """
@@ -120,6 +120,46 @@ class DistArray:
     def shape(self, /) -> tuple:
         """
         The number of elements along each dimension.
+        """
+
+@final
+class Finding:
+    """
+    One thing that is wrong with a section of a distributed array, and where. `str()` gives it as one line.
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def __str__(self, /) -> str: ...
+    @property
+    def dimension(self, /) -> int | None:
+        """
+        The dimension.
+        """
+    @property
+    def key(self, /) -> str | None:
+        """
+        The key of the dictionary.
+        """
+    @property
+    def message(self, /) -> str:
+        """
+        What is wrong, what was expected, what came.
+        """
+    @property
+    def rank(self, /) -> int | None:
+        """
+        The number of the section, where there are several.
+        """
+    @property
+    def rule(self, /) -> str:
+        """
+        The rule that is broken, such as `D5`; docs/distarray.md has them all.
+        """
+    @property
+    def severity(self, /) -> str:
+        """
+        `"error"`, or `"warning"` for what is valid and still worth a look.
         """
 
 @final
@@ -1038,6 +1078,36 @@ def from_arrow(data: Any) -> Grid:
         (3, 1)
     """
 
+def from_distarray(sections: Any, names: Sequence[str] | None = None) -> Grid:
+    """
+    Makes a grid of a distributed array: the sections of all its ranks, of version 0.9 or 0.10 of the Distributed Array Protocol. Needs numpy.
+
+    Blocks become tiles over the memory of the sections. Cyclic and unstructured dimensions are gathered into the order of the global indices. Elements of communication padding, which belong
+    to other ranks, are left away. One dimension is a frame of one column, two are rows and columns.
+
+    Args:
+        sections: Objects with `__distarray__`, or their dictionaries, rank 0 first.
+        names: The names of the columns; by default `column_0`, `column_1` and so on.
+
+    Returns:
+        A grid with the cuts of the blocks. Copied are columns that do not lie in one piece (a section of several columns in C order), foreign byte order, and what is gathered. Do not write to
+        the sections while the grid is in use.
+
+    Raises:
+        ProtocolError: A rule of the protocol is broken; the text names rule, rank, dimension and key. `partgrid.distarray.validate` lists everything.
+        UnsupportedError: More than two dimensions, elements that are no numbers, or labels of an unstructured dimension that are not 0 up to its size.
+        InvalidArgumentError: There is another number of names than of columns.
+
+    Examples:
+        >>> import numpy as np, partgrid as pg
+        >>> def section(rank):
+        ...     block = {"dist_type": "b", "size": 4, "proc_grid_size": 2, "proc_grid_rank": rank, "start": 2 * rank, "stop": 2 * rank + 2}
+        ...     return {"__version__": "0.10.0", "buffer": np.full(2, rank), "dim_data": (block,)}
+        >>> grid = pg.from_distarray([section(0), section(1)], names=["rank"])
+        >>> grid.to_arrow()["rank"].to_pylist()
+        [0, 0, 1, 1]
+    """
+
 def from_dlpack(tensor: Any, names: Sequence[str] | None = None) -> Grid:
     """
     Makes a grid of one tile of any tensor with `__dlpack__` in the memory of the CPU: numpy, torch, jax, tensorflow, ...
@@ -1101,7 +1171,7 @@ def from_partitioned(data: Any, *, names: Sequence[str] | None = None, timeout: 
     """
     Makes a grid of any object with `__partitioned__`, or of its dictionary.
 
-    The draft of 2022-01-27 and what real libraries do instead are understood: a method in the place of the property; a `location` that is a rank, an address or a name, with or without a
+    The draft of 2022-01-27 and what real libraries do instead are understood: a method in the place of the property, also the first draft's `__partitioned_interface__`; a `location` that is a rank, an address or a name, with or without a
     list; no `get`; a `get` that takes one handle only, or sequences only; data that is a frame or an array of any library (Arrow PyCapsules, pandas, numpy, DLPack). Every number is
     checked, also against the data. Of an SPMD program (a dictionary with `locals`) the local partitions are opened, the others keep their outline and location.
 
@@ -1268,4 +1338,24 @@ def sql(query: str, **grids) -> Result:
         >>> flights = pg.read_parquet("data/flights")
         >>> pg.sql("SELECT max(distance) AS miles FROM flights", flights=flights).to_arrow()["miles"].to_pylist()
         [4983.0]
+    """
+
+def validate(sections: Any, *, strict: bool = True) -> list[Finding]:
+    """
+    Everything that is wrong with one section of a distributed array, or with all sections of one.
+
+    Nothing that a producer hands out makes it raise: an exception in `__distarray__` is a finding too. Versions 0.9 and 0.10 of the protocol are known.
+
+    Args:
+        sections: One section: an object with `__distarray__`, or its dictionary. Or a list or tuple of the sections of all ranks, rank 0 first; what they say of each other is then
+            checked as well.
+        strict: Whether the letter of the protocol counts. `False` makes warnings of what has only one meaning: lists for padding, integers of other types, lists for indices in 0.9.
+
+    Returns:
+        The findings; none when all rules hold.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> [str(each) for each in pg.distarray.validate({"__version__": "0.10.0"})][0]
+        'error T2: the key `buffer` must be there (key: buffer)'
     """

@@ -244,8 +244,7 @@ fn cast_batch(batch: &RecordBatch, wanted: &SchemaRef) -> CoreResult<RecordBatch
     let pairs = batch.columns().iter().zip(wanted.fields());
     let columns: CoreResult<Vec<_>> = pairs
         .map(|(column, field)| {
-            cast_with_options(column, field.data_type(), &STRICT)
-                .map_err(|error| Error::from(error).with_column(field.name()))
+            exactly(column, field.data_type()).map_err(|error| error.with_column(field.name()))
         })
         .collect();
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -254,4 +253,31 @@ fn cast_batch(batch: &RecordBatch, wanted: &SchemaRef) -> CoreResult<RecordBatch
         columns?,
         &options,
     )?)
+}
+
+/// The column as another type that holds every value exactly. Times get or lose their zone as pyarrow has it: the moments in UTC stay.
+fn exactly(column: &ArrayRef, wanted: &DataType) -> CoreResult<ArrayRef> {
+    if column.data_type() == wanted {
+        return Ok(ArrayRef::clone(column));
+    }
+    let between = match (column.data_type(), wanted) {
+        (DataType::Timestamp(_, zone), DataType::Timestamp(unit, _)) => {
+            DataType::Timestamp(*unit, zone.clone())
+        }
+        _ => wanted.clone(),
+    };
+    let cast = cast_with_options(column, &between, &STRICT)?;
+    let back = cast_with_options(&cast, column.data_type(), &STRICT)?;
+    if back.as_ref() != column.as_ref() {
+        return Err(Error::invalid_data(format!(
+            "not all values of type {} can be {wanted} without a change",
+            column.data_type()
+        ))
+        .with_hint("cast them in SQL, which says how they change"));
+    }
+    if between == *wanted {
+        return Ok(cast);
+    }
+    let zoned = cast.to_data().into_builder().data_type(wanted.clone());
+    Ok(make_array(zoned.build()?))
 }

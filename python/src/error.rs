@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Context names that the core uses.
-const CONTEXT: [&str; 9] = [
+const CONTEXT: [&str; 13] = [
     "file",
     "column",
     "position",
@@ -17,6 +17,10 @@ const CONTEXT: [&str; 9] = [
     "endpoint",
     "container",
     "host",
+    "rank",
+    "dimension",
+    "key",
+    "rule",
 ];
 
 /// A core error on its way to Python.
@@ -29,6 +33,11 @@ impl Raised {
     /// Names the column that it happened in.
     pub(crate) fn in_column(self, name: &str) -> Self {
         Self(self.0.with_column(name))
+    }
+
+    /// Names the rank that it happened at.
+    pub(crate) fn at_rank(self, rank: usize) -> Self {
+        Self(self.0.with_context("rank", rank.to_string()))
     }
 }
 

@@ -37,7 +37,7 @@ mod _native {
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]
-    use crate::distarray::{PyDistArray, PySection};
+    use crate::distarray::{PyDistArray, PyFinding, PySection, from_distarray, validate};
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]

@@ -115,8 +115,9 @@ pub(crate) fn from_numpy(
     )?))
 }
 
+/// The columns of an array of at most two dimensions, over its memory where they lie in one piece.
 #[expect(unsafe_code, reason = "numpy says where the elements are by address")]
-fn columns_of(array: &Bound<'_, PyAny>) -> Outcome<Vec<ArrayRef>> {
+pub(crate) fn columns_of(array: &Bound<'_, PyAny>) -> Outcome<Vec<ArrayRef>> {
     let py = array.py();
     let dtype = array.getattr("dtype")?;
     let native: bool = dtype.getattr("isnative")?.extract()?;

@@ -1,13 +1,15 @@
 //! The Distributed Array Protocol, 0.9 and 0.10, as plain data.
 //!
 //! Comes in: columns of a grid, or the dictionaries of others as untyped values. Goes out: sections ([`export`]), and what dictionaries mean. Read on in `version.rs` (what differs between
-//! the versions), `dimension.rs` (one dictionary), `index_set.rs`, `map/` (one dimension over all ranks), `distribution.rs` (their product); of others: `value.rs`, `json.rs`, `check/` (all that is wrong with them). Never here: Python, communication, data of
+//! the versions), `dimension.rs` (one dictionary), `index_set.rs`, `map/` (one dimension over all ranks), `distribution.rs` (their product); of others: `value.rs`, `json.rs`, `check/` (all that is wrong with them),
+//! `import.rs` (a grid of them). Never here: Python, communication, data of
 //! other processes.
 
 pub mod check;
 mod dimension;
 mod distribution;
 mod export;
+mod import;
 mod index_set;
 #[cfg(feature = "cli")]
 mod json;
@@ -18,6 +20,7 @@ mod version;
 pub use dimension::{DimData, Dist};
 pub use distribution::Distribution;
 pub use export::{DistArray, Section, VERSION, export};
+pub use import::{fits_frame, import};
 pub use index_set::{IndexSet, Part, Progression, Run, Runs};
 #[cfg(feature = "cli")]
 pub use json::from_json;

@@ -102,6 +102,42 @@ impl BufferFacts {
         matches!(self.element().kind, 'i' | 'u')
     }
 
+    /// Keeps the elements, read from their bytes in C order: those of a buffer of integers that says how many it has. Others stay unread.
+    #[must_use]
+    pub fn with_integers(mut self, bytes: &[u8]) -> Self {
+        let element = self.element();
+        let (signed, big_endian, width) =
+            (element.kind == 'i', element.big_endian, self.item_bytes);
+        if !self.is_integer() || !matches!(width, 1 | 2 | 4 | 8) {
+            return self;
+        }
+        let read = |chunk: &[u8]| {
+            let mut digits = [0_u8; 8];
+            let (places, ordered): (_, Vec<u8>) = match big_endian {
+                true => (width, chunk.iter().rev().copied().collect()),
+                false => (width, chunk.to_vec()),
+            };
+            let negative = signed && ordered.last().is_some_and(|last| *last >= 0x80);
+            if negative {
+                digits = [0xff; 8];
+            }
+            for (digit, byte) in digits.iter_mut().zip(ordered).take(places) {
+                *digit = byte;
+            }
+            match signed {
+                true => Ok(i64::from_le_bytes(digits)),
+                false => i64::try_from(u64::from_le_bytes(digits))
+                    .map_err(|_| u64::from_le_bytes(digits)),
+            }
+        };
+        let elements: Result<Vec<i64>, u64> = bytes.chunks_exact(width).map(read).collect();
+        self.integers = match elements {
+            Ok(elements) => Integers::Read(elements.into()),
+            Err(large) => Integers::TooLarge(large),
+        };
+        self
+    }
+
     /// The format apart from how it is written: two buffers with the same have the same elements.
     pub(super) fn element(&self) -> Element<'_> {
         let format = self.format.as_str();

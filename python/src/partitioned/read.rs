@@ -12,7 +12,10 @@ use partgrid::location::{Device, Location};
 use partgrid::partitioned::{
     self, Checked, Claim, ClaimedPartition, FrameKeys, Part, entry_path, fault,
 };
-use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PySystemExit};
+use pyo3::exceptions::{
+    PyAttributeError, PyException, PyKeyboardInterrupt, PyMemoryError, PyRecursionError,
+    PySystemExit,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
 
@@ -274,13 +277,20 @@ impl<'py> Dictionary<'py> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         // A list first: whoever moves data moves all of it at once then.
         let of_list = call("get", get, &list, deadline);
-        if let Ok(answer) = &of_list
-            && let Some(answers) = list_of(answer, handles.len())
-        {
-            return Ok(answers);
-        }
-        if deadline.is_some_and(|deadline| Instant::now() > deadline) {
-            of_list?;
+        let late = deadline.is_some_and(|deadline| Instant::now() > deadline);
+        match of_list {
+            Ok(answer) => {
+                if let Some(answers) = list_of(&answer, handles.len()) {
+                    return Ok(answers);
+                }
+            }
+            Err(error) => {
+                let error = PyErr::from(error);
+                // A wish to end, an error of a `get` that knows lists, and time that is up are no reason to ask again.
+                if late || !takes_one_only(get.py(), &error) {
+                    return Err(error.into());
+                }
+            }
         }
         let each = handles.iter().zip(wanted).map(|(handle, number)| {
             let path = format!("get({})", self.path(*number));
@@ -288,6 +298,15 @@ impl<'py> Dictionary<'py> {
         });
         each.collect()
     }
+}
+
+/// Whether the error of a call with a list may mean that only single handles are taken. Wishes to end the program never do, nor a stack that is full.
+fn takes_one_only(py: Python<'_>, error: &PyErr) -> bool {
+    let cause = error.cause(py);
+    let cause = cause.as_ref().unwrap_or(error);
+    cause.is_instance_of::<PyException>(py)
+        && !cause.is_instance_of::<PyRecursionError>(py)
+        && !cause.is_instance_of::<PyMemoryError>(py)
 }
 
 /// The elements of a list or tuple of the right length, none of them `None`.

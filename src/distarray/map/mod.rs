@@ -139,6 +139,15 @@ impl Map {
         }
     }
 
+    /// The cuts between what the ranks own, where they own blocks.
+    #[must_use]
+    pub fn cuts(&self) -> Option<&Axis> {
+        match &self.kind {
+            Kind::Block(blocks) => Some(&blocks.cuts),
+            Kind::Cyclic(_) | Kind::Unstructured(_) => None,
+        }
+    }
+
     /// The number of grid ranks.
     #[must_use]
     pub fn num_ranks(&self) -> usize {

@@ -1,11 +1,19 @@
-//! `DistArray` and `Section`: the Distributed Array Protocol.
+//! The Distributed Array Protocol: `DistArray` and `Section` (here), what is wrong with the sections of others (`check.rs`), grids of them (`import.rs`).
 //!
 //! Every number comes from `partgrid::distarray`.
 
+mod check;
+mod import;
+mod value;
+
+use arrow::buffer::Buffer;
 use partgrid::distarray::{DimData, Dist, DistArray, ElementType, Section};
 use partgrid::grid::Numbers;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+
+pub(crate) use check::{PyFinding, validate};
+pub(crate) use import::from_distarray;
 
 use crate::array::PyArray;
 use crate::error::Outcome;
@@ -124,9 +132,35 @@ fn dimension_dict<'py>(py: Python<'py>, dimension: &DimData) -> Outcome<Bound<'p
     result.set_item("size", dimension.size)?;
     result.set_item("proc_grid_size", dimension.proc_grid_size)?;
     result.set_item("proc_grid_rank", dimension.proc_grid_rank)?;
-    if let Dist::Block { start, stop, .. } = dimension.dist {
-        result.set_item("start", start)?;
-        result.set_item("stop", stop)?;
+    match &dimension.dist {
+        Dist::Undistributed { .. } => {}
+        Dist::Block { start, stop, .. } => {
+            result.set_item("start", start)?;
+            result.set_item("stop", stop)?;
+        }
+        Dist::Cyclic { start, block_size } => {
+            result.set_item("start", start)?;
+            if let Some(block_size) = block_size {
+                result.set_item("block_size", block_size)?;
+            }
+        }
+        Dist::Unstructured {
+            indices,
+            one_to_one,
+        } => {
+            let bytes = Buffer::from_vec(indices.to_vec());
+            let numbers = Numbers::from_bytes(bytes, ElementType::Int64);
+            result.set_item("indices", PyArray::new(numbers))?;
+            if let Some(one_to_one) = one_to_one {
+                result.set_item("one_to_one", one_to_one)?;
+            }
+        }
+    }
+    if let Some([left, right]) = dimension.padding() {
+        result.set_item("padding", (left, right))?;
+    }
+    if let Some(periodic) = dimension.periodic {
+        result.set_item("periodic", periodic)?;
     }
     Ok(result)
 }
