@@ -118,14 +118,14 @@ impl FromStr for Device {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location {
     host: IpAddr,
-    process: u32,
+    process: u64,
     device: Device,
 }
 
 impl Location {
     /// The memory `device` of process `process` on `host`.
     #[must_use]
-    pub fn new(host: IpAddr, process: u32, device: Device) -> Self {
+    pub fn new(host: IpAddr, process: u64, device: Device) -> Self {
         Self {
             host,
             process,
@@ -136,7 +136,7 @@ impl Location {
     /// Host memory of this process. The process id is asked for at each call, so that it is right after a fork.
     #[must_use]
     pub fn here() -> Self {
-        Self::new(host_address(), std::process::id(), Device::CPU)
+        Self::new(host_address(), std::process::id().into(), Device::CPU)
     }
 
     /// The address under which other machines reach the host.
@@ -147,7 +147,7 @@ impl Location {
 
     /// The process id that the operating system of the host gave.
     #[must_use]
-    pub fn process(&self) -> u32 {
+    pub fn process(&self) -> u64 {
         self.process
     }
 

@@ -93,6 +93,10 @@ def pandas_to_arrow(frame: Frame, index: str | None = None, first: int = 0) -> T
     columns = [_column(name, frame.iloc[:, number]) for number, name in enumerate(names)]
     if not columns:
         return pa.table({}).slice(0) if len(frame) == 0 else _rows_alone(len(frame))
+    if len(frame) == 0:
+        # A table without rows would lose its categories on the way.
+        whole = [each.combine_chunks() if hasattr(each, "chunks") else each for each in columns]
+        return pa.record_batch(whole, names=names)
     return pa.table(columns, names=names)
 
 

@@ -300,7 +300,7 @@ class Grid:
         """
         In an SPMD program how many ranks there are; else `None`.
         """
-    def partitioned(self, /, data: str | None = None, *, dialect: str = "draft", dtype: Any | None = None, fill_null: Any | None = None, copy: bool | None = None, num_actors: int | None = None) -> Partitioned:
+    def partitioned(self, /, data: str | None = None, *, dialect: str | None = None, dtype: Any | None = None, fill_null: Any | None = None, copy: bool | None = None, num_actors: int | None = None) -> Partitioned:
         """
         The grid as an object with `__partitioned__` as one consumer wants it.
 
@@ -310,7 +310,7 @@ class Grid:
 
         Args:
             data: What `get` gives: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`. By default what the dialect has: `"pandas"`, for HeAT `"numpy"`.
-            dialect: `"draft"`, `"heat"` or `"xgboost_ray"`.
+            dialect: `"draft"` (the default), `"heat"` or `"xgboost_ray"`.
             dtype: For HeAT: the type of the array; by default the one that `numpy.result_type` gives for the columns.
             fill_null: For HeAT: the number that stands for nulls; without it they are refused.
             copy: For HeAT: `False` gives views of dense tiles, which HeAT may write into.
@@ -1025,7 +1025,7 @@ def _from_parts(cells: Any) -> Grid:
         ProtocolError: A cell has no Arrow capsules.
     """
 
-def _from_ranks(parts: Sequence[tuple[str, int, tuple[Schema, Sequence[int], Sequence[int]] | None]], rank: int, grid: Grid | None, comm: Any) -> Grid:
+def _from_ranks(parts: Sequence[tuple[str, int, tuple[Schema, Sequence[int], Sequence[int]] | None, Sequence[bool] | None]], rank: int, grid: Grid | None, comm: Any) -> Grid:
     """
     The grid of all ranks.
 
@@ -1042,7 +1042,7 @@ def _from_ranks(parts: Sequence[tuple[str, int, tuple[Schema, Sequence[int], Seq
         InvalidArgumentError: The ranks have other columns or column cuts; on all ranks alike.
     """
 
-def _rank_part(grid: Grid | None) -> tuple[str, int, tuple[Schema, list[int], list[int]] | None]:
+def _rank_part(grid: Grid | None) -> tuple[str, int, tuple[Schema, list[int], list[int]] | None, list[bool] | None]:
     """
     What this rank says of its part to the others. Pickles with the standard library.
 

@@ -6,9 +6,9 @@
 use std::cell::RefCell;
 use std::ffi::CStr;
 
-use arrow::array::{Array, RecordBatch, StructArray};
+use arrow::array::{Array, ArrayRef, RecordBatch, StructArray, make_array};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use arrow::util::display::FormatOptions;
@@ -132,7 +132,10 @@ pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> Outcome<(SchemaRef, Vec<R
         let stream = import_stream(take_stream(&capsule)?)?;
         let schema = stream.schema();
         let batches = py.detach(|| stream.collect::<CoreResult<Vec<_>>>())?;
-        return Ok((schema, batches));
+        // Streams of pyarrow leave away batches without rows, and with them categories.
+        if !batches.is_empty() || !object.hasattr("__arrow_c_array__")? {
+            return Ok((schema, batches));
+        }
     }
     if object.hasattr("__arrow_c_array__")? {
         let pair = object.call_method0("__arrow_c_array__")?;

@@ -12,11 +12,12 @@ use crate::error::Outcome;
 use crate::grid::PyGrid;
 use crate::schema::PySchema;
 
-/// Address, process, and of a rank with data: columns, lengths of the row bands, cuts of the columns.
+/// Address, process; of a rank with data: columns, lengths of the row bands, cuts of the columns; of one whose grid is part of a program already: which tiles it has.
 type Said<'py> = (
     String,
-    u32,
+    u64,
     Option<(Bound<'py, PySchema>, Vec<u64>, Vec<u64>)>,
+    Option<Vec<bool>>,
 );
 
 /// What this rank says of its part to the others. Pickles with the standard library.
@@ -41,7 +42,8 @@ pub(crate) fn rank_part<'py>(
             Some((schema, outline.row_lengths, outline.column_cuts))
         }
     };
-    Ok((here.host().to_string(), here.process(), outline))
+    let locals = grid.and_then(|grid| grid.get().core().locals().map(<[bool]>::to_vec));
+    Ok((here.host().to_string(), here.process(), outline, locals))
 }
 
 /// The grid of all ranks.
@@ -67,7 +69,7 @@ pub(crate) fn from_ranks(
 ) -> Outcome<PyGrid> {
     let parts: Result<Vec<RankPart>, Error> = parts
         .into_iter()
-        .map(|(host, process, outline)| {
+        .map(|(host, process, outline, locals)| {
             let host: IpAddr = host
                 .parse()
                 .map_err(|_| Error::invalid_argument(format!("no IP address: {host}")))?;
@@ -79,6 +81,7 @@ pub(crate) fn from_ranks(
             Ok(RankPart {
                 location: Location::new(host, process, Device::CPU),
                 outline,
+                locals,
             })
         })
         .collect();

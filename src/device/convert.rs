@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 pub(super) fn convert(node: &Node<'_>, data_type: &DataType) -> Result<ArrayRef> {
     // Nothing is read of an array of length 0: producers may leave out its buffers, or give an offset that lies past them.
     if node.len() == 0 {
-        return Ok(new_empty_array(data_type));
+        return empty(node, data_type);
     }
     match data_type {
         DataType::Null => Ok(Arc::new(NullArray::new(node.len()))),
@@ -44,6 +44,34 @@ pub(super) fn convert(node: &Node<'_>, data_type: &DataType) -> Result<ArrayRef>
         DataType::Dictionary(key, value) => convert_dictionary(node, key, value),
         _ => convert_leaf(node, data_type),
     }
+}
+
+/// An array of no values. Categories are kept, where the producer gives them.
+fn empty(node: &Node<'_>, data_type: &DataType) -> Result<ArrayRef> {
+    match data_type {
+        DataType::Dictionary(key, value) => match node.dictionary() {
+            Ok(dictionary) => keyed(&new_empty_array(key), convert(&dictionary, value)?, key),
+            Err(_) => Ok(new_empty_array(data_type)),
+        },
+        DataType::Struct(fields) if node.expect(1, fields.len()).is_ok() => {
+            let children = empty_fields(node, fields)?;
+            let array = StructArray::try_new_with_length(fields.clone(), children, None, 0);
+            Ok(Arc::new(array.map_err(refused)?))
+        }
+        _ => Ok(new_empty_array(data_type)),
+    }
+}
+
+/// The children of a struct without rows, each as [`empty`].
+pub(super) fn empty_fields(node: &Node<'_>, fields: &Fields) -> Result<Vec<ArrayRef>> {
+    let children = fields.iter().enumerate().map(|(index, field)| {
+        let child = match node.child(index) {
+            Ok(child) => empty(&child, field.data_type()),
+            Err(_) => Ok(new_empty_array(field.data_type())),
+        };
+        child.map_err(|error| error.with_column(field.name()))
+    });
+    children.collect()
 }
 
 /// Child number `index`, whole.
@@ -170,15 +198,19 @@ fn convert_runs(node: &Node<'_>, data_type: &DataType, fields: [&FieldRef; 2]) -
 fn convert_dictionary(node: &Node<'_>, key: &DataType, value: &DataType) -> Result<ArrayRef> {
     let keys = convert_leaf(node, key)?;
     let values = convert(&node.dictionary()?, value)?;
+    keyed(&keys, values, key)
+}
+
+fn keyed(keys: &ArrayRef, values: ArrayRef, key: &DataType) -> Result<ArrayRef> {
     match key {
-        DataType::Int8 => join_dictionary::<Int8Type>(&keys, values),
-        DataType::Int16 => join_dictionary::<Int16Type>(&keys, values),
-        DataType::Int32 => join_dictionary::<Int32Type>(&keys, values),
-        DataType::Int64 => join_dictionary::<Int64Type>(&keys, values),
-        DataType::UInt8 => join_dictionary::<UInt8Type>(&keys, values),
-        DataType::UInt16 => join_dictionary::<UInt16Type>(&keys, values),
-        DataType::UInt32 => join_dictionary::<UInt32Type>(&keys, values),
-        DataType::UInt64 => join_dictionary::<UInt64Type>(&keys, values),
+        DataType::Int8 => join_dictionary::<Int8Type>(keys, values),
+        DataType::Int16 => join_dictionary::<Int16Type>(keys, values),
+        DataType::Int32 => join_dictionary::<Int32Type>(keys, values),
+        DataType::Int64 => join_dictionary::<Int64Type>(keys, values),
+        DataType::UInt8 => join_dictionary::<UInt8Type>(keys, values),
+        DataType::UInt16 => join_dictionary::<UInt16Type>(keys, values),
+        DataType::UInt32 => join_dictionary::<UInt32Type>(keys, values),
+        DataType::UInt64 => join_dictionary::<UInt64Type>(keys, values),
         other => Err(broken(format!(
             "the keys of a dictionary must be integers, got {other}"
         ))),

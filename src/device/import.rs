@@ -19,7 +19,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 
-use crate::device::convert::convert_fields;
+use crate::device::convert::{convert_fields, empty_fields};
 use crate::device::guard::contain;
 use crate::device::node::{Node, broken, refused};
 use crate::error::{Error, ErrorKind, Result};
@@ -113,7 +113,12 @@ fn to_batch(array: FFI_ArrowArray, schema: SchemaRef) -> Result<RecordBatch> {
         let owner = Arc::new(array);
         let node = Node::root(&owner)?;
         if node.len() == 0 {
-            return Ok(RecordBatch::new_empty(schema));
+            let columns = match node.expect(1, schema.fields().len()) {
+                Ok(()) => empty_fields(&node, schema.fields())?,
+                Err(_) => return Ok(RecordBatch::new_empty(schema)),
+            };
+            let options = RecordBatchOptions::new().with_row_count(Some(0));
+            return RecordBatch::try_new_with_options(schema, columns, &options).map_err(refused);
         }
         let columns = convert_fields(&node, schema.fields())?;
         if let Some(nulls) = node.nulls()? {

@@ -82,6 +82,8 @@ pub struct RankPart {
     pub location: Location,
     /// Its rows; without it, none.
     pub outline: Option<Outline>,
+    /// Where its grid is a part of an SPMD program already: which tiles of the whole it has, row-major. The outline is then that of the whole.
+    pub locals: Option<Vec<bool>>,
 }
 
 /// A grid without its data.
@@ -110,11 +112,14 @@ impl Outline {
 
 impl PartitionGrid {
     /// The grid of all ranks: the row bands of rank 0, those of rank 1 below them, and so on. `local` is the part of this rank, whose tiles are shared; a rank without an outline has one
-    /// empty row band. A column is nullable where one rank says so. Metadata of the schema is that of the lowest rank with rows.
+    /// empty row band. When the grids of all ranks are parts of one whole already, it is that whole, and the lowest rank that has a tile owns it. A column is nullable where one rank says so. Metadata of the schema is that of the lowest rank with rows.
     ///
     /// # Errors
     /// On all ranks alike: `InvalidArgument` when two ranks have other columns or cuts between columns, or when no rank has any; the text names the ranks.
     pub fn try_from_ranks(parts: &[RankPart], rank: usize, local: Option<&Self>) -> Result<Self> {
+        if parts.iter().any(|part| part.locals.is_some()) {
+            return adopted(parts, rank, local);
+        }
         let (schema, columns) = agreed(parts)?;
         let bands: Vec<(usize, u64)> = parts
             .iter()
@@ -205,6 +210,59 @@ impl PartitionGrid {
         }
         Ok(Some(Axis::try_from_lengths(lengths)?.intervals().collect()))
     }
+}
+
+/// The whole of which the grids of all ranks are parts already.
+fn adopted(
+    parts: &[RankPart],
+    rank: usize,
+    local: Option<&PartitionGrid>,
+) -> Result<PartitionGrid> {
+    let first = parts.first().and_then(|part| part.outline.as_ref());
+    for (rank, part) in parts.iter().enumerate() {
+        let shape = |outline: &Outline| (outline.row_lengths.clone(), outline.column_cuts.clone());
+        let same = part.outline.as_ref().map(shape) == first.map(shape);
+        if part.locals.is_none() || !same {
+            let text = format!(
+                "either all ranks bring rows of their own, or all bring the same grid of an SPMD program: rank 0 and rank {rank} differ"
+            );
+            return Err(Error::invalid_argument(text));
+        }
+    }
+    let (schema, columns) = agreed(parts)?;
+    let Some(local) = local else {
+        return Err(Error::internal("a rank with an outline has a grid"));
+    };
+    let has = |part: &RankPart, tile: usize| {
+        let locals = part.locals.as_ref();
+        locals.is_some_and(|locals| locals.get(tile) == Some(&true))
+    };
+    let owners = (0..local.tiles().len()).map(|tile| {
+        let owner = parts.iter().position(|part| has(part, tile));
+        owner.ok_or_else(|| {
+            let position = local.geometry().position(tile).unwrap_or_default();
+            Error::invalid_argument("no rank has the tile").with_position(&position)
+        })
+    });
+    let owners: Vec<usize> = owners.collect::<Result<_>>()?;
+    let ranks = Ranks::try_new(rank, parts.len(), owners.clone())?;
+    let mut builder =
+        GridBuilder::try_new(Arc::clone(&schema), local.rows().clone(), columns.clone())?
+            .with_ranks(ranks)?;
+    let tiles = local.geometry().positions().zip(local.tiles()).zip(owners);
+    for ((position, tile), owner) in tiles {
+        if owner == rank {
+            builder.set(&position, tile.clone())?;
+            continue;
+        }
+        let range = position.get(1).and_then(|band| columns.interval(*band));
+        let fields = fields_of(&schema, range.unwrap_or(0..0));
+        let place = parts.get(owner).map(|part| part.location.clone());
+        let places = place.into_iter().collect();
+        let tile = AbsentTile::new(Arc::new(Schema::new(fields)), tile.num_rows(), places);
+        builder.set(&position, Tile::new(Arc::new(tile)))?;
+    }
+    builder.build()
 }
 
 /// Columns and cuts on which all ranks agree.

@@ -74,7 +74,7 @@ pub struct LocationParts {
     /// "IP": the address of the node in the network.
     pub host: String,
     /// "PID": the id that the operating system gave the process.
-    pub process: u32,
+    pub process: u64,
     /// "device": the DLPack name of the device; absent for host memory, which is the default (`kDLCPU`). Present it would promise that the data "exposes
     /// dlpack".
     pub device: Option<String>,

@@ -234,7 +234,7 @@ fn schema(names: &[&str]) -> SchemaRef {
     Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()))
 }
 
-fn here(process: u32) -> Location {
+fn here(process: u64) -> Location {
     Location::new(
         IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)),
         process,

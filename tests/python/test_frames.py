@@ -205,3 +205,12 @@ def test_empty_frames_and_series() -> None:
     assert pg.from_pandas(pd.DataFrame(index=range(3))).shape == (3, 0)
     assert pg.from_pandas(pd.DataFrame({"v": []})).shape == (0, 1)
     assert pg.from_pandas(pd.Series([1, 2], name="s")).columns == ["s"]
+
+
+def test_categories_of_a_frame_without_rows_are_kept() -> None:
+    kept = pd.Categorical([], categories=["z", "y"], ordered=True)
+    grid = pg.from_pandas(pd.DataFrame({"c": kept, "n": pd.Series([], dtype="int64")}))
+    column = grid.to_arrow()["c"]
+    assert column.type.ordered
+    assert column.chunk(0).dictionary.to_pylist() == ["z", "y"]
+    assert grid.to_arrow().schema.field("n").type == "int64"

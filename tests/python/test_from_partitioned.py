@@ -603,3 +603,32 @@ def test_arrays_that_no_columns_hold_are_refused_with_the_path(wrong: Any) -> No
     given["partitions"][(1, 1)]["data"] = wrong
     with pytest.raises(pg.errors.ProtocolError, match=r"partitions\[\(1, 1\)\]\.data: "):
         pg.from_partitioned(given)
+
+
+def test_an_interrupt_in_get_is_no_reason_to_call_it_again() -> None:
+    calls = []
+
+    def get(handles: Any) -> Any:
+        calls.append(handles)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return handles
+
+    for timeout in (None, 5.0):
+        calls.clear()
+        with pytest.raises(KeyboardInterrupt):
+            pg.from_partitioned(with_get(get), timeout=timeout)
+        assert len(calls) == 1
+
+
+def test_a_get_that_calls_itself_ends() -> None:
+    found = four()
+    found["get"] = lambda _: pg.from_partitioned(found)
+    with pytest.raises(pg.errors.ProtocolError, match="get"):
+        pg.from_partitioned(found)
+
+
+def test_process_ids_of_any_size_as_in_the_examples_of_the_draft() -> None:
+    found = with_location([("1.1.1.2", 9174756892)]) | {"locals": [(0, 0), (1, 0), (0, 1)]}
+    grid = pg.from_partitioned(found)
+    assert grid.__partitioned__["partitions"][1, 1]["location"] == [("1.1.1.2", 9174756892)]

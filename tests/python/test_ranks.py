@@ -359,3 +359,88 @@ def test_labels_of_pandas_are_looked_at() -> None:
     frame = pd.DataFrame({"a": [1, 2]}, index=["x", "y"])
     found = on_ranks(2, lambda comm: local(comm, frame))
     assert all("rank 0: the rows have labels" in str(error) for error in found)
+
+
+def test_a_grid_of_a_program_keeps_its_rows_when_it_comes_again() -> None:
+    def program(comm: Comm) -> Any:
+        grid = local(comm, table(comm.rank, comm.rank + 1))
+        return grid, local(comm, grid), local(comm, pg.from_partitioned(grid))
+
+    for rank, (grid, again, imported) in enumerate(on_ranks(3, program)):
+        for other in (again, imported):
+            assert (other.shape, other.cuts, other.rank) == (grid.shape, grid.cuts, rank)
+            assert other.__partitioned__["locals"] == [(rank, 0)]
+            assert other.tile(rank).to_arrow() == grid.tile(rank).to_arrow()
+
+
+def test_a_program_must_bring_one_grid_or_rows_of_its_own() -> None:
+    def program(comm: Comm) -> Any:
+        grid = local(comm, table(comm.rank))
+        return local(comm, grid if comm.rank == 0 else table(1))
+
+    found = on_ranks(2, program)
+    assert {str(error) for error in found} == {
+        "either all ranks bring rows of their own, or all bring the same grid of an SPMD program: rank 0 and rank 1 differ"
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"data": "pandas"},
+        {"num_actors": 2},
+        {"dialect": "Heat"},
+        {"copy": "x"},
+        {"dialect": 5},
+        {"dtype": "nonsense"},
+        {"fill_null": "x"},
+    ],
+    ids=str,
+)
+def test_wrong_arguments_on_one_rank_are_raised_on_all(wrong: dict[str, Any]) -> None:
+    def program(comm: Comm) -> Any:
+        grid = local(comm, table(comm.rank))
+        return grid.partitioned(**({"dialect": "heat"} | (wrong if comm.rank == 1 else {})))
+
+    found = on_ranks(2, program)
+    assert len({str(error) for error in found}) == 1
+    assert str(found[0]).startswith("rank 1: "), found
+
+
+@pytest.mark.parametrize(
+    ("wishes", "text"),
+    [
+        ([{"dtype": "f4"}, {"dtype": "f8"}], "float32, no value for nulls, rank 1 for 4 x 2 of"),
+        ([{"fill_null": 0}, {}], "fill_null=0, rank 1 for"),
+    ],
+)
+def test_ranks_must_ask_for_the_same_array(wishes: list[dict[str, Any]], text: str) -> None:
+    found = on_ranks(2, lambda comm: heat(local(comm, table(comm.rank)), **wishes[comm.rank]))
+    assert {type(error) for error in found} == {pg.errors.InvalidArgumentError}
+    assert text in str(found[0])
+
+
+def test_an_interrupt_of_one_rank_reaches_the_others() -> None:
+    class Interrupting:
+        def __arrow_c_stream__(self, _requested: object = None) -> object:
+            raise KeyboardInterrupt
+
+    class Untold(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    class Odd:
+        def __arrow_c_stream__(self, _requested: object = None) -> object:
+            raise Untold
+
+    def program(comm: Comm) -> Any:
+        try:
+            return local(comm, Interrupting() if comm.rank == 1 else table(0))
+        except KeyboardInterrupt:
+            return "interrupted"
+
+    found = on_ranks(2, program)
+    assert found[1] == "interrupted"
+    assert str(found[0]) == "rank 1: KeyboardInterrupt: "
+    found = on_ranks(2, lambda comm: local(comm, Odd() if comm.rank == 1 else table(0)))
+    assert all("__str__ raised ValueError" in str(error) for error in found)

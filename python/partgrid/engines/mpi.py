@@ -29,8 +29,9 @@ def from_local(data: object, comm: Comm = None) -> _native.Grid:
     `grid.__partitioned__` has `locals`; `grid.partitioned(dialect="heat")` goes to `heat.from_partitioned`.
 
     Args:
-        data: The rows of this rank: a `Grid`, a pandas frame (with row labels 0, 1, 2 and so on), a numpy array, or anything that `from_arrow` takes. `None`
-            for no rows.
+        data: The rows of this rank: a `Grid`, a pandas frame (with row labels 0, 1, 2 and so on), a numpy array, a tensor, or anything that `from_arrow`
+            takes. `None` for no rows. Or, on all ranks, the same array of a program with `__partitioned__`, such as HeAT's, or a grid of `from_partitioned`
+            with `locals`: the grid then has its tiles where they are, and not one more row.
         comm: A communicator of mpi4py, or anything with `Get_rank`, `Get_size` and `allgather` that work alike; by default `mpi4py.MPI.COMM_WORLD`.
 
     Returns:
@@ -51,20 +52,25 @@ def from_local(data: object, comm: Comm = None) -> _native.Grid:
     try:
         made = None if data is None else _grid_of(data)
         part = _native._rank_part(made)
-    except Exception as raised:  # it is raised again, on all ranks
+    except BaseException as raised:  # it is raised again, on all ranks
         error = raised
     agree(comm, error)
     return _native._from_ranks(comm.allgather(part), comm.Get_rank(), made, comm)
 
 
-def agree(comm: Comm, error: BaseException | None) -> None:
+def agree(comm: Comm, error: BaseException | None, wish: str = "") -> None:
     """Raises on all ranks what any of them has to raise: the error of the lowest of them, with its number. Every rank must call it.
 
     Args:
         comm: The communicator.
         error: What this rank has to raise, or `None`.
+        wish: What this rank was asked for, in words. Ranks without errors that were asked for different things raise `InvalidArgumentError`.
     """
-    for rank, told in enumerate(comm.allgather(None if error is None else _told(error))):
+    heard = comm.allgather((None if error is None else _told(error), wish))
+    if error is not None and not isinstance(error, Exception):
+        # A wish to end this process, such as Ctrl-C, is no error to be put in other words.
+        raise error
+    for rank, (told, _) in enumerate(heard):
         if told is None:
             continue
         name, message, context, hint, retryable = told
@@ -72,6 +78,10 @@ def agree(comm: Comm, error: BaseException | None) -> None:
         if name in errors.__all__:
             raise getattr(errors, name)(text, context, hint, retryable) from error
         raise PLAIN[name](text) from error
+    for rank, (_, other) in enumerate(heard):
+        if other != heard[0][1]:
+            message = f"all ranks must ask for the same: rank 0 for {heard[0][1]}, rank {rank} for {other}"
+            raise errors.InvalidArgumentError(message)
 
 
 def get(arrays: Array) -> Array:
@@ -94,21 +104,32 @@ def get(arrays: Array) -> Array:
 
 def _told(error: BaseException) -> tuple[str, str, dict[str, str], str | None, bool]:
     """What other ranks need to raise the error: names and texts, since not every exception pickles."""
-    if isinstance(error, errors.PartgridError):
-        return type(error).__name__, str(error), error.context, error.hint, error.retryable
     name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception as failed:
+        text = f"(no text: its __str__ raised {type(failed).__name__})"
+    if isinstance(error, errors.PartgridError) and name in errors.__all__:
+        return name, text, error.context, error.hint, error.retryable
     if PLAIN.get(name) is type(error):
-        return name, str(error), {}, None, False
-    return "RuntimeError", f"{name}: {error}", {}, None, False
+        return name, text, {}, None, False
+    return "RuntimeError", f"{name}: {text}", {}, None, False
 
 
 def _grid_of(data: Any) -> _native.Grid:  # noqa: ANN401 - whatever the rank has
+    if isinstance(data, _native.Grid):
+        return data
+    if hasattr(data, "__partitioned__") or hasattr(data, "__partitioned_interface__"):
+        return _native.from_partitioned(data)
     module = type(data).__module__.partition(".")[0]
     if module == "pandas":
         return from_pandas(data)
-    if isinstance(data, _native.Grid) or module != "numpy":
-        return _native.from_arrow(data)
-    return _native.from_numpy(data)
+    if module == "numpy":
+        return _native.from_numpy(data)
+    arrow = ("__arrow_c_stream__", "__arrow_c_array__", "__arrow_c_device_array__")
+    if hasattr(data, "__dlpack__") and not any(hasattr(data, name) for name in arrow):
+        return _native.from_dlpack(data)
+    return _native.from_arrow(data)
 
 
 def _world() -> Comm:

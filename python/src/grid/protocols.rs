@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use super::PyGrid;
-use crate::argument::{Given, optional};
+use crate::argument::Given;
 use crate::capsule::{c_stream, schema_capsule, stream_capsule};
 use crate::device::{device_stream_capsule, refuse_reserved};
 use crate::distarray::PyDistArray;
@@ -37,7 +37,7 @@ impl PyGrid {
     ///
     /// Args:
     ///     data: What `get` gives: `"pandas"`, `"polars"`, `"pyarrow"`, `"arro3"`, `"numpy"` or `"tile"`; see `Get`. By default what the dialect has: `"pandas"`, for HeAT `"numpy"`.
-    ///     dialect: `"draft"`, `"heat"` or `"xgboost_ray"`.
+    ///     dialect: `"draft"` (the default), `"heat"` or `"xgboost_ray"`.
     ///     dtype: For HeAT: the type of the array; by default the one that `numpy.result_type` gives for the columns.
     ///     fill_null: For HeAT: the number that stands for nulls; without it they are refused.
     ///     copy: For HeAT: `False` gives views of dense tiles, which HeAT may write into.
@@ -59,14 +59,14 @@ impl PyGrid {
         clippy::too_many_arguments,
         reason = "the keyword arguments that Python users expect"
     )]
-    #[pyo3(signature = (data=None, *, dialect="draft", dtype=None, fill_null=None, copy=None, num_actors=None))]
+    #[pyo3(signature = (data=None, *, dialect=None, dtype=None, fill_null=None, copy=None, num_actors=None))]
     fn partitioned(
         slf: &Bound<'_, Self>,
-        data: Option<&str>,
-        dialect: &str,
+        data: Option<Given<String>>,
+        dialect: Option<Given<String>>,
         dtype: Option<&Bound<'_, PyAny>>,
         fill_null: Option<&Bound<'_, PyAny>>,
-        copy: Option<bool>,
+        copy: Option<Given<bool>>,
         num_actors: Option<Given<usize>>,
     ) -> Outcome<PyPartitioned> {
         let wishes = Wishes {
@@ -75,9 +75,9 @@ impl PyGrid {
             dtype,
             fill_null,
             copy,
-            num_actors: optional(num_actors, "num_actors")?,
+            num_actors,
         };
-        partitioned(slf, &wishes)
+        partitioned(slf, wishes)
     }
 
     /// A numeric column as sections of the Distributed Array Protocol (version 0.10.0), one for each tile, without copying.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use partgrid::error::Error;
-use partgrid::grid::{Order, PartitionGrid};
+use partgrid::grid::{FillValue, Order, PartitionGrid};
 use partgrid::partitioned::{
     Partitioned, describe_for_heat, describe_for_xgboost_ray, is_balanced_for_heat,
 };
@@ -15,102 +15,120 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::{DataKind, PyPartitioned};
+use crate::argument::{Given, optional};
 use crate::convert;
 use crate::error::Outcome;
 use crate::grid::PyGrid;
 use crate::numpy::{Wish, fill_value, to_numpy};
 
-/// The arguments of `Grid.partitioned`.
+/// The arguments of `Grid.partitioned`, not looked at yet.
 pub(crate) struct Wishes<'a, 'py> {
-    pub(crate) data: Option<&'a str>,
-    pub(crate) dialect: &'a str,
+    pub(crate) data: Option<Given<String>>,
+    pub(crate) dialect: Option<Given<String>>,
     pub(crate) dtype: Option<&'a Bound<'py, PyAny>>,
     pub(crate) fill_null: Option<&'a Bound<'py, PyAny>>,
-    pub(crate) copy: Option<bool>,
-    pub(crate) num_actors: Option<usize>,
+    pub(crate) copy: Option<Given<bool>>,
+    pub(crate) num_actors: Option<Given<usize>>,
 }
 
-impl Wishes<'_, '_> {
-    /// Whether an argument was given that only another dialect has.
-    fn refuse(&self, others: &[(&str, &str, bool)]) -> Result<(), Error> {
-        match others.iter().find(|(_, _, given)| *given) {
-            None => Ok(()),
-            Some((name, owner, _)) => Err(Error::invalid_argument(format!(
-                "{name} is for dialect={owner:?}, got dialect={:?}",
-                self.dialect
-            ))),
-        }
-    }
+/// What one of the dialects was asked for.
+enum Wanted<'a, 'py> {
+    Draft(DataKind),
+    Heat(Wish<'a, 'py>),
+    XgboostRay(Option<usize>),
+}
 
-    /// `data`, which a dialect leaves no choice of.
-    fn only(&self, kind: &str) -> Result<(), Error> {
-        match self.data {
+impl<'a, 'py> Wishes<'a, 'py> {
+    fn read(self) -> Outcome<Wanted<'a, 'py>> {
+        let dialect = optional(self.dialect, "dialect")?;
+        let dialect = dialect.as_deref().unwrap_or("draft");
+        let data = optional(self.data, "data")?;
+        let copy = optional(self.copy, "copy")?;
+        let num_actors = optional(self.num_actors, "num_actors")?;
+        let only = |owner: &str, name: &str, given: bool| match given && dialect != owner {
+            false => Ok(()),
+            true => Err(Error::invalid_argument(format!(
+                "{name} is for dialect={owner:?}, got dialect={dialect:?}"
+            ))),
+        };
+        let data_is = |kind: &str| match data.as_deref() {
             Some(data) if data != kind => Err(Error::invalid_argument(format!(
-                "data must be {kind:?} for dialect={:?}, got {data:?}",
-                self.dialect
+                "data must be {kind:?} for dialect={dialect:?}, got {data:?}"
             ))),
             _ => Ok(()),
+        };
+        if !["draft", "heat", "xgboost_ray"].contains(&dialect) {
+            return Err(Error::invalid_argument(format!(
+                "dialect must be \"draft\", \"heat\" or \"xgboost_ray\", got {dialect:?}"
+            ))
+            .into());
+        }
+        only("heat", "dtype", self.dtype.is_some())?;
+        only("heat", "fill_null", self.fill_null.is_some())?;
+        only("heat", "copy", copy.is_some())?;
+        only("xgboost_ray", "num_actors", num_actors.is_some())?;
+        match dialect {
+            "heat" => {
+                data_is("numpy")?;
+                Ok(Wanted::Heat(Wish {
+                    dtype: self.dtype,
+                    fill: fill_value(self.fill_null)?,
+                    order: Order::Columns,
+                    // HeAT writes into memory, read-only or not.
+                    copy: Some(copy.unwrap_or(true)),
+                }))
+            }
+            "xgboost_ray" => {
+                data_is("pandas")?;
+                Ok(Wanted::XgboostRay(num_actors))
+            }
+            _ => {
+                let data = data.as_deref().unwrap_or("pandas");
+                Ok(Wanted::Draft(DataKind::from_name(data)?))
+            }
         }
     }
 }
 
-/// The grid as an object with `__partitioned__`.
+/// The grid as an object with `__partitioned__`. What goes wrong on one rank of a program is raised on all that ask for HeAT's dialect, since HeAT would wait for those that raised.
 pub(crate) fn partitioned(
     grid: &Bound<'_, PyGrid>,
-    wishes: &Wishes<'_, '_>,
+    wishes: Wishes<'_, '_>,
 ) -> Outcome<PyPartitioned> {
-    let for_heat = [
-        ("dtype", "heat", wishes.dtype.is_some()),
-        ("fill_null", "heat", wishes.fill_null.is_some()),
-        ("copy", "heat", wishes.copy.is_some()),
-    ];
-    let for_ray = [("num_actors", "xgboost_ray", wishes.num_actors.is_some())];
-    match wishes.dialect {
-        "draft" => {
-            wishes.refuse(&for_heat)?;
-            wishes.refuse(&for_ray)?;
-            let kind = DataKind::from_name(wishes.data.unwrap_or("pandas"))?;
-            let py = grid.py();
+    let py = grid.py();
+    let comm = grid.get().comm(py);
+    let made = match wishes.read() {
+        Ok(Wanted::Draft(kind)) => {
             let grid = grid.get();
-            Ok(PyPartitioned::with_get(
-                py,
-                grid.core(),
-                grid.handles(py)?,
-                kind,
-            )?)
+            let made = PyPartitioned::with_get(py, grid.core(), grid.handles(py)?, kind);
+            return Ok(made?);
         }
-        "heat" => {
-            wishes.refuse(&for_ray)?;
-            wishes.only("numpy")?;
-            heat(grid, wishes)
-        }
-        "xgboost_ray" => {
-            wishes.refuse(&for_heat)?;
-            wishes.only("pandas")?;
-            xgboost_ray(grid, wishes.num_actors)
-        }
-        other => Err(Error::invalid_argument(format!(
-            "dialect must be \"draft\", \"heat\" or \"xgboost_ray\", got {other:?}"
-        ))
-        .into()),
-    }
+        Ok(Wanted::XgboostRay(num_actors)) => return xgboost_ray(grid, num_actors),
+        Ok(Wanted::Heat(wish)) => heat_array(py, grid.get().core(), wish),
+        Err(error) => Err(error),
+    };
+    let Some(comm) = comm else {
+        return heat(grid, made?);
+    };
+    let made = made.map_err(PyErr::from);
+    let error = made.as_ref().err().map(|error| error.value(py).clone());
+    let wish = made.as_ref().map(|made| made.wish.as_str()).unwrap_or("");
+    let engine = py.import("partgrid.engines.mpi")?;
+    engine.getattr("agree")?.call1((comm, error, wish))?;
+    heat(grid, made?)
 }
 
-/// One array for each rank. What goes wrong on one rank is raised on all of them, since HeAT would wait for those that raised.
-fn heat(grid: &Bound<'_, PyGrid>, wishes: &Wishes<'_, '_>) -> Outcome<PyPartitioned> {
+/// What HeAT gets of this rank.
+struct ForHeat<'py> {
+    described: Partitioned,
+    array: Bound<'py, PyAny>,
+    /// What must be the same on all ranks, in words.
+    wish: String,
+}
+
+fn heat(grid: &Bound<'_, PyGrid>, made: ForHeat<'_>) -> Outcome<PyPartitioned> {
     let py = grid.py();
-    let engine = py.import("partgrid.engines.mpi")?;
-    let made = heat_array(py, grid.get().core(), wishes);
-    let made = match grid.get().comm(py) {
-        None => made?,
-        Some(comm) => {
-            let made = made.map_err(PyErr::from);
-            let error = made.as_ref().err().map(|error| error.value(py).clone());
-            engine.getattr("agree")?.call1((comm, error))?;
-            made?
-        }
-    };
-    let (described, array) = made;
+    let described = made.described;
     if !is_balanced_for_heat(&described) {
         warn(
             py,
@@ -121,10 +139,11 @@ fn heat(grid: &Bound<'_, PyGrid>, wishes: &Wishes<'_, '_>) -> Outcome<PyPartitio
     let local = described.locals.iter().flatten().next();
     for partition in &described.partitions {
         match Some(&partition.position) == local {
-            true => data.append(&array)?,
+            true => data.append(&made.array)?,
             false => data.append(py.None())?,
         }
     }
+    let engine = py.import("partgrid.engines.mpi")?;
     Ok(PyPartitioned {
         grid: Arc::clone(grid.get().core()),
         described,
@@ -138,24 +157,27 @@ fn heat(grid: &Bound<'_, PyGrid>, wishes: &Wishes<'_, '_>) -> Outcome<PyPartitio
 fn heat_array<'py>(
     py: Python<'py>,
     grid: &PartitionGrid,
-    wishes: &Wishes<'_, 'py>,
-) -> Outcome<(Partitioned, Bound<'py, PyAny>)> {
-    let mut wish = Wish {
-        dtype: wishes.dtype,
-        fill: fill_value(wishes.fill_null)?,
-        order: Order::Columns,
-        // HeAT writes into memory, read-only or not.
-        copy: Some(wishes.copy.unwrap_or(true)),
-    };
+    mut wish: Wish<'_, 'py>,
+) -> Outcome<ForHeat<'py>> {
     let (_, element) = wish.resolve(py, grid)?;
     let described = describe_for_heat(grid, element)?;
+    let fill = match wish.fill {
+        None => "no value for nulls".to_owned(),
+        Some(FillValue::Int(value)) => format!("fill_null={value}"),
+        Some(FillValue::Float(value)) => format!("fill_null={value:?}"),
+    };
+    let text = format!("{} x {}", grid.num_rows(), grid.num_columns());
     let part = grid.rank_part()?;
     let part = part.as_ref().unwrap_or(grid);
     if part.num_rows() == 0 {
         wish.copy = None;
     }
     let array = to_numpy(py, part, &wish)?;
-    Ok((described, array))
+    Ok(ForHeat {
+        described,
+        array,
+        wish: format!("{text} of {element}, {fill}"),
+    })
 }
 
 /// Frames in Ray's object store.

@@ -50,7 +50,7 @@ impl PyHandle {
 }
 
 /// What a pickled handle carries: grid, position, incarnation, owner's address, process and device.
-type Parts = (u128, Vec<usize>, u128, String, u32, String);
+type Parts = (u128, Vec<usize>, u128, String, u64, String);
 
 #[pymethods]
 impl PyHandle {

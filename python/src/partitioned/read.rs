@@ -78,6 +78,9 @@ pub(crate) fn from_partitioned(
     Ok(PyGrid::new(grid))
 }
 
+/// How many causes of an error are looked at; a chain can be a ring.
+const MAX_CAUSES: usize = 10_000;
+
 /// The name that the property of the last draft has, and the method of the first, of July 2021.
 const PROPERTY: &str = "__partitioned__";
 const METHOD: &str = "__partitioned_interface__";
@@ -300,13 +303,15 @@ impl<'py> Dictionary<'py> {
     }
 }
 
-/// Whether the error of a call with a list may mean that only single handles are taken. Wishes to end the program never do, nor a stack that is full.
+/// Whether the error of a call with a list may mean that only single handles are taken. Wishes to end the program never do, nor a full stack, however deep it lies.
 fn takes_one_only(py: Python<'_>, error: &PyErr) -> bool {
-    let cause = error.cause(py);
-    let cause = cause.as_ref().unwrap_or(error);
-    cause.is_instance_of::<PyException>(py)
-        && !cause.is_instance_of::<PyRecursionError>(py)
-        && !cause.is_instance_of::<PyMemoryError>(py)
+    let ends = |error: &PyErr| {
+        !error.is_instance_of::<PyException>(py)
+            || error.is_instance_of::<PyRecursionError>(py)
+            || error.is_instance_of::<PyMemoryError>(py)
+    };
+    let causes = std::iter::successors(Some(error.clone_ref(py)), |error| error.cause(py));
+    !causes.take(MAX_CAUSES).any(|error| ends(&error))
 }
 
 /// The elements of a list or tuple of the right length, none of them `None`.
@@ -454,7 +459,6 @@ fn location(path: &str, value: &Bound<'_, PyAny>) -> Outcome<Option<Location>> {
     }
     let host: String = tuple.get_item(0)?.extract().map_err(|_| wrong())?;
     let process = index(&tuple.get_item(1)?).ok_or_else(wrong)?;
-    let process = u32::try_from(process).map_err(|_| wrong())?;
     let device = match tuple.len() {
         2 => Device::CPU,
         _ => {

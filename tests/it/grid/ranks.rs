@@ -17,6 +17,7 @@ fn parts(locals: &[Option<PartitionGrid>]) -> Vec<RankPart> {
         .map(|(local, process)| RankPart {
             location: Location::new("10.0.0.7".parse().unwrap(), process, Device::CPU),
             outline: local.as_ref().map(Outline::of),
+            locals: None,
         })
         .collect()
 }
