@@ -2,3 +2,4 @@
 
 mod export;
 mod map;
+mod redistribute;

@@ -58,7 +58,7 @@ impl Unstructured {
     }
 
     /// All ranks that have an index.
-    pub(super) fn entries(&self, index: i64) -> impl Iterator<Item = Place> + '_ {
+    pub(super) fn entries(&self, index: i64) -> impl Iterator<Item = Place> + Clone + '_ {
         let start = if self.dense {
             let first = self.sorted.first().map_or(0, |(first, _)| *first);
             let place = index.checked_sub(first).map(usize::try_from);

@@ -1,0 +1,16 @@
+//! From one distribution of an array to another: who sends which elements to whom, and the copying of them.
+//!
+//! Comes in: two [`Distribution`](crate::distarray::Distribution)s of one global shape, later the bytes of their sections. Goes out: a [`Plan`], the bytes of the new sections, messages
+//! for others to carry. Read on in `comb.rs` (elements along one dimension), `intersect.rs` (what two index sets share), `links.rs` (which ranks share anything), `dimension.rs`,
+//! `plan.rs` and `transfer.rs` (their product). Never here: communication, Python.
+
+mod comb;
+mod dimension;
+mod intersect;
+mod links;
+mod plan;
+mod transfer;
+
+pub use comb::Comb;
+pub use plan::Plan;
+pub use transfer::Transfer;
