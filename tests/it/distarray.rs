@@ -2,4 +2,5 @@
 
 mod export;
 mod map;
+mod moving;
 mod redistribute;

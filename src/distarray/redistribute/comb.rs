@@ -96,3 +96,34 @@ pub(super) fn cut(combs: &[Comb], range: &Range<usize>) -> Vec<Comb> {
     }
     parts
 }
+/// The same sources, one after the other in the destination.
+pub(super) fn packed(combs: &[Comb]) -> Vec<Comb> {
+    let mut before = 0;
+    let place = |comb: &Comb| {
+        let to = before;
+        before += comb.num_elements();
+        let to_step = if comb.count == 1 { 0 } else { comb.len };
+        Comb {
+            to,
+            to_step,
+            ..*comb
+        }
+    };
+    combs.iter().map(place).collect()
+}
+
+/// The same destinations, out of sources that lie one after the other.
+pub(super) fn unpacked(combs: &[Comb]) -> Vec<Comb> {
+    let swapped: Vec<Comb> = combs.iter().map(swap).collect();
+    packed(&swapped).iter().map(swap).collect()
+}
+
+fn swap(comb: &Comb) -> Comb {
+    Comb {
+        from: comb.to,
+        to: comb.from,
+        from_step: comb.to_step,
+        to_step: comb.from_step,
+        ..*comb
+    }
+}
