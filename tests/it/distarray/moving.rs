@@ -25,14 +25,14 @@ fn value(index: &[i64], item_bytes: usize) -> Vec<u8> {
 
 /// A section in memory.
 #[derive(Debug, Clone, PartialEq)]
-struct Buffer {
-    bytes: Vec<u8>,
+pub(super) struct Buffer {
+    pub(super) bytes: Vec<u8>,
     layout: Layout,
 }
 
 impl Buffer {
     /// A layout with gaps, in C or Fortran order, some dimensions backwards; every byte is stale.
-    fn new(shape: &[usize], item_bytes: usize, style: u32) -> Self {
+    pub(super) fn new(shape: &[usize], item_bytes: usize, style: u32) -> Self {
         let gap = [0, 0, 1, item_bytes, 3 * item_bytes][style as usize % 5];
         let mut order: Vec<usize> = (0..shape.len()).collect();
         if style & 8 > 0 {
@@ -82,7 +82,12 @@ impl Buffer {
 }
 
 /// The buffers of all ranks, in various layouts; `full` also fills what is not owned.
-fn buffers(distribution: &Distribution, item_bytes: usize, style: u32, full: bool) -> Vec<Buffer> {
+pub(super) fn buffers(
+    distribution: &Distribution,
+    item_bytes: usize,
+    style: u32,
+    full: bool,
+) -> Vec<Buffer> {
     let ranks = 0..distribution.num_ranks();
     ranks
         .map(|rank| {
@@ -121,7 +126,7 @@ fn sources(buffers: &[Buffer]) -> Vec<Source<'_>> {
     buffers.iter().map(Buffer::source).collect()
 }
 
-fn targets(buffers: &mut [Buffer]) -> Vec<Target<'_>> {
+pub(super) fn targets(buffers: &mut [Buffer]) -> Vec<Target<'_>> {
     buffers.iter_mut().map(Buffer::target).collect()
 }
 
