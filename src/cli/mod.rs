@@ -4,6 +4,7 @@
 //! results, `grid_argument.rs` reads arguments, `hints.rs` words remedies. The binary and the Python package share [`run`]. Never here: anything that the library could not do
 //! without this command.
 
+mod distarray;
 mod format;
 mod grid_argument;
 mod hints;
@@ -21,16 +22,16 @@ use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 
 use self::hints::in_options;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The environment variable that turns the log on.
 pub const LOG_VARIABLE: &str = "PARTGRID_LOG";
 
 /// The work is done, or the reader of the output wanted no more of it.
 pub const EXIT_DONE: u8 = 0;
-/// The work failed; standard error says why.
+/// The work failed; standard error says why. Of a check: there are errors.
 pub const EXIT_FAILED: u8 = 1;
-/// The arguments are wrong; nothing was done.
+/// The arguments are wrong; nothing was done. Of a check: also when the file cannot be read.
 pub const EXIT_USAGE: u8 = 2;
 
 const AFTER_HELP: &str = "\
@@ -42,12 +43,13 @@ EXAMPLES
   partgrid load 's3://bucket/logs/*.parquet' --out logs/ --tile-rows 1000000
   partgrid copy flights/ s3://bucket/flights/
   partgrid sql -f query.sql --grid a=a.parquet --grid b=b/ --output result.parquet
+  partgrid distarray check sections.json
   echo 'SELECT count(*) AS n FROM t' | partgrid sql - --grid t=t.parquet --format csv
 
 EXIT CODES
     0  done (also when the reader of the output closed it early, as `head` does)
-    1  the work failed; standard error says why
-    2  wrong usage; nothing was done
+    1  the work failed; standard error says why (check: there are errors)
+    2  wrong usage; nothing was done (check: also a file that cannot be read)
   130  interrupted by Ctrl-C (as the shell reports it)
 
 ENVIRONMENT
@@ -80,6 +82,7 @@ enum Verb {
     Load(Box<load::Load>),
     Copy(Box<load::Copy>),
     Sql(Box<sql::Sql>),
+    Distarray(distarray::Distarray),
 }
 
 /// Runs the command with `arguments`, the name of the program first, and returns its exit code: [`EXIT_DONE`], [`EXIT_FAILED`] or [`EXIT_USAGE`].
@@ -119,6 +122,7 @@ pub fn run(
             let done = sql.run(&mut stdout, stderr);
             done.map_err(|error| in_options(error, "sql"))
         }
+        Verb::Distarray(distarray) => return checked(distarray, &mut stdout, stderr),
     };
     let done = done.and_then(|()| stdout.flush().map_err(|error| output::write_failed(&error)));
     ended(done, &stdout, stderr)
@@ -172,6 +176,21 @@ fn ended(done: Result<()>, stdout: &Pipe<'_>, stderr: &mut dyn Write) -> u8 {
         Err(error) => {
             say(stderr, &format!("error: {error}\n"));
             EXIT_FAILED
+        }
+    }
+}
+
+/// Runs `distarray`: findings have an exit code of their own, and a file that cannot be read is wrong usage.
+fn checked(distarray: &distarray::Distarray, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> u8 {
+    match distarray.run(stdout) {
+        Ok(code) => code,
+        Err(_) if stdout.closed => EXIT_DONE,
+        Err(error) => {
+            say(stderr, &format!("error: {error}\n"));
+            match error.kind() {
+                ErrorKind::InvalidArgument | ErrorKind::InvalidData => EXIT_USAGE,
+                _ => EXIT_FAILED,
+            }
         }
     }
 }

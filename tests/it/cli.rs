@@ -1,5 +1,6 @@
 //! The `partgrid` command as its users meet it: the real binary on small files.
 
+mod distarray;
 mod formats;
 mod hints;
 mod output;

@@ -5,3 +5,16 @@ mod halo;
 mod map;
 mod moving;
 mod redistribute;
+
+#[cfg(feature = "cli")]
+mod cases;
+#[cfg(feature = "cli")]
+mod check;
+#[cfg(feature = "cli")]
+mod golden;
+#[cfg(feature = "cli")]
+mod hostile;
+#[cfg(feature = "cli")]
+mod notation;
+#[cfg(feature = "cli")]
+mod rank_cases;

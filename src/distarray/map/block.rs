@@ -72,6 +72,28 @@ impl Blocks {
         })
     }
 
+    /// The global index of an element of the buffer of a rank, halo included.
+    pub(super) fn global(&self, rank: usize, local: usize) -> Option<i64> {
+        let owned = self.cuts.interval(rank)?;
+        let [left, right] = self.halo(rank);
+        let local = u64::try_from(local).ok()?;
+        let length = (owned.end - owned.start).checked_add(left)?;
+        if local >= length.checked_add(right)? {
+            return None;
+        }
+        let size = self.cuts.extent();
+        let index = match (
+            owned.start.checked_add(local)?.checked_sub(left),
+            self.wraps,
+        ) {
+            (Some(index), true) if index >= size => index - size,
+            (Some(index), _) => index,
+            // Before the start, so that it goes round; a halo is never wider than what its neighbour owns.
+            (None, _) => (owned.start + size).checked_add(local)?.checked_sub(left)?,
+        };
+        i64::try_from(index).ok()
+    }
+
     /// Writes a place for each index; the places of indices outside mean nothing. Says whether all are inside.
     pub(super) fn locate_all(&self, indices: &[i64], places_out: &mut [Place]) -> bool {
         let all = match &self.search {

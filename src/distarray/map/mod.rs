@@ -221,10 +221,10 @@ impl Map {
     /// The global index of an element of a local buffer, halo included; `None` past its end, and for a rank that does not exist.
     #[must_use]
     pub fn global(&self, rank: usize, local: usize) -> Option<i64> {
-        self.held(rank)?.iter().find_map(|part| {
-            let place = local.checked_sub(part.local)?;
-            part.indices.get(place)
-        })
+        match &self.kind {
+            Kind::Block(blocks) => blocks.global(rank, local),
+            Kind::Cyclic(_) | Kind::Unstructured(_) => self.owned(rank)?.indices.get(local),
+        }
     }
 
     /// The number of elements that a rank owns; `None` for a rank that does not exist.
