@@ -4,6 +4,7 @@ mod export;
 mod halo;
 mod map;
 mod moving;
+mod plot;
 mod redistribute;
 
 #[cfg(feature = "cli")]
@@ -16,5 +17,7 @@ mod golden;
 mod hostile;
 #[cfg(feature = "cli")]
 mod notation;
+#[cfg(feature = "cli")]
+mod printed;
 #[cfg(feature = "cli")]
 mod rank_cases;

@@ -13,8 +13,8 @@ pub(super) struct Unstructured {
     pub(super) size: u64,
     pub(super) ranks: Vec<Arc<[i64]>>,
     pub(super) one_to_one: Option<bool>,
-    /// By index, then by rank.
-    sorted: Vec<(i64, Place)>,
+    /// By index, then by rank; shared by clones.
+    sorted: Arc<[(i64, Place)]>,
     /// `sorted` holds each index from its first to its last once, so that it needs no search.
     dense: bool,
 }
@@ -48,7 +48,7 @@ impl Unstructured {
             size,
             ranks,
             one_to_one,
-            sorted,
+            sorted: sorted.into(),
             dense,
         })
     }

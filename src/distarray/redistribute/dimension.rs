@@ -65,8 +65,6 @@ fn outside(part: &Part, owned: &Range<usize>) -> Vec<Part> {
 
 #[derive(Debug, Clone)]
 pub(super) struct Dimension {
-    from: Map,
-    to: Map,
     wanted: Wanted,
     pub(super) links: Links,
 }
@@ -77,20 +75,22 @@ impl Dimension {
     pub(super) fn try_new(from: &Map, to: &Map, wanted: Wanted) -> Result<Self> {
         Ok(Self {
             links: Links::try_new(from, to, wanted)?,
-            from: from.clone(),
-            to: to.clone(),
             wanted,
         })
     }
 
-    /// Where the elements lie that two grid ranks share.
-    pub(super) fn combs(&self, from: usize, to: usize) -> Vec<Comb> {
+    /// Where the elements lie that two grid ranks of the maps share, which are those of the dimension.
+    pub(super) fn combs(
+        &self,
+        (from_map, from): (&Map, usize),
+        (to_map, to): (&Map, usize),
+    ) -> Vec<Comb> {
         if let Some(listed) = self.links.listed_combs(from, to) {
             return listed;
         }
         let mut combs = Vec::new();
-        if let Some(owned) = self.from.owned(from) {
-            for part in self.wanted.parts(&self.to, to) {
+        if let Some(owned) = from_map.owned(from) {
+            for part in self.wanted.parts(to_map, to) {
                 intersect(&owned, &part, &mut combs);
             }
         }

@@ -252,7 +252,14 @@ mod tests {
     #[test]
     fn both_ways_find_the_same_indices() {
         for (block, period, start) in [(1, 3, 0), (2, 6, 2), (3, 7, 3), (4, 4, 0), (5, 12, 10)] {
-            for (other_block, other_period) in [(1, 4), (2, 8), (3, 9), (4, 12), (7, 14)] {
+            for (other_block, other_period, late) in [
+                (1, 4, 0),
+                (2, 8, 0),
+                (3, 9, 40),
+                (4, 12, 0),
+                (7, 14, 90),
+                (2, 5, 31),
+            ] {
                 let one = Regular {
                     start,
                     stop: 199,
@@ -260,7 +267,7 @@ mod tests {
                     period,
                 };
                 let other = Regular {
-                    start: other_block,
+                    start: other_block + late,
                     stop: 199,
                     block: other_block,
                     period: other_period,

@@ -2,7 +2,7 @@
 //!
 //! Comes in: two [`Distribution`](crate::distarray::Distribution)s of one global shape, later the bytes of their sections. Goes out: a [`Plan`], the bytes of the new sections, messages
 //! for others to carry. Read on in `comb.rs` (elements along one dimension), `intersect.rs` (what two index sets share), `links.rs` (which ranks share anything), `dimension.rs`,
-//! `plan.rs` and `transfer.rs` (their product), `buffer.rs`, `copy.rs`, `execute.rs` (bytes), `halo.rs` (padding made fresh). Never here: communication, Python.
+//! `plan.rs` and `transfer.rs` (their product), `buffer.rs`, `copy.rs`, `execute.rs` (bytes), `halo.rs` (padding made fresh), `plot.rs`. Never here: communication, Python.
 
 mod buffer;
 mod comb;
@@ -13,6 +13,7 @@ mod halo;
 mod intersect;
 mod links;
 mod plan;
+mod plot;
 mod transfer;
 
 pub use buffer::{Layout, Source, Target};

@@ -54,9 +54,11 @@ impl Plan {
                     .map_err(|error| error.with_context("dimension", number.to_string()))
             })
             .collect::<Result<_>>()?;
-        let lens = dimensions.iter().map(|each| each.links.num_elements());
-        let num_elements = lens.map(u128::from).try_fold(1_u128, u128::checked_mul);
-        let num_elements = num_elements.and_then(|product| u64::try_from(product).ok());
+        let mut lens = dimensions.iter().map(|each| each.links.num_elements());
+        let num_elements = match lens.clone().any(|len| len == 0) {
+            true => Some(0),
+            false => lens.try_fold(1_u64, u64::checked_mul),
+        };
         let num_elements = num_elements.ok_or_else(|| {
             Error::unsupported(format!(
                 "the destination must have less than 2^64 elements, got the shape {:?}",
@@ -92,8 +94,8 @@ impl Plan {
     /// Number of transfers, local ones included.
     #[must_use]
     pub fn num_transfers(&self) -> u64 {
-        let pairs = self.dimensions.iter().map(|each| each.links.num_pairs());
-        pairs.fold(1_u64, |product, pairs| product.saturating_mul(pairs as u64))
+        let pairs = self.dimensions.iter();
+        product(pairs.map(|each| each.links.num_pairs() as u64))
     }
 
     /// Number of transfers between different ranks.
@@ -119,7 +121,7 @@ impl Plan {
     pub fn sent_by(&self, rank: usize) -> Option<u64> {
         let coordinates = self.from.coordinates(rank)?;
         let sums = self.dimensions.iter().zip(coordinates);
-        let all: u64 = sums.map(|(each, at)| each.links.sent(at)).product();
+        let all = product(sums.map(|(each, at)| each.links.sent(at)));
         Some(all - self.count(rank, rank))
     }
 
@@ -128,7 +130,7 @@ impl Plan {
     pub fn received_by(&self, rank: usize) -> Option<u64> {
         let coordinates = self.to.coordinates(rank)?;
         let sums = self.dimensions.iter().zip(coordinates);
-        let all: u64 = sums.map(|(each, at)| each.links.received(at)).product();
+        let all = product(sums.map(|(each, at)| each.links.received(at)));
         Some(all - self.count(rank, rank))
     }
 
@@ -138,8 +140,7 @@ impl Plan {
         let places = self.from.coordinates(from).zip(self.to.coordinates(to));
         places.map_or(0, |(from, to)| {
             let pairs = self.dimensions.iter().zip(from.iter().zip(to));
-            let lens = pairs.map(|(each, (from, to))| each.links.len(*from, to));
-            lens.product()
+            product(pairs.map(|(each, (from, to))| each.links.len(*from, to)))
         })
     }
 
@@ -198,6 +199,10 @@ impl Plan {
         (self.count(from, to) > 0).then(|| self.between([from, to], [source, destination]))
     }
 
+    pub(super) fn dimensions(&self) -> &[Dimension] {
+        &self.dimensions
+    }
+
     /// Destination ranks of a source rank with the number of elements.
     fn pairs_from(&self, rank: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
         let place = self.from.coordinates(rank);
@@ -205,13 +210,15 @@ impl Plan {
         others.filter_map(move |to| {
             let pairs = self.dimensions.iter().zip(place.as_deref()?).zip(&to);
             let lens = pairs.map(|((each, from), to)| each.links.len(*from, *to));
-            Some((self.to.rank(&to)?, lens.product()))
+            Some((self.to.rank(&to)?, product(lens)))
         })
     }
 
     fn between(&self, [from, to]: [usize; 2], [source, destination]: [&[usize]; 2]) -> Transfer {
-        let pairs = self.dimensions.iter().zip(source.iter().zip(destination));
-        let combs = pairs.map(|(each, (from, to))| each.combs(*from, *to));
+        let sources = self.from.maps().iter().zip(source.iter().copied());
+        let destinations = self.to.maps().iter().zip(destination.iter().copied());
+        let sides = self.dimensions.iter().zip(sources.zip(destinations));
+        let combs = sides.map(|(each, (source, destination))| each.combs(source, destination));
         Transfer::new(from, to, combs.collect())
     }
 
@@ -244,7 +251,7 @@ impl Plan {
             };
             let each = self.dimensions.iter().map(of_one);
             return each.fold((1, 1), |(pairs, sum), (more, len)| {
-                (pairs * more, sum * len)
+                (pairs.saturating_mul(more), sum.saturating_mul(len))
             });
         }
         let ranks = 0..self.from.num_ranks().min(self.to.num_ranks());
@@ -253,6 +260,11 @@ impl Plan {
             (pairs + u64::from(len > 0), sum + len)
         })
     }
+}
+
+/// The product over all dimensions. It can pass 64 bits only on the way to 0, as the number of all elements does not.
+fn product(factors: impl Iterator<Item = u64>) -> u64 {
+    factors.fold(1, u64::saturating_mul)
 }
 
 /// Every choice of one rank from each row, the last row varying fastest.

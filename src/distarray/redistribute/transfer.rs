@@ -89,15 +89,12 @@ impl Transfer {
         }
         let shape = self.shape();
         let room = max_bytes / item_bytes;
-        // The first dimension behind which everything fits is cut in chunks, those before it in single elements, those after it not at all.
+        // The first dimension behind which everything fits is cut in chunks, those before it in single elements, those behind it not at all.
         let mut inner = 1_usize;
         let mut chunks = vec![1; shape.len()];
         for (chunk, len) in chunks.iter_mut().zip(&shape).rev() {
             *chunk = (room / inner).clamp(1, (*len).max(1));
-            inner = inner.saturating_mul(*len);
-            if inner > room {
-                break;
-            }
+            inner = inner.saturating_mul((*len).max(1));
         }
         let counts: Vec<usize> = shape
             .iter()

@@ -387,6 +387,17 @@ fn plans_of_the_largest_sizes_are_counted_without_a_loop_over_them() {
 }
 
 #[test]
+fn beside_an_empty_dimension_the_largest_sizes_are_nothing() {
+    let huge = Map::try_cyclic(i64::MAX as u64, 3, 1).unwrap();
+    let none = Map::try_cyclic(0, 2, 1).unwrap();
+    let maps = vec![huge.clone(), huge.clone(), huge, none];
+    let cube = Distribution::try_new(maps).unwrap();
+    let plan = Plan::try_new(&cube, &cube).unwrap();
+    check_counts(&plan, &vec![vec![0; 54]; 54]);
+    assert!(plan.plot().contains("0 of 0 elements in 0 messages"));
+}
+
+#[test]
 fn a_matrix_of_too_many_counts_is_refused() {
     let many = Map::block(&Axis::try_even(5_000, 5_000).unwrap());
     let many = Distribution::try_new(vec![many]).unwrap();
