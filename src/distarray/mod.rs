@@ -1,9 +1,8 @@
 //! The Distributed Array Protocol, 0.9 and 0.10, as plain data.
 //!
 //! Comes in: columns of a grid, or the dictionaries of others as untyped values. Goes out: sections ([`export`]), and what dictionaries mean. Read on in `version.rs` (what differs between
-//! the versions), `dimension.rs` (one dictionary), `index_set.rs`, `map/` (one dimension over all ranks), `distribution.rs` (their product); of others: `value.rs`, `json.rs`, `check/` (all that is wrong with them),
-//! `import.rs` (a grid of them). Never here: Python, communication, data of
-//! other processes.
+//! the versions), `dimension.rs` (one dictionary), `index_set.rs`, `map/` (one dimension over all ranks), `distribution.rs` (their product), `redistribute/` (who sends what to whom); of
+//! others: `value.rs`, `json.rs`, `check/` (all that is wrong with them), `import.rs` (a grid of them). Never here: Python, communication, data of other processes.
 
 pub mod check;
 mod dimension;
@@ -14,6 +13,7 @@ mod index_set;
 #[cfg(feature = "cli")]
 mod json;
 mod map;
+pub mod redistribute;
 mod value;
 mod version;
 

@@ -1,7 +1,11 @@
 //! The Distributed Array Protocol as plain data: export, maps, versions, and the judgement of the dictionaries of others.
 
 mod export;
+mod halo;
 mod map;
+mod moving;
+mod plot;
+mod redistribute;
 
 #[cfg(feature = "cli")]
 mod cases;
@@ -13,5 +17,7 @@ mod golden;
 mod hostile;
 #[cfg(feature = "cli")]
 mod notation;
+#[cfg(feature = "cli")]
+mod printed;
 #[cfg(feature = "cli")]
 mod rank_cases;

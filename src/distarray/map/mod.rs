@@ -177,6 +177,26 @@ impl Map {
         }
     }
 
+    /// Where a global index is owned, on the rank `near` if that is one of several owners.
+    pub(in crate::distarray) fn locate_near(&self, index: i64, near: usize) -> Option<Place> {
+        match &self.kind {
+            Kind::Unstructured(unstructured) => {
+                let mut entries = unstructured.entries(index);
+                let here = entries.clone().find(|place| place.rank == near);
+                here.or_else(|| entries.next())
+            }
+            _ => self.locate(index),
+        }
+    }
+
+    /// The block size, when blocks are dealt out in turn.
+    pub(in crate::distarray) fn block_size(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Cyclic(cyclic) => Some(cyclic.block_size()),
+            Kind::Block(_) | Kind::Unstructured(_) => None,
+        }
+    }
+
     /// Where each of many global indices is owned; replaces what is in `places`. The fast way for many.
     ///
     /// # Errors

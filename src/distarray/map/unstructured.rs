@@ -13,8 +13,8 @@ pub(super) struct Unstructured {
     pub(super) size: u64,
     pub(super) ranks: Vec<Arc<[i64]>>,
     pub(super) one_to_one: Option<bool>,
-    /// By index, then by rank.
-    sorted: Vec<(i64, Place)>,
+    /// By index, then by rank; shared by clones.
+    sorted: Arc<[(i64, Place)]>,
     /// `sorted` holds each index from its first to its last once, so that it needs no search.
     dense: bool,
 }
@@ -48,7 +48,7 @@ impl Unstructured {
             size,
             ranks,
             one_to_one,
-            sorted,
+            sorted: sorted.into(),
             dense,
         })
     }
@@ -58,7 +58,7 @@ impl Unstructured {
     }
 
     /// All ranks that have an index.
-    pub(super) fn entries(&self, index: i64) -> impl Iterator<Item = Place> + '_ {
+    pub(super) fn entries(&self, index: i64) -> impl Iterator<Item = Place> + Clone + '_ {
         let start = if self.dense {
             let first = self.sorted.first().map_or(0, |(first, _)| *first);
             let place = index.checked_sub(first).map(usize::try_from);
