@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from partgrid import errors
+from partgrid._objects import object_array
 
 if TYPE_CHECKING:
     from partgrid._native import Grid
@@ -20,23 +21,6 @@ Series = Any
 Table = Any
 Labels = Any
 Module = Any
-
-# What pandas calls object columns whose values are of one type.
-PLAIN_OBJECTS = {
-    "string",
-    "bytes",
-    "integer",
-    "floating",
-    "decimal",
-    "boolean",
-    "date",
-    "datetime",
-    "datetime64",
-    "timedelta",
-    "timedelta64",
-    "time",
-    "empty",
-}
 
 
 def from_pandas(frame: Frame, *, index: str | None = None) -> Grid:
@@ -168,8 +152,10 @@ def _column(name: str, series: Series) -> Table:
             message = f"Arrow has no such type: {dtype}"
             raise refused(errors.UnsupportedError, message, None, column=name)
         if isinstance(dtype, np.dtype):
-            _check_objects(name, series)
-            return pa.array(series, from_pandas=True)
+            return object_array(series.rename(name))
+        if isinstance(dtype, pd.CategoricalDtype):
+            # Periods and intervals would lose what they are.
+            _column(name, pd.Series(dtype.categories, dtype=dtype.categories.dtype))
         extension = series.array
         if hasattr(extension, "__arrow_array__"):
             return extension.__arrow_array__()
@@ -177,22 +163,6 @@ def _column(name: str, series: Series) -> Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         message = f"Arrow cannot keep the values: {error}"
         raise refused(errors.UnsupportedError, message, None, column=name) from error
-
-
-def _check_objects(name: str, series: Series) -> None:
-    import pandas as pd  # noqa: PLC0415
-
-    kind = pd.api.types.infer_dtype(series, skipna=True)
-    if kind in PLAIN_OBJECTS:
-        return
-    kinds = {
-        type(value) for value in series if not pd.api.types.is_scalar(value) or pd.notna(value)
-    }
-    if len(kinds) > 1:
-        found = ", ".join(sorted(kind.__name__ for kind in kinds))
-        message = f"the values of a column must be of one type, got {found}"
-        hint = "frame.astype({...}) makes them one type"
-        raise refused(errors.UnsupportedError, message, hint, column=name)
 
 
 def needed(module: str, wanted_by: str) -> Module:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
+import zoneinfo
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -214,3 +216,62 @@ def test_categories_of_a_frame_without_rows_are_kept() -> None:
     assert column.type.ordered
     assert column.chunk(0).dictionary.to_pylist() == ["z", "y"]
     assert grid.to_arrow().schema.field("n").type == "int64"
+
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+TOKYO = zoneinfo.ZoneInfo("Asia/Tokyo")
+
+CHANGED: dict[str, list[Any]] = {
+    "a date and a time of day": [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)],
+    "with a zone and without": [dt.datetime(2020, 1, 1, tzinfo=BERLIN), dt.datetime(2020, 1, 1)],
+    "two zones": [dt.datetime(2020, 1, 1, tzinfo=BERLIN), dt.datetime(2020, 1, 1, tzinfo=TOKYO)],
+    "a time with a zone": [dt.time(1, 2, tzinfo=dt.UTC)],
+    "no decimal": [Decimal("NaN")],
+    "endless": [Decimal("Infinity")],
+    "large": [2**70],
+    "tuples": [(1, 2)],
+    "sets": [{1, 2}],
+    "other keys": [{"a": 1}, {"b": 2}],
+    "numbers and truth": [1, True],
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_objects_that_would_change_are_refused(name: str) -> None:
+    frame = pd.DataFrame({"c": pd.Series(CHANGED[name], dtype=object)})
+    with pytest.raises(pg.errors.UnsupportedError, match="column: c"):
+        pg.from_pandas(frame)
+
+
+OBJECTS: dict[str, list[Any]] = {
+    "nanoseconds": [pd.Timestamp("2020-01-01 00:00:00.123456789"), None],
+    "nanoseconds of spans": [dt.timedelta(1), pd.Timedelta(1, "ns")],
+    "NaN and null": [1.5, float("nan"), None],
+    "NaN within": [[1.5, float("nan")], None, []],
+    "NaN alone": [float("nan"), float("nan")],
+    "structs": [{"a": 1, "b": [1]}, {"a": None, "b": []}],
+    "a zone": [dt.datetime(2020, 1, 1, tzinfo=BERLIN), None],
+    "dates": [dt.date(2020, 1, 1), None],
+    "decimals": [Decimal("1.50"), None],
+    "lists": [[1, 2], None, [3]],
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_are_kept(name: str) -> None:
+    values = OBJECTS[name]
+    found = pg.from_pandas(pd.DataFrame({"c": pd.Series(values, dtype=object)})).to_arrow()["c"]
+    assert repr(found.to_pylist()) == repr(values) or found.to_pylist() == values
+
+
+def test_text_with_nan_for_null_is_text() -> None:
+    frame = pd.DataFrame({"c": pd.Series(["a", float("nan"), None], dtype=object)})
+    assert pg.from_pandas(frame).to_arrow()["c"].to_pylist() == ["a", None, None]
+
+
+@pytest.mark.parametrize(
+    "values", [pd.period_range("2020", periods=2, freq="M"), pd.interval_range(0, 2)], ids=str
+)
+def test_categories_of_periods_and_intervals_are_refused_as_these_are(values: Any) -> None:
+    with pytest.raises(pg.errors.UnsupportedError, match="Arrow has no such type"):
+        pg.from_pandas(pd.DataFrame({"c": pd.Categorical(values)}))
