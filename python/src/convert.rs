@@ -10,8 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::argument::{Given, optional};
+use partgrid::error::Error;
+
 use crate::capsule::raised_as_ours;
 use crate::error::Outcome;
+use crate::error::exception;
 use crate::wishes::Names;
 
 /// The module, or an `ImportError` that says what to install.
@@ -66,8 +69,24 @@ pub(crate) fn to_labelled_pandas<'py>(
 
 /// A `polars.DataFrame` over the same buffers, where polars has the type (it copies strings into views of its own).
 pub(crate) fn to_polars<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let polars = import(object.py(), "polars", "to_polars")?;
-    raised_as_ours(object.py(), || polars.call_method1("DataFrame", (object,)))
+    let py = object.py();
+    let polars = import(py, "polars", "to_polars")?;
+    let made = raised_as_ours(py, || polars.call_method1("DataFrame", (object,)));
+    made.map_err(|error| {
+        // Polars panics at types that it does not have; nobody catches that by chance.
+        let is_panic = error
+            .get_type(py)
+            .name()
+            .is_ok_and(|name| name == "PanicException");
+        if !is_panic {
+            return error;
+        }
+        let text = format!("polars cannot hold the columns: {}", error.value(py));
+        let hint = "cast the column in SQL to a type that polars has";
+        let ours = exception(py, &Error::unsupported(text).with_hint(hint));
+        ours.set_cause(py, Some(error));
+        ours
+    })
 }
 
 /// What a function of a module of `partgrid.engines` makes of an object.

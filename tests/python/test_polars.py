@@ -140,3 +140,14 @@ def chunks_of(series: pl.Series) -> list[pa.Array]:
 def places(array: pa.Array) -> list[int]:
     """The addresses of values and texts; validity may be left out where there are no nulls."""
     return [buffer.address for buffer in array.buffers()[1:] if buffer is not None]
+
+
+def test_types_that_polars_panics_at_are_refused_by_an_error() -> None:
+    table = pa.table({"a": pa.array([Decimal(1)], pa.decimal256(60, 2))})
+    grid = pg.from_arrow(table)
+    for convert in (
+        grid.to_polars,
+        lambda: pg.Get("polars")(grid.__partitioned__["partitions"][0, 0]["data"]),
+    ):
+        with pytest.raises(pg.errors.UnsupportedError, match="polars cannot hold"):
+            convert()

@@ -25,6 +25,11 @@ def node_address() -> str:
     return str(_ray().util.get_node_ip_address())
 
 
+def num_cpus() -> int:
+    """The processors of the whole cluster: as many actors as can run at once when each has one."""
+    return max(1, int(_ray().cluster_resources().get("CPU", 1)))
+
+
 def put(tables: list[Table]) -> list[ObjectRef]:
     """Copies tables into the object store of this node, as pandas frames that xgboost and LightGBM take: LightGBM refuses Arrow-backed columns.
 

@@ -41,7 +41,7 @@ impl PyGrid {
     ///     dtype: For HeAT: the type of the array; by default the one that `numpy.result_type` gives for the columns.
     ///     fill_null: For HeAT: the number that stands for nulls; without it they are refused.
     ///     copy: For HeAT: `False` gives views of dense tiles, which HeAT may write into.
-    ///     num_actors: For xgboost_ray: the number of actors. Row bands are halved until there are as many, since an actor without any would train on all rows.
+    ///     num_actors: For xgboost_ray: the number of actors; by default that of the processors of the Ray cluster. Row bands are halved until there are as many, since an actor without any would train on all rows.
     ///
     /// Returns:
     ///     The object. It keeps the grid alive.

@@ -193,7 +193,11 @@ fn xgboost_ray(grid: &Bound<'_, PyGrid>, num_actors: Option<usize>) -> Outcome<P
     }
     let engine = py.import("partgrid.engines.ray")?;
     let node: String = engine.call_method0("node_address")?.extract()?;
-    let described = describe_for_xgboost_ray(core, num_actors.unwrap_or(1), &node);
+    let enough = match num_actors {
+        Some(actors) => actors,
+        None => engine.call_method0("num_cpus")?.extract()?,
+    };
+    let described = describe_for_xgboost_ray(core, enough, &node);
     let found = described.partitions.len();
     if let Some(wanted) = num_actors.filter(|wanted| found < *wanted) {
         let text = format!(

@@ -81,6 +81,10 @@ def test_row_bands_are_halved_until_every_actor_has_one() -> None:
     assert starts == [0, 3, 5]
 
 
+def test_without_a_number_of_actors_the_processors_of_the_cluster_count() -> None:
+    assert partitioned(small(10)).__partitioned__["partition_tiling"] == (3, 1)
+
+
 def test_fewer_rows_than_actors_are_warned_of() -> None:
     with pytest.warns(UserWarning, match="2 partitions for 3 actors"):
         partitioned(small(2), num_actors=3)
@@ -106,7 +110,7 @@ def test_column_bands_come_side_by_side() -> None:
             },
         }
     )
-    described = partitioned(grid).__partitioned__
+    described = partitioned(grid, num_actors=2).__partitioned__
     assert described["partition_tiling"] == (2, 1)
     frame = described["get"](described["partitions"][(1, 0)]["data"])
     assert frame.to_dict("list") == {"x": [1, 10], "y": [1, 11]}
@@ -120,7 +124,7 @@ def opened_elsewhere(described: bytes) -> list[tuple[int, list[float]]]:
 
 
 def test_the_dictionary_opens_in_another_process() -> None:
-    described = partitioned(small(4, 2)).__partitioned__
+    described = partitioned(small(4, 2), num_actors=2).__partitioned__
     found = ray.get(opened_elsewhere.remote(ray.cloudpickle.dumps(described)))
     assert [values for _, values in found] == [[0.0, 1.0], [2.0, 3.0]]
     assert all(process != os.getpid() for process, _ in found)
@@ -144,7 +148,7 @@ def test_types_are_the_same_in_all_partitions_and_such_as_lightgbm_takes() -> No
         "text": pa.array(["x", "y", None, "x"]),
     }
     grid = pg.from_arrow(pa.Table.from_batches(pa.table(columns).to_batches(max_chunksize=2)))
-    described = partitioned(grid).__partitioned__
+    described = partitioned(grid, num_actors=2).__partitioned__
     frames = described["get"]([entry["data"] for entry in described["partitions"].values()])
     for frame in frames:
         found = {name: str(dtype) for name, dtype in frame.dtypes.items()}
