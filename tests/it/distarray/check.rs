@@ -165,3 +165,12 @@ pub(super) fn expect(text: &str, found: &[Finding], expected: &str) {
     let expected: BTreeSet<String> = expected.split_whitespace().map(ToOwned::to_owned).collect();
     assert_eq!(names, expected, "{text}\n{found:#?}");
 }
+
+#[test]
+fn the_document_has_every_rule_in_the_same_words() {
+    let document = include_str!("../../../docs/distarray.md");
+    for rule in Rule::ALL {
+        let line = format!("| {} | {} |", rule.name(), rule.text());
+        assert!(document.contains(&line), "docs/distarray.md lacks: {line}");
+    }
+}
