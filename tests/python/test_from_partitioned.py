@@ -632,3 +632,12 @@ def test_process_ids_of_any_size_as_in_the_examples_of_the_draft() -> None:
     found = with_location([("1.1.1.2", 9174756892)]) | {"locals": [(0, 0), (1, 0), (0, 1)]}
     grid = pg.from_partitioned(found)
     assert grid.__partitioned__["partitions"][1, 1]["location"] == [("1.1.1.2", 9174756892)]
+
+
+def test_an_array_without_dimensions_is_a_frame_of_one_value() -> None:
+    part = {"start": (), "shape": (), "data": np.array(5.5), "location": [0]}
+    grid = pg.from_partitioned(
+        {"shape": (), "partition_tiling": (), "partitions": {(): part}, "get": lambda x: x}
+    )
+    assert grid.shape == (1, 1)
+    assert grid.to_arrow().to_pydict() == {"column_0": [5.5]}

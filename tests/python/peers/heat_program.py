@@ -240,6 +240,22 @@ def arrays_of_heat_come_back_without_a_copy() -> None:
 
 
 @check
+def arrays_of_heat_keep_their_ranks() -> None:
+    array = ht.array(whole(), split=0)
+    grid = mpi.from_local(array, comm)
+    assert (grid.rank, grid.num_ranks, grid.shape) == (rank, size, whole().shape)
+    again = to_heat(grid)
+    np.testing.assert_array_equal(again.numpy(), whole())
+    assert again.split == (0 if size > 1 else None)
+
+
+@check
+def a_heat_array_of_one_value() -> None:
+    grid = pg.from_partitioned(ht.array(5.0))
+    assert grid.to_arrow().to_pydict() == {"column_0": [5.0]}
+
+
+@check
 def views_are_shared_where_they_are_asked_for() -> None:
     values = np.asfortranarray(rows_of(rank))
     grid = mpi.from_local(pg.from_numpy(values), comm)

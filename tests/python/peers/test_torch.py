@@ -114,3 +114,9 @@ def test_memory_lives_as_long_as_somebody_uses_it() -> None:
     grid = pg.from_dlpack(torch.arange(1000.0))
     gc.collect()
     assert grid.to_numpy().sum() == 499_500
+
+
+def test_torch_keeps_the_rules_of_dlpack() -> None:
+    from conformance import dlpack  # noqa: PLC0415
+
+    assert dlpack.deviations(torch.arange(3.0)) == {}
