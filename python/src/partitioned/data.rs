@@ -90,6 +90,15 @@ fn of_array(object: &Bound<'_, PyAny>, first: u64) -> Outcome<RecordBatch> {
         true => "from_numpy",
         false => "from_dlpack",
     };
+    // An array without dimensions is one value.
+    let dimensions: Option<usize> = match object.getattr_opt("ndim")? {
+        Some(dimensions) => dimensions.extract().ok(),
+        None => None,
+    };
+    let object = match dimensions {
+        Some(0) => &object.call_method1("reshape", (1,))?,
+        _ => object,
+    };
     let grid = package.getattr(reader)?.call1((object,))?;
     let grid = grid.cast::<PyGrid>().map_err(PyErr::from)?;
     let batch = grid.get().core().open_row_band(0)?;
