@@ -6,11 +6,11 @@ change their type in silence, as `pyarrow.Table.from_pandas` has it for mixed co
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from partgrid import errors
 from partgrid._objects import object_array
+from partgrid._refusals import needed, refused, wrong_frame
 
 if TYPE_CHECKING:
     from partgrid._native import Grid
@@ -163,36 +163,3 @@ def _column(name: str, series: Series) -> Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         message = f"Arrow cannot keep the values: {error}"
         raise refused(errors.UnsupportedError, message, None, column=name) from error
-
-
-def needed(module: str, wanted_by: str) -> Module:
-    """The module of another library, or an `ImportError` that says what to install."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        package = "'dask[dataframe]'" if module == "dask.dataframe" else package
-        message = f"{wanted_by} needs {module}\nhint: pip install {package}"
-        raise ImportError(message, name=error.name) from error
-
-
-def wrong_frame(wanted: str, got: Frame) -> errors.PartgridError:
-    """The refusal of what is no frame of a library."""
-    kind = type(got)
-    message = f"frame must be a {wanted}, got {kind.__module__}.{kind.__qualname__}"
-    return refused(errors.InvalidArgumentError, message, None)
-
-
-def refused(
-    kind: type[errors.PartgridError], message: str, hint: str | None, *, column: str | None = None
-) -> errors.PartgridError:
-    """An error of ours with everything that belongs to it."""
-    context = {} if column is None else {"column": column}
-    where = "" if column is None else f" (column: {column})"
-    text = f"{message}{where}" + ("" if hint is None else f"\nhint: {hint}")
-    return kind(text, context, hint, False)
-
-
-def placed(error: errors.PartgridError, place: str) -> errors.PartgridError:
-    """The error with the part of a frame that it is about."""
-    return type(error)(f"{place}: {error}", error.context, error.hint, error.retryable)

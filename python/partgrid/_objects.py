@@ -10,6 +10,7 @@ import datetime as dt
 from typing import Any
 
 from partgrid import errors
+from partgrid._refusals import refused
 
 Series = Any
 Array = Any
@@ -100,7 +101,5 @@ def _same(given: Any, found: Any) -> bool:  # noqa: ANN401, PLR0911 - one line f
 
 
 def _refused(series: Series, message: str) -> errors.PartgridError:
-    from partgrid._frames import refused  # noqa: PLC0415 - which imports this module
-
     hint = "frame.astype({...}) makes them one type"
     return refused(errors.UnsupportedError, message, hint, column=str(series.name))

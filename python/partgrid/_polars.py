@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from partgrid import errors
-from partgrid._frames import needed, refused, wrong_frame
+from partgrid._refusals import needed, refused, wrong_frame
 
 if TYPE_CHECKING:
     from partgrid._native import Grid

@@ -222,7 +222,9 @@ fn adopted(
     for (rank, part) in parts.iter().enumerate() {
         let shape = |outline: &Outline| (outline.row_lengths.clone(), outline.column_cuts.clone());
         let same = part.outline.as_ref().map(shape) == first.map(shape);
-        if part.locals.is_none() || !same {
+        let alike =
+            parts.first().map(|first| first.locals.is_some()) == Some(part.locals.is_some());
+        if !alike || !same {
             let text = format!(
                 "either all ranks bring rows of their own, or all bring the same grid of an SPMD program: rank 0 and rank {rank} differ"
             );

@@ -373,10 +373,11 @@ def test_a_grid_of_a_program_keeps_its_rows_when_it_comes_again() -> None:
             assert other.tile(rank).to_arrow() == grid.tile(rank).to_arrow()
 
 
-def test_a_program_must_bring_one_grid_or_rows_of_its_own() -> None:
+@pytest.mark.parametrize("of_program", [0, 1])
+def test_a_program_must_bring_one_grid_or_rows_of_its_own(of_program: int) -> None:
     def program(comm: Comm) -> Any:
         grid = local(comm, table(comm.rank))
-        return local(comm, grid if comm.rank == 0 else table(1))
+        return local(comm, grid if comm.rank == of_program else table(1))
 
     found = on_ranks(2, program)
     assert {str(error) for error in found} == {
@@ -444,3 +445,39 @@ def test_an_interrupt_of_one_rank_reaches_the_others() -> None:
     assert str(found[0]) == "rank 1: KeyboardInterrupt: "
     found = on_ranks(2, lambda comm: local(comm, Odd() if comm.rank == 1 else table(0)))
     assert all("__str__ raised ValueError" in str(error) for error in found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"data": "polar"}, {"fill_null": 0}, {"dialect": "xgboost_ray", "copy": True}],
+    ids=str,
+)
+def test_wrong_arguments_of_dialects_without_others_are_raised_at_once(
+    wrong: dict[str, Any],
+) -> None:
+    def program(comm: Comm) -> Any:
+        grid = local(comm, table(comm.rank))
+        if comm.rank == 1:
+            return grid.shape
+        with pytest.raises(pg.errors.InvalidArgumentError) as caught:
+            grid.partitioned(**wrong)
+        return str(caught.value)
+
+    # Nobody waits for rank 1, which asks for nothing.
+    said, shape = on_ranks(2, program)
+    assert shape == (4, 2)
+    assert not said.startswith("rank")
+
+
+def test_what_one_rank_alone_cannot_build_is_raised_on_all(monkeypatch: Any) -> None:
+    build = mpi._native._from_ranks
+
+    def failing(parts: Any, rank: int, *more: Any) -> Any:
+        if rank == 1:
+            raise MemoryError("no room")
+        return build(parts, rank, *more)
+
+    monkeypatch.setattr(mpi._native, "_from_ranks", failing)
+    found = on_ranks(2, lambda comm: local(comm, table(comm.rank)))
+    assert [type(error) for error in found] == [MemoryError] * 2
+    assert {str(error) for error in found} == {"rank 1: no room"}

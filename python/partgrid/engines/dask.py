@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from partgrid import errors
-from partgrid._frames import check_index, needed, pandas_to_arrow, placed, wrong_frame
+from partgrid._frames import check_index, pandas_to_arrow
+from partgrid._refusals import needed, placed, wrong_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,13 +14,10 @@ from partgrid._frames import (
     check_names,
     from_pandas,
     label_names,
-    needed,
     pandas_to_arrow,
-    placed,
-    refused,
     without_labels,
-    wrong_frame,
 )
+from partgrid._refusals import needed, placed, refused, wrong_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

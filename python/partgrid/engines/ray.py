@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from partgrid import errors
+from partgrid._refusals import needed, refused
 
+Module = Any
 Frame = Any
 Table = Any
 ObjectRef = Any
@@ -89,14 +91,9 @@ def get(references: Any) -> Any:  # noqa: ANN401 - one reference, or many
     return _ray().get(references)
 
 
-def _ray() -> Any:  # noqa: ANN401 - a module
-    try:
-        import ray  # noqa: PLC0415 - only when it is used
-    except ImportError as error:
-        message = 'dialect="xgboost_ray" needs Ray\nhint: pip install "ray[tune]"'
-        raise ImportError(message) from error
+def _ray() -> Module:
+    ray = needed("ray", 'dialect="xgboost_ray"')
     if not ray.is_initialized():
         message = "Ray is not running in this process"
-        hint = "call ray.init() first"
-        raise errors.InvalidArgumentError(f"{message}\nhint: {hint}", None, hint)
+        raise refused(errors.InvalidArgumentError, message, "call ray.init() first")
     return ray

@@ -17,7 +17,7 @@ use pyo3::types::PyList;
 use super::{DataKind, PyPartitioned};
 use crate::argument::{Given, optional};
 use crate::convert;
-use crate::error::Outcome;
+use crate::error::{Outcome, Raised};
 use crate::grid::PyGrid;
 use crate::numpy::{Wish, fill_value, to_numpy};
 
@@ -39,9 +39,7 @@ enum Wanted<'a, 'py> {
 }
 
 impl<'a, 'py> Wishes<'a, 'py> {
-    fn read(self) -> Outcome<Wanted<'a, 'py>> {
-        let dialect = optional(self.dialect, "dialect")?;
-        let dialect = dialect.as_deref().unwrap_or("draft");
+    fn read(self, dialect: &str) -> Outcome<Wanted<'a, 'py>> {
         let data = optional(self.data, "data")?;
         let copy = optional(self.copy, "copy")?;
         let num_actors = optional(self.num_actors, "num_actors")?;
@@ -93,11 +91,18 @@ impl<'a, 'py> Wishes<'a, 'py> {
 /// The grid as an object with `__partitioned__`. What goes wrong on one rank of a program is raised on all that ask for HeAT's dialect, since HeAT would wait for those that raised.
 pub(crate) fn partitioned(
     grid: &Bound<'_, PyGrid>,
-    wishes: Wishes<'_, '_>,
+    mut wishes: Wishes<'_, '_>,
 ) -> Outcome<PyPartitioned> {
     let py = grid.py();
     let comm = grid.get().comm(py);
-    let made = match wishes.read() {
+    let dialect = optional(wishes.dialect.take(), "dialect");
+    let dialect = dialect.map(|dialect| dialect.unwrap_or_else(|| "draft".to_owned()));
+    // The other dialects are asked for by one rank alone, which must not wait for others then.
+    let is_alone = matches!(dialect.as_deref(), Ok("draft" | "xgboost_ray"));
+    let made = match dialect
+        .map_err(Raised::from)
+        .and_then(|dialect| wishes.read(&dialect))
+    {
         Ok(Wanted::Draft(kind)) => {
             let grid = grid.get();
             let made = PyPartitioned::with_get(py, grid.core(), grid.handles(py)?, kind);
@@ -107,7 +112,7 @@ pub(crate) fn partitioned(
         Ok(Wanted::Heat(wish)) => heat_array(py, grid.get().core(), wish),
         Err(error) => Err(error),
     };
-    let Some(comm) = comm else {
+    let Some(comm) = comm.filter(|_| !is_alone) else {
         return heat(grid, made?);
     };
     let made = made.map_err(PyErr::from);
