@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Partitioned", "Result", "Schema", "Section", "Session", "Tile", "_from_parts", "_from_ranks", "_rank_part", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "load_parquet", "read_parquet", "run_command", "sql", "validate"]
+__all__ = ["__version__", "Array", "DistArray", "Distribution", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Result", "Schema", "Section", "Session", "Tile", "_HaloPlan", "_Transfer", "_dist_array", "_fill_halos", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "load_parquet", "read_parquet", "run_command", "sql", "unstructured", "validate"]
 
 __version__: Final[str]
 """
@@ -18,7 +18,7 @@ The version of the package.
 @final
 class Array:
     """
-    A read-only view of numbers in Arrow memory: a column, or a dense tile as rows x columns. It keeps the memory alive.
+    A view of numbers in Arrow memory: a column, a dense tile as rows x columns, or a section of a distributed array. It keeps the memory alive. Read-only, except for sections that were copied.
 
     `memoryview`, `numpy.asarray`, `numpy.from_dlpack`, `torch.from_dlpack` and everything else that takes a buffer or DLPack reads it without copying.
 
@@ -32,7 +32,7 @@ class Array:
     """
     def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
         """
-        NumPy: the numbers as a read-only `numpy.ndarray` over the same memory; a writable one with `copy=True`. Needs numpy.
+        NumPy: the numbers as a `numpy.ndarray` over the same memory, read-only as this array is; a writable one with `copy=True`. Needs numpy.
 
         Args:
             dtype: The wanted type; another than that of the numbers makes a copy.
@@ -97,29 +97,163 @@ class Array:
 @final
 class DistArray:
     """
-    A numeric column as a distributed array: one section for each tile, each a process of the protocol. Nothing is copied.
+    A distributed array: one section for each rank. `len`, indexing and iteration give the sections.
+
+    `Grid.distarray` makes one of columns, `partgrid.distarray.from_sections` of the sections of anybody, `partgrid.distarray.from_local` of those of an MPI program.
     """
+    def __getitem__(self, rank: int, /) -> Section: ...
     def __len__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
     @property
-    def column(self, /) -> str:
+    def columns(self, /) -> list[str]:
         """
-        The name of the column.
+        The names of the columns; empty for an array of other origin.
+        """
+    @property
+    def copies(self, /) -> list[str]:
+        """
+        What was copied, and why: one line for each reason. Empty when every section shares the memory of its tile.
+        """
+    @property
+    def distribution(self, /) -> Distribution:
+        """
+        How the array lies on the ranks.
         """
     @property
     def dtype(self, /) -> str:
         """
-        The format of one element as in the `struct` module (PEP 3118), for instance `d` for a 64-bit float. `numpy.dtype` takes it.
+        The format of one element as in the `struct` module (PEP 3118), for instance `d` for a 64-bit float. `numpy.dtype` takes that of a column.
+        """
+    @property
+    def local(self, /) -> Section | None:
+        """
+        The section of this process, for a program of several processes. `None` when it has none.
+
+        Raises:
+            UnsupportedError: Several sections are in this process.
+        """
+    def redistribute(self, /, to: Distribution | Map | Sequence[Map]) -> Plan:
+        """
+        Plans the same array in another distribution: who sends which elements to whom. Nothing is copied yet.
+
+        Args:
+            to: A `Distribution`, its maps, or one map, of the same global shape. Only an unstructured dimension may hold other indices than all: a selection.
+
+        Returns:
+            The plan. `execute()` carries it out in this process, `execute(comm)` among the ranks of an MPI program.
+
+        Raises:
+            InvalidArgumentError: The shapes differ, or an index is not in the array.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> array = pg.read_parquet("data/flights").distarray("distance")
+            >>> plan = array.redistribute(pg.distarray.block(array.shape[0], 3))
+            >>> plan.messages, plan.bytes_moved
+            (13, 2478176)
+            >>> len(plan.execute().sections)
+            3
         """
     @property
     def sections(self, /) -> list[Section]:
         """
-        The sections, rank 0 first.
+        The sections, rank 0 first. Those of other processes have everything but their buffer.
         """
     @property
     def shape(self, /) -> tuple:
         """
         The number of elements along each dimension.
+        """
+    @property
+    def version(self, /) -> str:
+        """
+        The version of the protocol in which the sections are written.
+        """
+
+@final
+class Distribution:
+    """
+    How an array of any number of dimensions lies on a grid of ranks: the product of one `Map` for each dimension. Ranks are numbered row-major.
+
+    Args:
+        maps: The dimensions, dimension 0 first.
+
+    Raises:
+        UnsupportedError: There are more ranks than a machine word counts.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> distribution = pg.distarray.Distribution([pg.distarray.block(5, 2), pg.distarray.cyclic(9, 2)])
+        >>> distribution.shape, distribution.num_ranks
+        ((5, 9), 4)
+        >>> distribution.locate((4, 3))
+        (3, (1, 1))
+        >>> distribution.local_shape(0)
+        (3, 5)
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, maps: Sequence[Map]) -> Distribution: ...
+    def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
+    def coordinates(self, /, rank: int) -> tuple | None:
+        """
+        The place of a rank in the process grid; `None` for a rank that does not exist.
+
+        Args:
+            rank: The rank.
+        """
+    def dim_data(self, /, rank: int, version: str | None = None) -> tuple:
+        """
+        "dim_data" of a rank: a dictionary for each dimension.
+
+        Args:
+            rank: The rank.
+            version: `"0.10.0"` (the default) or `"0.9.0"`.
+
+        Raises:
+            NotFoundError: There is no such rank.
+            UnsupportedError: The version has no form for the distribution.
+        """
+    def local_shape(self, /, rank: int) -> tuple | None:
+        """
+        The extents of the buffer of a rank, halo included; `None` for a rank that does not exist.
+
+        Args:
+            rank: The rank.
+        """
+    def locate(self, /, index: Sequence[int]) -> tuple[int, tuple] | None:
+        """
+        Where an element is owned.
+
+        Args:
+            index: Its global index along each dimension.
+
+        Returns:
+            The rank, and the index in its buffer along each dimension. `None` when it is not in the array.
+        """
+    @property
+    def maps(self, /) -> tuple:
+        """
+        The dimensions.
+        """
+    @property
+    def num_ranks(self, /) -> int:
+        """
+        The number of ranks: the product of those of the dimensions.
+        """
+    def plot(self, /) -> Any:
+        """
+        The distribution as a picture: of one dimension a line for each rank, of two a plane of elements with the numbers of their ranks, of more the first such plane.
+
+        Returns:
+            A `Picture`: the text of an SVG, which notebooks show, with `save(path)`.
+        """
+    @property
+    def shape(self, /) -> tuple:
+        """
+        The number of global elements along each dimension.
         """
 
 @final
@@ -267,28 +401,47 @@ class Grid:
         """
         The cut points of the rows and of the columns: they start at 0 and end with the shape.
         """
-    def distarray(self, /, column: str) -> DistArray:
+    def distarray(self, /, columns: str | Sequence[str], *, version: str | None = None, distribution: str | Distribution | Map | Sequence[Map] | None = None, copy: bool | None = None, fill_null: Any | None = None, cast: str | None = None, padding: int | Sequence[int] | None = None) -> DistArray:
         """
-        A numeric column as sections of the Distributed Array Protocol (version 0.10.0), one for each tile, without copying.
+        Columns of numbers as sections of the Distributed Array Protocol (0.10.0 or 0.9.0), one for each tile, without copying where the tile has them as an array does.
+
+        One name is an array of one dimension. A list of names is one of two, rows and columns: its blocks are the row bands, and the runs of names that lie in one column band. It shares the
+        memory of columns that are in one allocation at even distances, such as those that `dense=` loads, or single ones. `copies` of the array says what was copied, and why.
 
         Args:
-            column: The name of an integer or float column without nulls.
+            columns: A name, or a list of names.
+            version: `"0.10.0"` (the default) or `"0.9.0"`.
+            distribution: How the array shall lie: a `partgrid.distarray.Distribution`, its maps, or one map; everything is copied then. Or `"rank"`: one section for each rank of an SPMD
+                program, of all its tiles: a block, or cyclic where even row bands are dealt out in turn, or the row numbers. By default each tile is a section.
+            copy: `True` copies always, and the buffers can be written; `None` copies where it must; `False` never.
+            fill_null: A number that stands for nulls; without it they are refused.
+            cast: The type of the elements, such as `"float64"`. Values that it does not hold exactly are refused. Needed for times (`"int64"` shares their memory), booleans, decimals and
+                dictionaries of numbers. By default the type of the column, or the one that `numpy.result_type` gives for several.
+            padding: Widths of communication padding, one for all dimensions or one for each: every section gets that many elements of its neighbours. Everything is copied then.
 
         Returns:
-            The distributed array: one block-distributed dimension, cut where the grid cuts its rows.
+            The distributed array. In an SPMD program the sections of other ranks have everything but their buffer, and `local` is that of this rank.
 
         Raises:
             NotFoundError: There is no such column.
-            UnsupportedError: The column has a type that is no plain number; the text says what to cast.
-            InvalidDataError: The column has nulls; the text says how many, and the first tile with one.
+            UnsupportedError: A column has a type that is no plain number, and the text says what to cast; or `copy=False`, and a copy is needed.
+            InvalidDataError: A column has nulls, and the text says how many, and the first tile with one; or `cast` does not hold a value.
+            InvalidArgumentError: No column, a distribution of another shape, or a `fill_null` that the type does not hold.
+            ProtocolError: `padding` is more than a neighbour owns.
+            NotLocalError: A tile of a grid of no SPMD program is in another process.
 
         Examples:
             >>> import partgrid as pg
-            >>> array = pg.read_parquet("data/flights").distarray("distance")
-            >>> array.shape, len(array.sections)
-            ((336776,), 12)
+            >>> flights = pg.read_parquet("data/flights")
+            >>> array = flights.distarray("distance")
+            >>> array.shape, len(array.sections), array.copies
+            ((336776,), 12, [])
             >>> array.sections[0].__distarray__()["dim_data"][0]["stop"]
             27004
+            >>> flights.distarray(["dep_delay", "arr_delay"], fill_null=0, distribution=[pg.distarray.cyclic(336776, 4), pg.distarray.block(2)])
+            DistArray `dep_delay` to `arr_delay` (336776, 2) of d in 4 sections
+            copied, nulls replaced: 12 sections, 5,388,416 bytes
+            copied, another distribution: 4 sections, 5,388,416 bytes
         """
     @property
     def nbytes(self, /) -> int:
@@ -687,6 +840,106 @@ class LoadProgress:
         """
 
 @final
+class Map:
+    """
+    One dimension of an array over all its ranks: which rank has which global index, and where. Made by `block`, `cyclic` and `unstructured`; never changes.
+
+    A local index counts from the start of the local buffer: communication padding on the left comes before what the rank owns.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> rows = pg.distarray.cyclic(10, 3, block_size=2)
+        >>> rows.locate(7)
+        (0, 3)
+        >>> rows.global_index(0, 3)
+        7
+        >>> rows
+        Map of 10 indices on 3 ranks, cyclic by 2
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def dim_data(self, /, rank: int, version: str | None = None) -> dict:
+        """
+        The dimension dictionary of a rank.
+
+        Args:
+            rank: The rank.
+            version: `"0.10.0"` (the default) or `"0.9.0"`.
+
+        Raises:
+            NotFoundError: There is no such rank.
+            UnsupportedError: A periodic dimension with outer padding in the other version than the one that it was made for.
+        """
+    @property
+    def dist_type(self, /) -> str:
+        """
+        The type in dictionaries: `"b"`, `"c"` or `"u"`.
+        """
+    def global_index(self, /, rank: int, local: int) -> int | None:
+        """
+        The global index of an element of a local buffer, halo included.
+
+        Args:
+            rank: The rank.
+            local: Its index in the buffer.
+
+        Returns:
+            The global index; `None` past the end of the buffer, and for a rank that does not exist.
+        """
+    def local_len(self, /, rank: int) -> int | None:
+        """
+        The extent of the local buffer of a rank, halo included; `None` for a rank that does not exist.
+
+        Args:
+            rank: The rank.
+        """
+    def locate(self, /, index: int) -> tuple[int, int] | None:
+        """
+        Where a global index is owned.
+
+        Args:
+            index: The global index.
+
+        Returns:
+            The rank, and the local index in its buffer; of several owners the first. `None` when it is not in the array.
+        """
+    def locate_all(self, /, indices: Sequence[int]) -> tuple[Array, Array]:
+        """
+        Where many global indices are owned: the fast way.
+
+        Args:
+            indices: A list or an array of integers.
+
+        Returns:
+            The ranks and the local indices, as arrays of int64.
+
+        Raises:
+            InvalidArgumentError: An index is not in the array.
+        """
+    @property
+    def num_ranks(self, /) -> int:
+        """
+        The number of ranks.
+        """
+    def owned(self, /, rank: int) -> Array:
+        """
+        The global indices that a rank owns, in the order of its buffer, as an array of int64.
+
+        Args:
+            rank: The rank.
+
+        Raises:
+            NotFoundError: There is no such rank.
+        """
+    @property
+    def size(self, /) -> int:
+        """
+        The number of global indices.
+        """
+
+@final
 class Partitioned:
     """
     A grid as another library wants to see it: an object with `__partitioned__`, made by `Grid.partitioned`.
@@ -697,6 +950,100 @@ class Partitioned:
         The dictionary, fresh at each access; what stands under `data` stays the same.
         """
     def __repr__(self, /) -> str: ...
+
+@final
+class Plan:
+    """
+    Who sends which elements to whom, so that an array lies in another distribution. Made by `DistArray.redistribute`; `print` shows it as a table, notebooks as a picture.
+
+    Every element of each destination, communication padding included, comes from one rank that owns it.
+
+    Examples:
+        >>> import numpy as np, partgrid as pg
+        >>> array = pg.from_numpy(np.arange(6)).distarray("column_0")
+        >>> print(array.redistribute(pg.distarray.cyclic(6, 2)))
+        1 rank to 2 ranks, 3 of 6 elements in 1 message
+        from \\ to  0  1
+                0  3  3
+    """
+    def __repr__(self, /) -> str: ...
+    def _arrived(self, /, rank: int, section: Any | None) -> DistArray:
+        """
+        The array of the destination, of which this rank has a section.
+        """
+    @property
+    def _digest(self, /) -> tuple[int, int]:
+        """
+        A number that is the same on all ranks when their plans are.
+        """
+    def _repr_html_(self, /) -> str: ...
+    def _target(self, /, rank: int) -> Any | None:
+        """
+        New memory for the section of a rank; nothing when there is none.
+        """
+    def _transfers(self, /, from_rank: int, to_rank: int) -> list[_Transfer]:
+        """
+        What goes from a rank to a rank, in pieces that fit a message.
+        """
+    @property
+    def bytes_moved(self, /) -> int:
+        """
+        The bytes that go to another rank.
+        """
+    def counts(self, /) -> list[list[int]]:
+        """
+        How many elements each rank (outer list) sends to each rank (inner lists), itself included.
+
+        Raises:
+            UnsupportedError: There are more than 16,777,216 pairs of ranks.
+        """
+    def execute(self, /, comm: Any | None = None) -> Any:
+        """
+        Carries the plan out: in this process, or among the ranks of a communicator. Everything is copied; do not write to the source meanwhile. Needs numpy.
+
+        Args:
+            comm: A communicator of mpi4py, or anything with `Get_rank`, `Get_size`, `allgather`, `Isend` and `Recv` that work alike. Every rank must call it with the same plan; the sections
+                of each must be the one of its number. Messages stay below 2 GiB. Without it, all sections must be in this process.
+
+        Returns:
+            The array as it lies then, in C order, in memory of numpy that can be written. Over a communicator only `local` has a buffer; ranks without a section there have `None`.
+
+        Raises:
+            NotLocalError: A section is in another process.
+            InvalidArgumentError: Ranks have different plans, or there are fewer ranks than sections; on all ranks alike.
+        """
+    @property
+    def local_elements(self, /) -> int:
+        """
+        The number of elements that stay on their rank, and are copied there.
+        """
+    @property
+    def messages(self, /) -> int:
+        """
+        The number of pairs of different ranks of which one sends something to the other. Over MPI, one that is too large for one message is sent as several.
+        """
+    @property
+    def num_elements(self, /) -> int:
+        """
+        The number of elements that are written, in all destination buffers together.
+        """
+    def plot(self, /) -> Any:
+        """
+        The plan as a picture: rows send, columns receive, and the more elements, the darker the cell. More than 40 ranks on a side are drawn in bins of neighbours.
+
+        Returns:
+            A `Picture`: the text of an SVG, which notebooks show, with `save(path)`.
+        """
+    @property
+    def source(self, /) -> DistArray:
+        """
+        The array that is distributed anew.
+        """
+    @property
+    def to(self, /) -> Distribution:
+        """
+        How it shall lie.
+        """
 
 @final
 class Result:
@@ -799,27 +1146,48 @@ class Schema:
 @final
 class Section:
     """
-    The part of a distributed array that one tile holds.
+    The part of a distributed array that one rank has.
     """
     def __distarray__(self, /) -> dict:
         """
-        The Distributed Array Protocol, version 0.10.0, section "Exporting a distributed array".
+        The Distributed Array Protocol, section "Exporting a distributed array".
 
         Returns:
-            A fresh dictionary: `__version__`, `buffer` (an object with the buffer interface, read-only, over the tile's own memory) and `dim_data` (a tuple of one
-            dictionary).
+            A fresh dictionary: `__version__`, `buffer` (an object with the buffer interface, over the tile's own memory unless it was copied, and read-only then) and `dim_data` (a
+            tuple of one dictionary for each dimension).
+
+        Raises:
+            NotLocalError: The section is in another process.
         """
     def __len__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
     @property
-    def buffer(self, /) -> Array:
+    def buffer(self, /) -> Any:
         """
-        The values, over the tile's own memory.
+        The elements.
+
+        Raises:
+            NotLocalError: The section is in another process.
+        """
+    @property
+    def dim_data(self, /) -> tuple:
+        """
+        The dictionaries of the dimensions, fresh at each access.
+        """
+    @property
+    def is_local(self, /) -> bool:
+        """
+        Whether the buffer is in this process.
         """
     @property
     def rank(self, /) -> int:
         """
-        The rank of the section: its number along the rows of the grid.
+        The rank of the section: its place in the process grid, row-major.
+        """
+    @property
+    def shape(self, /) -> tuple:
+        """
+        The number of elements of the buffer along each dimension, communication padding included.
         """
 
 @final
@@ -1010,6 +1378,50 @@ class Tile:
         The tile as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
         """
 
+@final
+class _HaloPlan:
+    """
+    Which elements go from rank to rank so that communication padding is fresh.
+    """
+    def __new__(cls, /, array: DistArray) -> _HaloPlan: ...
+    def _transfers(self, /, from_rank: int, to_rank: int) -> list[_Transfer]:
+        """
+        What goes from a rank to a rank, in pieces that fit a message.
+        """
+
+@final
+class _Transfer:
+    """
+    Elements that go from one rank to another in one message.
+    """
+    def carry(self, /, source: Any, target: Any) -> None:
+        """
+        Copies from buffer to buffer, where both are here.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        The bytes of the message.
+        """
+    def pack(self, /, source: Any) -> Array:
+        """
+        The message, from the buffer of the rank that sends it.
+        """
+    def unpack(self, /, message: Any, target: Any) -> None:
+        """
+        Puts a message into the buffer of the rank that got it.
+        """
+
+def _dist_array(sections: Any, rank: int) -> DistArray:
+    """
+    The array of a program of several processes: the sections of others are stand-ins, with everything but data.
+    """
+
+def _fill_halos(array: DistArray) -> None:
+    """
+    Fills the communication padding of all sections of an array, which are all in this process.
+    """
+
 def _from_parts(cells: Any) -> Grid:
     """
     Makes a grid of one tile for each cell: of a list of row bands, each a list of objects with Arrow capsules. Used by the engines.
@@ -1051,6 +1463,43 @@ def _rank_part(grid: Grid | None) -> tuple[str, int, tuple[Schema, list[int], li
 
     Returns:
         What `_from_ranks` takes of each rank.
+    """
+
+def block(cuts: int | Sequence[int], num_ranks: int | None = None, *, padding: int | None = None, boundary: tuple[int, int] | None = None, periodic: bool | None = None, version: str | None = None) -> Map:
+    """
+    Blocks: each rank has one run of neighbours.
+
+    Args:
+        cuts: Where the blocks begin and end, from 0 to the size, such as `[0, 4, 10]`; or the size, which is then cut as evenly as can be.
+        num_ranks: With a size: the number of ranks, by default 1.
+        padding: Communication padding: how many elements of its neighbours each rank holds on either side of a border. Beside a rank that owns nothing there is none.
+        boundary: Boundary padding: how many of the first and of the last elements count as padding. They are part of the array.
+        periodic: Whether the last element is beside the first. In version 0.9 that is a border as any other, with communication padding.
+        version: The version of the protocol whose rules count, `"0.10.0"` (the default) or `"0.9.0"`. They differ for periodic dimensions only.
+
+    Raises:
+        InvalidArgumentError: The cuts do not begin at 0, or decrease; or there are too many ranks.
+        ProtocolError: A rank owns less than the padding that its neighbour holds.
+        UnsupportedError: Boundary padding of a periodic dimension in 0.9.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> rows = pg.distarray.block([0, 4, 10], padding=1)
+        >>> rows.dim_data(1)["start"], rows.dim_data(1)["padding"]
+        (3, (1, 0))
+    """
+
+def cyclic(size: int, num_ranks: int, block_size: int | None = None) -> Map:
+    """
+    Blocks of equal size, dealt out to the ranks in turn.
+
+    Args:
+        size: The number of global indices.
+        num_ranks: The number of ranks.
+        block_size: How many neighbours are dealt out at a time.
+
+    Raises:
+        InvalidArgumentError: No rank, or a block size of 0.
     """
 
 def from_arrow(data: Any) -> Grid:
@@ -1192,6 +1641,30 @@ def from_partitioned(data: Any, *, names: Sequence[str] | None = None, timeout: 
         >>> grid = pg.from_arrow(pa.table({"a": [1, 2, 3]}))
         >>> pg.from_partitioned(grid.__partitioned__).shape
         (3, 1)
+    """
+
+def from_sections(sections: Any) -> DistArray:
+    """
+    Makes an array of the sections of anybody, of any number of dimensions. Nothing is copied.
+
+    Args:
+        sections: Objects with `__distarray__`, or their dictionaries, rank 0 first; version 0.9 or 0.10 of the Distributed Array Protocol.
+
+    Returns:
+        The array, over the buffers of the sections.
+
+    Raises:
+        ProtocolError: A rule of the protocol is broken; the text names rule, rank, dimension and key. `partgrid.distarray.validate` lists everything.
+
+    Examples:
+        >>> import numpy as np, partgrid as pg
+        >>> halves = pg.distarray.block(4, 2)
+        >>> def section(rank):
+        ...     return {"__version__": "0.10.0", "buffer": np.full(2, rank), "dim_data": (halves.dim_data(rank),)}
+        >>> array = pg.distarray.from_sections([section(0), section(1)])
+        >>> whole = array.redistribute(pg.distarray.block(4)).execute()
+        >>> np.asarray(whole.local.buffer).tolist()
+        [0, 0, 1, 1]
     """
 
 def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: "bool" = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: "str" = "strict", lazy: "bool" = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
@@ -1338,6 +1811,20 @@ def sql(query: str, **grids) -> Result:
         >>> flights = pg.read_parquet("data/flights")
         >>> pg.sql("SELECT max(distance) AS miles FROM flights", flights=flights).to_arrow()["miles"].to_pylist()
         [4983.0]
+    """
+
+def unstructured(indices: Sequence[Sequence[int]], *, size: int | None = None, one_to_one: bool | None = None) -> Map:
+    """
+    Any indices, in any order, on any rank.
+
+    Args:
+        indices: The global indices of each rank: lists or arrays of integers. Copied.
+        size: The number of global indices; by default that of the different ones.
+        one_to_one: Whether no index is on two ranks. By default that is looked up, and stated only where it holds.
+
+    Raises:
+        InvalidArgumentError: No rank, or indices that are no integers.
+        ProtocolError: An index twice on one rank, or on two with `one_to_one=True`; or another size.
     """
 
 def validate(sections: Any, *, strict: bool = True) -> list[Finding]:

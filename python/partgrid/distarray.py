@@ -1,8 +1,154 @@
-"""The Distributed Array Protocol, versions 0.9 and 0.10: looking at the sections of anybody.
+"""The Distributed Array Protocol, versions 0.9 and 0.10: distributions, arrays of anybody, redistribution, validation.
 
-`Grid.distarray` gives sections, `partgrid.from_distarray` takes them.
+`Grid.distarray` makes an array of columns, `partgrid.from_distarray` a grid of sections.
 """
 
-from partgrid._native import Finding, validate
+from __future__ import annotations
 
-__all__ = ["Finding", "validate"]
+from typing import TYPE_CHECKING, Any
+
+from partgrid import _native
+from partgrid._native import (
+    DistArray,
+    Distribution,
+    Finding,
+    Map,
+    Plan,
+    Section,
+    block,
+    cyclic,
+    from_sections,
+    unstructured,
+    validate,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    # An `mpi4py.MPI.Comm`.
+    Comm = Any
+
+__all__ = [
+    "DistArray",
+    "Distribution",
+    "Finding",
+    "Map",
+    "Plan",
+    "Section",
+    "block",
+    "cyclic",
+    "exchange_halos",
+    "from_local",
+    "from_sections",
+    "unstructured",
+    "validate",
+]
+
+
+def from_local(section: object, comm: Comm) -> DistArray:
+    """Makes an array of the sections that the ranks of an MPI program have. Every rank must call it. Nothing is copied, and no element is sent.
+
+    Args:
+        section: The section of this rank: an object with `__distarray__`, or its dictionary. `None` on ranks behind the last section.
+        comm: A communicator of mpi4py, or anything with `Get_rank`, `Get_size` and `allgather` that work alike.
+
+    Returns:
+        The array, on all ranks alike; `local` is the section of this rank.
+
+    Raises:
+        ProtocolError: A rule of the protocol is broken, on one rank or between them; on all ranks alike.
+        PartgridError: What a rank raised when it was asked for its section, with the number of that rank.
+    """
+    import numpy as np  # noqa: PLC0415 - only needed here
+
+    from partgrid.engines.mpi import agree  # noqa: PLC0415 - imports this package
+
+    own, said, error = None, None, None
+    try:
+        if section is not None:
+            own = section.__distarray__() if hasattr(section, "__distarray__") else section
+            said = _told(own, np)
+    except BaseException as raised:  # it is raised again, on all ranks
+        error = raised
+    agree(comm, error)
+    heard = comm.allgather(said)
+    while heard and heard[-1] is None:
+        heard.pop()
+    rank = comm.Get_rank()
+    sections = [own if number == rank else _stand_in(each, np) for number, each in enumerate(heard)]
+    return _native._dist_array(sections, rank)
+
+
+def exchange_halos(sections: DistArray | Iterable[object], comm: Comm = None) -> None:
+    """Makes the communication padding of an array fresh: every element of it becomes what its owner has. Buffers are written in place.
+
+    Args:
+        sections: The sections of all ranks, rank 0 first, or an array of them. With `comm`: an array of `from_local` or of `Plan.execute(comm)`.
+        comm: A communicator, for sections that are on the ranks of a program; every rank must call it.
+
+    Raises:
+        ProtocolError: A rule of the protocol is broken.
+        InvalidArgumentError: A buffer is read-only.
+        NotLocalError: A section is in another process, and there is no `comm`.
+
+    Examples:
+        >>> import numpy as np, partgrid as pg
+        >>> array = pg.from_numpy(np.arange(6)).distarray("column_0", distribution=pg.distarray.block(6, 2, padding=1))
+        >>> halves = [np.asarray(section.buffer) for section in array.sections]
+        >>> [half.tolist() for half in halves]
+        [[0, 1, 2, 3], [2, 3, 4, 5]]
+        >>> halves[1][1] = 30
+        >>> pg.distarray.exchange_halos(array)
+        >>> halves[0].tolist()
+        [0, 1, 2, 30]
+    """
+    array = sections if isinstance(sections, DistArray) else from_sections(sections)
+    if comm is None:
+        _native._fill_halos(array)
+        return
+    from partgrid import _messages  # noqa: PLC0415 - imports this package
+
+    _messages.exchange(_native._HaloPlan(array), array, comm)
+
+
+def _told(section: Any, np: Any) -> Any:  # noqa: ANN401 - whatever the rank has
+    """What other ranks need to know of a section: everything but the elements, as objects that pickle."""
+    if not isinstance(section, dict):
+        return type(section).__name__
+    told = {key: value for key, value in section.items() if key not in ("buffer", "dim_data")}
+    if "dim_data" in section:
+        told["dim_data"] = _plain(section["dim_data"], np)
+    if "buffer" in section:
+        try:
+            view = np.asarray(memoryview(section["buffer"]))
+        except TypeError:
+            told["buffer"] = type(section["buffer"]).__name__
+        else:
+            told["buffer"] = _Shape(view.dtype, view.shape)
+    return told
+
+
+def _plain(value: Any, np: Any) -> Any:  # noqa: ANN401 - parts of dictionaries
+    if isinstance(value, dict):
+        return {key: _plain(each, np) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(each, np) for each in value)
+    try:
+        return np.array(memoryview(value))
+    except TypeError:
+        return value
+
+
+class _Shape:
+    """A buffer without its elements."""
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...]) -> None:  # noqa: ANN401 - of numpy
+        self.dtype, self.shape = dtype, shape
+
+
+def _stand_in(told: Any, np: Any) -> Any:  # noqa: ANN401 - whatever the rank has
+    """A section as another rank described it: its buffer has the shape, over one element."""
+    if isinstance(told, dict) and isinstance(told.get("buffer"), _Shape):
+        shape = told["buffer"]
+        told["buffer"] = np.broadcast_to(np.zeros((), shape.dtype), shape.shape)
+    return told

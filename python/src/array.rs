@@ -1,6 +1,6 @@
 //! `Array`: numbers of ours as other libraries take them.
 //!
-//! Comes in: [`Numbers`]. Goes out: a read-only view under the buffer interface (PEP 3118, n-d), the array interface, `__array__` and DLPack. The view keeps the memory
+//! Comes in: [`Numbers`]. Goes out: a view (read-only, but of memory that was made for it) under the buffer interface (PEP 3118, n-d), the array interface, `__array__` and DLPack. The view keeps the memory
 //! alive. Never here: copies that nobody asked for.
 
 use std::ffi::{CString, c_int};
@@ -15,7 +15,7 @@ use crate::convert::import;
 use crate::dlpack::tensor_capsule;
 use crate::error::Outcome;
 
-/// A read-only view of numbers in Arrow memory: a column, or a dense tile as rows x columns. It keeps the memory alive.
+/// A view of numbers in Arrow memory: a column, a dense tile as rows x columns, or a section of a distributed array. It keeps the memory alive. Read-only, except for sections that were copied.
 ///
 /// `memoryview`, `numpy.asarray`, `numpy.from_dlpack`, `torch.from_dlpack` and everything else that takes a buffer or DLPack reads it without copying.
 ///
@@ -29,11 +29,24 @@ use crate::error::Outcome;
 #[pyclass(name = "Array", module = "partgrid", frozen)]
 pub(crate) struct PyArray {
     numbers: Numbers,
+    /// The memory belongs to this array alone, and Python may write into it.
+    is_writable: bool,
 }
 
 impl PyArray {
     pub(crate) fn new(numbers: Numbers) -> Self {
-        Self { numbers }
+        Self {
+            numbers,
+            is_writable: false,
+        }
+    }
+
+    /// Of memory that nobody else has.
+    pub(crate) fn writable(numbers: Numbers) -> Self {
+        Self {
+            numbers,
+            is_writable: true,
+        }
     }
 }
 
@@ -82,13 +95,14 @@ impl PyArray {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let shape = self.shape(py)?.repr()?;
+        let access = if self.is_writable { "" } else { ", read-only" };
         Ok(format!(
-            "Array {shape} of {}, read-only",
+            "Array {shape} of {}{access}",
             self.numbers.element()
         ))
     }
 
-    /// NumPy: the numbers as a read-only `numpy.ndarray` over the same memory; a writable one with `copy=True`. Needs numpy.
+    /// NumPy: the numbers as a `numpy.ndarray` over the same memory, read-only as this array is; a writable one with `copy=True`. Needs numpy.
     ///
     /// Args:
     ///     dtype: The wanted type; another than that of the numbers makes a copy.
@@ -126,7 +140,7 @@ impl PyArray {
         interface.set_item("typestr", self.numbers.element().type_string())?;
         interface.set_item("shape", self.shape(py)?)?;
         interface.set_item("strides", self.strides(py)?)?;
-        interface.set_item("data", (self.address(), true))?;
+        interface.set_item("data", (self.address(), !self.is_writable))?;
         Ok(interface)
     }
 
@@ -189,6 +203,9 @@ impl PyArray {
         };
         view.obj = std::ptr::null_mut();
         let numbers = &slf.get().numbers;
+        if wants(flags, ffi::PyBUF_WRITABLE) && !slf.get().is_writable {
+            return refused("Arrow memory is read-only");
+        }
         refuse_flags(numbers, flags)?;
         let state = Box::new(View {
             format: CString::new(numbers.element().format().to_string())?,
@@ -198,7 +215,7 @@ impl PyArray {
         view.buf = numbers.as_ptr().cast_mut().cast();
         view.len = ffi::Py_ssize_t::try_from(numbers.num_bytes())?;
         view.itemsize = ffi::Py_ssize_t::try_from(numbers.element().item_bytes())?;
-        view.readonly = 1;
+        view.readonly = c_int::from(!slf.get().is_writable);
         // Without a shape the consumer sees bytes.
         view.ndim = if wants(flags, ffi::PyBUF_ND) {
             c_int::try_from(state.shape.len())?
@@ -269,14 +286,6 @@ fn wants(flags: c_int, flag: c_int) -> bool {
 
 /// Refuses what the memory cannot be for this consumer (PEP 3118, "Contiguity requests").
 fn refuse_flags(numbers: &Numbers, flags: c_int) -> PyResult<()> {
-    let refused = |text: &str| {
-        Err(PyBufferError::new_err(format!(
-            "{text}\nhint: copy it: numpy.array(array)"
-        )))
-    };
-    if wants(flags, ffi::PyBUF_WRITABLE) {
-        return refused("Arrow memory is read-only");
-    }
     let (in_c, in_fortran) = (numbers.is_c_contiguous(), numbers.is_f_contiguous());
     if wants(flags, ffi::PyBUF_C_CONTIGUOUS) && !in_c {
         return refused("the array does not lie in C order without gaps");
@@ -291,4 +300,10 @@ fn refuse_flags(numbers: &Numbers, flags: c_int) -> PyResult<()> {
         return refused("the array has strides, which this consumer does not take");
     }
     Ok(())
+}
+
+fn refused(text: &str) -> PyResult<()> {
+    Err(PyBufferError::new_err(format!(
+        "{text}\nhint: copy it: numpy.array(array)"
+    )))
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Context names that the core uses.
-const CONTEXT: [&str; 13] = [
+const CONTEXT: [&str; 14] = [
     "file",
     "column",
     "position",
@@ -18,6 +18,7 @@ const CONTEXT: [&str; 13] = [
     "container",
     "host",
     "rank",
+    "side",
     "dimension",
     "key",
     "rule",

@@ -37,7 +37,11 @@ mod _native {
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]
-    use crate::distarray::{PyDistArray, PyFinding, PySection, from_distarray, validate};
+    use crate::distarray::{
+        PyDistArray, PyDistribution, PyFinding, PyHaloPlan, PyMap, PyPlan, PySection, PyTransfer,
+        block, cyclic, fill_halos, from_distarray, from_parts, from_sections, unstructured,
+        validate,
+    };
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]

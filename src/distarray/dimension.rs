@@ -10,7 +10,7 @@ use crate::distarray::index_set::{IndexSet, Part};
 use crate::distarray::version::Version;
 
 /// How one dimension is distributed, as one rank sees it. Counts and bounds are in elements.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DimData {
     /// "size": the number of global elements of the whole dimension.
     pub size: u64,
@@ -25,7 +25,7 @@ pub struct DimData {
 }
 
 /// "dist_type", with the keys that only this type has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Dist {
     /// `n`, of 0.9 only: all elements on one process.
     Undistributed {

@@ -3,8 +3,10 @@
 //! Comes in: one [`Map`] for each dimension. Goes out: a [`Distribution`]: coordinates and ranks in row-major order (DAP 0.10.0, 1.4 "process grid"), shapes, places of elements. Never here:
 //! arithmetic within a dimension (`map/`), data, communication.
 
+use crate::distarray::dimension::DimData;
 use crate::distarray::index_set::Part;
-use crate::distarray::map::{Map, Place};
+use crate::distarray::map::{Halo, Map, Place};
+use crate::distarray::version::Version;
 use crate::error::{Error, Result};
 
 /// How an array of any number of dimensions lies on a grid of processes. Without dimensions it is one element on one process.
@@ -112,6 +114,45 @@ impl Distribution {
     #[must_use]
     pub fn held(&self, rank: usize) -> Option<Vec<Vec<Part>>> {
         self.each(rank, Map::held)
+    }
+
+    /// The same with padding; `halos` has one for each dimension.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another number of halos than of dimensions; as of [`Map::try_with_halo`], with the dimension.
+    pub fn try_with_halos(&self, halos: &[Halo], version: Version) -> Result<Self> {
+        if halos.len() != self.maps.len() {
+            return Err(Error::invalid_argument(format!(
+                "padding must have a width for each of the {} dimensions, got {}",
+                self.maps.len(),
+                halos.len()
+            )));
+        }
+        let maps = self.maps.iter().zip(halos).enumerate();
+        let maps = maps.map(|(dimension, (map, halo))| {
+            if *halo == Halo::default() {
+                return Ok(map.clone());
+            }
+            map.try_with_halo(halo, version)
+                .map_err(|error| error.with_context("dimension", dimension.to_string()))
+        });
+        Self::try_new(maps.collect::<Result<_>>()?)
+    }
+
+    /// "dim_data" of a rank, in the words of a version.
+    ///
+    /// # Errors
+    /// As of [`Map::dim_data`], with the dimension.
+    pub fn dim_data(&self, rank: usize, version: Version) -> Result<Vec<DimData>> {
+        let coordinates = self.coordinates(rank).ok_or_else(|| {
+            Error::not_found(format!("no rank {rank}, there are {}", self.num_ranks))
+        })?;
+        let maps = self.maps.iter().zip(coordinates).enumerate();
+        maps.map(|(dimension, (map, rank))| {
+            map.dim_data(rank, version)
+                .map_err(|error| error.with_context("dimension", dimension.to_string()))
+        })
+        .collect()
     }
 
     fn each<T>(&self, rank: usize, ask: impl Fn(&Map, usize) -> Option<T>) -> Option<Vec<T>> {

@@ -85,6 +85,15 @@ impl Gather {
             .unwrap_or(ElementType::Float64))
     }
 
+    /// Checks that the type holds what stands for nulls, whether there are some or not.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it does not.
+    pub fn check_fill(&self, element: ElementType) -> Result<()> {
+        self.fill
+            .map_or(Ok(()), |fill| fill.as_scalar(element).map(drop))
+    }
+
     /// What stands for nulls as a value of `element`; without it the batches may have none.
     pub(super) fn check(
         &self,
@@ -244,7 +253,11 @@ fn replaced(column: &ArrayRef, fill: &Scalar<ArrayRef>) -> Result<ArrayRef> {
 }
 
 /// The column as `element`; refused when a value would not come back from there. `first_row` is the number of its first row in messages.
-fn exactly(column: &ArrayRef, element: ElementType, first_row: usize) -> Result<ArrayRef> {
+pub(crate) fn exactly(
+    column: &ArrayRef,
+    element: ElementType,
+    first_row: usize,
+) -> Result<ArrayRef> {
     let (from, to) = (column.data_type(), element.arrow_type());
     if *from == to {
         return Ok(Arc::clone(column));

@@ -36,10 +36,10 @@ pub(crate) use cells::{fields_of, fitted, unite};
 pub use compact::compact;
 pub use dense::{dense, dense_stride};
 pub use element::ElementType;
+pub(crate) use gather::exactly;
 pub use gather::{FillValue, Gather, Order};
 pub use geometry::Geometry;
 pub use numbers::Numbers;
-pub(crate) use numbers::value_bytes;
 pub use order::{RowOrder, SortColumn};
 pub use ranks::{Outline, RankPart, Ranks};
 pub use region::Region;
@@ -216,7 +216,7 @@ impl PartitionGrid {
             .sum()
     }
 
-    /// The given columns, in the given order, as a grid that shares the tiles. Neighbours that come from one column band stay in one.
+    /// The given columns, in the given order, as a grid that shares the tiles. All row bands stay, also empty ones. Neighbours that come from one column band stay in one.
     ///
     /// # Errors
     /// `NotFound` for an unknown name, `InvalidArgument` for a name given twice.
@@ -225,7 +225,8 @@ impl PartitionGrid {
             .iter()
             .map(|name| self.column_index(name.as_ref()))
             .collect();
-        self.view(0..self.num_rows(), &wanted?)
+        let all = 0..self.rows().num_intervals();
+        self.view(all, 0..self.num_rows(), &wanted?)
     }
 
     /// The rows of a range as a grid that shares the tiles; row bands outside the range are dropped.
@@ -242,13 +243,14 @@ impl PartitionGrid {
             )));
         }
         let all: Vec<usize> = (0..self.num_columns()).collect();
-        self.view(rows, &all)
-    }
-
-    fn view(&self, rows: Range<u64>, columns: &[usize]) -> Result<Self> {
-        let runs = self.column_runs(columns);
         let kept = self.rows().overlapping(rows.clone());
         let kept = if kept.is_empty() { 0..1 } else { kept };
+        self.view(kept, rows, &all)
+    }
+
+    /// The rows of a range, which lie in the row bands `kept`, and the given columns.
+    fn view(&self, kept: Range<usize>, rows: Range<u64>, columns: &[usize]) -> Result<Self> {
+        let runs = self.column_runs(columns);
         let parts: Vec<Range<u64>> = kept
             .clone()
             .map(|band| clipped(self.rows().interval(band).unwrap_or(0..0), &rows))

@@ -102,6 +102,43 @@ impl Numbers {
         })
     }
 
+    /// Elements of any number of dimensions that lie in one buffer without gaps, the last dimension fastest.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless the buffer has exactly the bytes of the elements.
+    pub fn try_in_c_order(buffer: Buffer, element: ElementType, shape: Vec<usize>) -> Result<Self> {
+        let count = shape.iter().try_fold(element.item_bytes(), |product, len| {
+            product.checked_mul(*len)
+        });
+        if count != Some(buffer.len()) {
+            return Err(Error::invalid_argument(format!(
+                "the buffer must have the bytes of {shape:?} elements of {element}, got {}",
+                buffer.len()
+            )));
+        }
+        let mut strides = vec![0; shape.len()];
+        let mut next = element.item_bytes();
+        for (stride, len) in strides.iter_mut().zip(&shape).rev() {
+            *stride = next;
+            next *= (*len).max(1);
+        }
+        Ok(Self {
+            buffers: vec![buffer],
+            element,
+            shape,
+            strides,
+        })
+    }
+
+    /// An array of one column in one dimension, over the same memory; any other as it is.
+    #[must_use]
+    pub fn flattened(mut self) -> Self {
+        if let ([rows, 1], [stride, _]) = (self.shape.as_slice(), self.strides.as_slice()) {
+            (self.shape, self.strides) = (vec![*rows], vec![*stride]);
+        }
+        self
+    }
+
     /// Elements that lie in one buffer without gaps, the last dimension (`Rows`) or the first one fastest.
     pub(super) fn packed(
         buffer: Buffer,
@@ -166,6 +203,15 @@ impl Numbers {
     pub fn bytes(&self) -> Option<&[u8]> {
         match self.buffers.as_slice() {
             [buffer] => buffer.get(..self.num_bytes()),
+            _ => None,
+        }
+    }
+
+    /// The bytes from the first element to the last, where one buffer holds them; `None` where each column has its own.
+    #[must_use]
+    pub fn span(&self) -> Option<&[u8]> {
+        match self.buffers.as_slice() {
+            [buffer] => Some(buffer.as_slice()),
             _ => None,
         }
     }
@@ -252,7 +298,7 @@ fn not_one_array(got: String) -> Error {
 }
 
 /// The bytes of the elements alone, also when the array is a slice of a longer one.
-pub(crate) fn value_bytes(values: &ArrayRef, element: ElementType) -> Buffer {
+pub(super) fn value_bytes(values: &ArrayRef, element: ElementType) -> Buffer {
     let data = Arc::clone(values).to_data();
     let width = element.item_bytes();
     match data.buffers().first() {

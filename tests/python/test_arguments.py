@@ -124,7 +124,10 @@ def test_wrong_arguments_of_all_functions_are_named(tmp_path: Path) -> None:
         (lambda: grid.tile(0, -1), "column_band must be at least 0, got -1"),
         (lambda: grid.tile(2**70), "row_band must be at most 9223372036854775807"),
         (lambda: grid.tile("x"), "row_band must be a whole number, got 'x'"),  # type: ignore[arg-type]
-        (lambda: grid.distarray(5), "column must be a text, got 5"),  # type: ignore[arg-type]
+        (
+            lambda: grid.distarray(5),
+            "columns must be the name of a column, or a list of names, got 5",
+        ),  # type: ignore[arg-type]
         (lambda: grid.sql(5), "query must be a text, got 5"),  # type: ignore[arg-type]
         (lambda: pg.sql(5), "query must be a text, got 5"),  # type: ignore[arg-type]
         (lambda: session.sql(5), "query must be a text, got 5"),  # type: ignore[arg-type]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,48 +15,7 @@ import pytest
 import partgrid as pg
 from conformance.partitioned import deviations
 from partgrid.engines import mpi
-
-
-class Comm:
-    """One rank of a program of threads."""
-
-    def __init__(self, rank: int, shared: Shared) -> None:
-        self.rank, self.shared = rank, shared
-
-    def Get_rank(self) -> int:  # noqa: N802 - as mpi4py has it
-        return self.rank
-
-    def Get_size(self) -> int:  # noqa: N802
-        return self.shared.size
-
-    def allgather(self, said: Any) -> list[Any]:
-        shared = self.shared
-        shared.said[self.rank] = pickle.dumps(said)
-        shared.barrier.wait(timeout=20)
-        heard = [pickle.loads(each) for each in shared.said]
-        shared.barrier.wait(timeout=20)
-        return heard
-
-
-class Shared:
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.said = [b""] * size
-        self.barrier = threading.Barrier(size)
-
-
-def on_ranks(size: int, program: Callable[[Comm], Any]) -> list[Any]:
-    """What the program returned on each rank, or what it raised."""
-    shared = Shared(size)
-
-    def run(rank: int) -> Any:
-        try:
-            return program(Comm(rank, shared))
-        except Exception as error:
-            return error
-
-    with ThreadPoolExecutor(size) as threads:
-        return list(threads.map(run, range(size)))
+from programs import Comm, on_ranks
 
 
 def table(rank: int, rows: int = 2) -> pa.Table:

@@ -1,14 +1,13 @@
 //! `from_distarray`: the sections of anybody -> a grid.
 
 use arrow::array::ArrayRef;
-use partgrid::distarray::check::{Mode, SectionInfo, read_all};
-use partgrid::distarray::{Distribution, Value, fits_frame, import};
+use partgrid::distarray::check::SectionInfo;
+use partgrid::distarray::{Distribution, fits_frame, import};
 use partgrid::error::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PySlice, PyTuple};
 
-use super::check::dictionary_of;
-use super::value::value_of;
+use super::array::{described, listed};
 use crate::argument::{Given, optional};
 use crate::convert;
 use crate::error::Outcome;
@@ -48,24 +47,12 @@ pub(crate) fn from_distarray(
     names: Option<Given<Vec<String>>>,
 ) -> Outcome<PyGrid> {
     let names = optional(names, "names")?;
-    let given: Vec<Bound<'_, PyAny>> =
-        sections
-            .try_iter()
-            .and_then(Iterator::collect)
-            .map_err(|_| {
-                let text = "sections must be a list of the sections of all ranks";
-                Error::invalid_argument(text).with_hint("[section] for an array on one process")
-            })?;
-    let dictionaries: PyResult<Vec<_>> = given.iter().map(dictionary_of).collect();
-    let dictionaries = dictionaries?;
-    let values: Vec<Value> = dictionaries.iter().map(value_of).collect();
-    let infos = read_all(&values, Mode::Lenient)?;
+    let (buffers, infos) = described(&listed(sections)?)?;
     let distribution = Distribution::try_from_sections(&infos)?;
     fits_frame(&distribution)?;
     let mut columns = Vec::with_capacity(infos.len());
-    for (rank, (info, dictionary)) in infos.iter().zip(&dictionaries).enumerate() {
-        let buffer = dictionary.get_item("buffer")?;
-        let found = columns_owned(&buffer, info);
+    for (rank, (info, buffer)) in infos.iter().zip(&buffers).enumerate() {
+        let found = columns_owned(buffer.bind(sections.py()), info);
         columns.push(found.map_err(|error| error.at_rank(rank))?);
     }
     Ok(PyGrid::new(import(

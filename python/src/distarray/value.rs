@@ -19,6 +19,11 @@ pub(super) fn value_of(object: &Bound<'_, PyAny>) -> Value {
     read(object, DEPTH, false)
 }
 
+/// The value of an object that holds integers: those of a buffer are read.
+pub(super) fn indices_of(object: &Bound<'_, PyAny>) -> Value {
+    read(object, DEPTH, true)
+}
+
 fn read(object: &Bound<'_, PyAny>, depth: usize, integers: bool) -> Value {
     let type_name = || name_of(object);
     if object.is_none() {

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use partgrid::distarray::export;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -12,7 +11,7 @@ use super::PyGrid;
 use crate::argument::Given;
 use crate::capsule::{c_stream, schema_capsule, stream_capsule};
 use crate::device::{device_stream_capsule, refuse_reserved};
-use crate::distarray::PyDistArray;
+use crate::distarray::{Export, Lying, Names, Padding, PyDistArray, PyVersion, export};
 use crate::error::Outcome;
 use crate::partitioned::{PyPartitioned, Wishes, dictionary, partitioned};
 
@@ -80,29 +79,71 @@ impl PyGrid {
         partitioned(slf, wishes)
     }
 
-    /// A numeric column as sections of the Distributed Array Protocol (version 0.10.0), one for each tile, without copying.
+    /// Columns of numbers as sections of the Distributed Array Protocol (0.10.0 or 0.9.0), one for each tile, without copying where the tile has them as an array does.
+    ///
+    /// One name is an array of one dimension. A list of names is one of two, rows and columns: its blocks are the row bands, and the runs of names that lie in one column band. It shares the
+    /// memory of columns that are in one allocation at even distances, such as those that `dense=` loads, or single ones. `copies` of the array says what was copied, and why.
     ///
     /// Args:
-    ///     column: The name of an integer or float column without nulls.
+    ///     columns: A name, or a list of names.
+    ///     version: `"0.10.0"` (the default) or `"0.9.0"`.
+    ///     distribution: How the array shall lie: a `partgrid.distarray.Distribution`, its maps, or one map; everything is copied then. Or `"rank"`: one section for each rank of an SPMD
+    ///         program, of all its tiles: a block, or cyclic where even row bands are dealt out in turn, or the row numbers. By default each tile is a section.
+    ///     copy: `True` copies always, and the buffers can be written; `None` copies where it must; `False` never.
+    ///     fill_null: A number that stands for nulls; without it they are refused.
+    ///     cast: The type of the elements, such as `"float64"`. Values that it does not hold exactly are refused. Needed for times (`"int64"` shares their memory), booleans, decimals and
+    ///         dictionaries of numbers. By default the type of the column, or the one that `numpy.result_type` gives for several.
+    ///     padding: Widths of communication padding, one for all dimensions or one for each: every section gets that many elements of its neighbours. Everything is copied then.
     ///
     /// Returns:
-    ///     The distributed array: one block-distributed dimension, cut where the grid cuts its rows.
+    ///     The distributed array. In an SPMD program the sections of other ranks have everything but their buffer, and `local` is that of this rank.
     ///
     /// Raises:
     ///     NotFoundError: There is no such column.
-    ///     UnsupportedError: The column has a type that is no plain number; the text says what to cast.
-    ///     InvalidDataError: The column has nulls; the text says how many, and the first tile with one.
+    ///     UnsupportedError: A column has a type that is no plain number, and the text says what to cast; or `copy=False`, and a copy is needed.
+    ///     InvalidDataError: A column has nulls, and the text says how many, and the first tile with one; or `cast` does not hold a value.
+    ///     InvalidArgumentError: No column, a distribution of another shape, or a `fill_null` that the type does not hold.
+    ///     ProtocolError: `padding` is more than a neighbour owns.
+    ///     NotLocalError: A tile of a grid of no SPMD program is in another process.
     ///
     /// Examples:
     ///     >>> import partgrid as pg
-    ///     >>> array = pg.read_parquet("data/flights").distarray("distance")
-    ///     >>> array.shape, len(array.sections)
-    ///     ((336776,), 12)
+    ///     >>> flights = pg.read_parquet("data/flights")
+    ///     >>> array = flights.distarray("distance")
+    ///     >>> array.shape, len(array.sections), array.copies
+    ///     ((336776,), 12, [])
     ///     >>> array.sections[0].__distarray__()["dim_data"][0]["stop"]
     ///     27004
-    fn distarray(&self, column: Given<String>) -> Outcome<PyDistArray> {
-        let column = column.named("column")?;
-        Ok(PyDistArray::new(export(&self.core, &column)?))
+    ///     >>> flights.distarray(["dep_delay", "arr_delay"], fill_null=0, distribution=[pg.distarray.cyclic(336776, 4), pg.distarray.block(2)])
+    ///     DistArray `dep_delay` to `arr_delay` (336776, 2) of d in 4 sections
+    ///     copied, nulls replaced: 12 sections, 5,388,416 bytes
+    ///     copied, another distribution: 4 sections, 5,388,416 bytes
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments that Python users expect"
+    )]
+    #[pyo3(signature = (columns, *, version=None, distribution=None, copy=None, fill_null=None, cast=None, padding=None))]
+    fn distarray(
+        &self,
+        py: Python<'_>,
+        columns: Given<Names>,
+        version: Option<Given<PyVersion>>,
+        distribution: Option<Given<Lying>>,
+        copy: Option<Given<bool>>,
+        fill_null: Option<&Bound<'_, PyAny>>,
+        cast: Option<Given<String>>,
+        padding: Option<Given<Padding>>,
+    ) -> Outcome<PyDistArray> {
+        let wishes = Export {
+            columns,
+            version,
+            distribution,
+            copy,
+            fill_null,
+            cast,
+            padding,
+        };
+        export(py, &self.core, wishes)
     }
 
     /// The Arrow PyCapsule interface: a stream of one batch for each row band, without copying.

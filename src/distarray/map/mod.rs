@@ -7,6 +7,7 @@
 mod block;
 mod cyclic;
 mod dictionaries;
+mod halo;
 mod reciprocal;
 mod unstructured;
 
@@ -20,6 +21,7 @@ use crate::grid::Axis;
 
 use self::block::Blocks;
 use self::cyclic::Cyclic;
+pub use self::halo::Halo;
 use self::unstructured::Unstructured;
 
 /// Where an element is along one dimension.
@@ -187,6 +189,12 @@ impl Map {
             }
             _ => self.locate(index),
         }
+    }
+
+    /// Whether the ranks own any indices in any order.
+    #[must_use]
+    pub fn is_unstructured(&self) -> bool {
+        matches!(self.kind, Kind::Unstructured(_))
     }
 
     /// The block size, when blocks are dealt out in turn.

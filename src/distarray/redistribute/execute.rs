@@ -86,6 +86,25 @@ impl Plan {
 }
 
 impl Transfer {
+    /// Copies the elements from one buffer to the other, without a message.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with the rank, when a buffer is too small, or elements have other sizes.
+    pub fn carry(&self, source: &Source, target: &mut Target) -> Result<()> {
+        self.check_place(source.layout.shape(), |comb| (comb.from, comb.from_step))
+            .and_then(|()| source.check(source.layout.shape()))
+            .map_err(|error| of_rank(error, "source", self.from_rank()))?;
+        self.check_place(target.layout.shape(), |comb| (comb.to, comb.to_step))
+            .and_then(|()| target.check(target.layout.shape()))
+            .and_then(|()| check_item(target.layout.item_bytes(), source.layout.item_bytes()))
+            .map_err(|error| of_rank(error, "destination", self.to_rank()))?;
+        copy(
+            self.combs(),
+            (source.bytes, &source.layout),
+            (target.bytes, &target.layout),
+        )
+    }
+
     /// Writes the elements into `message`, which then holds nothing else, in the order of [`Transfer::combs`].
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! the transfers are the product of the dimensions and exist only while somebody looks at them. Never here: bytes (`execute.rs`), messages on their way.
 
 use crate::distarray::distribution::Distribution;
+use crate::distarray::map::Map;
 use crate::distarray::redistribute::dimension::{Dimension, Wanted};
 use crate::distarray::redistribute::transfer::Transfer;
 use crate::error::{Error, ErrorKind, Result};
@@ -24,7 +25,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan from one distribution to another of the same global shape.
+    /// The plan from one distribution to another of the same global shape. Only an unstructured dimension of the destination may hold other numbers of indices than the source: a selection, or
+    /// some of them on several ranks.
     ///
     /// # Errors
     /// `InvalidArgument` when the global shapes differ, or when an unstructured dimension of the destination has an index that the source lacks; `Unsupported` when the destination
@@ -40,7 +42,10 @@ impl Plan {
         to: &Distribution,
         wanted: &[Wanted],
     ) -> Result<Self> {
-        if from.shape() != to.shape() {
+        let fits = |(from, to): (&Map, &Map)| from.size() == to.size() || to.is_unstructured();
+        let one_shape =
+            from.maps().len() == to.maps().len() && from.maps().iter().zip(to.maps()).all(fits);
+        if !one_shape {
             return Err(Error::invalid_argument(format!(
                 "source and destination must have one global shape, got {:?} and {:?}",
                 from.shape(),

@@ -6,9 +6,12 @@ use arrow::array::{
     Array, ArrayRef, AsArray, Float16Array, Int64Array, RecordBatch, new_null_array,
 };
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
-use partgrid::distarray::{DimData, Dist, ElementType, export};
-use partgrid::error::ErrorKind;
-use partgrid::grid::{AbsentTile, Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::distarray::{
+    Columns, DimData, Dist, DistArray, ElementType, ExportOptions, Section, Version,
+};
+use partgrid::distarray::{Distribution, Halo, Map, Parts, Reason};
+use partgrid::error::{ErrorKind, Result};
+use partgrid::grid::{AbsentTile, Axis, GridBuilder, PartitionGrid, Tile, dense};
 
 use crate::support::{column_of_every_type, int_grid};
 
@@ -16,39 +19,40 @@ use crate::support::{column_of_every_type, int_grid};
 fn sections_share_the_memory_of_the_tiles() {
     let grid = int_grid(&[3, 4], &[1, 2]);
     let array = export(&grid, "c2").unwrap();
+    assert_eq!(array.distribution.shape(), [7]);
     assert_eq!(
-        (array.size, array.element, array.column.as_str()),
-        (7, ElementType::Int64, "c2")
+        (array.element, array.columns),
+        (ElementType::Int64, vec!["c2".to_owned()])
     );
+    assert_eq!(array.copies, []);
     for (row_band, section) in array.sections.iter().enumerate() {
         let batch = grid.tile(&[row_band, 1]).unwrap().open().unwrap();
         let values = batch.column(1).as_primitive::<Int64Type>().values();
-        assert_eq!(section.buffer.as_ptr(), values.inner().as_ptr());
-        assert_eq!(section.buffer.typed_data::<i64>(), &values[..]);
+        assert_eq!(bytes(section).as_ptr(), values.inner().as_ptr());
+        assert_eq!(ints(section), &values[..]);
         assert_eq!(
-            (section.rank, section.len, section.version),
-            (row_band, values.len(), "0.10.0")
+            (section.rank, section.version, section.is_copy),
+            (row_band, Version::V0_10, false)
         );
     }
     assert_eq!(
-        export(&grid, "c2").unwrap().sections[1].buffer.as_ptr(),
-        array.sections[1].buffer.as_ptr()
+        bytes(&export(&grid, "c2").unwrap().sections[1]).as_ptr(),
+        bytes(&array.sections[1]).as_ptr()
     );
 }
 
 #[test]
 fn sliced_tiles_give_exactly_their_elements_and_share_them() {
     let whole = int_grid(&[10, 5], &[1]);
-    let address = export(&whole, "c0").unwrap().sections[0].buffer.as_ptr();
+    let address = bytes(&export(&whole, "c0").unwrap().sections[0]).as_ptr();
     let array = export(&whole.slice(4..12).unwrap(), "c0").unwrap();
-    let values: Vec<&[i64]> = array
-        .sections
-        .iter()
-        .map(|part| part.buffer.typed_data())
-        .collect();
-    assert_eq!(values, [&[400, 500, 600, 700, 800, 900][..], &[1000, 1100]]);
+    let values: Vec<Vec<i64>> = array.sections.iter().map(ints).collect();
     assert_eq!(
-        array.sections[0].buffer.as_ptr() as usize,
+        values,
+        [vec![400, 500, 600, 700, 800, 900], vec![1000, 1100]]
+    );
+    assert_eq!(
+        bytes(&array.sections[0]).as_ptr() as usize,
         address as usize + 4 * 8
     );
 }
@@ -77,10 +81,7 @@ fn blocks_meet_and_empty_ones_start_where_they_stop() {
             else {
                 panic!("one dimension without padding");
             };
-            assert_eq!(
-                (stop - start, section.buffer.len()),
-                (section.len as u64, section.len * 8)
-            );
+            assert_eq!((stop - start) * 8, bytes(section).len() as u64);
             (size, proc_grid_size, proc_grid_rank, start, stop)
         })
         .collect();
@@ -118,14 +119,11 @@ fn every_element_type_has_its_python_format_and_width() {
             (array.element.format(), array.element.item_bytes()),
             (format, item_bytes)
         );
-        assert_eq!(
-            (array.sections[0].len, array.sections[0].buffer.len()),
-            (3, 3 * item_bytes)
-        );
+        assert_eq!(bytes(&array.sections[0]).len(), 3 * item_bytes);
     }
     let halves = Float16Array::from_iter_values([half(1.5)]);
     let array = export(&grid_of(vec![Arc::new(halves)]), "n").unwrap();
-    assert_eq!(array.sections[0].buffer.as_slice(), [0, 0x3e]);
+    assert_eq!(bytes(&array.sections[0]), [0, 0x3e]);
 }
 
 #[test]
@@ -160,21 +158,15 @@ fn refusals_say_which_cast_helps() {
     use arrow::datatypes::TimeUnit::Second;
     let dictionary = |value| DataType::Dictionary(Box::new(DataType::Int8), Box::new(value));
     for (data_type, hint) in [
-        (
-            DataType::Boolean,
-            "booleans are stored as bits: cast to TINYINT in SQL",
-        ),
+        (DataType::Boolean, "cast=\"uint8\" exports its numbers"),
         (
             DataType::Decimal128(5, 2),
-            "cast to BIGINT or DOUBLE in SQL",
+            "cast=\"float64\" exports its numbers",
         ),
-        (
-            DataType::Date32,
-            "cast to int64 in SQL: arrow_cast(column, 'Int64')",
-        ),
+        (DataType::Date32, "cast=\"int32\" exports its numbers"),
         (
             DataType::Timestamp(Second, None),
-            "cast to int64 in SQL: arrow_cast(column, 'Int64')",
+            "cast=\"int64\" exports its numbers",
         ),
         (
             DataType::Utf8,
@@ -182,7 +174,7 @@ fn refusals_say_which_cast_helps() {
         ),
         (
             dictionary(DataType::Float32),
-            "cast to the type of the values in SQL",
+            "cast=\"float32\" exports its numbers",
         ),
         (
             dictionary(DataType::Utf8View),
@@ -210,7 +202,7 @@ fn nulls_are_counted_and_placed() {
     assert_eq!(error.kind(), ErrorKind::InvalidData);
     assert_eq!(
         error.to_string(),
-        "a distributed array has no nulls, the column has 3, the first in this tile (position: (1, 0), column: n)\nhint: filter them out in SQL, or replace them with coalesce()"
+        "a distributed array has no nulls, the column has 3, the first in this tile (position: (1, 0), column: n)\nhint: give a value for them with fill_null=, or replace them with coalesce() in SQL"
     );
 }
 
@@ -240,10 +232,202 @@ fn a_grid_without_rows_is_one_empty_section() {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Float64, true)]));
     let array = export(&PartitionGrid::try_from_batches(schema, &[]).unwrap(), "n").unwrap();
     assert_eq!(
-        (array.size, array.sections.len(), array.sections[0].len),
-        (0, 1, 0)
+        (array.distribution.shape(), array.sections.len()),
+        (vec![0], 1)
     );
-    assert!(array.sections[0].buffer.is_empty());
+    assert!(bytes(&array.sections[0]).is_empty());
+}
+
+#[test]
+fn several_columns_are_blocks_of_rows_and_columns_and_dense_ones_are_shared() {
+    let grid = dense_grid(&[3, 0, 2], 3);
+    let names = ["c0", "c1", "c2"].map(str::to_owned);
+    let options = ExportOptions {
+        copy: Some(false),
+        ..ExportOptions::default()
+    };
+    let array = partgrid::distarray::export(&grid, Columns::Several(&names[..]), &options).unwrap();
+    assert_eq!(array.distribution.shape(), [5, 3]);
+    for (row_band, section) in array.sections.iter().enumerate() {
+        let numbers = section.numbers.as_ref().unwrap();
+        let batch = grid.tile(&[row_band, 0]).unwrap().open().unwrap();
+        assert_eq!(numbers.shape(), [batch.num_rows(), 3]);
+        if batch.num_rows() > 0 {
+            let first = batch.column(0).as_primitive::<Int64Type>().values();
+            assert_eq!(numbers.as_ptr(), first.inner().as_ptr());
+            assert_eq!(numbers.strides(), [8, 64]);
+        }
+        let sizes: Vec<u64> = section
+            .dim_data
+            .iter()
+            .map(|each| each.proc_grid_size)
+            .collect();
+        assert_eq!(sizes, [3, 1]);
+    }
+}
+
+#[test]
+fn runs_of_columns_of_one_band_are_blocks_in_the_order_of_the_names() {
+    let grid = int_grid(&[2, 1], &[2, 2]);
+    let names = ["c3", "c2", "c0"].map(str::to_owned);
+    let array = several(&grid, &names).unwrap();
+    let maps = array.distribution.maps();
+    assert_eq!(maps[1].cuts().unwrap().cuts(), [0, 2, 3]);
+    let whole = array.redistributed(
+        &Distribution::try_new(vec![
+            Map::block(&Axis::uncut(3)),
+            Map::block(&Axis::uncut(3)),
+        ])
+        .unwrap(),
+    );
+    assert_eq!(
+        ints(&whole.unwrap().sections[0]),
+        [3, 2, 0, 103, 102, 100, 203, 202, 200]
+    );
+    assert_eq!(array.copies[0].reason, Reason::Place);
+    assert_eq!(
+        several(&grid, &[]).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+}
+
+#[test]
+fn distributions_of_every_kind_have_the_values_at_their_indices() {
+    let grid = int_grid(&[3, 4, 0, 5], &[1]);
+    let array = export(&grid, "c0").unwrap();
+    let lists: Vec<Arc<[i64]>> = vec![Arc::from([7, 0]), Arc::from([]), Arc::from([11, 3, 2])];
+    let halo = Halo {
+        width: 2,
+        boundary: [1, 3],
+        ..Halo::default()
+    };
+    let even = Map::block(&Axis::try_even(12, 3).unwrap());
+    for map in [
+        Map::try_cyclic(12, 5, 1).unwrap(),
+        Map::try_cyclic(12, 2, 5).unwrap(),
+        // A selection of rows.
+        Map::try_unstructured(5, lists, true).unwrap(),
+        even.try_with_halo(&halo, Version::V0_10).unwrap(),
+    ] {
+        let to = Distribution::try_new(vec![map.clone()]).unwrap();
+        let moved = array.redistributed(&to).unwrap();
+        assert_eq!(moved.copies[0].reason, Reason::Moved);
+        for section in &moved.sections {
+            let held = map.held(section.rank).unwrap();
+            let expected: Vec<i64> = held
+                .iter()
+                .flat_map(|part| {
+                    (0..part.indices.len()).map(|at| part.indices.get(at).unwrap() * 100)
+                })
+                .collect();
+            assert_eq!(ints(section), expected, "{map:?} rank {}", section.rank);
+            assert!(section.is_copy);
+        }
+    }
+}
+
+#[test]
+fn halos_follow_the_version_and_leave_empty_ranks_out() {
+    let cuts = Axis::try_from_lengths([3, 0, 3, 2]).unwrap();
+    let map = Map::block(&cuts);
+    let halo = Halo {
+        width: 1,
+        ..Halo::default()
+    };
+    let padded = map.try_with_halo(&halo, Version::V0_10).unwrap();
+    let widths: Vec<_> = (0..4)
+        .map(|rank| {
+            padded
+                .dim_data(rank, Version::V0_10)
+                .unwrap()
+                .padding()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(widths, [[0, 0], [0, 0], [0, 1], [1, 0]]);
+    let periodic = Halo {
+        periodic: true,
+        ..halo
+    };
+    let even = Map::block(&Axis::try_even(8, 2).unwrap());
+    let old = even.try_with_halo(&periodic, Version::V0_9).unwrap();
+    assert_eq!(old.local_len(0), Some(6));
+    let dictionary = old.dim_data(1, Version::V0_9).unwrap();
+    assert_eq!(
+        (dictionary.periodic, dictionary.padding()),
+        (Some(true), Some([1, 1]))
+    );
+    let new = even.try_with_halo(&periodic, Version::V0_10).unwrap();
+    assert_eq!(new.local_len(0), Some(5));
+    let wide = Halo { width: 5, ..halo };
+    assert_eq!(
+        even.try_with_halo(&wide, Version::V0_10)
+            .unwrap_err()
+            .message(),
+        "padding must be at most what each rank owns: rank 0 owns 4, got 5"
+    );
+    let cyclic = Map::try_cyclic(8, 2, 1).unwrap();
+    assert_eq!(
+        cyclic
+            .try_with_halo(&halo, Version::V0_10)
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Unsupported
+    );
+    let ends = Halo {
+        boundary: [1, 0],
+        ..periodic
+    };
+    assert_eq!(
+        even.try_with_halo(&ends, Version::V0_9).unwrap_err().kind(),
+        ErrorKind::Unsupported
+    );
+}
+
+#[test]
+fn one_section_for_each_rank_joins_its_tiles() {
+    let grid = int_grid(&[3, 2], &[1, 1]);
+    let options = ExportOptions {
+        parts: Parts::Ranks,
+        ..ExportOptions::default()
+    };
+    let names = ["c0", "c1"].map(str::to_owned);
+    let array = partgrid::distarray::export(&grid, Columns::Several(&names), &options).unwrap();
+    assert_eq!(array.sections.len(), 1);
+    assert_eq!(
+        ints(&array.sections[0]),
+        [0, 100, 200, 300, 400, 1, 101, 201, 301, 401]
+    );
+    assert_eq!(array.copies[0].reason, Reason::Joined);
+}
+
+fn export(grid: &PartitionGrid, column: &str) -> Result<DistArray> {
+    partgrid::distarray::export(grid, Columns::One(column), &ExportOptions::default())
+}
+
+fn several(grid: &PartitionGrid, names: &[String]) -> Result<DistArray> {
+    partgrid::distarray::export(grid, Columns::Several(names), &ExportOptions::default())
+}
+
+/// The bytes of the elements, in the order in which they lie.
+fn bytes(section: &Section) -> &[u8] {
+    section.numbers.as_ref().unwrap().bytes().unwrap()
+}
+
+fn ints(section: &Section) -> Vec<i64> {
+    let chunks = bytes(section).chunks_exact(8);
+    chunks
+        .map(|chunk| i64::from_ne_bytes(chunk.try_into().unwrap()))
+        .collect()
+}
+
+/// Row bands whose columns lie in one allocation.
+fn dense_grid(rows: &[u64], columns: u64) -> PartitionGrid {
+    let plain = int_grid(rows, &[columns]);
+    let bands = 0..plain.rows().num_intervals();
+    let batches = bands.map(|band| dense(&plain.open_row_band(band).unwrap()).unwrap());
+    let batches: Vec<RecordBatch> = batches.collect();
+    PartitionGrid::try_from_batches(Arc::clone(plain.schema()), &batches).unwrap()
 }
 
 fn grid_of(parts: Vec<ArrayRef>) -> PartitionGrid {

@@ -1,0 +1,285 @@
+"""Redistribution and halos from Python: in one process, and among the ranks of a program, with arrays of any type and number of dimensions."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partgrid as pg
+from partgrid import distarray
+from programs import Comm, on_ranks
+from test_distarray_import import of_json
+
+
+def cut(
+    values: np.ndarray, lying: distarray.Distribution, version: str = "0.10.0"
+) -> list[dict[str, Any]]:
+    """The sections of an array: for each rank the elements at the global indices that its buffer holds."""
+    sections = []
+    for rank in range(lying.num_ranks):
+        places = zip(lying.maps, lying.coordinates(rank), lying.local_shape(rank), strict=True)
+        held = [
+            [one.global_index(place, local) for local in range(count)]
+            for one, place, count in places
+        ]
+        buffer = values[np.ix_(*held)] if held else values.copy()
+        sections.append(
+            {"__version__": version, "buffer": buffer, "dim_data": lying.dim_data(rank, version)}
+        )
+    return sections
+
+
+LYING = {
+    "block": [distarray.block(7, 3), distarray.block(4)],
+    "padded": [distarray.block(7, 2, padding=2, boundary=(1, 0)), distarray.block(4, 2, padding=1)],
+    "cyclic": [distarray.cyclic(7, 2, block_size=3), distarray.cyclic(4, 3)],
+    "unstructured": [distarray.unstructured([[6, 0, 2], [1, 3, 4, 5]]), distarray.block([0, 0, 4])],
+}
+VALUES = np.arange(28).reshape(7, 4)
+KINDS = ["i1", "<f4", ">f8", "c16", "?", "S3"]
+
+
+@pytest.mark.parametrize("after", LYING)
+@pytest.mark.parametrize("before", LYING)
+def test_every_pair_moves_every_element(before: str, after: str) -> None:
+    source, target = (distarray.Distribution(LYING[name]) for name in (before, after))
+    array = distarray.from_sections(cut(VALUES, source))
+    plan = array.redistribute(target)
+    moved = plan.execute()
+    for section, expected in zip(moved, cut(VALUES, target), strict=True):
+        assert np.array_equal(np.asarray(section.buffer), expected["buffer"])
+    assert distarray.validate(list(moved)) == []
+    counts = np.array(plan.counts())
+    stays = sum(counts[rank, rank] for rank in range(min(counts.shape)))
+    assert plan.num_elements == counts.sum()
+    assert plan.local_elements == stays
+    assert plan.bytes_moved == (counts.sum() - stays) * 8
+    off = counts.copy()
+    np.fill_diagonal(off, 0)
+    assert plan.messages == np.count_nonzero(off)
+    if before == after:
+        # The padding of a rank comes from others.
+        assert plan.messages == (0 if before != "padded" else plan.messages)
+
+
+@pytest.mark.parametrize("size", [6, 8])
+@pytest.mark.parametrize("after", LYING)
+@pytest.mark.parametrize("before", LYING)
+def test_among_the_ranks_of_a_program(before: str, after: str, size: int) -> None:
+    source, target = (distarray.Distribution(LYING[name]) for name in (before, after))
+    sections, expected = cut(VALUES, source), cut(VALUES, target)
+
+    def program(comm: Comm) -> Any:
+        own = sections[comm.rank] if comm.rank < len(sections) else None
+        array = distarray.from_local(own, comm)
+        assert array.shape == (7, 4)
+        assert (array.local is None) == (own is None)
+        moved = array.redistribute(target).execute(comm)
+        local = moved.local
+        return None if local is None or not local.is_local else np.asarray(local.buffer).tolist()
+
+    found = on_ranks(size, program)
+    wanted = [section["buffer"].tolist() for section in expected]
+    assert found == wanted + [None] * (size - len(wanted))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_elements_of_any_type_keep_it(kind: str) -> None:
+    values = VALUES.astype("i1").astype(kind)
+    source = distarray.Distribution(LYING["block"])
+    moved = distarray.from_sections(cut(values, source)).redistribute(LYING["cyclic"]).execute()
+    for section, expected in zip(
+        moved, cut(values, distarray.Distribution(LYING["cyclic"])), strict=True
+    ):
+        assert np.asarray(section.buffer).dtype == values.dtype
+        assert np.array_equal(np.asarray(section.buffer), expected["buffer"])
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4), (2, 0, 3), (2, 1, 2, 3, 2)])
+def test_any_number_of_dimensions_and_any_strides(shape: tuple[int, ...]) -> None:
+    values = np.arange(int(np.prod(shape))).reshape(shape)
+    source = distarray.Distribution([distarray.block(size, 2) for size in shape])
+    sections = cut(values, source)
+    for number, section in enumerate(sections):
+        buffer = section["buffer"]
+        if number % 2 and buffer.ndim:
+            backwards = buffer[(slice(None, None, -1),) * buffer.ndim].copy(order="F")
+            section["buffer"] = backwards[(slice(None, None, -1),) * buffer.ndim]
+    moved = (
+        distarray.from_sections(sections)
+        .redistribute([distarray.cyclic(size, 2) for size in shape])
+        .execute()
+    )
+    whole = moved.redistribute([distarray.block(size) for size in shape]).execute()
+    assert np.array_equal(np.asarray(whole.local.buffer), values)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "counts"),
+    [
+        ("2.4", "2.5", [[6, 6, 6], [6, 6, 6], [3, 3, 3]]),
+        ("2.6", "2.9", [[2, 3, 4, 6], [0, 4, 0, 8], [0, 0, 4, 6], [0, 0, 0, 8]]),
+    ],
+)
+def test_the_printed_examples_become_each_other(
+    before: str, after: str, counts: list[list[int]]
+) -> None:
+    """The counts are those of the conformance note."""
+    source, target = (distarray.from_sections(printed(name)) for name in (before, after))
+    plan = source.redistribute(target.distribution)
+    assert plan.counts() == counts
+    for made, section in zip(plan.execute(), target, strict=True):
+        assert made.dim_data == section.dim_data or made.shape == section.shape
+        assert np.array_equal(np.asarray(made.buffer), np.asarray(section.buffer))
+
+
+def printed(name: str) -> list[Any]:
+    path = Path(__file__).parents[2] / "data" / "protocol" / f"0.10.0-{name}.json"
+    return [of_json(each) for each in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def test_halos_are_made_fresh_in_place() -> None:
+    for options in ({}, {"periodic": True, "version": "0.9.0"}, {"boundary": (2, 1)}):
+        version = options.get("version", "0.10.0")
+        lying = distarray.Distribution(
+            [distarray.block(9, 3, padding=2, **options), distarray.block(4, 2, padding=1)]
+        )
+        values = np.arange(36.0).reshape(9, 4)
+        sections = cut(values, lying, version)
+        fresh = [section["buffer"].copy() for section in sections]
+        for rank, section in enumerate(sections):
+            buffer = section["buffer"]
+            for local in np.ndindex(*buffer.shape):
+                places = zip(lying.maps, lying.coordinates(rank), local, strict=True)
+                index = [one.global_index(place, at) for one, place, at in places]
+                if lying.locate(index) != (rank, local):
+                    buffer[local] = -1
+        assert any((section["buffer"] == -1).any() for section in sections)
+        stale = [section["buffer"].copy() for section in sections]
+        distarray.exchange_halos(sections)
+        assert all(
+            np.array_equal(section["buffer"], each)
+            for section, each in zip(sections, fresh, strict=True)
+        )
+
+        def program(
+            comm: Comm, stale: Any = stale, version: str = version, lying: Any = lying
+        ) -> Any:
+            own = {
+                "__version__": version,
+                "buffer": stale[comm.rank],
+                "dim_data": lying.dim_data(comm.rank, version),
+            }
+            array = distarray.from_local(own, comm)
+            distarray.exchange_halos(array, comm)
+            return stale[comm.rank].tolist()
+
+        assert on_ranks(6, program) == [each.tolist() for each in fresh]
+
+
+def test_read_only_buffers_have_no_halo_to_fill() -> None:
+    grid = pg.from_numpy(np.arange(4))
+    array = grid.distarray("column_0")
+    with pytest.raises(pg.errors.InvalidArgumentError, match="writable") as caught:
+        distarray.exchange_halos(array)
+    assert caught.value.context["rank"] == "0"
+
+
+def test_what_is_wrong_on_one_rank_is_raised_on_all() -> None:
+    lying = distarray.Distribution([distarray.block(6, 3)])
+    sections = cut(np.arange(6), lying)
+
+    def broken(comm: Comm) -> Any:
+        section = dict(sections[comm.rank])
+        if comm.rank == 1:
+            section["dim_data"] = distarray.Distribution([distarray.block([0, 1, 4, 6])]).dim_data(
+                1
+            )
+        return distarray.from_local(section, comm)
+
+    def raising(comm: Comm) -> Any:
+        class Bad:
+            def __distarray__(self) -> Any:
+                raise ValueError("not today")
+
+        return distarray.from_local(Bad() if comm.rank == 2 else sections[comm.rank], comm)
+
+    def other_plans(comm: Comm) -> Any:
+        array = distarray.from_local(sections[comm.rank], comm)
+        return array.redistribute(distarray.cyclic(6, 1 + comm.rank % 2)).execute(comm)
+
+    def too_few(comm: Comm) -> Any:
+        array = distarray.from_local(sections[comm.rank], comm)
+        return array.redistribute(distarray.block(6, 4)).execute(comm)
+
+    for program, kind, text in [
+        (broken, "ProtocolError", "D6|buffer"),
+        (raising, "ValueError", "rank 2: not today"),
+        (other_plans, "InvalidArgumentError", "all ranks must ask for the same"),
+        (too_few, "InvalidArgumentError", "a rank for each of the 4 sections, got 3"),
+    ]:
+        found = on_ranks(3, program)
+        assert {type(error).__name__ for error in found} == {kind}, found
+        assert all(re.search(text, str(error)) for error in found), found
+
+
+def test_a_section_of_another_process_says_so() -> None:
+    lying = distarray.Distribution([distarray.block(4, 2)])
+    sections = cut(np.arange(4), lying)
+    array = on_ranks(2, lambda comm: distarray.from_local(sections[comm.rank], comm))[0]
+    assert repr(array[1]) == "Section 1: (2,) of l, in another process"
+    for ask in (
+        lambda: array[1].buffer,
+        array[1].__distarray__,
+        array.redistribute(distarray.block(4)).execute,
+    ):
+        with pytest.raises(pg.errors.NotLocalError) as caught:
+            ask()
+        assert caught.value.context["rank"] == "1"
+
+
+def test_maps_answer_as_a_model_does() -> None:
+    for one in [*LYING["block"], *LYING["cyclic"], distarray.unstructured([[5, -3], [0]])]:
+        owned = [np.asarray(one.owned(rank)).tolist() for rank in range(one.num_ranks)]
+        for rank, indices in enumerate(owned):
+            assert one.local_len(rank) == len(indices)
+            for local, index in enumerate(indices):
+                assert one.locate(index) == (rank, local)
+                assert one.global_index(rank, local) == index
+        flat = [index for indices in owned for index in indices]
+        ranks, locals_ = one.locate_all(np.array(flat))
+        assert list(zip(np.asarray(ranks), np.asarray(locals_), strict=True)) == [
+            one.locate(index) for index in flat
+        ]
+        assert one.locate(10**6) is None
+        with pytest.raises(pg.errors.InvalidArgumentError):
+            one.locate_all([10**6])
+        with pytest.raises(pg.errors.NotFoundError):
+            one.owned(one.num_ranks)
+    assert distarray.block(7, 3) == distarray.block([0, 3, 5, 7])
+    assert hash(distarray.cyclic(7, 3)) != hash(distarray.cyclic(7, 2))
+    lying = distarray.Distribution([distarray.block(7, 3), distarray.cyclic(4, 2)])
+    assert (lying.coordinates(5), lying.coordinates(6)) == ((2, 1), None)
+    assert (
+        repr(lying)
+        == "Distribution [7 indices on 3 ranks, blocks cut at [0, 3, 5, 7]; 4 indices on 2 ranks, cyclic]"
+    )
+
+
+def test_pictures_are_text_that_notebooks_show(tmp_path: Path) -> None:
+    array = distarray.from_sections(cut(VALUES, distarray.Distribution(LYING["block"])))
+    plan = array.redistribute(LYING["cyclic"])
+    for drawn in (plan.plot(), array.distribution.plot()):
+        drawn.save(tmp_path / "picture.svg")
+        assert (tmp_path / "picture.svg").read_text(encoding="utf-8").strip() == drawn
+        assert drawn.startswith("<svg ")
+        assert drawn._repr_svg_() == drawn
+        assert pickle.loads(pickle.dumps(drawn)) == drawn
+    assert repr(plan).startswith("3 ranks to 6 ranks, ")
+    assert plan._repr_html_() == plan.plot()
