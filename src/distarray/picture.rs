@@ -19,6 +19,8 @@ const SIDE: f64 = 16.0;
 const SCALE: f64 = 480.0;
 /// The least width of a cell that is drawn to scale, in pixels.
 const LEAST: f64 = 3.0;
+/// Of how many cells one has its index above it.
+const EVERY: usize = 5;
 /// Height of a line of text, in pixels.
 const LINE: f64 = 14.0;
 /// Width of what stands before a line, in pixels.
@@ -197,8 +199,9 @@ fn lines(map: &Map, side: &Side, captions: &mut Vec<String>) -> Drawn {
         ));
     }
     let mut marks = [false; 2];
+    drawn.indices(side);
     for rank in 0..count {
-        let y = rank as f64 * SIDE;
+        let y = LINE + rank as f64 * SIDE;
         drawn.text(0.0, y + SIDE - 4.0, &format!("rank {rank}"));
         let held = map.held(rank).unwrap_or_default();
         let mut x = LABEL;
@@ -244,20 +247,24 @@ fn lines(map: &Map, side: &Side, captions: &mut Vec<String>) -> Drawn {
     drawn
 }
 
-/// Whether an index that the rank owns is within the outer padding.
+/// Whether an index that the rank owns is within boundary padding: the outer padding that is no communication padding.
 fn is_boundary(map: &Map, rank: usize, index: i64) -> bool {
-    let data = map
-        .dim_data(rank, Version::V0_10)
-        .or_else(|_| map.dim_data(rank, Version::V0_9));
-    let widths = data.ok().and_then(|data| data.padding());
-    let ([left, right], Ok(index)) = (widths.unwrap_or_default(), u64::try_from(index)) else {
+    let stated = [Version::V0_10, Version::V0_9]
+        .into_iter()
+        .find_map(|version| {
+            let data = map.dim_data(rank, version).ok()?;
+            Some((data.padding()?, data.communication(version)))
+        });
+    let (Some((widths, communication)), Ok(index)) = (stated, u64::try_from(index)) else {
         return false;
     };
-    let halo = map.local_len(rank) != map.num_owned(rank);
-    let wraps = halo && map.num_ranks() == 1;
+    let [left, right] = [0, 1].map(|side| match communication.get(side) {
+        Some(0) => widths.get(side).copied().unwrap_or(0),
+        _ => 0,
+    });
     let first = rank == 0 && index < left;
     let last = rank + 1 == map.num_ranks() && index.saturating_add(right) >= map.size();
-    (first || last) && !wraps
+    first || last
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -324,6 +331,17 @@ impl Drawn {
         }
         self.width = self.width.max(x + width);
         self.height = self.height.max(y + height);
+    }
+
+    /// The indices of some cells, above them.
+    fn indices(&mut self, side: &Side) {
+        let mut x = LABEL;
+        for (number, cell) in side.cells.iter().enumerate() {
+            if number % EVERY == 0 {
+                self.text(x + 2.0, LINE - 4.0, &cell.index.to_string());
+            }
+            x += cell.width;
+        }
     }
 
     fn number(&mut self, x: f64, y: f64, number: usize) {

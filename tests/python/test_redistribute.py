@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +284,15 @@ def test_pictures_are_text_that_notebooks_show(tmp_path: Path) -> None:
         assert pickle.loads(pickle.dumps(drawn)) == drawn
     assert repr(plan).startswith("3 ranks to 6 ranks, ")
     assert plan._repr_html_() == plan.plot()
+
+
+def test_the_pictures_of_the_page_are_what_is_drawn_now() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    drawn = runpy.run_path(str(docs / "draw.py"))["pictures"]()
+    page = (docs / "distarray.md").read_text(encoding="utf-8")
+    for name, text in drawn.items():
+        assert (docs / "pictures" / f"{name}.svg").read_text(encoding="utf-8") == text, (
+            f"run python docs/draw.py: {name}"
+        )
+        assert f"](pictures/{name}.svg)" in page
+    assert {path.stem for path in (docs / "pictures").glob("*.svg")} == set(drawn)

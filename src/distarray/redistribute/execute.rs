@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 /// The largest message that a count of 31 bits can state, in bytes: the limit of most libraries that pass messages. See [`Transfer::pieces`].
 pub const MAX_MESSAGE_BYTES: usize = 0x7fff_ffff;
 
+/// Less than this is copied by one thread.
+const MIN_PARALLEL_BYTES: usize = 4 << 20;
+
 impl Plan {
     /// Copies everything into new buffers, one for each destination rank: the elements of its section in C order, halo included.
     ///
@@ -68,18 +71,60 @@ impl Plan {
         Ok(first)
     }
 
+    /// Several threads, of which each writes the buffers of some ranks, where there is much to copy.
     fn copy_all(&self, sources: &[Source], targets: &mut [Target]) -> Result<()> {
-        for transfer in self.transfers() {
-            let ends = sources
-                .get(transfer.from_rank())
-                .zip(targets.get_mut(transfer.to_rank()));
-            let (source, target) =
-                ends.ok_or_else(|| Error::internal("every rank of a transfer has a buffer"))?;
-            copy(
-                transfer.combs(),
-                (source.bytes, &source.layout),
-                (target.bytes, &target.layout),
-            )?;
+        let bytes: usize = targets.iter().map(|target| target.layout.num_bytes()).sum();
+        let threads = match std::thread::available_parallelism() {
+            Ok(cores) if bytes >= MIN_PARALLEL_BYTES => cores.get().min(targets.len()),
+            _ => 1,
+        };
+        let mut shares: Vec<(usize, &mut [Target])> = Vec::with_capacity(threads);
+        let (mut rest, mut first) = (targets, 0);
+        for left in (1..=threads.max(1)).rev() {
+            let wanted: usize = rest.iter().map(|target| target.layout.num_bytes()).sum();
+            let mut taken = 0;
+            let enough = rest.iter().position(|target| {
+                taken += target.layout.num_bytes();
+                taken >= wanted.div_ceil(left)
+            });
+            let count = match left {
+                1 => rest.len(),
+                _ => enough.map_or(rest.len(), |last| last + 1),
+            };
+            let (share, behind) = rest.split_at_mut(count);
+            shares.push((first, share));
+            (rest, first) = (behind, first + count);
+        }
+        let Some((first, own)) = shares.pop() else {
+            return Ok(());
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = shares
+                .into_iter()
+                .map(|(first, share)| scope.spawn(move || self.copy_to(sources, share, first)))
+                .collect();
+            let mut done = self.copy_to(sources, own, first);
+            for other in others {
+                let lost = |_| Error::internal("a thread that copied panicked");
+                done = done.and(other.join().map_err(lost).flatten());
+            }
+            done
+        })
+    }
+
+    /// Writes the buffers of the ranks from `first` on.
+    fn copy_to(&self, sources: &[Source], targets: &mut [Target], first: usize) -> Result<()> {
+        for (number, target) in targets.iter_mut().enumerate() {
+            for transfer in self.transfers_to(first + number) {
+                let source = sources
+                    .get(transfer.from_rank())
+                    .ok_or_else(|| Error::internal("every rank of a transfer has a buffer"))?;
+                copy(
+                    transfer.combs(),
+                    (source.bytes, &source.layout),
+                    (target.bytes, &target.layout),
+                )?;
+            }
         }
         Ok(())
     }

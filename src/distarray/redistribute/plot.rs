@@ -14,17 +14,19 @@ use crate::grid::picture::{counted, thousands};
 const MAX_DRAWN: usize = 40;
 /// How many rows and columns the table has at most.
 const MAX_LISTED: usize = 12;
-/// Width of the picture, in pixels.
+/// Width of the picture, in pixels, unless its text is wider.
 const WIDTH: usize = 240;
 /// Greatest side of a cell, in pixels.
 const MAX_SIDE: usize = 24;
+/// Width of a letter, in pixels, at most on average.
+const LETTER: usize = 7;
 /// Height of a line of text, in pixels.
 const LINE: usize = 14;
 /// Of the colours of Okabe and Ito, which people with any kind of colour vision tell apart: elements that go to another rank, and those that stay.
 const COLOURS: [&str; 2] = ["#0072b2", "#e69f00"];
 
 impl Plan {
-    /// The plan as an inline SVG, 240 pixels wide: rows send, columns receive, and the more elements, the darker the cell. A cell tells its number when pointed at. More than 40 ranks on a
+    /// The plan as an inline SVG, 240 pixels wide, or as wide as its text: rows send, columns receive, and the more elements, the darker the cell. A cell tells its number when pointed at. More than 40 ranks on a
     /// side are drawn in bins of neighbouring ranks, and the picture says so.
     #[must_use]
     pub fn plot(&self) -> String {
@@ -36,6 +38,8 @@ impl Plan {
         let top = LINE * captions.len() + 4;
         let below = top + side * matrix.rows.len() + 4;
         let total = below + LINE * legend.len();
+        let letters = captions.iter().map(|line| line.chars().count()).max();
+        let width = WIDTH.max(letters.unwrap_or(0) * LETTER);
         let mut text = String::new();
         for (place, caption) in captions.iter().enumerate() {
             text.push_str(&line_of_text(0, LINE * (place + 1) - 3, caption));
@@ -49,7 +53,7 @@ impl Plan {
             text.push_str(&line_of_text(12, bottom, line));
         }
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{WIDTH}\" height=\"{total}\" viewBox=\"0 0 {WIDTH} {total}\">\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{width}\" height=\"{total}\" viewBox=\"0 0 {width} {total}\">\n\
              <title>{}</title>\n\
              <g font-family=\"sans-serif\" font-size=\"11\" fill=\"currentColor\">\n{text}</g>\n\
              <g transform=\"translate(0 {top})\" stroke=\"#808080\" stroke-width=\"0.5\">\n{}</g>\n\
