@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import partgrid as pg
 from partgrid import distarray
+from partgrid.engines import mpi
 from programs import Comm, on_ranks
 from test_distarray_import import of_json
 
@@ -143,6 +145,26 @@ def test_the_printed_examples_become_each_other(
 def printed(name: str) -> list[Any]:
     path = Path(__file__).parents[2] / "data" / "protocol" / f"0.10.0-{name}.json"
     return [of_json(each) for each in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def test_grids_of_programs_are_arrays_of_their_ranks() -> None:
+    def program(comm: Comm) -> Any:
+        rows = [comm.rank * 10 + number for number in range(comm.rank + 2)]
+        chunks = pa.chunked_array([rows[:1], rows[1:]])
+        grid = mpi.from_local(pa.table({"x": chunks, "y": chunks}), comm)
+        tiles = grid.distarray("x")
+        assert [section.is_local for section in tiles] == [
+            number // 2 == comm.rank for number in range(6)
+        ]
+        with pytest.raises(pg.errors.UnsupportedError, match="execute"):
+            grid.distarray("x", distribution=distarray.block(9, 3))
+        array = grid.distarray(["x", "y"], distribution="rank")
+        assert np.asarray(array.local.buffer)[:, 1].tolist() == rows
+        assert array.local.dim_data[0]["start"] == sum(rank + 2 for rank in range(comm.rank))
+        dealt = array.redistribute([distarray.cyclic(9, 3), distarray.block(2)]).execute(comm)
+        return np.asarray(dealt.local.buffer)[:, 0].tolist()
+
+    assert on_ranks(3, program) == [[0, 11, 21], [1, 12, 22], [10, 20, 23]]
 
 
 def test_halos_are_made_fresh_in_place() -> None:
