@@ -1,0 +1,82 @@
+"""Random queries over random grids, against DuckDB over the same tables.
+
+300 queries; PARTGRID_RANDOM_QUERIES says another number, PARTGRID_RANDOM_SEED where to begin. A failure names the seed and the query.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import partgrid as pg
+from random_queries import Writer, grid, table
+
+QUERIES = int(os.environ.get("PARTGRID_RANDOM_QUERIES", "300"))
+FIRST = int(os.environ.get("PARTGRID_RANDOM_SEED", "20261121"))
+# Queries over the tables of one seed.
+EACH = 10
+
+
+def plain(value: Any) -> Any:
+    """A value in the one form in which both engines' answers are compared."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, (int, float, decimal.Decimal)):
+        number = float(value)
+        # Both engines sum and average in floats here and there, in their own order.
+        return float(f"{number:.9g}") + 0.0 if math.isfinite(number) else str(number)
+    if isinstance(value, dt.datetime):
+        return dt.datetime.fromisoformat(value.isoformat()).replace(tzinfo=None)
+    return value
+
+
+def rows(answer: Any, *, ordered: bool) -> list[tuple[Any, ...]]:
+    columns = [[plain(each) for each in column.to_pylist()] for column in answer.columns]
+    found = list(zip(*columns, strict=True)) if columns else []
+    return found if ordered else sorted(found, key=repr)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + max(QUERIES // EACH, 1)))
+def test_random_queries_have_the_answers_of_duckdb(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    data = {name: table(rng) for name in "tuv"}
+    session = pg.Session(threads=rng.choice([1, 2, 3]))
+    kinds = []
+    other = duckdb.connect()
+    other.execute("SET threads = 1")
+    for name, rows_of in data.items():
+        made, kind = grid(rng, rows_of, tmp_path / name)
+        kinds.append(f"{name}: {len(rows_of)} rows, {kind}")
+        session.register(name, made)
+        other.register(name, rows_of)
+    for number in range(EACH):
+        query, ordered = Writer(rng).query()
+        told = f"seed {seed}, query {number} ({'; '.join(kinds)}):\n{query}"
+        try:
+            expected = other.sql(query).to_arrow_table()
+        except duckdb.Error as error:
+            # The same must hold for both: an overflow, for instance.
+            if isinstance(
+                error, (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException)
+            ):
+                raise AssertionError(f"no query of both dialects: {error}\n{told}") from error
+            continue
+        try:
+            found = session.sql(query).to_arrow()
+        except Exception as error:
+            raise AssertionError(f"{type(error).__name__}: {error}\n{told}") from error
+        ours, theirs = rows(found, ordered=ordered), rows(expected, ordered=ordered)
+        if ours != theirs:
+            missing = [row for row in theirs if row not in ours][:5]
+            extra = [row for row in ours if row not in theirs][:5]
+            raise AssertionError(
+                f"{len(ours)} rows, DuckDB has {len(theirs)}; missing {missing}, too many {extra}\n{told}"
+            )
