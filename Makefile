@@ -1,6 +1,7 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
-# make test-peers  HeAT, xgboost_ray, lightgbm_ray, Modin and Dask, each in an environment of its own (8 GB, in PEERS)
+# make test-peers  HeAT, xgboost_ray, lightgbm_ray, Modin, Dask and TPC-DS, each in an environment of its own (8 GB, in PEERS)
+# make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make lint   formats, clippy, documentation, types, stubs
 # make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler)
 # make bench  throughput of load and scan
@@ -14,7 +15,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-fuzz extension lint bench bench-load clean
+.PHONY: demo test test-rust test-python test-peers test-queries test-fuzz extension lint bench bench-load clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -27,11 +28,16 @@ test-rust:
 test-python: extension
 	$(VENV)/bin/python -m pytest tests/python -q -n 2
 
+# Other queries than those of `make test`; a failure names its seed.
+test-queries: extension
+	PARTGRID_RANDOM_QUERIES=5000 PARTGRID_RANDOM_SEED=1 $(VENV)/bin/python -m pytest -q -n 2 tests/python/test_random_queries.py
+
 # One environment after the other: they are large, and some start engines of their own.
-test-peers: extension $(PEERS)/heat/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready
+test-peers: extension $(PEERS)/heat/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/tpcds/.ready
 	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py tests/python/peers/test_torch.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
 	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_modin.py
+	$(IN_PEER) $(PEERS)/tpcds/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_tpcds.py
 
 IN_PEER := env -u VIRTUAL_ENV PYTHONPATH=$(CURDIR)/python:$(CURDIR)/tests/python
 
