@@ -1,7 +1,7 @@
 //! Answers and plans of SQL over the flights of 2013.
 //!
 //! Comes in: `sql/*.slt` (answers, as DuckDB gives them) and `sql/explain/*.slt` (plans). Goes out: a failure for each answer that differs. Every file of answers
-//! runs on four cuttings of the same tables, since an answer must not depend on where the cuts are. Never here: how the expected answers were made; see
+//! runs on six cuttings of the same tables, since an answer must not depend on where the cuts are, or the tiles. Never here: how the expected answers were made; see
 //! `sql/README.md`.
 #![cfg(all(feature = "parquet", feature = "sql"))]
 #![allow(
@@ -50,7 +50,7 @@ const TABLES: [(&str, &str); 5] = [
 
 #[test]
 fn answers_are_those_of_duckdb_on_one_tile() {
-    run_answers("one tile", None, |grid| {
+    run_answers("one tile", &memory(), |grid| {
         let batch = whole(&grid);
         PartitionGrid::try_from_batches(batch.schema(), &[batch]).unwrap()
     });
@@ -58,28 +58,47 @@ fn answers_are_those_of_duckdb_on_one_tile() {
 
 #[test]
 fn answers_are_those_of_duckdb_on_the_tiles_of_the_load() {
-    run_answers("as loaded", None, |grid| grid);
+    run_answers("as loaded", &memory(), |grid| grid);
 }
 
 #[test]
 fn answers_are_those_of_duckdb_on_many_small_tiles() {
-    run_answers("tiles of 1,000 rows", Some(1000), |grid| {
-        assert!(
-            grid.num_rows() < 2000 || grid.rows().num_intervals() > 1,
-            "{grid:?} is not cut"
-        );
+    run_answers(
+        "tiles of 1,000 rows",
+        &memory().with_tile_rows(1000),
+        |grid| {
+            assert!(
+                grid.num_rows() < 2000 || grid.rows().num_intervals() > 1,
+                "{grid:?} is not cut"
+            );
+            grid
+        },
+    );
+}
+
+#[test]
+fn answers_are_those_of_duckdb_on_column_bands_with_an_empty_row_band_between() {
+    run_answers("three column bands", &memory(), |grid| banded(&grid));
+}
+
+#[test]
+fn answers_are_those_of_duckdb_on_lazy_tiles() {
+    run_answers("lazy tiles", &memory().with_lazy(true), |grid| {
+        assert!(grid.tiles().iter().all(|tile| tile.data().is_lazy()));
         grid
     });
 }
 
 #[test]
-fn answers_are_those_of_duckdb_on_column_bands_with_an_empty_row_band_between() {
-    run_answers("three column bands", None, |grid| banded(&grid));
+fn answers_are_those_of_duckdb_on_shuffled_tiles_of_which_some_are_lazy() {
+    run_answers("shuffled, half lazy", &memory().with_lazy(true), |grid| {
+        shuffled(&grid)
+    });
 }
 
 #[test]
 fn plans_read_no_more_than_they_must() {
-    let session = session(None, &|grid| grid);
+    let session = session(&memory(), &|grid| grid);
     let (files, records) = run_folder("sql/explain", &session);
     report(&format!(
         "{records} plans in {files} files on 1 cutting (as loaded)"
@@ -90,7 +109,7 @@ fn plans_read_no_more_than_they_must() {
 /// So that nobody overlooks that an answer became right: then its record moves to the other files.
 #[test]
 fn known_wrong_answers_are_still_wrong() {
-    let session = session(None, &|grid| grid);
+    let session = session(&memory(), &|grid| grid);
     let mut records = 0;
     for file in files_of("sql/known") {
         for record in parse_file::<DefaultColumnType>(&file)
@@ -116,7 +135,7 @@ fn known_wrong_answers_are_still_wrong() {
 #[test]
 #[ignore = "changes files"]
 fn rewrite_the_plans() {
-    let session = session(None, &|grid| grid);
+    let session = session(&memory(), &|grid| grid);
     let count = Arc::new(AtomicUsize::new(0));
     let mut runner = runner(&session, &count);
     for file in files_of("sql/explain") {
@@ -135,7 +154,7 @@ fn rewrite_the_plans() {
 
 #[test]
 fn a_wrong_expected_answer_fails() {
-    let session = session(None, &|grid| grid);
+    let session = session(&memory(), &|grid| grid);
     let wrong = [
         "query I\nSELECT count(*) FROM airlines\n----\n17\n",
         "query T\nSELECT count(*) FROM airlines\n----\n16\n",
@@ -159,15 +178,11 @@ struct Cutting {
     runtime: tokio::runtime::Runtime,
 }
 
-fn run_answers(
-    cutting: &str,
-    tile_rows: Option<u64>,
-    cut: impl Fn(PartitionGrid) -> PartitionGrid,
-) {
-    let session = session(tile_rows, &cut);
+fn run_answers(cutting: &str, options: &LoadOptions, cut: impl Fn(PartitionGrid) -> PartitionGrid) {
+    let session = session(options, &cut);
     let (files, records) = run_folder("sql", &session);
     report(&format!(
-        "{records} answers in {files} files on cutting `{cutting}` (1 of 4)"
+        "{records} answers in {files} files on cutting `{cutting}` (1 of 6)"
     ));
     assert!(records >= LEAST_ANSWERS, "only {records} answers");
 }
@@ -232,16 +247,17 @@ fn report(line: &str) {
 }
 
 /// All tables under their names, cut by `cut`. A fixed number of shares keeps plans the same on every machine.
-fn session(tile_rows: Option<u64>, cut: &dyn Fn(PartitionGrid) -> PartitionGrid) -> Cutting {
+/// A load into memory, in the tiles of the files.
+fn memory() -> LoadOptions {
+    LoadOptions::default()
+}
+
+fn session(options: &LoadOptions, cut: &dyn Fn(PartitionGrid) -> PartitionGrid) -> Cutting {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let session = Session::try_new(&SessionOptions::default().with_threads(3)).unwrap();
-    let options = match tile_rows {
-        None => LoadOptions::default(),
-        Some(tile_rows) => LoadOptions::default().with_tile_rows(tile_rows),
-    };
     for (name, place) in TABLES {
         let source = format!("{}/data/{place}", env!("CARGO_MANIFEST_DIR"));
-        let grid = runtime.block_on(load(&[source], &options)).unwrap();
+        let grid = runtime.block_on(load(&[source], options)).unwrap();
         session.register(name, Arc::new(cut(grid))).unwrap();
     }
     Cutting {
@@ -273,6 +289,37 @@ fn banded(grid: &PartitionGrid) -> PartitionGrid {
             let tile = Tile::try_from_batch(&batch.project(&wanted).unwrap()).unwrap();
             builder.set(&[row_band, column_band], tile).unwrap();
         }
+    }
+    builder.build().unwrap()
+}
+
+/// The row bands in another order, every second one read into memory and cut in two.
+fn shuffled(grid: &PartitionGrid) -> PartitionGrid {
+    let count = grid.rows().num_intervals();
+    // 7 shares no factor with the numbers of files.
+    let order: Vec<usize> = (0..count).map(|place| (place * 7 + 3) % count).collect();
+    let mut tiles = Vec::new();
+    for (number, row_band) in order.into_iter().enumerate() {
+        let lazy = grid.tile(&[row_band, 0]).unwrap();
+        if number % 2 == 0 {
+            tiles.push(lazy.clone());
+            continue;
+        }
+        let batch = lazy.open().unwrap();
+        let middle = batch.num_rows() / 2;
+        for part in [
+            batch.slice(0, middle),
+            batch.slice(middle, batch.num_rows() - middle),
+        ] {
+            tiles.push(Tile::try_from_batch(&part).unwrap());
+        }
+    }
+    let rows = Axis::try_from_lengths(tiles.iter().map(Tile::num_rows)).unwrap();
+    let columns = grid.columns().clone();
+    assert_eq!(columns.num_intervals(), 1);
+    let mut builder = GridBuilder::try_new(Arc::clone(grid.schema()), rows, columns).unwrap();
+    for (row_band, tile) in tiles.into_iter().enumerate() {
+        builder.set(&[row_band, 0], tile).unwrap();
     }
     builder.build().unwrap()
 }
