@@ -25,8 +25,8 @@ from partgrid._native import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    # An `mpi4py.MPI.Comm`.
-    Comm = Any
+# An `mpi4py.MPI.Comm`.
+Comm = Any
 
 __all__ = [
     "DistArray",
