@@ -1,6 +1,6 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
-# make test-peers  HeAT, xgboost_ray, lightgbm_ray, Modin, Dask and TPC-DS, each in an environment of its own (8 GB, in PEERS)
+# make test-peers  HeAT, distarray, xgboost_ray, lightgbm_ray, Modin, Dask and TPC-DS, each in an environment of its own (8 GB, in PEERS)
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make lint   formats, clippy, documentation, types, stubs
 # make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler)
@@ -33,8 +33,9 @@ test-queries: extension
 	PARTGRID_RANDOM_QUERIES=5000 PARTGRID_RANDOM_SEED=1 $(VENV)/bin/python -m pytest -q -n 2 tests/python/test_random_queries.py
 
 # One environment after the other: they are large, and some start engines of their own.
-test-peers: extension $(PEERS)/heat/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/tpcds/.ready
+test-peers: extension $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/tpcds/.ready
 	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py tests/python/peers/test_torch.py
+	$(IN_PEER) $(PEERS)/distarray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_distarray.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
 	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_modin.py
 	$(IN_PEER) $(PEERS)/tpcds/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_tpcds.py
@@ -44,7 +45,12 @@ IN_PEER := env -u VIRTUAL_ENV PYTHONPATH=$(CURDIR)/python:$(CURDIR)/tests/python
 $(PEERS)/%/.ready: tests/python/peers/requirements/%.txt
 	$(PYTHON) -m venv $(PEERS)/$*
 	$(PEERS)/$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	$(if $(ALONE),$(PEERS)/$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $(ALONE))
 	@touch $@
+
+# Installed without what they ask for.
+ALONE = $(filter %.no-deps.txt,$^)
+$(PEERS)/distarray/.ready: tests/python/peers/requirements/distarray.no-deps.txt
 
 # Built with other flags than everything else, so in a folder of its own.
 test-fuzz: $(VENV)/.ready

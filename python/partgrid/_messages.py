@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from partgrid import errors
+from partgrid import _native, errors
 from partgrid._refusals import refused
 from partgrid.engines.mpi import Comm, agree
 
 if TYPE_CHECKING:
-    from partgrid import _native
+    from collections.abc import Iterable
 
 # A `numpy.ndarray`, or another object with the buffer interface.
 Buffer = Any
@@ -38,7 +38,7 @@ def execute(plan: _native.Plan, comm: Comm) -> _native.DistArray:
         InvalidArgumentError: The communicator lacks a method; plans differ, or there are fewer ranks than sections.
         NotLocalError: The section of a rank is not there.
     """
-    check(comm)
+    check(comm, *NEEDED)
     rank, error, source, target = comm.Get_rank(), None, None, None
     try:
         source = _own(plan.source, comm)
@@ -51,21 +51,27 @@ def execute(plan: _native.Plan, comm: Comm) -> _native.DistArray:
     return plan._arrived(rank, target)
 
 
-def exchange(plan: _native._HaloPlan, array: _native.DistArray, comm: Comm) -> None:
+def exchange(sections: _native.DistArray | Iterable[object], comm: Comm) -> None:
     """Fills the communication padding of the section of each rank. Every rank must call it.
 
     Args:
-        plan: The plan of the array.
-        array: The array.
+        sections: The array, or its sections.
         comm: The communicator.
 
     Raises:
         InvalidArgumentError: The communicator lacks a method; arrays differ, there are fewer ranks than sections, or a buffer is read-only.
         NotLocalError: The section of a rank is not there.
     """
-    check(comm)
-    error, own = None, None
+    check(comm, *NEEDED)
+    error, own, plan, wish = None, None, None, ""
     try:
+        array = (
+            _native.from_sections(sections)
+            if not isinstance(sections, _native.DistArray)
+            else sections
+        )
+        wish = f"halos of {hash(array.distribution)}, {array.dtype}"
+        plan = _native._HaloPlan(array)
         own = _own(array, comm)
         if own is not None and memoryview(own).readonly:
             message = "the buffer must be writable, it is read-only"
@@ -73,22 +79,23 @@ def exchange(plan: _native._HaloPlan, array: _native.DistArray, comm: Comm) -> N
             raise refused(errors.InvalidArgumentError, message, hint)
     except BaseException as raised:  # it is raised again, on all ranks
         error = raised
-    agree(comm, error, f"halos of {hash(array.distribution)}, {array.dtype}")
+    agree(comm, error, wish)
     _carry(plan, comm, own, own)
 
 
-def check(comm: Comm) -> None:
+def check(comm: Comm, *needed: str) -> None:
     """Refuses what is no communicator.
 
     Args:
         comm: What was passed for one.
+        needed: The names of the methods that it must have.
 
     Raises:
         InvalidArgumentError: It lacks a method.
     """
-    missing = [name for name in NEEDED if not callable(getattr(comm, name, None))]
+    missing = [name for name in needed if not callable(getattr(comm, name, None))]
     if missing:
-        message = f"comm must have {', '.join(NEEDED)}, {', '.join(missing)} is missing in {comm!r}"
+        message = f"comm must have {', '.join(needed)}, {', '.join(missing)} is missing in {comm!r}"
         hint = "pass a communicator of mpi4py, such as MPI.COMM_WORLD"
         raise refused(errors.InvalidArgumentError, message, hint)
 
@@ -123,7 +130,14 @@ def _own(array: _native.DistArray, comm: Comm) -> Buffer:
     """The buffer of this rank; nothing where there are fewer sections than ranks."""
     _fits(len(array), comm)
     rank = comm.Get_rank()
-    return array[rank].buffer if rank < len(array) else None
+    if rank >= len(array):
+        return None
+    buffer = array[rank].buffer
+    if "O" in array.dtype and getattr(getattr(buffer, "dtype", None), "hasobject", True):
+        message = "elements must be values, the buffer has references to Python objects"
+        hint = "comm.allgather of mpi4py sends objects"
+        raise refused(errors.UnsupportedError, message, hint)
+    return buffer
 
 
 def _fits(num_sections: int, comm: Comm) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from partgrid import _native
 from partgrid._native import (
@@ -25,8 +25,8 @@ from partgrid._native import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    # An `mpi4py.MPI.Comm`.
-    Comm = Any
+# An `mpi4py.MPI.Comm`.
+Comm = Any
 
 __all__ = [
     "DistArray",
@@ -61,13 +61,17 @@ def from_local(section: object, comm: Comm) -> DistArray:
     """
     import numpy as np  # noqa: PLC0415 - only needed here
 
+    from partgrid import _messages, _sections  # noqa: PLC0415 - import this package
     from partgrid.engines.mpi import agree  # noqa: PLC0415 - imports this package
 
+    _messages.check(comm, "Get_rank", "Get_size", "allgather")
     own, said, error = None, None, None
+    array: DistArray | None = None
     try:
         if section is not None:
-            own = section.__distarray__() if hasattr(section, "__distarray__") else section
-            said = _told(own, np)
+            given = section.__distarray__() if hasattr(section, "__distarray__") else section
+            own = _sections.alike(given, np)
+            said = _sections.told(own, np)
     except BaseException as raised:  # it is raised again, on all ranks
         error = raised
     agree(comm, error)
@@ -75,8 +79,14 @@ def from_local(section: object, comm: Comm) -> DistArray:
     while heard and heard[-1] is None:
         heard.pop()
     rank = comm.Get_rank()
-    sections = [own if number == rank else _stand_in(each, np) for number, each in enumerate(heard)]
-    return _native._dist_array(sections, rank)
+    try:
+        others = [_sections.stand_in(each, np) for each in heard]
+        sections = [own if number == rank else each for number, each in enumerate(others)]
+        array = _native._dist_array(sections, rank)
+    except BaseException as raised:  # it is raised again, on all ranks
+        error = raised
+    agree(comm, error, alike=True)
+    return cast("DistArray", array)
 
 
 def exchange_halos(sections: DistArray | Iterable[object], comm: Comm = None) -> None:
@@ -102,53 +112,9 @@ def exchange_halos(sections: DistArray | Iterable[object], comm: Comm = None) ->
         >>> halves[0].tolist()
         [0, 1, 2, 30]
     """
-    array = sections if isinstance(sections, DistArray) else from_sections(sections)
-    if comm is None:
-        _native._fill_halos(array)
+    if comm is not None:
+        from partgrid import _messages  # noqa: PLC0415 - imports this package
+
+        _messages.exchange(sections, comm)
         return
-    from partgrid import _messages  # noqa: PLC0415 - imports this package
-
-    _messages.exchange(_native._HaloPlan(array), array, comm)
-
-
-def _told(section: Any, np: Any) -> Any:  # noqa: ANN401 - whatever the rank has
-    """What other ranks need to know of a section: everything but the elements, as objects that pickle."""
-    if not isinstance(section, dict):
-        return type(section).__name__
-    told = {key: value for key, value in section.items() if key not in ("buffer", "dim_data")}
-    if "dim_data" in section:
-        told["dim_data"] = _plain(section["dim_data"], np)
-    if "buffer" in section:
-        try:
-            view = np.asarray(memoryview(section["buffer"]))
-        except TypeError:
-            told["buffer"] = type(section["buffer"]).__name__
-        else:
-            told["buffer"] = _Shape(view.dtype, view.shape)
-    return told
-
-
-def _plain(value: Any, np: Any) -> Any:  # noqa: ANN401 - parts of dictionaries
-    if isinstance(value, dict):
-        return {key: _plain(each, np) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_plain(each, np) for each in value)
-    try:
-        return np.array(memoryview(value))
-    except TypeError:
-        return value
-
-
-class _Shape:
-    """A buffer without its elements."""
-
-    def __init__(self, dtype: Any, shape: tuple[int, ...]) -> None:  # noqa: ANN401 - of numpy
-        self.dtype, self.shape = dtype, shape
-
-
-def _stand_in(told: Any, np: Any) -> Any:  # noqa: ANN401 - whatever the rank has
-    """A section as another rank described it: its buffer has the shape, over one element."""
-    if isinstance(told, dict) and isinstance(told.get("buffer"), _Shape):
-        shape = told["buffer"]
-        told["buffer"] = np.broadcast_to(np.zeros((), shape.dtype), shape.shape)
-    return told
+    _native._fill_halos(sections if isinstance(sections, DistArray) else from_sections(sections))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import pickle
 import re
 import runpy
+import threading
+from array import array
+from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -241,15 +245,88 @@ def test_what_is_wrong_on_one_rank_is_raised_on_all() -> None:
         array = distarray.from_local(sections[comm.rank], comm)
         return array.redistribute(distarray.block(6, 4)).execute(comm)
 
+    def no_array(comm: Comm) -> Any:
+        array = distarray.from_local(sections[comm.rank], comm)
+        return distarray.exchange_halos(5 if comm.rank == 1 else array, comm)
+
+    def references(comm: Comm) -> Any:
+        array = distarray.from_local(sections[comm.rank] | {"buffer": np.zeros(2, object)}, comm)
+        return array.redistribute(distarray.cyclic(6, 3)).execute(comm)
+
     for program, kind, text in [
         (broken, "ProtocolError", "D6|buffer"),
         (raising, "ValueError", "rank 2: not today"),
         (other_plans, "InvalidArgumentError", "all ranks must ask for the same"),
         (too_few, "InvalidArgumentError", "a rank for each of the 4 sections, got 3"),
+        (no_array, "InvalidArgumentError", "rank 1: sections must be a list"),
+        (references, "UnsupportedError", "rank 0: elements must be values"),
     ]:
         found = on_ranks(3, program)
         assert {type(error).__name__ for error in found} == {kind}, found
         assert all(re.search(text, str(error)) for error in found), found
+
+
+@pytest.mark.parametrize(
+    ("bad", "text"),
+    [
+        (5, "a section must be a dict, got 5 (rule: T1, rank: 1)"),
+        ([1], "a section must be a dict, got [1] (rule: T1, rank: 1)"),
+        ({"buffer": [1.0, 2.0]}, "got [1.0, 2.0] (rule: T4, rank: 1, key: buffer)"),
+        ({"buffer": np.zeros(2, "M8[s]")}, "got a ndarray (rule: T4, rank: 1, key: buffer)"),
+        ({"buffer": threading.Lock()}, "got a lock (rule: T4, rank: 1, key: buffer)"),
+        ({"dim_data": (threading.Lock(),)}, "got a lock (rule: T6, rank: 1"),
+        ({"__version__": threading.Lock()}, "(rule: T3, rank: 1"),
+        ({"more": threading.Lock()}, "(rule: T2, rank: 1"),
+        ({"buffer": np.zeros(2, "f4")}, "(rule: X11, rank: 1"),
+    ],
+)
+def test_what_is_no_section_is_refused_in_the_same_words_on_all(bad: Any, text: str) -> None:
+    """Also what does not pickle."""
+    sections = cut(np.arange(6.0), distarray.Distribution([distarray.block(6, 3)]))
+    sections[1] = sections[1] | bad if isinstance(bad, dict) else bad
+    found = on_ranks(3, lambda comm: distarray.from_local(sections[comm.rank], comm))
+    assert {type(error).__name__ for error in found} == {"ProtocolError"}, found
+    assert len({str(error) for error in found}) == 1, found
+    assert text in str(found[0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda values: (ctypes.c_double * 2)(*values),
+        lambda values: array("d", values),
+        lambda values: memoryview(values.astype("i8")).cast("B").cast("q"),
+        lambda values: memoryview(values.astype("u1")).cast("c"),
+        lambda values: np.array([(each, 1) for each in values], np.dtype("f8,i2", align=True)),
+    ],
+)
+def test_producers_may_write_one_type_in_other_words(make: Any) -> None:
+    """On rank 1 integers are numpy's, too, and the dictionaries stand in another tuple."""
+    [line] = LYING["block"][1:]
+    lying = distarray.Distribution([distarray.block(4, 2)])
+    sections = cut(np.arange(4.0), lying)
+    buffers = [make(section["buffer"]) for section in sections]
+    numbers = {
+        key: np.int64(value) if isinstance(value, int) else value
+        for key, value in sections[1]["dim_data"][0].items()
+    }
+    given = namedtuple("Dimensions", "rows")(numbers)
+    whole = b"".join(bytes(memoryview(each).cast("B")) for each in buffers)
+    sections = [section | {"buffer": each} for section, each in zip(sections, buffers, strict=True)]
+    sections[1]["dim_data"] = given
+
+    def program(comm: Comm) -> Any:
+        found = distarray.from_local(sections[comm.rank], comm)
+        assert np.shares_memory(
+            np.asarray(found.local.buffer), np.asarray(memoryview(buffers[comm.rank]))
+        )
+        moved = found.redistribute(line).execute(comm)
+        return found.dtype, None if moved.local is None else bytes(memoryview(moved.local.buffer))
+
+    found = on_ranks(2, program)
+    formats = {each[0] for each in found if isinstance(each, tuple)}
+    assert len(formats) == 1, found
+    assert [each[1] for each in found] == [whole, None]
 
 
 def test_a_section_of_another_process_says_so() -> None:
