@@ -42,6 +42,7 @@ def execute(plan: _native.Plan, comm: Comm) -> _native.DistArray:
     rank, error, source, target = comm.Get_rank(), None, None, None
     try:
         source = _own(plan.source, comm)
+        plan.source._check(rank, writable=False)
         _fits(plan.to.num_ranks, comm)
         target = plan._target(rank)
     except BaseException as raised:  # it is raised again, on all ranks
@@ -73,10 +74,7 @@ def exchange(sections: _native.DistArray | Iterable[object], comm: Comm) -> None
         wish = f"halos of {hash(array.distribution)}, {array.dtype}"
         plan = _native._HaloPlan(array)
         own = _own(array, comm)
-        if own is not None and memoryview(own).readonly:
-            message = "the buffer must be writable, it is read-only"
-            hint = "sections that were copied can be written: distarray(..., copy=True)"
-            raise refused(errors.InvalidArgumentError, message, hint)
+        array._check(comm.Get_rank(), writable=True)
     except BaseException as raised:  # it is raised again, on all ranks
         error = raised
     agree(comm, error, wish)
@@ -95,7 +93,7 @@ def check(comm: Comm, *needed: str) -> None:
     """
     missing = [name for name in needed if not callable(getattr(comm, name, None))]
     if missing:
-        message = f"comm must have {', '.join(needed)}, {', '.join(missing)} is missing in {comm!r}"
+        message = f"comm must have {', '.join(needed)}, got {comm!r} without {', '.join(missing)}"
         hint = "pass a communicator of mpi4py, such as MPI.COMM_WORLD"
         raise refused(errors.InvalidArgumentError, message, hint)
 

@@ -3,7 +3,7 @@ The engine of partgrid. Use the names that the package `partgrid` exports.
 """
 
 from _typeshed import Incomplete
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
@@ -66,7 +66,19 @@ class Array:
         """
         The device of DLPack: `(1, 0)`, the CPU.
         """
+    def __getitem__(self, key: Any, /) -> Any:
+        """
+        An element, or a slice as a `memoryview`, where `memoryview` knows both.
+        """
+    def __iter__(self, /) -> Iterator:
+        """
+        The elements of one dimension.
+        """
     def __len__(self, /) -> int: ...
+    def __reduce__(self, /) -> Any:
+        """
+        A copy of the numbers: pickled, and copied deeply, an `Array` is a `numpy.ndarray`. Needs numpy.
+        """
     def __repr__(self, /) -> str: ...
     @property
     def address(self, /) -> int:
@@ -102,8 +114,13 @@ class DistArray:
     `Grid.distarray` makes one of columns, `partgrid.distarray.from_sections` of the sections of anybody, `partgrid.distarray.from_local` of those of an MPI program.
     """
     def __getitem__(self, rank: int, /) -> Section: ...
+    def __iter__(self, /) -> Iterator: ...
     def __len__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
+    def _check(self, /, rank: int, writable: bool) -> None:
+        """
+        Refuses the buffer of a rank that is not as its section says, or that cannot be written and shall be.
+        """
     @property
     def columns(self, /) -> list[str]:
         """
@@ -179,7 +196,7 @@ class Distribution:
         maps: The dimensions, dimension 0 first.
 
     Raises:
-        UnsupportedError: There are more ranks than a machine word counts.
+        InvalidArgumentError: There are more ranks than a machine word counts.
 
     Examples:
         >>> import partgrid as pg
@@ -420,14 +437,15 @@ class Grid:
             padding: Widths of communication padding, one for all dimensions or one for each: every section gets that many elements of its neighbours. Everything is copied then.
 
         Returns:
-            The distributed array. In an SPMD program the sections of other ranks have everything but their buffer, and `local` is that of this rank.
+            The distributed array. In an SPMD program the sections of other ranks have everything but their buffer, and `local` is that of this rank; what this raises there, it raises on one rank alone.
 
         Raises:
             NotFoundError: There is no such column.
             UnsupportedError: A column has a type that is no plain number, and the text says what to cast; or `copy=False`, and a copy is needed.
             InvalidDataError: A column has nulls, and the text says how many, and the first tile with one; or `cast` does not hold a value.
-            InvalidArgumentError: No column, a distribution of another shape, or a `fill_null` that the type does not hold.
-            ProtocolError: `padding` is more than a neighbour owns.
+            InvalidArgumentError: No column, a distribution of another shape, a `padding` that is more than a neighbour owns, or a `fill_null` that the type does not hold.
+            ProtocolError: Another version.
+            ImportError: numpy is missing, and `distribution` or `padding` is given.
             NotLocalError: A tile of a grid of no SPMD program is in another process.
 
         Examples:
@@ -1478,8 +1496,8 @@ def block(cuts: int | Sequence[int], num_ranks: int | None = None, *, padding: i
         version: The version of the protocol whose rules count, `"0.10.0"` (the default) or `"0.9.0"`. They differ for periodic dimensions only.
 
     Raises:
-        InvalidArgumentError: The cuts do not begin at 0, or decrease; or there are too many ranks.
-        ProtocolError: A rank owns less than the padding that its neighbour holds.
+        InvalidArgumentError: The cuts do not begin at 0, or decrease; there are no ranks, or more than 16,777,216; a rank owns less than the padding that its neighbour holds, or than its boundary.
+        ProtocolError: Another version.
         UnsupportedError: Boundary padding of a periodic dimension in 0.9.
 
     Examples:
@@ -1831,7 +1849,7 @@ def validate(sections: Any, *, strict: bool = True) -> list[Finding]:
     """
     Everything that is wrong with one section of a distributed array, or with all sections of one.
 
-    Nothing that a producer hands out makes it raise: an exception in `__distarray__` is a finding too. Versions 0.9 and 0.10 of the protocol are known.
+    Nothing that a producer hands out makes it raise: an exception in `__distarray__` is a finding too, but for interrupts. Versions 0.9 and 0.10 of the protocol are known.
 
     Args:
         sections: One section: an object with `__distarray__`, or its dictionary. Or a list or tuple of the sections of all ranks, rank 0 first; what they say of each other is then

@@ -92,13 +92,15 @@ def from_local(section: object, comm: Comm) -> DistArray:
 def exchange_halos(sections: DistArray | Iterable[object], comm: Comm = None) -> None:
     """Makes the communication padding of an array fresh: every element of it becomes what its owner has. Buffers are written in place.
 
+    Nobody else may use them meanwhile.
+
     Args:
         sections: The sections of all ranks, rank 0 first, or an array of them. With `comm`: an array of `from_local` or of `Plan.execute(comm)`.
         comm: A communicator, for sections that are on the ranks of a program; every rank must call it.
 
     Raises:
         ProtocolError: A rule of the protocol is broken.
-        InvalidArgumentError: A buffer is read-only.
+        InvalidArgumentError: A buffer is read-only, or shares memory with that of another rank.
         NotLocalError: A section is in another process, and there is no `comm`.
 
     Examples:

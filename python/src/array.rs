@@ -9,7 +9,7 @@ use partgrid::grid::Numbers;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyIterator, PyMemoryView, PyTuple};
 
 use crate::convert::import;
 use crate::dlpack::tensor_capsule;
@@ -91,6 +91,26 @@ impl PyArray {
 
     fn __len__(&self) -> usize {
         self.numbers.shape().first().copied().unwrap_or(0)
+    }
+
+    /// An element, or a slice as a `memoryview`, where `memoryview` knows both.
+    fn __getitem__<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        PyMemoryView::from(slf)?.get_item(key)
+    }
+
+    /// The elements of one dimension.
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyIterator>> {
+        PyMemoryView::from(slf)?.try_iter()
+    }
+
+    /// A copy of the numbers: pickled, and copied deeply, an `Array` is a `numpy.ndarray`. Needs numpy.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let numpy = import(slf.py(), "numpy", "pickling an Array")?;
+        let copy = numpy.call_method1("array", (ndarray(&numpy, slf)?,))?;
+        copy.call_method0("__reduce__")
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -267,10 +287,7 @@ pub(crate) fn ndarray<'py>(
     let name = array.get().numbers.element().type_string();
     let view = numpy.call_method1(
         "asarray",
-        (array
-            .py()
-            .get_type::<pyo3::types::PyMemoryView>()
-            .call1((array,))?,),
+        (array.py().get_type::<PyMemoryView>().call1((array,))?,),
     )?;
     view.call_method1("view", (name,))
 }

@@ -3,6 +3,7 @@
 //! Comes in: what a binding or a JSON document found. Goes out: a [`Value`], and words for it in messages. Never here: judgement; Python; the elements of a buffer, except the integers of
 //! one that stands for "indices". Whoever makes values of foreign objects stops a few levels down: nothing deeper than an item of "padding" has a meaning.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -155,18 +156,26 @@ impl BufferFacts {
             kind,
             item_bytes: self.item_bytes,
             big_endian: big_endian && self.item_bytes > 1,
-            code: if kind == 'o' { code } else { "" },
+            code: match (kind, code) {
+                ('o', "c" | "s" | "1s") => Cow::Borrowed("c"),
+                // numpy writes the alignment of the memory, not of the type, into records.
+                ('o', code) if code.contains(['@', '=', '<', '^']) => {
+                    Cow::Owned(code.replace(['@', '=', '<', '^'], ""))
+                }
+                ('o', code) => Cow::Borrowed(code),
+                _ => Cow::Borrowed(""),
+            },
         }
     }
 }
 
 /// What elements are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Element<'a> {
     kind: char,
     item_bytes: usize,
     big_endian: bool,
-    code: &'a str,
+    code: Cow<'a, str>,
 }
 
 /// As Python writes it, cut short where it is long.

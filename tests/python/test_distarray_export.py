@@ -233,6 +233,15 @@ def test_the_distribution_of_the_tiles_needs_no_copy() -> None:
     assert np.asarray(copied[0].buffer).flags.writeable
     with pytest.raises(pg.errors.UnsupportedError, match="other places"):
         grid.distarray("c0", distribution=distarray.block(7), copy=False)
+    nulls = pg.from_arrow(pa.table({"x": [1, None]}))
+    for more in ({"padding": 0}, {"distribution": distarray.block(2)}):
+        with pytest.raises(pg.errors.UnsupportedError, match="nulls are replaced"):
+            nulls.distarray("x", fill_null=0, copy=False, **more)
+    assert grid.distarray("c0", padding=0, copy=True).copies == ["as asked: 2 sections, 56 bytes"]
+    booleans = pg.from_arrow(pa.table({"f": [1.0], "b": [True]}))
+    with pytest.raises(pg.errors.UnsupportedError) as caught:
+        booleans.distarray(["f", "b"], cast="float64", copy=False)
+    assert caught.value.context["column"] == "b"
 
 
 def test_padding_is_a_copy_with_the_elements_of_the_neighbours() -> None:

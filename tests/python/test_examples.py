@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import operator
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from conftest import DATA, ROOT
 
 README = (ROOT / "README.md").read_text()
 DOCUMENTED = [name for name in pg.__all__ if name not in {"errors", "__version__"}]
+DOCUMENTED += [f"distarray.{name}" for name in pg.distarray.__all__]
 
 
 def blocks(language: str) -> list[str]:
@@ -68,7 +70,7 @@ def test_every_public_name_is_documented_and_its_examples_run(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    documented: Any = getattr(pg, name)
+    documented: Any = operator.attrgetter(name)(pg)
     texts = {name: documented.__doc__}
     if isinstance(documented, type):
         for attribute, value in vars(documented).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import json
 import pickle
@@ -395,3 +396,143 @@ def test_the_pictures_of_the_page_are_what_is_drawn_now() -> None:
         )
         assert f"](pictures/{name}.svg)" in page
     assert {path.stem for path in (docs / "pictures").glob("*.svg")} == set(drawn)
+
+
+def test_references_to_objects_are_not_moved() -> None:
+    lying = distarray.Distribution([distarray.block(4, 2)])
+    array = distarray.from_sections(cut(np.array(["a", 1, None, []], object), lying))
+    for ask in (
+        array.redistribute(distarray.cyclic(4, 2)).execute,
+        lambda: distarray.exchange_halos(array),
+    ):
+        with pytest.raises(pg.errors.UnsupportedError, match="references to Python objects"):
+            ask()
+
+
+def test_records_have_one_type_wherever_they_lie() -> None:
+    """numpy writes the alignment of the memory into the format, which differs with the length of a section."""
+    lying = distarray.Distribution([distarray.block([0, 1, 3])])
+    sections = cut(np.arange(3).astype([("f0", "f8"), ("f1", "i2")]), lying)
+    assert distarray.validate(sections) == []
+    moved = distarray.from_sections(sections).redistribute(distarray.block(3)).execute()
+    assert np.asarray(moved.local.buffer)["f0"].tolist() == [0, 1, 2]
+
+
+def test_indices_can_be_sent_and_looked_at() -> None:
+    indices = distarray.unstructured([[0, 3], [2]]).dim_data(0)["indices"]
+    assert (list(indices), indices[1], len(indices)) == ([0, 3], 3, 2)
+    for other in (pickle.loads(pickle.dumps(indices)), copy.deepcopy(indices)):
+        assert isinstance(other, np.ndarray)
+        assert other.tolist() == [0, 3]
+
+
+def test_buffers_that_share_memory_are_not_written() -> None:
+    whole = np.arange(18.0)
+    lying = distarray.Distribution([distarray.block(18, 2, padding=1)])
+    sections = [
+        {
+            "__version__": "0.10.0",
+            "buffer": whole[start : start + 10],
+            "dim_data": lying.dim_data(rank),
+        }
+        for rank, start in enumerate([0, 8])
+    ]
+    with pytest.raises(pg.errors.InvalidArgumentError, match="ranks 0 and 1") as caught:
+        distarray.exchange_halos(sections)
+    assert "numpy.array" in (caught.value.hint or "")
+    assert whole.tolist() == list(range(18))
+
+
+def test_a_ring_of_one_rank_fills_its_own_padding() -> None:
+    lying = distarray.Distribution(
+        [distarray.block(4, 1, padding=1, periodic=True, version="0.9.0")]
+    )
+    stale = np.array([-1, 0, 1, 2, 3, -1])
+    section = {"__version__": "0.9.0", "buffer": stale, "dim_data": lying.dim_data(0, "0.9.0")}
+    distarray.exchange_halos([section])
+    assert stale.tolist() == [3, 0, 1, 2, 3, 0]
+    stale[[0, 5]] = -1
+    on_ranks(1, lambda comm: distarray.exchange_halos(distarray.from_local(section, comm), comm))
+    assert stale.tolist() == [3, 0, 1, 2, 3, 0]
+
+
+def test_buffers_that_do_not_fit_any_more_are_refused_on_all_ranks() -> None:
+    lying = distarray.Distribution([distarray.block(8, 2, padding=1)])
+
+    def program(comm: Comm) -> Any:
+        buffer = bytearray(5)
+        shown: Any = buffer
+        if comm.rank:
+            shown = np.lib.stride_tricks.as_strided(np.zeros(1, "B"), (5,), (0,), writeable=True)
+        section = {"__version__": "0.10.0", "buffer": shown, "dim_data": lying.dim_data(comm.rank)}
+        distarray.exchange_halos(distarray.from_local(section, comm), comm)
+
+    for error in on_ranks(2, program):
+        assert isinstance(error, pg.errors.InvalidArgumentError)
+        assert "rank 1" in str(error)
+        assert "overlap" in str(error)
+
+
+def test_wishes_that_no_machine_can_meet_are_refused() -> None:
+    for make, kind in [
+        (lambda: distarray.block(10, 2**40), pg.errors.InvalidArgumentError),
+        (lambda: distarray.cyclic(2**62, 1).owned(0), pg.errors.ResourcesExhaustedError),
+        (
+            lambda: (
+                pg.from_numpy(np.arange(10))
+                .distarray("column_0")
+                .redistribute(distarray.cyclic(10, 2**31))
+            ),
+            pg.errors.UnsupportedError,
+        ),
+        (
+            lambda: distarray.Distribution([distarray.cyclic(10, 2**40)] * 2),
+            pg.errors.InvalidArgumentError,
+        ),
+        (lambda: distarray.block(5, 2, boundary=(9, 9)), pg.errors.InvalidArgumentError),
+    ]:
+        with pytest.raises(kind):
+            make()
+    assert hash(distarray.cyclic(10, 10**9)) == hash(distarray.cyclic(10, 10**9))
+
+
+def test_errors_of_producers_keep_their_kind_and_tell_the_rank() -> None:
+    class Bad:
+        def __distarray__(self) -> Any:
+            raise OSError("disk")
+
+    lying = distarray.Distribution([distarray.block(4, 2)])
+    with pytest.raises(OSError, match="disk") as caught:
+        distarray.from_sections([cut(np.arange(4), lying)[0], Bad()])
+    assert caught.value.__notes__ == ["raised by the section of rank 1"]
+    with pytest.raises(FileNotFoundError, match="section-1"):
+        distarray.from_sections(iter_that_raises())
+
+    class Ends:
+        def __distarray__(self) -> Any:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        distarray.validate(Ends())
+
+
+def iter_that_raises() -> Any:
+    yield {}
+    raise FileNotFoundError("section-1.npy")
+
+
+def test_a_producer_that_changes_its_dictionary_while_it_is_read_does_not_raise() -> None:
+    class Index:
+        def __index__(self) -> int:
+            section[f"x{len(section)}"] = 1
+            return 0
+
+    section: dict[str, Any] = {
+        "dist_type": "b",
+        "size": Index(),
+        "proc_grid_size": 1,
+        "proc_grid_rank": 0,
+        "start": 0,
+        "stop": 3,
+    }
+    assert distarray.validate({"__version__": "0.10.0", "buffer": b"123", "dim_data": (section,)})

@@ -231,7 +231,7 @@ children = []
 for _ in range(20):
     pid = os.fork()
     if pid == 0:
-        signal.alarm(30)
+        signal.alarm(100)
         assert session.sql("SELECT count(*) AS n FROM f").to_arrow()["n"][0].as_py() == 336776
         os._exit(0)
     children.append(pid)

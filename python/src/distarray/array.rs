@@ -8,7 +8,7 @@ use partgrid::distarray::check::{Mode, SectionInfo, read_all};
 use partgrid::distarray::{Copied, DimData, DistArray, Distribution, Value, Version};
 use partgrid::error::{Error, ErrorKind};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use super::check::dictionary_of;
 use super::dictionary::dim_data;
@@ -245,16 +245,45 @@ impl PyDistArray {
     ///     >>> len(plan.execute().sections)
     ///     3
     fn redistribute(slf: &Bound<'_, Self>, to: Given<Wanted>) -> Outcome<PyPlan> {
-        let to = to.named("to")?.0;
+        let to = to.named("to")?.distribution()?;
         PyPlan::try_new(slf.clone().unbind(), to)
+    }
+
+    /// Refuses the buffer of a rank that is not as its section says, or that cannot be written and shall be.
+    fn _check(&self, py: Python<'_>, rank: usize, writable: bool) -> Outcome<()> {
+        let (Some(section), Some(shape)) =
+            (self.sections.get(rank), self.distribution.local_shape(rank))
+        else {
+            return Ok(());
+        };
+        let shape: Vec<usize> = shape
+            .iter()
+            .map(|len| usize::try_from(*len).unwrap_or(usize::MAX))
+            .collect();
+        let mut memory = Memory::of(section.get().memory()?.bind(py))?;
+        memory.source().check(&shape)?;
+        if writable {
+            memory.target()?.check(&shape)?;
+        }
+        Ok(())
     }
 
     fn __len__(&self) -> usize {
         self.sections.len()
     }
 
-    fn __getitem__(&self, py: Python<'_>, rank: usize) -> PyResult<Py<PySection>> {
-        let section = self.sections.get(rank).map(|section| section.clone_ref(py));
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.list(py))?.try_iter()
+    }
+
+    fn __getitem__(&self, py: Python<'_>, rank: isize) -> PyResult<Py<PySection>> {
+        let count = self.sections.len();
+        let place = match usize::try_from(rank) {
+            Ok(place) => Some(place),
+            Err(_) => count.checked_sub(rank.unsigned_abs()),
+        };
+        let section = place.and_then(|place| self.sections.get(place));
+        let section = section.map(|section| section.clone_ref(py));
         section.ok_or_else(|| {
             let text = format!("no rank {rank}, there are {}", self.sections.len());
             pyo3::exceptions::PyIndexError::new_err(text)
@@ -407,20 +436,28 @@ pub(crate) fn from_parts(sections: &Bound<'_, PyAny>, rank: usize) -> Outcome<Py
 pub(super) fn listed<'py>(sections: &Bound<'py, PyAny>) -> Outcome<Vec<Bound<'py, PyAny>>> {
     let all = match sections.is_instance_of::<PyDict>() {
         true => None,
-        false => sections.try_iter().and_then(Iterator::collect).ok(),
+        false => sections.try_iter().ok(),
     };
-    all.ok_or_else(|| {
+    let all = all.ok_or_else(|| {
         let text = "sections must be a list of the sections of all ranks";
-        Error::invalid_argument(text)
-            .with_hint("[section] for an array on one process")
-            .into()
-    })
+        Error::invalid_argument(text).with_hint("[section] for an array on one process")
+    })?;
+    Ok(all.collect::<PyResult<_>>()?)
 }
 
 /// What sections say of themselves, when every rule holds.
 pub(super) fn described(given: &[Bound<'_, PyAny>]) -> Outcome<(Vec<Py<PyAny>>, Vec<SectionInfo>)> {
-    let dictionaries: PyResult<Vec<_>> = given.iter().map(dictionary_of).collect();
-    let dictionaries = dictionaries?;
+    let dictionaries = given.iter().enumerate().map(|(rank, section)| {
+        dictionary_of(section).map_err(|error| {
+            // The producer's own exception, with a note: it is not ours to change.
+            let note = format!("raised by the section of rank {rank}");
+            match error.value(section.py()).call_method1("add_note", (note,)) {
+                Ok(_) => error,
+                Err(other) => other,
+            }
+        })
+    });
+    let dictionaries = dictionaries.collect::<PyResult<Vec<_>>>()?;
     let values: Vec<Value> = dictionaries.iter().map(value_of).collect();
     let infos = read_all(&values, Mode::Lenient)?;
     let buffers = dictionaries.iter().map(|each| each.get_item("buffer"));

@@ -2,10 +2,11 @@
 
 use partgrid::distarray::Value;
 use partgrid::distarray::check::{Finding, Mode, validate_all, validate_local};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::value::value_of;
+use super::value::{name_of, value_of};
 use crate::argument::shown;
 
 /// One thing that is wrong with a section of a distributed array, and where. `str()` gives it as one line.
@@ -64,7 +65,7 @@ impl PyFinding {
 
 /// Everything that is wrong with one section of a distributed array, or with all sections of one.
 ///
-/// Nothing that a producer hands out makes it raise: an exception in `__distarray__` is a finding too. Versions 0.9 and 0.10 of the protocol are known.
+/// Nothing that a producer hands out makes it raise: an exception in `__distarray__` is a finding too, but for interrupts. Versions 0.9 and 0.10 of the protocol are known.
 ///
 /// Args:
 ///     sections: One section: an object with `__distarray__`, or its dictionary. Or a list or tuple of the sections of all ranks, rank 0 first; what they say of each other is then
@@ -80,7 +81,7 @@ impl PyFinding {
 ///     'error T2: the key `buffer` must be there (key: buffer)'
 #[pyfunction]
 #[pyo3(signature = (sections, *, strict=true))]
-pub(crate) fn validate(sections: &Bound<'_, PyAny>, strict: bool) -> Vec<PyFinding> {
+pub(crate) fn validate(sections: &Bound<'_, PyAny>, strict: bool) -> PyResult<Vec<PyFinding>> {
     let mode = match strict {
         true => Mode::Strict,
         false => Mode::Lenient,
@@ -93,25 +94,31 @@ pub(crate) fn validate(sections: &Bound<'_, PyAny>, strict: bool) -> Vec<PyFindi
     };
     let several: Result<Vec<Bound<'_, PyAny>>, _> = list.or_else(|_| tuple());
     let findings = match several {
-        Ok(several) => validate_all(&several.iter().map(section_of).collect::<Vec<_>>(), mode),
-        Err(_) => validate_local(&section_of(sections), mode),
+        Ok(several) => {
+            let several = several.iter().map(section_of);
+            validate_all(&several.collect::<PyResult<Vec<_>>>()?, mode)
+        }
+        Err(_) => validate_local(&section_of(sections)?, mode),
     };
-    findings
-        .into_iter()
-        .map(|core| PyFinding { core })
-        .collect()
+    let findings = findings.into_iter();
+    Ok(findings.map(|core| PyFinding { core }).collect())
 }
 
 /// The dictionary of an object, or what it is instead.
-fn section_of(object: &Bound<'_, PyAny>) -> Value {
+///
+/// # Errors
+/// What a producer raised that is no `Exception`: a wish to end this process is no finding.
+fn section_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if object.is_instance_of::<PyDict>() {
-        return value_of(object);
+        return Ok(value_of(object));
     }
     match dictionary_of(object) {
-        Ok(dictionary) => value_of(&dictionary),
+        Ok(dictionary) => Ok(value_of(&dictionary)),
+        Err(error) if !error.is_instance_of::<PyException>(object.py()) => Err(error),
         Err(error) => {
             let cause = error.value(object.py());
-            Value::Other(format!("{} that raised {}", name(object), shown(cause)))
+            let text = format!("{} that raised {}", name_of(object), shown(cause));
+            Ok(Value::Other(text))
         }
     }
 }
@@ -122,9 +129,4 @@ pub(super) fn dictionary_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'
         Some(method) => method.call0(),
         None => Ok(object.clone()),
     }
-}
-
-fn name(object: &Bound<'_, PyAny>) -> String {
-    let name = object.get_type().name();
-    name.map_or_else(|_| "object".to_owned(), |name| name.to_string())
 }

@@ -21,7 +21,7 @@ use crate::error::Outcome;
 ///     maps: The dimensions, dimension 0 first.
 ///
 /// Raises:
-///     UnsupportedError: There are more ranks than a machine word counts.
+///     InvalidArgumentError: There are more ranks than a machine word counts.
 ///
 /// Examples:
 ///     >>> import partgrid as pg

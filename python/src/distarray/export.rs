@@ -44,12 +44,8 @@ pub(crate) fn export(
         .map(|name| ElementType::try_from_name(&name))
         .transpose();
     let element = element.map_err(|error| error.with_hint("cast=\"int64\", for instance"))?;
-    if padding.is_some() && matches!(distribution, Some(Lying::As(_))) {
-        let text = "padding must be left out when distribution is given";
-        return Err(Error::invalid_argument(text)
-            .with_hint("partgrid.distarray.block(cuts, padding=1) has it")
-            .into());
-    }
+    one_wish(distribution.as_ref(), padding.as_ref())?;
+    let to_move = matches!(distribution, Some(Lying::As(_))) || padding.is_some();
     let options = ExportOptions {
         version: version_of(wishes.version)?,
         parts: match distribution {
@@ -59,14 +55,14 @@ pub(crate) fn export(
         element,
         fill: fill_value(wishes.fill_null)?,
         // What moves is copied then.
-        copy: match (&distribution, &padding) {
-            (Some(Lying::As(_)), _) | (_, Some(_)) => None,
-            _ => copy,
+        copy: match to_move {
+            true => None,
+            false => copy,
         },
     };
     let made = py.detach(|| distarray::export(grid, columns.core(), &options))?;
     let to = match (distribution, padding) {
-        (Some(Lying::As(to)), _) => Some(to),
+        (Some(Lying::As(to)), _) => Some(to.distribution()?),
         (_, Some(padding)) => Some(Arc::new(padding.around(&made.distribution, &options)?)),
         _ => None,
     };
@@ -75,7 +71,13 @@ pub(crate) fn export(
     let rank = rank.map(|ranks| ranks.rank());
     match to {
         None => PyDistArray::of_columns(py, made, rank),
-        Some(to) if *to == made.distribution && copy != Some(true) => {
+        // It lies so already.
+        Some(to) if *to == made.distribution => {
+            let options = ExportOptions { copy, ..options };
+            let made = match copy {
+                None => made,
+                Some(_) => py.detach(|| distarray::export(grid, columns.core(), &options))?,
+            };
             PyDistArray::of_columns(py, made, rank)
         }
         Some(_) if is_spread => Err(Error::unsupported(
@@ -92,6 +94,20 @@ pub(crate) fn export(
             let array = Py::new(py, PyDistArray::of_columns(py, made, rank)?)?;
             PyPlan::try_new(array, to)?.execute_here(py)
         }
+    }
+}
+
+/// Refuses two wishes for one place.
+fn one_wish(distribution: Option<&Lying>, padding: Option<&Padding>) -> Outcome<()> {
+    match (distribution, padding) {
+        (Some(Lying::As(_)), Some(_)) => {
+            let text = "padding must be left out when distribution is given";
+            let error = Error::invalid_argument(text);
+            Err(error
+                .with_hint("partgrid.distarray.block(cuts, padding=1) has it")
+                .into())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -127,7 +143,7 @@ pub(crate) enum Lying {
     /// One section for each rank.
     Ranks,
     /// Any distribution.
-    As(Arc<Distribution>),
+    As(Wanted),
 }
 
 impl Argument for Lying {
@@ -140,7 +156,7 @@ impl Argument for Lying {
                 value,
                 "be \"rank\", a Distribution, a Map, or a list of maps",
             )),
-            None => Wanted::read(value).map(|wanted| Self::As(wanted.0)),
+            None => Wanted::read(value).map(Self::As),
         }
     }
 }

@@ -21,12 +21,41 @@ pub(crate) fn fill_halos(array: &Bound<'_, PyDistArray>) -> Outcome<()> {
     for section in array.sections() {
         held.push(Memory::of(section.get().memory()?.bind(py))?);
     }
+    apart(&held)?;
     let targets = held.iter_mut().enumerate().map(|(rank, memory)| {
         let target = memory.target();
         target.map_err(|error| error.with_context("rank", rank.to_string()))
     });
     let mut targets: Vec<Target> = targets.collect::<Result<_, Error>>()?;
     py.detach(|| plan.exchange(&mut targets))?;
+    Ok(())
+}
+
+/// Refuses buffers of different ranks that share memory: one would be written while the other is read.
+fn apart(held: &[Memory]) -> Outcome<()> {
+    let mut order: Vec<usize> = (0..held.len()).collect();
+    order.sort_unstable_by_key(|rank| held.get(*rank).map(Memory::lowest));
+    let mut ends: Option<usize> = None;
+    for rank in order {
+        let (Some(memory), before) = (held.get(rank), ends) else {
+            continue;
+        };
+        if let Some(other) = before.and_then(|before| Some((before, held.get(before)?)))
+            && memory.meets(other.1)
+        {
+            let text = format!(
+                "the buffers of ranks must not share memory, those of ranks {} and {} do",
+                other.0.min(rank),
+                other.0.max(rank)
+            );
+            return Err(Error::invalid_argument(text)
+                .with_hint("copy them: numpy.array(buffer)")
+                .into());
+        }
+        if memory.num_bytes() > 0 {
+            ends = Some(rank);
+        }
+    }
     Ok(())
 }
 

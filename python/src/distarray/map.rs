@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use arrow::buffer::Buffer;
 use partgrid::distarray::{Dist, ElementType, Halo, IndexSet, Map, Place, Version};
-use partgrid::error::Error;
+use partgrid::error::{Error, ErrorKind};
 use partgrid::grid::{Axis, Numbers};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -133,7 +133,7 @@ impl PyMap {
             let text = format!("no rank {rank}, there are {}", self.core.num_ranks());
             Error::not_found(text)
         })?;
-        Ok(integers(listed(&part.indices)))
+        Ok(integers(listed(&part.indices)?))
     }
 
     /// The extent of the local buffer of a rank, halo included; `None` for a rank that does not exist.
@@ -180,8 +180,8 @@ impl PyMap {
 ///     version: The version of the protocol whose rules count, `"0.10.0"` (the default) or `"0.9.0"`. They differ for periodic dimensions only.
 ///
 /// Raises:
-///     InvalidArgumentError: The cuts do not begin at 0, or decrease; or there are too many ranks.
-///     ProtocolError: A rank owns less than the padding that its neighbour holds.
+///     InvalidArgumentError: The cuts do not begin at 0, or decrease; there are no ranks, or more than 16,777,216; a rank owns less than the padding that its neighbour holds, or than its boundary.
+///     ProtocolError: Another version.
 ///     UnsupportedError: Boundary padding of a periodic dimension in 0.9.
 ///
 /// Examples:
@@ -205,7 +205,14 @@ pub(crate) fn block(
 ) -> Outcome<PyMap> {
     let num_ranks = optional(num_ranks, "num_ranks")?;
     let axis = match (cuts.named("cuts")?, num_ranks) {
-        (Cuts::Size(size), num_ranks) => Axis::try_even(size, num_ranks.unwrap_or(1))?,
+        (Cuts::Size(size), num_ranks) => {
+            let num_ranks = num_ranks.unwrap_or(1);
+            if num_ranks == 0 || num_ranks > MAX_RANKS {
+                let text = format!("num_ranks must be 1 to {MAX_RANKS}, got {num_ranks}");
+                return Err(Error::invalid_argument(text).into());
+            }
+            Axis::try_even(size, num_ranks)?
+        }
         (Cuts::All(cuts), None) => Axis::try_new(cuts)?,
         (Cuts::All(_), Some(number)) => {
             let text =
@@ -286,9 +293,16 @@ pub(crate) fn unstructured(
     Ok(PyMap { core })
 }
 
+/// More blocks than any machine has ranks: their cuts would fill its memory.
+const MAX_RANKS: usize = 1 << 24;
+
 /// Feeds a hasher with everything that tells a map from others.
 pub(super) fn hash_map<H: Hasher>(map: &Map, state: &mut H) {
-    for rank in 0..map.num_ranks() {
+    (map.size(), map.num_ranks()).hash(state);
+    let is_cyclic = map.cuts().is_none() && !map.is_unstructured();
+    // The ranks of a cyclic dimension all say the same.
+    let ranks = if is_cyclic { 1 } else { map.num_ranks() };
+    for rank in 0..ranks {
         for version in [Version::V0_10, Version::V0_9] {
             map.dim_data(rank, version).ok().hash(state);
         }
@@ -314,10 +328,14 @@ pub(super) fn described(map: &Map) -> String {
     format!("{size} indices on {ranks} rank{plural}, {kind}")
 }
 
-fn listed(indices: &IndexSet) -> Vec<i64> {
-    (0..indices.len())
-        .filter_map(|place| indices.get(place))
-        .collect()
+fn listed(indices: &IndexSet) -> Result<Vec<i64>, Error> {
+    let mut all: Vec<i64> = Vec::new();
+    all.try_reserve_exact(indices.len()).map_err(|error| {
+        let text = format!("no memory for {} indices", indices.len());
+        Error::new(ErrorKind::ResourcesExhausted, text).with_source(error)
+    })?;
+    all.extend(indices.iter());
+    Ok(all)
 }
 
 fn integers(values: Vec<i64>) -> PyArray {

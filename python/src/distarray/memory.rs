@@ -27,8 +27,14 @@ impl Memory {
     /// That of an object with the buffer interface.
     pub(super) fn of(buffer: &Bound<'_, PyAny>) -> Outcome<Self> {
         let numpy = import(buffer.py(), "numpy", WANTED_BY)?;
-        let view = numpy.call_method1("asarray", (PyMemoryView::from(buffer)?,))?;
-        Self::of_array(&view)
+        // numpy does not read all formats that it writes.
+        match buffer.is_instance(&numpy.getattr("ndarray")?)? {
+            true => Self::of_array(buffer),
+            false => {
+                let view = (PyMemoryView::from(buffer)?,);
+                Self::of_array(&numpy.call_method1("asarray", view)?)
+            }
+        }
     }
 
     /// New memory, of what numpy's `dtype` says, in C order. What is in it is not defined.
@@ -40,6 +46,13 @@ impl Memory {
     }
 
     fn of_array(array: &Bound<'_, PyAny>) -> Outcome<Self> {
+        if array.getattr("dtype")?.getattr("hasobject")?.extract()? {
+            return Err(Error::unsupported(
+                "elements that are moved must be values, the buffer holds references to Python objects",
+            )
+            .with_hint("give them a type of numpy that holds the values")
+            .into());
+        }
         let interface = array.getattr("__array_interface__")?;
         let (address, is_read_only): (usize, bool) = interface.get_item("data")?.extract()?;
         let shape: Vec<usize> = array.getattr("shape")?.extract()?;
@@ -51,16 +64,28 @@ impl Memory {
                 .iter()
                 .zip(&strides)
                 .filter(|(_, stride)| **stride < 0)
-                .map(|(len, stride)| stride.unsigned_abs() * (len - 1))
-                .sum(),
+                .map(|(len, stride)| stride.unsigned_abs().saturating_mul(len - 1))
+                .fold(0, usize::saturating_add),
         };
         let item_bytes: usize = array.getattr("itemsize")?.extract()?;
         Ok(Self {
-            lowest: address - before,
+            lowest: address.saturating_sub(before),
             layout: Layout::try_new(shape, strides, before, item_bytes)?,
             is_writable: !is_read_only,
             array: array.clone().unbind(),
         })
+    }
+
+    /// Whether some byte may belong to both: their memory from the first element to the last meets.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        let range = |memory: &Self| memory.lowest..memory.lowest + memory.layout.num_bytes();
+        let (one, other) = (range(self), range(other));
+        !one.is_empty() && !other.is_empty() && one.start < other.end && other.start < one.end
+    }
+
+    /// The address of the first byte of any element.
+    pub(super) fn lowest(&self) -> usize {
+        self.lowest
     }
 
     /// The `numpy.ndarray`.

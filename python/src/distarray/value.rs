@@ -52,6 +52,10 @@ fn read(object: &Bound<'_, PyAny>, depth: usize, integers: bool) -> Value {
         return Value::Tuple(tuple.iter().map(below).collect());
     }
     if let Ok(dictionary) = object.cast::<PyDict>() {
+        // Code of the producer may run below, and change it.
+        let Ok(dictionary) = dictionary.copy() else {
+            return Value::Other(type_name());
+        };
         let entries = dictionary.iter().map(|(key, value)| {
             let key = read(&key, depth - 1, false);
             let integers = matches!(&key, Value::Text(text) if text == READ);
@@ -102,7 +106,8 @@ fn int_of(value: &Bound<'_, PyInt>) -> i128 {
     })
 }
 
-fn name_of(object: &Bound<'_, PyAny>) -> String {
+/// The name of its type.
+pub(super) fn name_of(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().name();
     name.map_or_else(|_| "object".to_owned(), |name| name.to_string())
 }

@@ -142,7 +142,19 @@ fn map_of(value: &Bound<'_, PyAny>) -> Option<Map> {
 }
 
 /// A distribution, its maps, or the one map of one dimension.
-pub(crate) struct Wanted(pub(super) Arc<Distribution>);
+pub(crate) enum Wanted {
+    Made(Arc<Distribution>),
+    Maps(Vec<Map>),
+}
+
+impl Wanted {
+    pub(super) fn distribution(self) -> Outcome<Arc<Distribution>> {
+        match self {
+            Self::Made(distribution) => Ok(distribution),
+            Self::Maps(maps) => Ok(Arc::new(Distribution::try_new(maps)?)),
+        }
+    }
+}
 
 impl Argument for Wanted {
     const TYPE: PyStaticExpr =
@@ -150,24 +162,18 @@ impl Argument for Wanted {
 
     fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
         if let Ok(distribution) = value.cast::<PyDistribution>() {
-            return Ok(Self(Arc::clone(distribution.get().core())));
+            return Ok(Self::Made(Arc::clone(distribution.get().core())));
+        }
+        if let Some(map) = map_of(value) {
+            return Ok(Self::Maps(vec![map]));
         }
         let refused = || {
             let must = "be a Distribution, a Map, or a list of maps";
             Refusal::new(value, must)
                 .hint("partgrid.distarray.block, cyclic and unstructured make maps")
         };
-        let maps = match map_of(value) {
-            Some(map) => vec![map],
-            None => {
-                let maps = items(value).ok_or_else(refused)?;
-                maps.iter()
-                    .map(map_of)
-                    .collect::<Option<_>>()
-                    .ok_or_else(refused)?
-            }
-        };
-        let made = Distribution::try_new(maps).map_err(|_| refused())?;
-        Ok(Self(Arc::new(made)))
+        let maps = items(value).ok_or_else(refused)?;
+        let maps = maps.iter().map(map_of).collect::<Option<_>>();
+        maps.map(Self::Maps).ok_or_else(refused)
     }
 }

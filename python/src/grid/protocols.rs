@@ -96,14 +96,15 @@ impl PyGrid {
     ///     padding: Widths of communication padding, one for all dimensions or one for each: every section gets that many elements of its neighbours. Everything is copied then.
     ///
     /// Returns:
-    ///     The distributed array. In an SPMD program the sections of other ranks have everything but their buffer, and `local` is that of this rank.
+    ///     The distributed array. In an SPMD program the sections of other ranks have everything but their buffer, and `local` is that of this rank; what this raises there, it raises on one rank alone.
     ///
     /// Raises:
     ///     NotFoundError: There is no such column.
     ///     UnsupportedError: A column has a type that is no plain number, and the text says what to cast; or `copy=False`, and a copy is needed.
     ///     InvalidDataError: A column has nulls, and the text says how many, and the first tile with one; or `cast` does not hold a value.
-    ///     InvalidArgumentError: No column, a distribution of another shape, or a `fill_null` that the type does not hold.
-    ///     ProtocolError: `padding` is more than a neighbour owns.
+    ///     InvalidArgumentError: No column, a distribution of another shape, a `padding` that is more than a neighbour owns, or a `fill_null` that the type does not hold.
+    ///     ProtocolError: Another version.
+    ///     ImportError: numpy is missing, and `distribution` or `padding` is given.
     ///     NotLocalError: A tile of a grid of no SPMD program is in another process.
     ///
     /// Examples:

@@ -56,7 +56,7 @@ pub(super) fn int(dict: &Value, wanted: IntKey, log: &mut Log) -> Field<u64> {
     } = wanted;
     let Some(value) = dict.get(key) else {
         if wanted.required {
-            log.error(rule, Some(key), format!("{key} is missing"));
+            log.error(rule, Some(key), format!("the key `{key}` must be there"));
             return Field::Broken;
         }
         return Field::Absent;
@@ -139,7 +139,7 @@ pub(super) fn padding(dict: &Value, log: &mut Log) -> Field<[u64; 2]> {
 pub(super) fn indices(dict: &Value, version: Option<Version>, log: &mut Log) -> Field<Arc<[i64]>> {
     const KEY: Option<&str> = Some("indices");
     let Some(value) = dict.get("indices") else {
-        log.error(Rule::D11, KEY, "indices is missing");
+        log.error(Rule::D11, KEY, "the key `indices` must be there");
         return Field::Broken;
     };
     let read = match value {

@@ -125,7 +125,7 @@ fn refuse(findings: &[Finding]) -> Result<()> {
     Err(match errors().count() - 1 {
         0 => error,
         others => error.with_hint(format!(
-            "{others} more are wrong: `partgrid distarray check` lists them all"
+            "{others} more are wrong: partgrid.distarray.validate, or `partgrid distarray check` for JSON, lists them all"
         )),
     })
 }

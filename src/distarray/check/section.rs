@@ -28,7 +28,11 @@ pub(super) fn check(section: &Value, log: &mut Log) -> Seen {
     };
     for key in KEYS {
         if section.get(key).is_none() {
-            log.error(Rule::T2, Some(key), format!("{key} is missing"));
+            log.error(
+                Rule::T2,
+                Some(key),
+                format!("the key `{key}` must be there"),
+            );
         }
     }
     let known = |key: &Value| matches!(key, Value::Text(text) if KEYS.contains(&text.as_str()));

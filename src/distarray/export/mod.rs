@@ -138,7 +138,11 @@ pub fn export(
     let mut sections = Vec::with_capacity(opened.len());
     let mut copies = Vec::new();
     for (rank, batches) in opened.into_iter().enumerate() {
-        let position = parts.get(rank).and_then(|part| part.as_deref()?.first());
+        // Of several tiles it is not known which one was at fault.
+        let position = match parts.get(rank).and_then(Option::as_deref) {
+            Some([position]) => Some(position),
+            _ => None,
+        };
         let made = batches.map(|batches| numbers(&batches, element, options));
         let made = made.transpose().map_err(|error| match position {
             Some(position) => error.with_position(position),

@@ -51,7 +51,7 @@ pub(super) fn numbers(
     }
     let is_own = plain
         .iter()
-        .all(|each| each.num_copied == each.batch.num_columns());
+        .all(|each| each.copied.iter().all(|copied| *copied));
     match view {
         Some(view) if reasons.is_empty() || is_own => Ok((view, reasons)),
         _ => Ok((Numbers::gathered(&parts, &gather)?, reasons)),
@@ -61,20 +61,20 @@ pub(super) fn numbers(
 /// A batch of numbers.
 struct Plain {
     batch: RecordBatch,
-    /// How many columns are in memory of their own already.
-    num_copied: usize,
+    /// Which columns are in memory of their own already.
+    copied: Vec<bool>,
 }
 
 fn plain(batch: &RecordBatch, wanted: Option<ElementType>) -> Result<Plain> {
     let schema = batch.schema_ref();
-    let mut num_copied = 0;
+    let mut copied = Vec::with_capacity(batch.num_columns());
     let columns = schema
         .fields()
         .iter()
         .zip(batch.columns())
         .map(|(field, column)| {
             let made = column::numbers(field, column, wanted)?;
-            num_copied += usize::from(made.copied);
+            copied.push(made.copied);
             let field = Field::clone(field).with_data_type(made.values.data_type().clone());
             Ok((field, made.values))
         });
@@ -83,7 +83,7 @@ fn plain(batch: &RecordBatch, wanted: Option<ElementType>) -> Result<Plain> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let schema = Arc::new(Schema::new(fields));
     let batch = RecordBatch::try_new_with_options(schema, values, &options)?;
-    Ok(Plain { batch, num_copied })
+    Ok(Plain { batch, copied })
 }
 
 /// Why the values cannot stay where they are, but for their place.
@@ -94,7 +94,7 @@ fn reasons(plain: &[Plain], element: ElementType) -> Vec<Reason> {
         (Reason::Nulls, columns().any(|each| each.null_count() > 0)),
         (
             Reason::Type,
-            plain.iter().any(|each| each.num_copied > 0) || columns().any(other),
+            plain.iter().any(|each| each.copied.contains(&true)) || columns().any(other),
         ),
         (Reason::Joined, plain.len() > 1),
     ];
@@ -118,13 +118,14 @@ fn refusal(reason: Reason, plain: &[Plain], element: ElementType) -> Error {
             .batch
             .columns()
             .iter()
-            .zip(each.batch.schema_ref().fields());
-        let mut columns = columns.filter(|(column, _)| match reason {
+            .zip(each.batch.schema_ref().fields())
+            .zip(&each.copied);
+        let mut columns = columns.filter(|((column, _), copied)| match reason {
             Reason::Nulls => column.null_count() > 0,
-            Reason::Type => each.num_copied > 0 || *column.data_type() != element.arrow_type(),
+            Reason::Type => **copied || *column.data_type() != element.arrow_type(),
             _ => false,
         });
-        columns.next().map(|(_, field)| field.name().clone())
+        columns.next().map(|((_, field), _)| field.name().clone())
     });
     let hint = match reason {
         Reason::Place => "load the columns with dense=, export them one by one, or leave copy out",

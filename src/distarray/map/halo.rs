@@ -24,8 +24,7 @@ impl Map {
     /// The same blocks with padding.
     ///
     /// # Errors
-    /// `Unsupported` for other than blocks, and for boundary padding of periodic dimensions in 0.9; `InvalidArgument` when a width is more than a neighbour owns; `Protocol` when there is no
-    /// room for boundary padding.
+    /// `Unsupported` for other than blocks, and for boundary padding of periodic dimensions in 0.9; `InvalidArgument` when a width is more than a rank owns.
     pub fn try_with_halo(&self, halo: &Halo, version: Version) -> Result<Self> {
         let Some(cuts) = self.cuts() else {
             return Err(Error::unsupported(
@@ -50,6 +49,7 @@ impl Map {
             false => halo.boundary,
         };
         check_room(cuts, halo.width)?;
+        check_boundary(cuts, halo.boundary)?;
         let widths: Vec<[u64; 2]> = (0..ranks)
             .map(|rank| {
                 let left = rank
@@ -96,5 +96,28 @@ fn check_room(cuts: &Axis, width: u64) -> Result<()> {
         ))
         .with_hint("make the blocks larger, or the padding narrower")),
         _ => Ok(()),
+    }
+}
+
+/// That the first and the last rank own their boundary padding.
+fn check_boundary(cuts: &Axis, [left, right]: [u64; 2]) -> Result<()> {
+    let last = cuts.num_intervals() - 1;
+    let owned = |rank: usize| {
+        cuts.interval(rank)
+            .map_or(0, |range| range.end - range.start)
+    };
+    let wanted = match last {
+        0 => vec![(0, left.saturating_add(right))],
+        _ => vec![(0, left), (last, right)],
+    };
+    match wanted
+        .into_iter()
+        .find(|(rank, width)| *width > owned(*rank))
+    {
+        None => Ok(()),
+        Some((rank, width)) => Err(Error::invalid_argument(format!(
+            "boundary must be at most what the first and the last rank own: rank {rank} owns {}, got {width}",
+            owned(rank)
+        ))),
     }
 }

@@ -162,17 +162,21 @@ pub struct Target<'a> {
 }
 
 impl Source<'_> {
+    /// Whether the elements are those of a section of this shape.
+    ///
     /// # Errors
     /// `InvalidArgument` for another shape than `shape`, and for too few bytes.
-    pub(super) fn check(&self, shape: &[usize]) -> Result<()> {
+    pub fn check(&self, shape: &[usize]) -> Result<()> {
         self.layout.check(shape, self.bytes.len())
     }
 }
 
 impl Target<'_> {
+    /// Whether the elements are those of a section of this shape, and can be written.
+    ///
     /// # Errors
     /// `InvalidArgument` for another shape than `shape`, for too few bytes, and for elements that overlap.
-    pub(super) fn check(&self, shape: &[usize]) -> Result<()> {
+    pub fn check(&self, shape: &[usize]) -> Result<()> {
         self.layout.check(shape, self.bytes.len())?;
         if self.layout.overlaps() {
             return Err(Error::invalid_argument(format!(

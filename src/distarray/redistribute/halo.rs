@@ -27,7 +27,7 @@ impl HaloPlan {
     /// The plan for the halos of a distribution.
     ///
     /// # Errors
-    /// `Unsupported` when the buffers have 2^64 elements or more, or a dimension 2^32 ranks or more.
+    /// `Unsupported` when the buffers have 2^64 elements or more, or a dimension more than 2^24 ranks.
     pub fn try_new(distribution: &Distribution) -> Result<Self> {
         let maps = distribution.maps();
         let padded = maps.iter().enumerate().filter(|(_, map)| has_halo(map));

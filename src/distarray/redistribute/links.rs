@@ -85,14 +85,17 @@ impl Rows {
     }
 }
 
+/// More ranks along one dimension than any machine has: their links would fill its memory.
+const MAX_RANKS: usize = 1 << 24;
+
 impl Links {
     /// # Errors
-    /// `Unsupported` for 2^32 ranks or more; `InvalidArgument` for an index of the destination that the source does not have.
+    /// `Unsupported` for more than 2^24 ranks; `InvalidArgument` for an index of the destination that the source does not have.
     pub(super) fn try_new(from: &Map, to: &Map, wanted: Wanted) -> Result<Self> {
         for map in [from, to] {
-            if u32::try_from(map.num_ranks()).is_err() {
+            if map.num_ranks() > MAX_RANKS {
                 return Err(Error::unsupported(format!(
-                    "a redistributed dimension must have less than 2^32 ranks, got {}",
+                    "a redistributed dimension must have at most {MAX_RANKS} ranks, got {}",
                     map.num_ranks()
                 )));
             }
@@ -382,7 +385,7 @@ fn range_of(part: &Part) -> std::ops::Range<u64> {
     }
 }
 
-/// Ranks are below 2^32, as `try_new` checks.
+/// Ranks fit 32 bits, as `try_new` checks.
 fn narrow(rank: usize) -> u32 {
     u32::try_from(rank).unwrap_or(u32::MAX)
 }

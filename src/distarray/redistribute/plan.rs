@@ -30,7 +30,7 @@ impl Plan {
     ///
     /// # Errors
     /// `InvalidArgument` when the global shapes differ, or when an unstructured dimension of the destination has an index that the source lacks; `Unsupported` when the destination
-    /// buffers have 2^64 elements or more, or a dimension 2^32 ranks or more.
+    /// buffers have 2^64 elements or more, or a dimension more than 2^24 ranks.
     pub fn try_new(from: &Distribution, to: &Distribution) -> Result<Self> {
         let wanted = vec![Wanted::Held; from.maps().len()];
         Self::of_parts(from, to, &wanted)
