@@ -17,7 +17,9 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::AbortHandle;
 
+use super::exec::dense::dense;
 use super::exec::stop::{Stop, stoppable};
+use super::exec::wait::waiting;
 use crate::error::{Error, Result};
 
 /// How many finished batches wait for a slow reader.
@@ -39,7 +41,7 @@ impl BatchStream {
         let plan = reset_plan_states(plan)?;
         let options = context.session_config().options();
         let plan = FilterPushdown::new_post_optimization().optimize(plan, options)?;
-        let plan = stoppable(plan, &stop)?;
+        let plan = stoppable(dense(waiting(plan)?, &context)?, &stop)?;
         let mut batches = execute_stream(plan, context)?;
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let work = async move {

@@ -33,6 +33,11 @@ impl GridTable {
         }
     }
 
+    /// What is known of the grid.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
     /// The grid.
     #[must_use]
     pub fn grid(&self) -> &Arc<PartitionGrid> {

@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{BatchCoalescer, take};
+use arrow::compute::{BatchCoalescer, filter_record_batch, take};
 use datafusion::error::{DataFusionError, Result};
-use futures::{Stream, stream};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, stream};
 
 use super::morsel::Morsel;
 use super::scan::GridScanExec;
@@ -43,6 +44,7 @@ pub(super) fn read(
         open: None,
         chosen: Vec::new(),
         is_over: false,
+        is_started: false,
         may_match: None,
         scan,
         sieve,
@@ -76,6 +78,7 @@ struct Reader {
     full: BatchCoalescer,
     batch_rows: usize,
     is_over: bool,
+    is_started: bool,
     /// For each row band of the grid whether the dynamic filters leave anything of it; `None` when they cannot tell.
     may_match: Option<Vec<bool>>,
 }
@@ -106,6 +109,10 @@ impl Reader {
 
     /// Opens the next row band that may hold a row; `false` at the end.
     async fn open_next(&mut self) -> Result<bool> {
+        if !self.is_started {
+            self.scan.wait_for_joins().await;
+            self.is_started = true;
+        }
         for morsel in self.morsels.by_ref() {
             if self.sieve.refresh()? {
                 self.may_match = bands_that_may_match(
@@ -168,19 +175,31 @@ impl Reader {
                     self.push(&slice)?;
                 }
                 Passed::All => self.choose(window.clone())?,
+                Passed::Mask(mask) => {
+                    self.gather_chosen(&batch, 1)?;
+                    let slice = self.narrow(&batch.slice(window.start, window.len()))?;
+                    let slice = filter_record_batch(&compact(&slice)?, &mask.into())?;
+                    self.push_narrow(slice)?;
+                }
                 Passed::Rows(rows) => self.chosen.extend_from_slice(rows.values()),
             }
         }
         let is_last = window.end == batch.num_rows() || window.is_empty();
-        while self.chosen.len() >= self.batch_rows || (is_last && !self.chosen.is_empty()) {
+        self.gather_chosen(&batch, if is_last { 1 } else { self.batch_rows })?;
+        if is_last {
+            self.open = None;
+        }
+        Ok(())
+    }
+
+    /// Copies the chosen rows, a batch at a time, as long as there are at least so many.
+    fn gather_chosen(&mut self, batch: &RecordBatch, least: usize) -> Result<()> {
+        while self.chosen.len() >= least {
             let rest = self
                 .chosen
                 .split_off(self.chosen.len().min(self.batch_rows));
             let rows = UInt32Array::from(std::mem::replace(&mut self.chosen, rest));
-            self.gather(&batch, &rows)?;
-        }
-        if is_last {
-            self.open = None;
+            self.gather(batch, &rows)?;
         }
         Ok(())
     }
@@ -233,4 +252,27 @@ impl Reader {
             &options,
         )?)
     }
+}
+
+/// The batches up to so many rows.
+pub(super) fn limit_rows(
+    batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    limit: Option<usize>,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let Some(limit) = limit else {
+        return batches.boxed();
+    };
+    let cut = batches.scan(limit, |left, batch| {
+        let next = match batch {
+            Ok(_) if *left == 0 => None,
+            Ok(batch) => {
+                let rows = batch.num_rows().min(*left);
+                *left -= rows;
+                Some(Ok(batch.slice(0, rows)))
+            }
+            Err(error) => Some(Err(error)),
+        };
+        futures::future::ready(next)
+    });
+    cut.boxed()
 }

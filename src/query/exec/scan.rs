@@ -4,20 +4,27 @@
 //! that pass; without conditions slices of the tiles, not copies (sliced nested columns excepted, see `grid::compact`). Never here: how tiles are opened, which is
 //! `TileData`; how rows are tested, which is `sieve`.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ScalarValue, Statistics};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::DynamicFilterTracking;
+use datafusion::physical_expr::expressions::{
+    Column, DynamicFilterPhysicalExpr, DynamicFilterTracking,
+};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr, RangePartitioning,
+    SplitPoint,
+};
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::filter_pushdown::{
@@ -32,15 +39,18 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
     ReplaceChildrenOptions, apply_expression_roots,
 };
-use futures::stream::BoxStream;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt};
 
+use super::align::align;
 use super::morsel::{Morsel, spread};
-use super::read::read;
+use super::read::{limit_rows, read};
 use super::stitch::Stitch;
-use crate::query::plan::estimate::passing;
 use crate::query::plan::facts::Facts;
 use crate::query::plan::prune::{Kept, prune};
+use crate::query::plan::sorted::start_of_value;
+
+/// Shares are multiples of so many rows; fewer are not worth a thread.
+const SHARE_UNIT: usize = 1024;
 
 /// Reads the rows of the kept tiles of a grid that pass its conditions.
 #[derive(Debug, Clone)]
@@ -58,6 +68,8 @@ pub(in crate::query) struct GridScanExec {
     passing: Option<f64>,
     /// What operators above learn while the query runs. A row that does not pass may be left out.
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    /// Those of the dynamic filters for which reading waits, since a join makes them once and reads nothing of this scan before.
+    awaited: Vec<Arc<dyn PhysicalExpr>>,
     /// The most rows that anybody above will read; each share stops there.
     limit: Option<usize>,
     stitch: Arc<Stitch>,
@@ -100,13 +112,17 @@ impl GridScanExec {
         let conditions = conditions?;
         let stitch = Stitch::try_new(grid, &columns, Arc::clone(&wide_schema))?;
         Self {
-            passing: passing(grid, &kept.row_bands, &columns, &conditions),
-            properties: Arc::new(properties(schema, 1)),
+            passing: facts.passing(&columns, &conditions),
+            properties: Arc::new(properties(
+                EquivalenceProperties::new(schema),
+                Partitioning::UnknownPartitioning(1),
+            )),
             stitch: Arc::new(stitch),
             shares: Arc::new([]),
             metrics: ExecutionPlanMetricsSet::new(),
             limit: None,
             dynamic: Vec::new(),
+            awaited: Vec::new(),
             facts,
             columns,
             num_columns,
@@ -123,14 +139,83 @@ impl GridScanExec {
         Self { limit, ..self }
     }
 
-    /// The scan in at most `num_shares` shares of batches of `batch_rows` rows.
+    /// The scan in at most `num_shares` shares of batches of `batch_rows` rows. Where a column is sorted, equal values are in one share.
     pub(in crate::query) fn try_spread(self, num_shares: usize, batch_rows: usize) -> Result<Self> {
-        let shares = spread(&self.bands(), num_shares, batch_rows);
+        let shares = spread(&self.bands(), num_shares, batch_rows.min(SHARE_UNIT));
+        let sorted: Vec<usize> = (0..self.num_columns)
+            .filter(|place| self.is_ascending(*place))
+            .collect();
+        let schema = self.narrow_schema();
+        let mut facts = EquivalenceProperties::new(Arc::clone(&schema));
+        let order = |place: usize| -> Result<PhysicalSortExpr> {
+            let column = Column::new(schema.field(place).name(), place);
+            let ascending = SortOptions::new(false, false);
+            Ok(PhysicalSortExpr::new(Arc::new(column), ascending))
+        };
+        for place in &sorted {
+            facts.add_ordering([order(*place)?]);
+        }
+        if let Some(place) = sorted.first().filter(|_| shares.len() > 1)
+            && let Some((aligned, cuts)) = self.aligned(*place, &shares)
+            && let Some(key) = LexOrdering::new([order(*place)?])
+        {
+            let cuts = cuts.into_iter().map(|cut| SplitPoint::new(vec![cut]));
+            let range = RangePartitioning::try_new(key, cuts.collect())?;
+            return Ok(Self {
+                properties: Arc::new(properties(facts, Partitioning::Range(range))),
+                shares: aligned.into(),
+                ..self
+            });
+        }
+        let partitioning = Partitioning::UnknownPartitioning(shares.len());
         Ok(Self {
-            properties: Arc::new(properties(self.narrow_schema(), shares.len())),
+            properties: Arc::new(properties(facts, partitioning)),
             shares: shares.into(),
             ..self
         })
+    }
+
+    /// The shares, cut where the value of the sorted column at a place of the output changes.
+    fn aligned(
+        &self,
+        place: usize,
+        shares: &[Vec<Morsel>],
+    ) -> Option<(Vec<Vec<Morsel>>, Vec<ScalarValue>)> {
+        let column = *self.columns.get(place)?;
+        align(shares, &|at| start_of_value(&self.facts, column, at))
+    }
+
+    /// Whether the rows come out in ascending order of the column at a place of the output.
+    fn is_ascending(&self, place: usize) -> bool {
+        let column = self.columns.get(place);
+        column.is_some_and(|column| self.facts.is_ascending(*column))
+    }
+
+    /// The scan that waits for the dynamic filters with these numbers.
+    #[must_use]
+    pub(super) fn awaiting(&self, filters: &HashSet<u64>) -> Self {
+        let mut scan = self.clone();
+        let is_awaited = |filter: &&Arc<dyn PhysicalExpr>| {
+            filter
+                .expression_id()
+                .is_some_and(|id| filters.contains(&id))
+        };
+        scan.awaited = self
+            .dynamic
+            .iter()
+            .filter(is_awaited)
+            .map(Arc::clone)
+            .collect();
+        scan
+    }
+
+    /// Waits until the joins above have read their other side.
+    pub(super) async fn wait_for_joins(&self) {
+        for filter in &self.awaited {
+            if let Some(filter) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
+                filter.wait_complete().await;
+            }
+        }
     }
 
     pub(super) fn facts(&self) -> &Facts {
@@ -217,10 +302,10 @@ impl GridScanExec {
     }
 }
 
-fn properties(schema: SchemaRef, num_partitions: usize) -> PlanProperties {
+fn properties(facts: EquivalenceProperties, partitioning: Partitioning) -> PlanProperties {
     PlanProperties::new(
-        EquivalenceProperties::new(schema),
-        Partitioning::UnknownPartitioning(num_partitions),
+        facts,
+        partitioning,
         EmissionType::Incremental,
         Boundedness::Bounded,
     )
@@ -259,6 +344,9 @@ impl DisplayAs for GridScanExec {
         }
         if !self.dynamic.is_empty() {
             write!(formatter, ", dynamic={}", joined(&self.dynamic))?;
+        }
+        if let Some(order) = self.properties.output_ordering() {
+            write!(formatter, ", sorted_by=[{order}]")?;
         }
         if let Some(condition) = &self.kept.condition {
             write!(formatter, ", kept_where={condition}")?;
@@ -309,6 +397,7 @@ impl ExecutionPlan for GridScanExec {
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut scan = Arc::unwrap_or_clone(self);
         scan.dynamic.clear();
+        scan.awaited.clear();
         scan.metrics = ExecutionPlanMetricsSet::new();
         Ok(Arc::new(scan))
     }
@@ -380,26 +469,4 @@ impl ExecutionPlan for GridScanExec {
         scan.dynamic.extend(dynamic);
         Ok(propagation.with_updated_node(Arc::new(scan)))
     }
-}
-
-fn limit_rows(
-    batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
-    limit: Option<usize>,
-) -> BoxStream<'static, Result<RecordBatch>> {
-    let Some(limit) = limit else {
-        return batches.boxed();
-    };
-    let cut = batches.scan(limit, |left, batch| {
-        let next = match batch {
-            Ok(_) if *left == 0 => None,
-            Ok(batch) => {
-                let rows = batch.num_rows().min(*left);
-                *left -= rows;
-                Some(Ok(batch.slice(0, rows)))
-            }
-            Err(error) => Some(Err(error)),
-        };
-        futures::future::ready(next)
-    });
-    cut.boxed()
 }

@@ -25,6 +25,8 @@ const WINDOWS_BETWEEN_SORTS: usize = 32;
 #[derive(Debug)]
 pub(super) enum Passed {
     All,
+    /// Nearly all: a bit for each row of the window.
+    Mask(BooleanBuffer),
     /// Numbers of rows of the batch, ascending.
     Rows(UInt32Array),
 }
@@ -189,6 +191,7 @@ impl Chosen {
         Ok(match self {
             Self::All => Passed::All,
             Self::Mask(_, count) if count == window.len() => Passed::All,
+            Self::Mask(mask, count) if count > window.len() / 5 * 4 => Passed::Mask(mask),
             Self::Mask(mask, _) => Passed::Rows(numbers(&mask, window.start)?),
             Self::Rows(rows) if rows.len() == window.len() => Passed::All,
             Self::Rows(rows) => Passed::Rows(rows),

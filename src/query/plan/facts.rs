@@ -1,7 +1,8 @@
 //! Statistics of a grid in the shape that the planner reads.
 //!
 //! Comes in: a grid, the row bands that are kept, a column. Goes out: least and greatest values, null counts and row counts, one for each row band or for all of
-//! them together. All exact. What every row band knows is gathered once and kept, so that a grid of many tiles is planned quickly. Never here: decisions, estimates.
+//! them together, all exact; whether a column is sorted; about how many values it has. What was found once is kept, so that a grid of many tiles is planned
+//! quickly. Never here: decisions.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +11,10 @@ use arrow::compute::{concat, sum, take};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics as PlanStatistics, ScalarValue, Statistics};
 use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
 
+use super::estimate::Samples;
+use super::sorted::is_ascending;
 use crate::grid::{ColumnStatistics, PartitionGrid, column_statistics};
 
 /// What is known of a grid, for all queries over it.
@@ -19,6 +23,9 @@ pub(in crate::query) struct Facts {
     grid: Arc<PartitionGrid>,
     /// One for each column, filled when all row bands know theirs.
     columns: Box<[OnceLock<Arc<ColumnFacts>>]>,
+    /// One for each column that somebody asked about.
+    ascending: Box<[OnceLock<bool>]>,
+    samples: Samples,
 }
 
 /// What the row bands know of one column, one entry each, null where one does not know.
@@ -32,11 +39,39 @@ pub(in crate::query) struct ColumnFacts {
 
 impl Facts {
     pub(in crate::query) fn new(grid: Arc<PartitionGrid>) -> Self {
-        let unknown = std::iter::repeat_with(OnceLock::new);
+        let columns = 0..grid.num_columns();
         Self {
-            columns: unknown.take(grid.num_columns()).collect(),
+            columns: columns.clone().map(|_| OnceLock::new()).collect(),
+            ascending: columns.map(|_| OnceLock::new()).collect(),
+            samples: Samples::new(grid.num_columns()),
             grid,
         }
+    }
+
+    /// Whether all rows are in ascending order of a column without nulls.
+    pub(in crate::query) fn is_ascending(&self, column: usize) -> bool {
+        let known = self.ascending.get(column);
+        known.is_some_and(|known| *known.get_or_init(|| is_ascending(self, column)))
+    }
+
+    /// About the share of all rows that pass all filters, which are over `columns` of the grid; `None` when nobody can tell.
+    pub(in crate::query) fn passing(
+        &self,
+        columns: &[usize],
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Option<f64> {
+        self.samples.passing(&self.grid, columns, filters)
+    }
+
+    /// About how many values a column has; `None` when nobody can tell.
+    pub(in crate::query) fn distinct(&self, column: usize) -> Option<f64> {
+        let facts = self.column(column)?;
+        let end = |bounds: &Option<ArrayRef>| column_statistics(bounds.as_ref()?).bounds;
+        let least = end(&facts.least).and_then(|ends| ScalarValue::try_from_array(&ends, 0).ok());
+        let greatest =
+            end(&facts.greatest).and_then(|ends| ScalarValue::try_from_array(&ends, 1).ok());
+        let bounds = least.as_ref().zip(greatest.as_ref());
+        self.samples.distinct(&self.grid, column, bounds)
     }
 
     pub(in crate::query) fn grid(&self) -> &Arc<PartitionGrid> {
@@ -101,6 +136,14 @@ impl Facts {
             return Ok(statistics);
         }
         let nulls = sum(&nulls).unwrap_or_default();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an estimate"
+        )]
+        if let Some(distinct) = self.distinct(column) {
+            statistics.distinct_count = Precision::Inexact(distinct as usize);
+        }
         statistics.null_count = usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact);
         if let (Some(least), Some(greatest)) = (&facts.least, &facts.greatest) {
             let (least, greatest) = (
