@@ -6,6 +6,7 @@
 # make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler)
 # make bench  throughput of load and scan
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
+# make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
 
 VENV := .venv
 PYTHON ?= python3
@@ -15,7 +16,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-queries test-fuzz extension lint bench bench-load clean
+.PHONY: demo test test-rust test-python test-peers test-queries test-fuzz extension lint bench bench-load bench-tpch clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -74,6 +75,10 @@ bench:
 bench-load: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/load.py
+
+bench-tpch: extension
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
+	$(VENV)/bin/python tests/benches/tpch.py
 
 clean:
 	rm -rf $(VENV) target

@@ -9,13 +9,17 @@ use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::AbortHandle;
 
+use super::exec::dense::dense;
 use super::exec::stop::{Stop, stoppable};
+use super::exec::wait::waiting;
 use crate::error::{Error, Result};
 
 /// How many finished batches wait for a slow reader.
@@ -33,7 +37,11 @@ impl BatchStream {
     /// Starts a run on the current tokio runtime.
     pub(super) fn start(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Self> {
         let stop = Stop::default();
-        let plan = stoppable(reset_plan_states(plan)?, &stop)?;
+        // A run learns its dynamic filters itself: those of the plan belong to nobody.
+        let plan = reset_plan_states(plan)?;
+        let options = context.session_config().options();
+        let plan = FilterPushdown::new_post_optimization().optimize(plan, options)?;
+        let plan = stoppable(dense(waiting(plan)?, &context)?, &stop)?;
         let mut batches = execute_stream(plan, context)?;
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let work = async move {

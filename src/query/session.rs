@@ -14,7 +14,10 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::TryStreamExt;
 
+use super::plan::join_order::JoinOrder;
+use super::plan::narrow::NarrowDecimals;
 use super::plan::pause::PauseOften;
+use super::plan::settings::for_tiles;
 use super::planner::Planner;
 use super::run::BatchStream;
 use super::table::GridTable;
@@ -81,7 +84,7 @@ impl Session {
     /// `InvalidArgument` for zero or more than 1024 threads and a limit of zero bytes, `Storage` when there is no folder to spill to.
     pub fn try_new(options: &SessionOptions) -> Result<Self> {
         options.check()?;
-        let mut config = SessionConfig::new()
+        let mut config = for_tiles(SessionConfig::new())
             .with_information_schema(false)
             .with_default_catalog_and_schema(CATALOG, SCHEMA);
         // Without a zone, TIMESTAMP WITH TIME ZONE loses its offset, and a comparison reads it in the zone of the column: hours off, silently.
@@ -100,6 +103,8 @@ impl Session {
             .with_config(config)
             .with_runtime_env(runtime)
             .with_default_features()
+            .with_optimizer_rule(Arc::new(JoinOrder))
+            .with_physical_optimizer_rule(Arc::new(NarrowDecimals))
             .with_physical_optimizer_rule(Arc::new(PauseOften))
             .build();
         Ok(Self {

@@ -1,44 +1,54 @@
 //! A grid as a table of DataFusion.
 //!
-//! Comes in: a grid. Goes out: plans that scan only the tiles and columns that a query needs. Never here: reading, which is `exec/scan.rs`.
+//! Comes in: a grid. Goes out: plans that scan only the tiles, columns and rows that a query needs. Never here: reading, which is `exec/scan.rs`.
 
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::exec::scan::GridScanExec;
-use super::plan::prune::prune;
+use super::plan::facts::Facts;
 use crate::grid::PartitionGrid;
 
 /// A grid under the eyes of DataFusion; register it with any `SessionContext`.
 #[derive(Debug)]
 pub struct GridTable {
-    grid: Arc<PartitionGrid>,
+    facts: Arc<Facts>,
 }
 
 impl GridTable {
     /// The table of a grid. Nothing is copied or read.
     #[must_use]
     pub fn new(grid: Arc<PartitionGrid>) -> Self {
-        Self { grid }
+        Self {
+            facts: Arc::new(Facts::new(grid)),
+        }
+    }
+
+    /// What is known of the grid.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// The grid.
     #[must_use]
     pub fn grid(&self) -> &Arc<PartitionGrid> {
-        &self.grid
+        self.facts.grid()
     }
 }
 
 #[async_trait]
 impl TableProvider for GridTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.grid.schema())
+        Arc::clone(self.grid().schema())
     }
 
     fn table_type(&self) -> TableType {
@@ -52,10 +62,14 @@ impl TableProvider for GridTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let kept = prune(&self.grid, state, filters)?;
-        let every = || (0..self.grid.num_columns()).collect();
+        let every = || (0..self.grid().num_columns()).collect();
         let columns = projection.cloned().unwrap_or_else(every);
-        let scan = GridScanExec::try_new(Arc::clone(&self.grid), columns, kept)?
+        let schema = DFSchema::try_from(self.schema())?;
+        let filters: Result<Vec<Arc<dyn PhysicalExpr>>> = filters
+            .iter()
+            .map(|filter| state.create_physical_expr(filter.clone(), &schema))
+            .collect();
+        let scan = GridScanExec::try_new(Arc::clone(&self.facts), columns, &filters?)?
             .with_limit(limit)
             .try_spread(
                 state.config().target_partitions(),
@@ -64,11 +78,36 @@ impl TableProvider for GridTable {
         Ok(Arc::new(scan))
     }
 
-    /// Filters decide which tiles are read; the rows of those are filtered above the scan.
+    /// The scan gives exactly the rows that pass, of every filter that looks at one row at a time and says the same each time.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+        let support = |filter: &&Expr| {
+            if is_of_one_row(filter) {
+                TableProviderFilterPushDown::Exact
+            } else {
+                TableProviderFilterPushDown::Unsupported
+            }
+        };
+        Ok(filters.iter().map(support).collect())
     }
+}
+
+fn is_of_one_row(filter: &Expr) -> bool {
+    let is_foreign = |part: &Expr| {
+        Ok(matches!(
+            part,
+            Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+                | Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_)
+                | Expr::Unnest(_)
+        ))
+    };
+    !filter.is_volatile() && !filter.exists(is_foreign).unwrap_or(true)
 }

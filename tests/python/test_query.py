@@ -77,7 +77,7 @@ def test_answers_do_not_depend_on_tiles_or_threads(session: pg.Session) -> None:
 def test_a_filter_on_the_folder_column_reads_one_tile(flights: pg.Grid) -> None:
     result = flights.sql("SELECT sum(distance) AS s FROM self WHERE month = 3")
     assert "tiles=1/12" in result.explain()
-    assert "columns=[distance, month]" in result.explain()
+    assert "columns=[distance], where=month@1 = 3," in result.explain()
 
 
 def test_a_result_comes_in_every_form(flights: pg.Grid) -> None:

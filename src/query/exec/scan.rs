@@ -1,41 +1,75 @@
 //! The scan of a grid.
 //!
-//! Comes in: a grid, columns, the row bands that pruning kept. Goes out: one stream of batches for each share of the rows; slices of the tiles, not copies (sliced
-//! nested columns excepted, see `grid::compact`). Never here: how tiles are opened; that is `TileData`.
+//! Comes in: a grid, columns, conditions on its rows, the row bands that pruning kept. Goes out: one stream of batches for each share of the rows, of exactly the rows
+//! that pass; without conditions slices of the tiles, not copies (sliced nested columns excepted, see `grid::compact`). Never here: how tiles are opened, which is
+//! `TileData`; how rows are tested, which is `sieve`.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Statistics;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ScalarValue, Statistics};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::expressions::{
+    Column, DynamicFilterPhysicalExpr, DynamicFilterTracking,
+};
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr, RangePartitioning,
+    SplitPoint,
+};
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
+    ReplaceChildrenOptions, apply_expression_roots,
 };
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt};
 
+use super::align::align;
 use super::morsel::{Morsel, spread};
+use super::read::{limit_rows, read};
 use super::stitch::Stitch;
-use crate::grid::{PartitionGrid, compact};
-use crate::query::plan::facts::of_bands;
-use crate::query::plan::prune::Kept;
+use crate::query::plan::facts::Facts;
+use crate::query::plan::prune::{Kept, prune};
+use crate::query::plan::sorted::start_of_value;
 
-/// Reads the kept tiles of a grid.
+/// Shares are multiples of so many rows; fewer are not worth a thread.
+const SHARE_UNIT: usize = 1024;
+
+/// Reads the rows of the kept tiles of a grid that pass its conditions.
 #[derive(Debug, Clone)]
 pub(in crate::query) struct GridScanExec {
-    grid: Arc<PartitionGrid>,
+    facts: Arc<Facts>,
+    /// The columns that come out, then those that only conditions read.
     columns: Vec<usize>,
+    /// How many of them come out.
+    num_columns: usize,
+    wide_schema: SchemaRef,
     kept: Kept,
+    /// Over `columns`; every row that comes out passes all of them.
+    conditions: Vec<Arc<dyn PhysicalExpr>>,
+    /// The share of rows that they let through, as far as one can tell beforehand.
+    passing: Option<f64>,
+    /// What operators above learn while the query runs. A row that does not pass may be left out.
+    dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    /// Those of the dynamic filters for which reading waits, since a join makes them once and reads nothing of this scan before.
+    awaited: Vec<Arc<dyn PhysicalExpr>>,
     /// The most rows that anybody above will read; each share stops there.
     limit: Option<usize>,
     stitch: Arc<Stitch>,
@@ -46,22 +80,54 @@ pub(in crate::query) struct GridScanExec {
 }
 
 impl GridScanExec {
-    /// A scan in one share.
+    /// A scan of the given columns, in one share, of the rows that pass all `filters`, which are over the columns of the grid.
     pub(in crate::query) fn try_new(
-        grid: Arc<PartitionGrid>,
-        columns: Vec<usize>,
-        kept: Kept,
+        facts: Arc<Facts>,
+        mut columns: Vec<usize>,
+        filters: &[Arc<dyn PhysicalExpr>],
     ) -> Result<Self> {
-        let schema = Arc::new(grid.schema().project(&columns)?);
-        let stitch = Stitch::try_new(&grid, &columns, Arc::clone(&schema))?;
+        let grid = facts.grid();
+        let kept = prune(&facts, filters)?;
+        let num_columns = columns.len();
+        for filter in filters {
+            let read = collect_columns(filter);
+            let mut read: Vec<usize> = read.iter().map(|column| column.index()).collect();
+            read.sort_unstable();
+            columns.extend(
+                read.iter()
+                    .filter(|column| !columns.contains(column))
+                    .copied()
+                    .collect::<Vec<_>>(),
+            );
+        }
+        let schema = Arc::new(
+            grid.schema()
+                .project(columns.get(..num_columns).unwrap_or_default())?,
+        );
+        let wide_schema = Arc::new(grid.schema().project(&columns)?);
+        let conditions: Result<Vec<_>> = filters
+            .iter()
+            .map(|filter| reassign_expr_columns(Arc::clone(filter), &wide_schema))
+            .collect();
+        let conditions = conditions?;
+        let stitch = Stitch::try_new(grid, &columns, Arc::clone(&wide_schema))?;
         Self {
-            properties: Arc::new(properties(schema, 1)),
+            passing: facts.passing(&columns, &conditions),
+            properties: Arc::new(properties(
+                EquivalenceProperties::new(schema),
+                Partitioning::UnknownPartitioning(1),
+            )),
             stitch: Arc::new(stitch),
             shares: Arc::new([]),
             metrics: ExecutionPlanMetricsSet::new(),
             limit: None,
-            grid,
+            dynamic: Vec::new(),
+            awaited: Vec::new(),
+            facts,
             columns,
+            num_columns,
+            wide_schema,
+            conditions,
             kept,
         }
         .try_spread(1, usize::MAX)
@@ -73,19 +139,126 @@ impl GridScanExec {
         Self { limit, ..self }
     }
 
-    /// The scan in at most `num_shares` shares of batches of `batch_rows` rows.
+    /// The scan in at most `num_shares` shares of batches of `batch_rows` rows. Where a column is sorted, equal values are in one share.
     pub(in crate::query) fn try_spread(self, num_shares: usize, batch_rows: usize) -> Result<Self> {
-        let shares = spread(&self.bands(), num_shares, batch_rows);
-        let schema = Arc::new(self.grid.schema().project(&self.columns)?);
+        let shares = spread(&self.bands(), num_shares, batch_rows.min(SHARE_UNIT));
+        let sorted: Vec<usize> = (0..self.num_columns)
+            .filter(|place| self.is_ascending(*place))
+            .collect();
+        let schema = self.narrow_schema();
+        let mut facts = EquivalenceProperties::new(Arc::clone(&schema));
+        let order = |place: usize| -> Result<PhysicalSortExpr> {
+            let column = Column::new(schema.field(place).name(), place);
+            let ascending = SortOptions::new(false, false);
+            Ok(PhysicalSortExpr::new(Arc::new(column), ascending))
+        };
+        for place in &sorted {
+            facts.add_ordering([order(*place)?]);
+        }
+        if let Some(place) = sorted.first().filter(|_| shares.len() > 1)
+            && let Some((aligned, cuts)) = self.aligned(*place, &shares)
+            && let Some(key) = LexOrdering::new([order(*place)?])
+        {
+            let cuts = cuts.into_iter().map(|cut| SplitPoint::new(vec![cut]));
+            let range = RangePartitioning::try_new(key, cuts.collect())?;
+            return Ok(Self {
+                properties: Arc::new(properties(facts, Partitioning::Range(range))),
+                shares: aligned.into(),
+                ..self
+            });
+        }
+        let partitioning = Partitioning::UnknownPartitioning(shares.len());
         Ok(Self {
-            properties: Arc::new(properties(schema, shares.len())),
+            properties: Arc::new(properties(facts, partitioning)),
             shares: shares.into(),
             ..self
         })
     }
 
+    /// The shares, cut where the value of the sorted column at a place of the output changes.
+    fn aligned(
+        &self,
+        place: usize,
+        shares: &[Vec<Morsel>],
+    ) -> Option<(Vec<Vec<Morsel>>, Vec<ScalarValue>)> {
+        let column = *self.columns.get(place)?;
+        align(shares, &|at| start_of_value(&self.facts, column, at))
+    }
+
+    /// Whether the rows come out in ascending order of the column at a place of the output.
+    fn is_ascending(&self, place: usize) -> bool {
+        let column = self.columns.get(place);
+        column.is_some_and(|column| self.facts.is_ascending(*column))
+    }
+
+    /// The scan that waits for the dynamic filters with these numbers.
+    #[must_use]
+    pub(super) fn awaiting(&self, filters: &HashSet<u64>) -> Self {
+        let mut scan = self.clone();
+        let is_awaited = |filter: &&Arc<dyn PhysicalExpr>| {
+            filter
+                .expression_id()
+                .is_some_and(|id| filters.contains(&id))
+        };
+        scan.awaited = self
+            .dynamic
+            .iter()
+            .filter(is_awaited)
+            .map(Arc::clone)
+            .collect();
+        scan
+    }
+
+    /// Waits until the joins above have read their other side.
+    pub(super) async fn wait_for_joins(&self) {
+        for filter in &self.awaited {
+            if let Some(filter) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
+                filter.wait_complete().await;
+            }
+        }
+    }
+
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The columns that come out, then those that only conditions read.
+    pub(super) fn wide_schema(&self) -> &SchemaRef {
+        &self.wide_schema
+    }
+
+    /// The columns that come out.
+    pub(super) fn narrow_schema(&self) -> SchemaRef {
+        Arc::clone(self.properties.equivalence_properties().schema())
+    }
+
+    pub(super) fn num_columns(&self) -> usize {
+        self.num_columns
+    }
+
+    pub(super) fn conditions(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.conditions
+    }
+
+    pub(super) fn dynamic(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.dynamic
+    }
+
+    /// All columns of all rows of a row band.
+    pub(super) async fn fetch(&self, row_band: usize) -> Result<RecordBatch> {
+        Ok(self.stitch.fetch(self.facts.grid(), row_band).await?)
+    }
+
+    /// Takes note of rows that a dynamic filter left unread.
+    pub(super) fn count_skipped(&self, morsel: &Morsel) {
+        let rows = usize::try_from(morsel.rows.end - morsel.rows.start).unwrap_or(usize::MAX);
+        MetricBuilder::new(&self.metrics)
+            .global_counter("rows_skipped")
+            .add(rows);
+    }
+
     fn bands(&self) -> Vec<(usize, u64)> {
-        let rows = |band: &usize| self.grid.rows().interval(*band);
+        let rows = |band: &usize| self.facts.grid().rows().interval(*band);
         let kept = self.kept.row_bands.iter();
         kept.filter_map(|band| rows(band).map(|rows| (*band, rows.end - rows.start)))
             .collect()
@@ -93,8 +266,9 @@ impl GridScanExec {
 
     /// How many tiles are read, and how many the grid has.
     fn num_tiles(&self) -> (usize, usize) {
-        let width = self.grid.columns().num_intervals();
-        let locate = |column: &usize| self.grid.columns().locate(*column as u64);
+        let grid = self.facts.grid();
+        let width = grid.columns().num_intervals();
+        let locate = |column: &usize| grid.columns().locate(*column as u64);
         let mut touched: Vec<usize> = self
             .columns
             .iter()
@@ -102,25 +276,52 @@ impl GridScanExec {
             .collect();
         touched.sort_unstable();
         touched.dedup();
-        let all = self.grid.rows().num_intervals() * width;
+        let all = grid.rows().num_intervals() * width;
         (self.kept.row_bands.len() * touched.len(), all)
+    }
+
+    /// The statistics of the rows that pass: estimates, where there are conditions.
+    fn statistics(&self) -> Result<Statistics> {
+        let columns = self.columns.get(..self.num_columns).unwrap_or_default();
+        let statistics = self.facts.of_bands(&self.kept.row_bands, columns)?;
+        if self.conditions.is_empty() {
+            return Ok(statistics);
+        }
+        let mut statistics = statistics.to_inexact();
+        if let (Some(passing), Some(rows)) = (self.passing, statistics.num_rows.get_value()) {
+            #[expect(
+                clippy::cast_precision_loss,
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "an estimate"
+            )]
+            let left = (*rows as f64 * passing).ceil() as usize;
+            statistics.num_rows = Precision::Inexact(left);
+        }
+        Ok(statistics)
     }
 }
 
-fn properties(schema: SchemaRef, num_partitions: usize) -> PlanProperties {
+fn properties(facts: EquivalenceProperties, partitioning: Partitioning) -> PlanProperties {
     PlanProperties::new(
-        EquivalenceProperties::new(schema),
-        Partitioning::UnknownPartitioning(num_partitions),
+        facts,
+        partitioning,
         EmissionType::Incremental,
         Boundedness::Bounded,
     )
     .with_scheduling_type(SchedulingType::Cooperative)
 }
 
+/// Expressions with AND between them.
+fn joined(expressions: &[Arc<dyn PhysicalExpr>]) -> String {
+    let texts: Vec<String> = expressions.iter().map(ToString::to_string).collect();
+    texts.join(" AND ")
+}
+
 impl DisplayAs for GridScanExec {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (read, all) = self.num_tiles();
-        let schema = self.properties.equivalence_properties().schema();
+        let schema = self.narrow_schema();
         let names: Vec<&str> = schema
             .fields()
             .iter()
@@ -137,6 +338,15 @@ impl DisplayAs for GridScanExec {
         )?;
         if let Some(limit) = self.limit {
             write!(formatter, ", limit={limit}")?;
+        }
+        if !self.conditions.is_empty() {
+            write!(formatter, ", where={}", joined(&self.conditions))?;
+        }
+        if !self.dynamic.is_empty() {
+            write!(formatter, ", dynamic={}", joined(&self.dynamic))?;
+        }
+        if let Some(order) = self.properties.output_ordering() {
+            write!(formatter, ", sorted_by=[{order}]")?;
         }
         if let Some(condition) = &self.kept.condition {
             write!(formatter, ", kept_where={condition}")?;
@@ -160,9 +370,12 @@ impl ExecutionPlan for GridScanExec {
 
     fn apply_expressions(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+        apply_expression_roots(
+            self.conditions.iter().chain(&self.dynamic).map(Arc::clone),
+            visit,
+        )
     }
 
     fn replace_children(
@@ -180,6 +393,15 @@ impl ExecutionPlan for GridScanExec {
         Ok(self)
     }
 
+    /// A new run learns its dynamic filters anew.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut scan = Arc::unwrap_or_clone(self);
+        scan.dynamic.clear();
+        scan.awaited.clear();
+        scan.metrics = ExecutionPlanMetricsSet::new();
+        Ok(Arc::new(scan))
+    }
+
     fn execute(
         &self,
         partition: usize,
@@ -192,7 +414,7 @@ impl ExecutionPlan for GridScanExec {
             ))
         })?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let batches = read(self.clone(), share, context.session_config().batch_size());
+        let batches = read(self.clone(), share, context.session_config().batch_size())?;
         let limited = limit_rows(batches, self.limit);
         let counted = limited.inspect_ok(move |batch| {
             metrics.record_output(batch.num_rows());
@@ -216,68 +438,35 @@ impl ExecutionPlan for GridScanExec {
         if arguments.partition().is_some() {
             return Ok(Arc::new(Statistics::new_unknown(&self.schema())));
         }
-        let statistics = of_bands(&self.grid, &self.kept.row_bands, &self.columns)?;
+        let statistics = self.statistics()?;
         Ok(Arc::new(match self.limit {
             None => statistics,
             Some(_) => statistics.with_fetch(self.limit, 0, 1)?,
         }))
     }
-}
 
-/// The batches of one share: each row band is fetched when its turn comes and dealt out in slices.
-fn read(
-    scan: GridScanExec,
-    share: Vec<Morsel>,
-    batch_rows: usize,
-) -> impl Stream<Item = Result<RecordBatch>> + Send {
-    let scan = Arc::new(scan);
-    stream::iter(share)
-        .then(move |morsel| {
-            let scan = Arc::clone(&scan);
-            async move {
-                let batch = scan.stitch.fetch(&scan.grid, morsel.row_band).await?;
-                Ok::<_, DataFusionError>(slices(batch, morsel, batch_rows))
-            }
-        })
-        .try_flatten()
-}
-
-fn slices(
-    batch: RecordBatch,
-    morsel: Morsel,
-    batch_rows: usize,
-) -> impl Stream<Item = Result<RecordBatch>> + Send {
-    let bound = |row: u64| {
-        usize::try_from(row)
-            .unwrap_or(usize::MAX)
-            .min(batch.num_rows())
-    };
-    let (start, stop) = (bound(morsel.rows.start), bound(morsel.rows.end));
-    let starts = (start..stop).step_by(batch_rows.max(1));
-    stream::iter(starts.map(move |first| {
-        let length = batch_rows.min(stop - first);
-        Ok(compact(&batch.slice(first, length))?)
-    }))
-}
-
-fn limit_rows(
-    batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
-    limit: Option<usize>,
-) -> stream::BoxStream<'static, Result<RecordBatch>> {
-    let Some(limit) = limit else {
-        return batches.boxed();
-    };
-    let cut = batches.scan(limit, |left, batch| {
-        let next = match batch {
-            Ok(_) if *left == 0 => None,
-            Ok(batch) => {
-                let rows = batch.num_rows().min(*left);
-                *left -= rows;
-                Some(Ok(batch.slice(0, rows)))
-            }
-            Err(error) => Some(Err(error)),
-        };
-        futures::future::ready(next)
-    });
-    cut.boxed()
+    /// Takes dynamic filters only; the others came when the scan was planned. None is promised to be kept, so that whoever made one tests its rows again.
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let answers = vec![PushedDown::No; result.parent_filters.len()];
+        let filters = result
+            .parent_filters
+            .into_iter()
+            .map(|parent| parent.filter);
+        let dynamic: Vec<Arc<dyn PhysicalExpr>> = filters
+            .filter(|filter| DynamicFilterTracking::classify(filter).contains_dynamic_filter())
+            .collect();
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        // A row limit is one of rows that nobody above throws away.
+        if dynamic.is_empty() || self.limit.is_some() {
+            return Ok(propagation);
+        }
+        let mut scan = self.clone();
+        scan.dynamic.extend(dynamic);
+        Ok(propagation.with_updated_node(Arc::new(scan)))
+    }
 }

@@ -1,109 +1,210 @@
 //! Statistics of a grid in the shape that the planner reads.
 //!
 //! Comes in: a grid, the row bands that are kept, a column. Goes out: least and greatest values, null counts and row counts, one for each row band or for all of
-//! them together. All exact. Never here: decisions.
+//! them together, all exact; whether a column is sorted; about how many values it has. What was found once is kept, so that a grid of many tiles is planned
+//! quickly. Never here: decisions.
+
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, UInt64Array, new_null_array};
-use arrow::compute::{concat, take};
+use arrow::compute::{concat, sum, take};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics as PlanStatistics, ScalarValue, Statistics};
 use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
 
+use super::estimate::Samples;
+use super::sorted::is_ascending;
 use crate::grid::{ColumnStatistics, PartitionGrid, column_statistics};
 
+/// What is known of a grid, for all queries over it.
+#[derive(Debug)]
+pub(in crate::query) struct Facts {
+    grid: Arc<PartitionGrid>,
+    /// One for each column, filled when all row bands know theirs.
+    columns: Box<[OnceLock<Arc<ColumnFacts>>]>,
+    /// One for each column that somebody asked about.
+    ascending: Box<[OnceLock<bool>]>,
+    samples: Samples,
+}
+
+/// What the row bands know of one column, one entry each, null where one does not know.
+#[derive(Debug)]
+pub(in crate::query) struct ColumnFacts {
+    /// `None` when no row band has any, or the type is not compared.
+    pub(in crate::query) least: Option<ArrayRef>,
+    pub(in crate::query) greatest: Option<ArrayRef>,
+    pub(in crate::query) null_counts: UInt64Array,
+}
+
+impl Facts {
+    pub(in crate::query) fn new(grid: Arc<PartitionGrid>) -> Self {
+        let columns = 0..grid.num_columns();
+        Self {
+            columns: columns.clone().map(|_| OnceLock::new()).collect(),
+            ascending: columns.map(|_| OnceLock::new()).collect(),
+            samples: Samples::new(grid.num_columns()),
+            grid,
+        }
+    }
+
+    /// Whether all rows are in ascending order of a column without nulls.
+    pub(in crate::query) fn is_ascending(&self, column: usize) -> bool {
+        let known = self.ascending.get(column);
+        known.is_some_and(|known| *known.get_or_init(|| is_ascending(self, column)))
+    }
+
+    /// About the share of all rows that pass all filters, which are over `columns` of the grid; `None` when nobody can tell.
+    pub(in crate::query) fn passing(
+        &self,
+        columns: &[usize],
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Option<f64> {
+        self.samples.passing(&self.grid, columns, filters)
+    }
+
+    /// About how many values a column has; `None` when nobody can tell.
+    pub(in crate::query) fn distinct(&self, column: usize) -> Option<f64> {
+        let facts = self.column(column)?;
+        let end = |bounds: &Option<ArrayRef>| column_statistics(bounds.as_ref()?).bounds;
+        let least = end(&facts.least).and_then(|ends| ScalarValue::try_from_array(&ends, 0).ok());
+        let greatest =
+            end(&facts.greatest).and_then(|ends| ScalarValue::try_from_array(&ends, 1).ok());
+        let bounds = least.as_ref().zip(greatest.as_ref());
+        self.samples.distinct(&self.grid, column, bounds)
+    }
+
+    pub(in crate::query) fn grid(&self) -> &Arc<PartitionGrid> {
+        &self.grid
+    }
+
+    /// What is known of a column; `None` for one that does not exist.
+    pub(in crate::query) fn column(&self, column: usize) -> Option<Arc<ColumnFacts>> {
+        let kept = self.columns.get(column)?;
+        if let Some(facts) = kept.get() {
+            return Some(Arc::clone(facts));
+        }
+        let facts = Arc::new(gathered(&self.grid, column)?);
+        if facts.null_counts.null_count() > 0 {
+            // A lazy tile may know more tomorrow.
+            return Some(facts);
+        }
+        Some(Arc::clone(kept.get_or_init(|| facts)))
+    }
+
+    /// The row counts of all row bands.
+    pub(super) fn row_counts(&self) -> ArrayRef {
+        let counts = self.grid.rows().intervals();
+        let counts = counts.map(|rows| rows.end - rows.start);
+        Arc::new(UInt64Array::from_iter_values(counts))
+    }
+
+    /// Exact statistics of the given columns over the given row bands.
+    pub(in crate::query) fn of_bands(
+        &self,
+        row_bands: &[usize],
+        columns: &[usize],
+    ) -> Result<Statistics> {
+        let rows = self.grid.rows();
+        let num_rows = row_bands.iter().filter_map(|band| rows.interval(*band));
+        let num_rows = num_rows.map(|rows| rows.end - rows.start).sum::<u64>();
+        let bands = UInt64Array::from_iter_values(row_bands.iter().map(|band| *band as u64));
+        let column_statistics: Result<Vec<_>> = columns
+            .iter()
+            .map(|column| self.of_column(&bands, *column))
+            .collect();
+        Ok(Statistics {
+            num_rows: usize::try_from(num_rows).map_or(Precision::Absent, Precision::Exact),
+            total_byte_size: Precision::Absent,
+            column_statistics: column_statistics?,
+        })
+    }
+
+    fn of_column(&self, bands: &UInt64Array, column: usize) -> Result<PlanStatistics> {
+        let mut statistics = PlanStatistics::new_unknown();
+        let Some(facts) = self.column(column) else {
+            return Ok(statistics);
+        };
+        let kept = |all: &dyn Array| -> Result<ArrayRef> {
+            if bands.len() == all.len() {
+                return Ok(all.slice(0, all.len()));
+            }
+            Ok(take(all, bands, None)?)
+        };
+        let nulls = UInt64Array::from(kept(&facts.null_counts)?.to_data());
+        if nulls.null_count() > 0 {
+            return Ok(statistics);
+        }
+        let nulls = sum(&nulls).unwrap_or_default();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an estimate"
+        )]
+        if let Some(distinct) = self.distinct(column) {
+            statistics.distinct_count = Precision::Inexact(distinct as usize);
+        }
+        statistics.null_count = usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact);
+        if let (Some(least), Some(greatest)) = (&facts.least, &facts.greatest) {
+            let (least, greatest) = (
+                column_statistics(&kept(least)?),
+                column_statistics(&kept(greatest)?),
+            );
+            if let (Some(least), Some(greatest)) = (least.bounds, greatest.bounds) {
+                statistics.min_value = Precision::Exact(ScalarValue::try_from_array(&least, 0)?);
+                statistics.max_value = Precision::Exact(ScalarValue::try_from_array(&greatest, 1)?);
+            }
+        }
+        Ok(statistics)
+    }
+}
+
 /// The statistics of column `column` in row band `row_band`; `None` when the tile is elsewhere or lazy and nobody knows them.
-fn of_tile(grid: &PartitionGrid, row_band: usize, column: usize) -> Option<&ColumnStatistics> {
-    let (band, local) = grid.columns().locate(column as u64)?;
-    let tile = grid.row_band(row_band).get(band)?;
-    tile.statistics_at_hand(usize::try_from(local).ok()?)
+fn of_tile(
+    grid: &PartitionGrid,
+    row_band: usize,
+    place: (usize, usize),
+) -> Option<&ColumnStatistics> {
+    let tile = grid.row_band(row_band).get(place.0)?;
+    tile.statistics_at_hand(place.1)
 }
 
-/// Which end of the bounds.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum End {
-    /// The least value.
-    Least,
-    /// The greatest value.
-    Greatest,
-}
-
-/// One bound of a column for each row band, null where it is not known. `None` when no row band knows it.
-pub(super) fn bounds_by_band(grid: &PartitionGrid, column: usize, end: End) -> Option<ArrayRef> {
+fn gathered(grid: &PartitionGrid, column: usize) -> Option<ColumnFacts> {
     let field = grid.schema().fields().get(column)?;
-    let place = match end {
-        End::Least => 0_u64,
-        End::Greatest => 1,
+    let (band, local) = grid.columns().locate(column as u64)?;
+    let place = (band, usize::try_from(local).ok()?);
+    let num_bands = grid.rows().num_intervals();
+    let known: Vec<Option<&ColumnStatistics>> = (0..num_bands)
+        .map(|row_band| of_tile(grid, row_band, place))
+        .collect();
+    let null_counts = known.iter().map(|known| Some(known.as_ref()?.null_count));
+    let null_counts = UInt64Array::from_iter(null_counts);
+    let nothing = || ColumnFacts {
+        least: None,
+        greatest: None,
+        null_counts: null_counts.clone(),
     };
     let unknown = new_null_array(field.data_type(), 2);
-    let num_bands = grid.rows().num_intervals();
-    let pairs: Vec<ArrayRef> = (0..num_bands)
-        .map(|row_band| {
-            let known = of_tile(grid, row_band, column).and_then(|known| known.bounds.clone());
-            known.unwrap_or_else(|| std::sync::Arc::clone(&unknown))
-        })
-        .collect();
-    let references: Vec<&dyn Array> = pairs.iter().map(AsRef::as_ref).collect();
-    let joined = concat(&references).ok()?;
-    let places = UInt64Array::from_iter_values((0..num_bands as u64).map(|band| 2 * band + place));
-    let bounds = take(&joined, &places, None).ok()?;
-    (bounds.null_count() < bounds.len()).then_some(bounds)
-}
-
-/// The null counts of a column, one for each row band, null where not known.
-pub(super) fn null_counts_by_band(grid: &PartitionGrid, column: usize) -> ArrayRef {
-    let counts = (0..grid.rows().num_intervals())
-        .map(|row_band| of_tile(grid, row_band, column).map(|known| known.null_count));
-    std::sync::Arc::new(UInt64Array::from_iter(counts))
-}
-
-/// The row counts of all row bands.
-pub(super) fn row_counts(grid: &PartitionGrid) -> ArrayRef {
-    let counts = grid.rows().intervals().map(|rows| rows.end - rows.start);
-    std::sync::Arc::new(UInt64Array::from_iter_values(counts))
-}
-
-/// Exact statistics of the given columns over the given row bands.
-pub(in crate::query) fn of_bands(
-    grid: &PartitionGrid,
-    row_bands: &[usize],
-    columns: &[usize],
-) -> Result<Statistics> {
-    let num_rows = row_bands
+    let bounds = known
         .iter()
-        .filter_map(|band| grid.rows().interval(*band));
-    let num_rows = num_rows.map(|rows| rows.end - rows.start).sum::<u64>();
-    let column_statistics: Result<Vec<_>> = columns
-        .iter()
-        .map(|column| of_column(grid, row_bands, *column))
+        .map(|known| known.and_then(|known| known.bounds.as_ref()));
+    let pairs: Vec<&dyn Array> = bounds
+        .map(|bounds| bounds.map_or(unknown.as_ref(), AsRef::as_ref))
         .collect();
-    Ok(Statistics {
-        num_rows: usize::try_from(num_rows).map_or(Precision::Absent, Precision::Exact),
-        total_byte_size: Precision::Absent,
-        column_statistics: column_statistics?,
-    })
-}
-
-fn of_column(grid: &PartitionGrid, row_bands: &[usize], column: usize) -> Result<PlanStatistics> {
-    let mut statistics = PlanStatistics::new_unknown();
-    let found: Option<Vec<&ColumnStatistics>> = row_bands
-        .iter()
-        .map(|band| of_tile(grid, *band, column))
-        .collect();
-    let Some(found) = found else {
-        return Ok(statistics);
+    if pairs.is_empty() {
+        return Some(nothing());
+    }
+    let Ok(joined) = concat(&pairs) else {
+        return Some(nothing());
     };
-    let nulls = found.iter().map(|known| known.null_count).sum::<u64>();
-    statistics.null_count = usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact);
-    let bounds: Vec<&dyn Array> = found
-        .iter()
-        .filter_map(|known| known.bounds.as_ref().map(AsRef::as_ref))
-        .collect();
-    if bounds.is_empty() {
-        return Ok(statistics);
-    }
-    if let Some(overall) = column_statistics(&concat(&bounds)?).bounds {
-        statistics.min_value = Precision::Exact(ScalarValue::try_from_array(&overall, 0)?);
-        statistics.max_value = Precision::Exact(ScalarValue::try_from_array(&overall, 1)?);
-    }
-    Ok(statistics)
+    let every_other = |first: u64| {
+        let places = (0..num_bands as u64).map(|band| 2 * band + first);
+        let found = take(&joined, &UInt64Array::from_iter_values(places), None).ok()?;
+        (found.null_count() < found.len()).then_some(found)
+    };
+    Some(ColumnFacts {
+        least: every_other(0),
+        greatest: every_other(1),
+        null_counts,
+    })
 }

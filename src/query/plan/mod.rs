@@ -1,5 +1,12 @@
 //! Runs while a query is planned: which tiles it needs, and what is known of them.
 
+mod cardinality;
+mod estimate;
 pub(super) mod facts;
+pub(super) mod join_order;
+mod join_search;
+pub(super) mod narrow;
 pub(super) mod pause;
 pub(super) mod prune;
+pub(super) mod settings;
+pub(super) mod sorted;

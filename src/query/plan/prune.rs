@@ -7,16 +7,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray};
-use datafusion::catalog::Session;
+use arrow::datatypes::SchemaRef;
 use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::common::{Column, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::utils::conjunction;
-use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
-use super::facts::{End, bounds_by_band, null_counts_by_band, row_counts};
-use crate::grid::PartitionGrid;
+use super::facts::{ColumnFacts, Facts};
 
 /// The row bands that a scan must read.
 #[derive(Debug, Clone)]
@@ -27,70 +25,85 @@ pub(in crate::query) struct Kept {
     pub(in crate::query) condition: Option<String>,
 }
 
-/// Tests the filters on the statistics of every row band. Row bands without rows are left out as well.
-pub(in crate::query) fn prune(
-    grid: &PartitionGrid,
-    state: &dyn Session,
-    filters: &[Expr],
-) -> Result<Kept> {
-    let with_rows = |band: &usize| {
-        grid.rows()
-            .interval(*band)
-            .is_some_and(|rows| !rows.is_empty())
+/// Tests the filters, over the columns of the grid, on the statistics of every row band. Row bands without rows are left out as well.
+pub(in crate::query) fn prune(facts: &Facts, filters: &[Arc<dyn PhysicalExpr>]) -> Result<Kept> {
+    let rows = facts.grid().rows();
+    let with_rows = |band: &usize| rows.interval(*band).is_some_and(|rows| !rows.is_empty());
+    let all = (0..rows.num_intervals()).filter(with_rows);
+    let Some(predicate) = predicate(facts.grid().schema(), filters)? else {
+        return Ok(Kept {
+            row_bands: all.collect(),
+            condition: None,
+        });
     };
-    let all: Vec<usize> = (0..grid.rows().num_intervals()).filter(with_rows).collect();
-    let everything = Kept {
-        row_bands: all.clone(),
-        condition: None,
-    };
-    let Some(filter) = conjunction(filters.iter().cloned()) else {
-        return Ok(everything);
-    };
-    let schema = DFSchema::try_from(Arc::clone(grid.schema()))?;
-    let filter = state.create_physical_expr(filter, &schema)?;
-    let predicate = PruningPredicateBuilder::new()
-        .with_file_schema(Arc::clone(grid.schema()))
-        .try_build(filter)?;
-    if predicate.always_true() {
-        return Ok(everything);
-    }
-    let may_match = predicate.prune(&GridFacts { grid })?;
-    let kept = all
-        .into_iter()
-        .filter(|band| may_match.get(*band).copied().unwrap_or(true));
+    let may_match = predicate.prune(&GridFacts { facts })?;
+    let kept = all.filter(|band| may_match.get(*band).copied().unwrap_or(true));
     Ok(Kept {
         row_bands: kept.collect(),
         condition: Some(predicate.predicate_expr().to_string()),
     })
 }
 
+/// For each row band whether the filters, over columns of `schema`, may leave a row of it; `None` when they cannot be tested, or there is nothing to choose from.
+pub(in crate::query) fn bands_that_may_match(
+    facts: &Facts,
+    schema: &SchemaRef,
+    filters: &[Arc<dyn PhysicalExpr>],
+) -> Result<Option<Vec<bool>>> {
+    if facts.grid().rows().num_intervals() < 2 {
+        return Ok(None);
+    }
+    let Some(predicate) = predicate(schema, filters)? else {
+        return Ok(None);
+    };
+    Ok(Some(predicate.prune(&GridFacts { facts })?))
+}
+
+fn predicate(
+    schema: &SchemaRef,
+    filters: &[Arc<dyn PhysicalExpr>],
+) -> Result<Option<PruningPredicate>> {
+    if filters.is_empty() {
+        return Ok(None);
+    }
+    let filter = conjunction(filters.iter().cloned());
+    let predicate = PruningPredicateBuilder::new()
+        .with_file_schema(Arc::clone(schema))
+        .try_build(filter)?;
+    Ok((!predicate.always_true()).then_some(predicate))
+}
+
 /// The statistics of a grid as DataFusion asks for them: one container for each row band.
 struct GridFacts<'a> {
-    grid: &'a PartitionGrid,
+    facts: &'a Facts,
+}
+
+impl GridFacts<'_> {
+    fn of(&self, column: &Column) -> Option<Arc<ColumnFacts>> {
+        let number = self.facts.grid().schema().index_of(&column.name).ok()?;
+        self.facts.column(number)
+    }
 }
 
 impl PruningStatistics for GridFacts<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        let number = self.grid.schema().index_of(&column.name).ok()?;
-        bounds_by_band(self.grid, number, End::Least)
+        self.of(column)?.least.clone()
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        let number = self.grid.schema().index_of(&column.name).ok()?;
-        bounds_by_band(self.grid, number, End::Greatest)
+        self.of(column)?.greatest.clone()
     }
 
     fn num_containers(&self) -> usize {
-        self.grid.rows().num_intervals()
+        self.facts.grid().rows().num_intervals()
     }
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        let number = self.grid.schema().index_of(&column.name).ok()?;
-        Some(null_counts_by_band(self.grid, number))
+        Some(Arc::new(self.of(column)?.null_counts.clone()))
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {
-        Some(row_counts(self.grid))
+        Some(self.facts.row_counts())
     }
 
     fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {

@@ -1,0 +1,203 @@
+//! Joins over whole numbers that look rows up by number instead of by hash.
+//!
+//! Comes in: a physical plan that is about to run. Goes out: the same plan, whose hash joins with one key of whole numbers that lie close enough together build a table with
+//! a place for every number between the least and the greatest. DataFusion does so for keys that fill a good part of that table; in memory a mostly empty one is much
+//! faster than a hash table as well, as long as it is small beside the rows that are looked up, and beside the memory limit. Never here: how the table is built.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{NullEquality, Statistics};
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryLimit;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    PlanProperties, ReplaceChildrenOptions,
+};
+
+/// The largest table, in places of four bytes.
+const MOST_PLACES: usize = 64 * 1024 * 1024;
+
+/// A table of so few places costs nothing.
+const FEW_PLACES: usize = 64 * 1024;
+
+/// Places for each row that is looked up: making a place is so much cheaper than looking up a row by hash.
+const PLACES_FOR_A_ROW: usize = 4;
+
+/// The part of the memory limit that one table may take.
+const PART_OF_MEMORY: usize = 16;
+
+/// The plan with joins that look up by number where that pays.
+pub(in crate::query) fn dense(
+    plan: Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let most = match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(bytes) => MOST_PLACES.min(bytes / PART_OF_MEMORY / size_of::<u32>()),
+        MemoryLimit::Infinite | MemoryLimit::Unknown => MOST_PLACES,
+    };
+    let is_fit = |node: &Arc<dyn ExecutionPlan>| {
+        let join = node.downcast_ref::<HashJoinExec>();
+        join.is_some_and(|join| is_dense(join, most) == Some(true))
+    };
+    let mut is_any = false;
+    plan.apply(|node| {
+        is_any |= is_fit(node);
+        let stop = TreeNodeRecursion::Stop;
+        Ok(if is_any {
+            stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
+    })?;
+    if !is_any {
+        return Ok(plan);
+    }
+    let by_number = Arc::new(with_density(context, 0.0));
+    // Every join says how it looks up, since what runs below it has its settings.
+    let chosen = plan.transform_up(|node| {
+        if !node.is::<HashJoinExec>() {
+            return Ok(Transformed::no(node));
+        }
+        let is_by_number = is_fit(&node);
+        let context = if is_by_number { &by_number } else { context };
+        Ok(Transformed::yes(Arc::new(LookupExec {
+            join: node,
+            context: Arc::clone(context),
+            is_by_number,
+        }) as _))
+    });
+    chosen.data()
+}
+
+fn with_density(context: &TaskContext, density: f64) -> TaskContext {
+    let mut config = context.session_config().clone();
+    config
+        .options_mut()
+        .execution
+        .perfect_hash_join_min_key_density = density;
+    TaskContext::new(
+        context.task_id(),
+        context.session_id(),
+        config,
+        // A plan that runs asks for no function by name.
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        context.runtime_env(),
+    )
+}
+
+/// Whether the table of a join is small enough; `None` when nobody can tell.
+fn is_dense(join: &HashJoinExec, most: usize) -> Option<bool> {
+    let [(key, _)] = join.on() else {
+        return None;
+    };
+    let place = key.downcast_ref::<Column>()?.index();
+    if join.null_equality() != NullEquality::NullEqualsNothing
+        || !key.data_type(&join.left().schema()).ok()?.is_integer()
+    {
+        return None;
+    }
+    let built = statistics(join.left())?;
+    let column = built.column_statistics.get(place)?;
+    let (least, greatest) = (column.min_value.get_value()?, column.max_value.get_value()?);
+    let places = greatest.distance(least)?.checked_add(1)?;
+    let tables = match join.partition_mode() {
+        PartitionMode::Partitioned => join.left().output_partitioning().partition_count(),
+        _ => 1,
+    };
+    let rows = most_rows(join.right());
+    let worth = FEW_PLACES.max(rows.saturating_mul(PLACES_FOR_A_ROW));
+    let places = places.saturating_mul(tables);
+    Some(places <= most.min(worth))
+}
+
+fn statistics(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {
+    let found = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
+    found.ok()
+}
+
+/// About how many rows the largest scan below reads: the dynamic filter of a join looks up each of them.
+fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let below = plan.children().into_iter().map(most_rows).max();
+    below.unwrap_or_else(|| match statistics(plan).map(|found| found.num_rows) {
+        Some(Precision::Exact(rows) | Precision::Inexact(rows)) => rows,
+        _ => 0,
+    })
+}
+
+/// A join that runs with settings of its own.
+#[derive(Debug)]
+struct LookupExec {
+    join: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    is_by_number: bool,
+}
+
+impl DisplayAs for LookupExec {
+    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.is_by_number { "number" } else { "hash" };
+        write!(formatter, "LookupExec: by={how}")
+    }
+}
+
+impl ExecutionPlan for LookupExec {
+    fn name(&self) -> &'static str {
+        "LookupExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.join.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.join]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let join = children.pop().unwrap_or_else(|| Arc::clone(&self.join));
+        Ok(Arc::new(Self {
+            join,
+            context: Arc::clone(&self.context),
+            is_by_number: self.is_by_number,
+        }))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.join.execute(partition, Arc::clone(&self.context))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        None
+    }
+}

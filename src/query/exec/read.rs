@@ -1,0 +1,278 @@
+//! Reads one share of a scan.
+//!
+//! Comes in: the row ranges of a share. Goes out: its batches, in the order of the grid. Without conditions they are slices of the tiles; with conditions the
+//! rows that pass are gathered once, from as many windows as fill a batch, and only they are copied. Never here: which row bands are read, how conditions are
+//! tested.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{BatchCoalescer, filter_record_batch, take};
+use datafusion::error::{DataFusionError, Result};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, stream};
+
+use super::morsel::Morsel;
+use super::scan::GridScanExec;
+use super::sieve::{Passed, Sieve};
+use crate::grid::compact;
+use crate::query::plan::prune::bands_that_may_match;
+
+/// After so many windows without a batch, others on the thread have their turn.
+const WINDOWS_BETWEEN_PAUSES: usize = 128;
+
+/// The longest run of rows that is looked at as one batch: numbers of its rows have 32 bits.
+const MAX_RUN_ROWS: u64 = 1 << 31;
+
+/// The batches of one share.
+pub(super) fn read(
+    scan: GridScanExec,
+    share: Vec<Morsel>,
+    batch_rows: usize,
+) -> Result<impl Stream<Item = Result<RecordBatch>> + Send> {
+    let sieve = Sieve::try_new(scan.wide_schema(), scan.conditions(), scan.dynamic())?;
+    let batch_rows = batch_rows.max(1);
+    let full = BatchCoalescer::new(scan.narrow_schema(), batch_rows)
+        .with_biggest_coalesce_batch_size(Some(batch_rows / 2));
+    let reader = Reader {
+        morsels: share
+            .into_iter()
+            .flat_map(short)
+            .collect::<Vec<_>>()
+            .into_iter(),
+        open: None,
+        chosen: Vec::new(),
+        is_over: false,
+        is_started: false,
+        may_match: None,
+        scan,
+        sieve,
+        full,
+        batch_rows,
+    };
+    Ok(stream::try_unfold(reader, |mut reader| async move {
+        let next = reader.next().await?;
+        Ok(next.map(|batch| (batch, reader)))
+    }))
+}
+
+fn short(morsel: Morsel) -> impl Iterator<Item = Morsel> {
+    let step = usize::try_from(MAX_RUN_ROWS).unwrap_or(usize::MAX);
+    let starts = morsel.rows.clone().step_by(step);
+    starts.map(move |start| Morsel {
+        row_band: morsel.row_band,
+        rows: start..morsel.rows.end.min(start + MAX_RUN_ROWS),
+    })
+}
+
+struct Reader {
+    scan: GridScanExec,
+    morsels: std::vec::IntoIter<Morsel>,
+    /// The row band in hand, and those of its rows that are still to be looked at.
+    open: Option<(RecordBatch, Range<usize>)>,
+    sieve: Sieve,
+    /// Rows of the row band in hand that passed and are not copied yet.
+    chosen: Vec<u32>,
+    /// Puts short batches together.
+    full: BatchCoalescer,
+    batch_rows: usize,
+    is_over: bool,
+    is_started: bool,
+    /// For each row band of the grid whether the dynamic filters leave anything of it; `None` when they cannot tell.
+    may_match: Option<Vec<bool>>,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        for windows in 1_usize.. {
+            if let Some(batch) = self.full.next_completed_batch() {
+                return Ok(Some(batch));
+            }
+            if self.is_over {
+                break;
+            }
+            if self.open.is_none() && !self.open_next().await? {
+                self.full.finish_buffered_batch()?;
+                self.is_over = true;
+            } else if self.sieve.is_empty() {
+                return self.next_slice().map(Some);
+            } else {
+                self.sift_window()?;
+            }
+            if windows.is_multiple_of(WINDOWS_BETWEEN_PAUSES) {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the next row band that may hold a row; `false` at the end.
+    async fn open_next(&mut self) -> Result<bool> {
+        if !self.is_started {
+            self.scan.wait_for_joins().await;
+            self.is_started = true;
+        }
+        for morsel in self.morsels.by_ref() {
+            if self.sieve.refresh()? {
+                self.may_match = bands_that_may_match(
+                    self.scan.facts(),
+                    &self.scan.narrow_schema(),
+                    &self.sieve.known()?,
+                )?;
+            }
+            let may_match = self
+                .may_match
+                .as_ref()
+                .and_then(|bands| bands.get(morsel.row_band));
+            if may_match == Some(&false) {
+                self.scan.count_skipped(&morsel);
+                continue;
+            }
+            let batch = self.scan.fetch(morsel.row_band).await?;
+            let bound = |row: u64| {
+                usize::try_from(row)
+                    .unwrap_or(usize::MAX)
+                    .min(batch.num_rows())
+            };
+            let rows = bound(morsel.rows.start)..bound(morsel.rows.end);
+            let batch = batch.slice(rows.start, rows.len());
+            self.open = Some((batch, 0..rows.len()));
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The next slice, without conditions.
+    fn next_slice(&mut self) -> Result<RecordBatch> {
+        let Some((batch, window)) = self.next_window() else {
+            return Err(DataFusionError::Internal("no row band is open".to_owned()));
+        };
+        let slice = batch.slice(window.start, window.len());
+        if self.open.as_ref().is_some_and(|(_, left)| left.is_empty()) {
+            self.open = None;
+        }
+        Ok(compact(&self.narrow(&slice)?)?)
+    }
+
+    fn next_window(&mut self) -> Option<(RecordBatch, Range<usize>)> {
+        let (batch, left) = self.open.as_mut()?;
+        let stop = left.end.min(left.start + self.batch_rows);
+        let window = left.start..stop;
+        left.start = stop;
+        Some((batch.clone(), window))
+    }
+
+    fn sift_window(&mut self) -> Result<()> {
+        let Some((batch, window)) = self.next_window() else {
+            return Ok(());
+        };
+        if !window.is_empty() {
+            self.sieve.refresh()?;
+            match self.sieve.sift(&batch, window.clone())? {
+                Passed::All if self.chosen.is_empty() => {
+                    let slice = batch.slice(window.start, window.len());
+                    self.push(&slice)?;
+                }
+                Passed::All => self.choose(window.clone())?,
+                Passed::Mask(mask) => {
+                    self.gather_chosen(&batch, 1)?;
+                    let slice = self.narrow(&batch.slice(window.start, window.len()))?;
+                    let slice = filter_record_batch(&compact(&slice)?, &mask.into())?;
+                    self.push_narrow(slice)?;
+                }
+                Passed::Rows(rows) => self.chosen.extend_from_slice(rows.values()),
+            }
+        }
+        let is_last = window.end == batch.num_rows() || window.is_empty();
+        self.gather_chosen(&batch, if is_last { 1 } else { self.batch_rows })?;
+        if is_last {
+            self.open = None;
+        }
+        Ok(())
+    }
+
+    /// Copies the chosen rows, a batch at a time, as long as there are at least so many.
+    fn gather_chosen(&mut self, batch: &RecordBatch, least: usize) -> Result<()> {
+        while self.chosen.len() >= least {
+            let rest = self
+                .chosen
+                .split_off(self.chosen.len().min(self.batch_rows));
+            let rows = UInt32Array::from(std::mem::replace(&mut self.chosen, rest));
+            self.gather(batch, &rows)?;
+        }
+        Ok(())
+    }
+
+    fn choose(&mut self, rows: Range<usize>) -> Result<()> {
+        let number = |row: usize| {
+            u32::try_from(row)
+                .map_err(|_| DataFusionError::Internal(format!("row {row} of a batch")))
+        };
+        self.chosen.extend(number(rows.start)?..number(rows.end)?);
+        Ok(())
+    }
+
+    /// Copies the wanted columns of the rows.
+    fn gather(&mut self, batch: &RecordBatch, rows: &UInt32Array) -> Result<()> {
+        let wanted = batch.columns().iter().take(self.scan.num_columns());
+        let columns: Result<Vec<ArrayRef>, _> =
+            wanted.map(|column| take(column, rows, None)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.values().len()));
+        let batch =
+            RecordBatch::try_new_with_options(self.scan.narrow_schema(), columns?, &options)?;
+        self.push_narrow(batch)
+    }
+
+    /// Passes a run of rows on as it is.
+    fn push(&mut self, slice: &RecordBatch) -> Result<()> {
+        let slice = compact(&self.narrow(slice)?)?;
+        self.push_narrow(slice)
+    }
+
+    /// A long batch goes on as it is, behind those that wait; short ones are put together.
+    fn push_narrow(&mut self, batch: RecordBatch) -> Result<()> {
+        if batch.num_rows() > self.batch_rows / 2 {
+            self.full.finish_buffered_batch()?;
+        }
+        Ok(self.full.push_batch(batch)?)
+    }
+
+    /// The wanted columns, without those that only conditions read.
+    fn narrow(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if batch.num_columns() == self.scan.num_columns() {
+            return Ok(batch.clone());
+        }
+        let wanted = batch.columns().iter().take(self.scan.num_columns());
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = wanted.map(Arc::clone).collect();
+        Ok(RecordBatch::try_new_with_options(
+            self.scan.narrow_schema(),
+            columns,
+            &options,
+        )?)
+    }
+}
+
+/// The batches up to so many rows.
+pub(super) fn limit_rows(
+    batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    limit: Option<usize>,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let Some(limit) = limit else {
+        return batches.boxed();
+    };
+    let cut = batches.scan(limit, |left, batch| {
+        let next = match batch {
+            Ok(_) if *left == 0 => None,
+            Ok(batch) => {
+                let rows = batch.num_rows().min(*left);
+                *left -= rows;
+                Some(Ok(batch.slice(0, rows)))
+            }
+            Err(error) => Some(Err(error)),
+        };
+        futures::future::ready(next)
+    });
+    cut.boxed()
+}

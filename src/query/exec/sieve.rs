@@ -1,0 +1,212 @@
+//! Conditions of a scan -> the rows that pass, for as little work as it takes.
+//!
+//! Comes in: the conditions that a scan has promised to keep, those that operators above have learned while the query runs (dynamic filters), windows of rows.
+//! Goes out: which rows of a window pass all of them. Cheap and sharp conditions run first, later ones see only the rows that are left, and a dynamic filter that
+//! costs more than it saves sleeps for a while: whoever made it tests its rows again. Never here: opening of tiles, copying of the other columns.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter;
+use arrow::datatypes::SchemaRef;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_expr::expressions::DynamicFilterTracking;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
+
+use super::condition::{Condition, Outcome};
+
+/// After so many windows the conditions are put in order anew.
+const WINDOWS_BETWEEN_SORTS: usize = 32;
+
+/// The rows of a window that pass.
+#[derive(Debug)]
+pub(super) enum Passed {
+    All,
+    /// Nearly all: a bit for each row of the window.
+    Mask(BooleanBuffer),
+    /// Numbers of rows of the batch, ascending.
+    Rows(UInt32Array),
+}
+
+/// All conditions of one share of a scan.
+#[derive(Debug)]
+pub(super) struct Sieve {
+    schema: SchemaRef,
+    /// In the order in which they run.
+    conditions: Vec<Condition>,
+    dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    tracking: Vec<DynamicFilterTracking>,
+    windows: usize,
+    /// Whether the dynamic filters have been looked at.
+    is_started: bool,
+}
+
+impl Sieve {
+    /// `schema` is that of the batches that will come; the conditions name its columns by number.
+    pub(super) fn try_new(
+        schema: &SchemaRef,
+        required: &[Arc<dyn PhysicalExpr>],
+        dynamic: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<Self> {
+        let parts = required.iter().flat_map(split_conjunction);
+        let conditions: Result<Vec<_>> = parts
+            .map(|part| Condition::try_new(part, schema, false))
+            .collect();
+        let mut sieve = Self {
+            schema: Arc::clone(schema),
+            conditions: conditions?,
+            dynamic: dynamic.to_vec(),
+            tracking: dynamic
+                .iter()
+                .map(DynamicFilterTracking::classify)
+                .collect(),
+            windows: 0,
+            is_started: false,
+        };
+        sieve.sort();
+        Ok(sieve)
+    }
+
+    /// Whether nothing is ever tested.
+    pub(super) fn is_empty(&self) -> bool {
+        self.conditions.is_empty() && self.dynamic.is_empty()
+    }
+
+    /// Takes over what the dynamic filters say now; `true` when it is not what they said before.
+    pub(super) fn refresh(&mut self) -> Result<bool> {
+        // Each tracker must be asked, since asking takes note of the change.
+        let mut is_changed = !self.is_started;
+        for tracking in &mut self.tracking {
+            is_changed |= tracking.watcher().is_some_and(|watcher| watcher.changed());
+        }
+        if !is_changed {
+            return Ok(false);
+        }
+        self.is_started = true;
+        self.conditions.retain(|condition| !condition.is_optional());
+        for part in self.known()?.iter().flat_map(split_conjunction) {
+            self.conditions
+                .push(Condition::try_new(part, &self.schema, true)?);
+        }
+        self.sort();
+        Ok(true)
+    }
+
+    /// The dynamic filters as they are now.
+    pub(super) fn known(&self) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+        let filters = self.dynamic.iter();
+        filters
+            .map(|filter| snapshot_physical_expr(Arc::clone(filter)))
+            .collect()
+    }
+
+    /// The rows `rows` of the batch that pass.
+    pub(super) fn sift(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<Passed> {
+        self.windows += 1;
+        if self.windows.is_multiple_of(WINDOWS_BETWEEN_SORTS) {
+            self.sort();
+        }
+        let mut chosen = Chosen::All;
+        for condition in &mut self.conditions {
+            if condition.is_asleep() {
+                continue;
+            }
+            chosen = chosen.and(condition, batch, &rows)?;
+            if chosen.is_empty() {
+                break;
+            }
+        }
+        chosen.passed(&rows)
+    }
+
+    /// Sharp and cheap ones first. Those that can fail stay behind the others, in the order in which they were written.
+    fn sort(&mut self) {
+        self.conditions
+            .sort_by(|one, other| one.rank().total_cmp(&other.rank()));
+    }
+}
+
+/// What is left of a window.
+enum Chosen {
+    All,
+    /// A bit for each row, and how many are set.
+    Mask(BooleanBuffer, usize),
+    /// Numbers of rows of the batch.
+    Rows(UInt32Array),
+}
+
+impl Chosen {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::All => false,
+            Self::Mask(_, count) => *count == 0,
+            Self::Rows(rows) => rows.is_empty(),
+        }
+    }
+
+    fn and(
+        self,
+        condition: &mut Condition,
+        batch: &RecordBatch,
+        window: &Range<usize>,
+    ) -> Result<Self> {
+        match self {
+            Self::All => Ok(match condition.test_window(batch, window)? {
+                Outcome::All => Self::All,
+                Outcome::None => Self::Rows(UInt32Array::from(Vec::<u32>::new())),
+                Outcome::Mask(mask) => {
+                    let count = mask.count_set_bits();
+                    Self::Mask(mask, count)
+                }
+            }),
+            Self::Mask(mask, count) if condition.prefers_windows(count, window.len()) => {
+                Ok(match condition.test_window(batch, window)? {
+                    Outcome::All => Self::Mask(mask, count),
+                    Outcome::None => Self::Rows(UInt32Array::from(Vec::<u32>::new())),
+                    Outcome::Mask(other) => {
+                        let both = &mask & &other;
+                        let count = both.count_set_bits();
+                        Self::Mask(both, count)
+                    }
+                })
+            }
+            Self::Mask(mask, _) => {
+                Self::Rows(numbers(&mask, window.start)?).and(condition, batch, window)
+            }
+            Self::Rows(rows) => Ok(match condition.test_rows(batch, &rows)? {
+                Outcome::All => Self::Rows(rows),
+                Outcome::None => Self::Rows(UInt32Array::from(Vec::<u32>::new())),
+                Outcome::Mask(mask) => {
+                    let left = filter(&rows, &mask.into())?;
+                    Self::Rows(UInt32Array::from(left.to_data()))
+                }
+            }),
+        }
+    }
+
+    fn passed(self, window: &Range<usize>) -> Result<Passed> {
+        Ok(match self {
+            Self::All => Passed::All,
+            Self::Mask(_, count) if count == window.len() => Passed::All,
+            Self::Mask(mask, count) if count > window.len() / 5 * 4 => Passed::Mask(mask),
+            Self::Mask(mask, _) => Passed::Rows(numbers(&mask, window.start)?),
+            Self::Rows(rows) if rows.len() == window.len() => Passed::All,
+            Self::Rows(rows) => Passed::Rows(rows),
+        })
+    }
+}
+
+/// The places of the set bits, counted from `start`.
+fn numbers(mask: &BooleanBuffer, start: usize) -> Result<UInt32Array> {
+    let start = u32::try_from(start).ok().filter(|start| {
+        u32::try_from(mask.len()).is_ok_and(|rows| start.checked_add(rows).is_some())
+    });
+    let start = start.ok_or_else(|| {
+        DataFusionError::Internal("a window of a scan ends behind row 4,294,967,295".to_owned())
+    })?;
+    let rows: Vec<u32> = mask.set_indices_u32().map(|row| start + row).collect();
+    Ok(UInt32Array::from(rows))
+}

@@ -1,0 +1,170 @@
+//! How many rows a filter leaves, how many values a column has, by looking at some rows.
+//!
+//! Comes in: a grid, columns, conditions. Goes out: shares of rows and numbers of values, found on rows of the tiles that are here; looked up once for each column.
+//! Estimates: they decide the order of joins, never an answer. Never here: reading of tiles that are lazy or elsewhere.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{concat, partition, take};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::ScalarValue;
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
+
+use crate::grid::PartitionGrid;
+
+/// How many rows are looked at.
+const SAMPLE_ROWS: u64 = 4096;
+
+/// From how many row bands at most they come.
+const SAMPLE_BANDS: usize = 16;
+
+/// How many neighbouring rows of a row band are looked at, to see how often the value changes.
+const WINDOW_ROWS: usize = 1024;
+
+/// What was seen of the columns of a grid; `None` where some row band is not here.
+#[derive(Debug)]
+pub(super) struct Samples {
+    /// Values at even distances, from row bands at even distances: the same rows of every column.
+    spread: Box<[OnceLock<Option<ArrayRef>>]>,
+    distinct: Box<[OnceLock<Option<f64>>]>,
+}
+
+impl Samples {
+    pub(super) fn new(num_columns: usize) -> Self {
+        let once = |_| OnceLock::new();
+        Self {
+            spread: (0..num_columns).map(once).collect(),
+            distinct: (0..num_columns).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    fn spread(&self, grid: &PartitionGrid, column: usize) -> Option<&ArrayRef> {
+        let sample = self.spread.get(column)?;
+        sample.get_or_init(|| spread(grid, column)).as_ref()
+    }
+
+    /// The share of rows that pass all filters, which are over `columns` of the grid; `None` when they cannot be seen, or a filter fails on some row.
+    pub(super) fn passing(
+        &self,
+        grid: &PartitionGrid,
+        columns: &[usize],
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Option<f64> {
+        if filters.is_empty() {
+            return Some(1.0);
+        }
+        let values = columns
+            .iter()
+            .map(|column| self.spread(grid, *column).cloned());
+        let values: Vec<ArrayRef> = values.collect::<Option<_>>()?;
+        let num_rows = values.first()?.len();
+        let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+        let schema = Arc::new(grid.schema().project(columns).ok()?);
+        let sample = RecordBatch::try_new_with_options(schema, values, &options).ok()?;
+        let condition = conjunction(filters.iter().cloned());
+        let found = condition
+            .evaluate(&sample)
+            .ok()?
+            .into_array(num_rows)
+            .ok()?;
+        let passed = found.as_boolean_opt()?.true_count();
+        // Half a row when none was found: it is rare, not absent.
+        (num_rows > 0).then(|| as_f64(passed).max(0.5) / as_f64(num_rows))
+    }
+
+    /// About how many values the column has that are not null. Never more than there are rows, whole numbers between the least and the greatest value, or runs of
+    /// equal values. `bounds` are those values.
+    pub(super) fn distinct(
+        &self,
+        grid: &PartitionGrid,
+        column: usize,
+        bounds: Option<(&ScalarValue, &ScalarValue)>,
+    ) -> Option<f64> {
+        let known = self.distinct.get(column)?;
+        let look = || {
+            let rows = as_f64(usize::try_from(grid.num_rows()).ok()?);
+            let between = bounds.and_then(|(least, greatest)| greatest.distance(least));
+            let between = between.map_or(f64::INFINITY, |between| as_f64(between) + 1.0);
+            let runs = share_of_runs(grid, column)? * rows;
+            let seen = in_all(self.spread(grid, column)?, rows)?;
+            Some(seen.min(runs).min(between).clamp(1.0, rows.max(1.0)))
+        };
+        *known.get_or_init(look)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+fn sample_bands(grid: &PartitionGrid) -> impl Iterator<Item = usize> {
+    let bands = grid.rows().num_intervals();
+    (0..bands).step_by(bands.div_ceil(SAMPLE_BANDS).max(1))
+}
+
+/// A column of a row band that is here.
+pub(super) fn column_here(
+    grid: &PartitionGrid,
+    row_band: usize,
+    column: usize,
+) -> Option<ArrayRef> {
+    let (band, local) = grid.columns().locate(column as u64)?;
+    let data = grid.row_band(row_band).get(band)?.data();
+    if data.is_lazy() {
+        return None;
+    }
+    let batch = data.open().ok()?;
+    batch.columns().get(usize::try_from(local).ok()?).cloned()
+}
+
+fn spread(grid: &PartitionGrid, column: usize) -> Option<ArrayRef> {
+    let rows_of = |band: usize| {
+        grid.rows()
+            .interval(band)
+            .map_or(0, |rows| rows.end - rows.start)
+    };
+    let all: u64 = sample_bands(grid).map(rows_of).sum();
+    let distance = usize::try_from((all / SAMPLE_ROWS).max(1)).ok()?;
+    let parts = sample_bands(grid).map(|band| {
+        let rows = UInt64Array::from_iter_values((0..rows_of(band)).step_by(distance));
+        take(&column_here(grid, band, column)?, &rows, None).ok()
+    });
+    let parts: Vec<ArrayRef> = parts.collect::<Option<_>>()?;
+    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+    concat(&parts).ok()
+}
+
+/// Runs of equal neighbours, in relation to rows.
+fn share_of_runs(grid: &PartitionGrid, column: usize) -> Option<f64> {
+    let (mut runs, mut rows) = (0, 0);
+    for band in sample_bands(grid) {
+        let values = column_here(grid, band, column)?;
+        let window = values.slice(0, values.len().min(WINDOW_ROWS));
+        rows += window.len();
+        runs += partition(&[window]).ok()?.len();
+    }
+    (rows > 0).then(|| as_f64(runs) / as_f64(rows))
+}
+
+/// How many values a column of `rows` rows has when the sample has as many as it has: of D equally frequent values a sample of n rows meets D (1 - exp(-n/D)).
+fn in_all(sample: &ArrayRef, rows: f64) -> Option<f64> {
+    let converter = RowConverter::new(vec![SortField::new(sample.data_type().clone())]).ok()?;
+    let found = converter
+        .convert_columns(std::slice::from_ref(sample))
+        .ok()?;
+    let found: HashSet<&[u8]> = found.iter().map(|row| row.data()).collect();
+    let (found, looked) = (as_f64(found.len()), as_f64(sample.len()));
+    let (mut low, mut high) = (found, rows.max(found));
+    for _ in 0..48 {
+        let middle = f64::midpoint(low, high);
+        if middle * (1.0 - (-looked / middle).exp()) < found {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(high)
+}

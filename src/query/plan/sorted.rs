@@ -1,0 +1,112 @@
+//! Whether a column is sorted, and shares of rows that no value straddles.
+//!
+//! Comes in: a grid and a column; shares of rows. Goes out: a proof, found by comparing all neighbours, and kept; the shares with their cuts moved to where the value
+//! changes. Only whole numbers, dates, times and decimals without nulls, ascending, in tiles that are here. Never here: sorting.
+
+use std::cmp::Ordering;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::kernels::cmp::lt_eq;
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+
+use super::estimate::column_here;
+use super::facts::{ColumnFacts, Facts};
+
+/// So many rows of each row band are compared before all are.
+const FIRST_ROWS: usize = 1024;
+
+/// Whether the rows are in ascending order of the column, and none is null.
+pub(super) fn is_ascending(facts: &Facts, column: usize) -> bool {
+    let grid = facts.grid();
+    let fields = grid.schema().fields();
+    let has_order = |data_type: &DataType| {
+        data_type.is_integer() || data_type.is_temporal() || data_type.is_decimal()
+    };
+    let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
+    let is_fit = fields.get(column).map(|field| field.data_type());
+    if !is_fit.is_some_and(|kind| has_order(kind) && !is_interval(kind)) {
+        return false;
+    }
+    let Some(known) = facts.column(column) else {
+        return false;
+    };
+    let has_nulls = known.null_counts.null_count() > 0
+        || known.null_counts.values().iter().any(|count| *count > 0);
+    if has_nulls || bands_ascend(facts, &known) != Some(true) {
+        return false;
+    }
+    let bands = 0..grid.rows().num_intervals();
+    let ascends = |band: usize, rows: usize| {
+        column_here(grid, band, column).is_some_and(|values| rows_ascend(&values, rows))
+    };
+    bands.clone().all(|band| ascends(band, FIRST_ROWS))
+        && bands.clone().all(|band| ascends(band, usize::MAX))
+}
+
+/// Whether no row band begins before the one in front of it ends; `None` when that is not known.
+fn bands_ascend(facts: &Facts, known: &ColumnFacts) -> Option<bool> {
+    let (least, greatest) = (known.least.as_ref()?, known.greatest.as_ref()?);
+    let mut before: Option<ScalarValue> = None;
+    for (band, rows) in facts.grid().rows().intervals().enumerate() {
+        if rows.is_empty() {
+            continue;
+        }
+        let first = ScalarValue::try_from_array(least, band).ok()?;
+        if first.is_null() {
+            return None;
+        }
+        if before.is_some_and(|before| before.partial_cmp(&first) == Some(Ordering::Greater)) {
+            return Some(false);
+        }
+        before = Some(ScalarValue::try_from_array(greatest, band).ok()?);
+    }
+    Some(before.is_some())
+}
+
+fn rows_ascend(values: &ArrayRef, rows: usize) -> bool {
+    let pairs = values.len().min(rows).saturating_sub(1);
+    let (one, next) = (
+        values.slice(0, pairs),
+        values.slice(usize::from(pairs > 0), pairs),
+    );
+    lt_eq(&one, &next).is_ok_and(|ordered| ordered.true_count() == pairs)
+}
+
+/// The value of an ascending column at row `row` of a row band, and the first row of that band with this value; `None` when it may begin in an earlier one.
+pub(in crate::query) fn start_of_value(
+    facts: &Facts,
+    column: usize,
+    (row_band, row): (usize, u64),
+) -> Option<(ScalarValue, u64)> {
+    let values = column_here(facts.grid(), row_band, column)?;
+    let row = usize::try_from(row).ok()?;
+    let value = ScalarValue::try_from_array(&values, row).ok()?;
+    let (mut low, mut high) = (0, row);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        let is_before = ScalarValue::try_from_array(&values, middle).ok()? < value;
+        (low, high) = if is_before {
+            (middle + 1, high)
+        } else {
+            (low, middle)
+        };
+    }
+    let begins_earlier = || {
+        let greatest = facts.column(column)?.greatest.clone()?;
+        let bands = (0..row_band).rev();
+        let mut bands = bands.filter(|band| {
+            facts
+                .grid()
+                .rows()
+                .interval(*band)
+                .is_some_and(|rows| !rows.is_empty())
+        });
+        let last = ScalarValue::try_from_array(&greatest, bands.next()?).ok()?;
+        Some(last >= value)
+    };
+    if low == 0 && begins_earlier() == Some(true) {
+        return None;
+    }
+    Some((value, low as u64))
+}

@@ -1,0 +1,123 @@
+"""The answers to the 22 queries of TPC-H at scale 0.1, row by row against DuckDB over the same Parquet files."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import partgrid as pg
+from conftest import ROOT
+
+SCALE = "0.1"
+TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
+QUERIES = sorted((ROOT / "sql" / "tpch").glob("q*.sql"))
+TILE_ROWS = 50_000
+
+
+@pytest.fixture(scope="session")
+def tables() -> Path:
+    """The folder of the tables, made once for all test runs."""
+    cache = Path.home() / ".cache" / "partgrid" / "bench"
+    target = cache / f"tpch-{SCALE}"
+    if not target.exists():
+        making = cache / f"making-tpch-{SCALE}-{os.getpid()}"
+        command = [str(Path(sys.executable).parent / "tpchgen-cli"), "parquet", "-s", SCALE]
+        subprocess.run([*command, "--quiet", f"--output-dir={making}"], check=True)
+        # Another process that was faster is right as well.
+        with contextlib.suppress(OSError):
+            making.rename(target)
+        shutil.rmtree(making, ignore_errors=True)
+    return target
+
+
+@pytest.fixture(scope="session")
+def peer(tables: Path) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for name in TABLES:
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM '{tables / name}.parquet'")
+    return connection
+
+
+def in_few_tiles(path: Path) -> pg.Grid:
+    return pg.read_parquet(path)
+
+
+def in_small_tiles(path: Path) -> pg.Grid:
+    return pg.read_parquet(path, tile_rows=TILE_ROWS)
+
+
+def lazily(path: Path) -> pg.Grid:
+    return pg.read_parquet(path, tile_rows=TILE_ROWS, lazy=True)
+
+
+def shuffled_in_two(path: Path) -> pg.Grid:
+    """Two slices of the rows, the later one first: sorted no more."""
+    table = pq.read_table(path)
+    half = table.num_rows // 2
+    return pg.from_arrow(pa.concat_tables([table.slice(half), table.slice(0, half)]))
+
+
+@pytest.fixture(
+    scope="session",
+    params=[in_few_tiles, in_small_tiles, lazily, shuffled_in_two],
+    ids=lambda cut: cut.__name__,
+)
+def session(request: pytest.FixtureRequest, tables: Path) -> pg.Session:
+    session = pg.Session(threads=3)
+    for name in TABLES:
+        session.register(name, request.param(tables / f"{name}.parquet"))
+    return session
+
+
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
+def test_answer_is_that_of_duckdb(
+    session: pg.Session, peer: duckdb.DuckDBPyConnection, path: Path
+) -> None:
+    text = path.read_text(encoding="utf-8")
+    expected = peer.sql(text)
+    found = session.sql(text).to_arrow()
+    assert found.column_names == expected.columns
+    rows, expected_rows = rows_of(found), [tuple(map(plain, row)) for row in expected.fetchall()]
+    if not is_ordered(text):
+        rows, expected_rows = sorted(rows), sorted(expected_rows)
+    assert len(rows) == len(expected_rows) > 0
+    for number, (row, expected_row) in enumerate(zip(rows, expected_rows, strict=True)):
+        assert all(map(equal, row, expected_row)), f"row {number}: {row} is not {expected_row}"
+
+
+def test_there_are_22_queries() -> None:
+    assert [path.stem for path in QUERIES] == [f"q{number:02}" for number in range(1, 23)]
+
+
+def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
+    return [tuple(map(plain, row.values())) for row in table.to_pylist()]
+
+
+def plain(value: object) -> object:
+    """Texts and dates as they are, numbers as int, exact decimals or float."""
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def is_ordered(text: str) -> bool:
+    return re.search(r"^ORDER BY", text, re.MULTILINE) is not None
+
+
+def equal(value: object, expected: object) -> bool:
+    """Decimals and integers exactly; what one engine gives as float and the other as decimal within what the decimal shows."""
+    if isinstance(value, float) or isinstance(expected, float):
+        scale = -value.as_tuple().exponent if isinstance(value, Decimal) else 9
+        bound = 10.0**-scale + 1e-9 * abs(float(expected))
+        return abs(float(value) - float(expected)) <= bound
+    return value == expected
