@@ -180,6 +180,14 @@ impl ExecutionPlan for GridScanExec {
         Ok(self)
     }
 
+    /// Each run counts for itself.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            metrics: ExecutionPlanMetricsSet::new(),
+            ..Self::clone(&self)
+        }))
+    }
+
     fn execute(
         &self,
         partition: usize,
