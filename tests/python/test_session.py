@@ -411,4 +411,4 @@ def test_a_bar_shows_the_rows_that_were_read(
         session.sql(ENDLESS, timeout=1).to_arrow()
     lines = screen.getvalue().split("\r")
     assert any("/673,552 rows read" in line for line in lines)
-    assert all(len(line.removesuffix("\x1b[K").rstrip("\n")) < 80 for line in lines)
+    assert all(len(line.rstrip("\n").removesuffix("\x1b[K")) < 80 for line in lines)
