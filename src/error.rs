@@ -48,7 +48,7 @@ pub enum ErrorKind {
 
 /// What is wrong, where, and what to do about it.
 ///
-/// The text reads `message (file: …, column: …, position: …)`, then, on a line of its own, `hint: …` where a remedy is known.
+/// The text reads `message (file: …, column: …, position: …)`, then, on lines of their own, the place in a text that it is about, and `hint: …` where a remedy is known.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -57,6 +57,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     context: Vec<(&'static str, String)>,
+    place: Option<String>,
     hint: Option<String>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -69,6 +70,7 @@ impl Error {
             kind,
             message: message.into(),
             context: Vec::new(),
+            place: None,
             hint: None,
             source: None,
         }))
@@ -129,6 +131,20 @@ impl Error {
         self.with_context("position", format_position(position))
     }
 
+    /// Says what is wrong in other words.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
+    /// Shows the place in a text that it is about: lines of their own between context and hint.
+    #[must_use]
+    pub fn with_place(mut self, place: impl Into<String>) -> Self {
+        self.0.place = Some(place.into());
+        self
+    }
+
     /// Says what the caller can do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -162,6 +178,12 @@ impl Error {
         pair.map(|(_, value)| value.as_str())
     }
 
+    /// The place in a text that it is about, as lines to show, where it is known.
+    #[must_use]
+    pub fn place(&self) -> Option<&str> {
+        self.0.place.as_deref()
+    }
+
     /// The remedy, where one is known.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
@@ -190,6 +212,9 @@ impl fmt::Display for Error {
         }
         if !self.0.context.is_empty() {
             formatter.write_str(")")?;
+        }
+        if let Some(place) = &self.0.place {
+            write!(formatter, "\n{place}")?;
         }
         if let Some(hint) = &self.0.hint {
             write!(formatter, "\nhint: {hint}")?;

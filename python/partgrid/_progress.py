@@ -1,6 +1,7 @@
-"""Bars for loads: where they are shown, and how they look.
+"""Bars for loads and queries: where they are shown, and how they look.
 
-Comes in: a `LoadProgress` now and then. Goes out: one line on standard error or in a notebook cell, rewritten in place. Never here: counting.
+Comes in: a `LoadProgress` or `QueryProgress` now and then. Goes out: one line on standard error or in a notebook cell,
+rewritten in place. Never here: counting.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from partgrid import _native
+
 if TYPE_CHECKING:
-    from partgrid import LoadProgress
+    from partgrid import LoadProgress, QueryProgress
 
 # A load that ends sooner shows nothing.
 _QUIET_SECONDS = 0.5
@@ -54,21 +57,26 @@ def bar(wanted: bool | None) -> Bar | None:
 
 
 class Bar:
-    """One line that says how far a load is."""
+    """One line that says how far a load or a query is."""
 
     def __init__(self, screen: _Screen) -> None:
         self._screen = screen
-        self._next = time.monotonic() + _QUIET_SECONDS
+        self._begun = time.monotonic()
+        self._next = self._begun + _QUIET_SECONDS
         self._shown = False
 
-    def show(self, progress: LoadProgress) -> None:
+    def show(self, progress: LoadProgress | QueryProgress) -> None:
         """Rewrites the line, unless it was written a moment ago."""
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + _INTERVAL_SECONDS
         self._shown = True
-        self._screen.write(line(progress, shutil.get_terminal_size().columns))
+        width = shutil.get_terminal_size().columns
+        if isinstance(progress, _native.LoadProgress):
+            self._screen.write(line(progress, width))
+        else:
+            self._screen.write(query_line(progress, now - self._begun, width))
 
     def close(self) -> None:
         """Ends the line, if there is one."""
@@ -98,6 +106,26 @@ def line(progress: LoadProgress, width: int) -> str:
         f"| {progress.tiles}/{progress.total_tiles} tiles, {_size(progress.bytes)}/{_size(progress.total_bytes)} "
         f"[{_clock(progress.elapsed)}<{left}, {_size(progress.rate)}/s]"
     )
+    room = max(width - 1 - len(head) - len(tail), 0)
+    return (head + _blocks(part, room) + tail)[: width - 1]
+
+
+def query_line(progress: QueryProgress, elapsed: float, width: int) -> str:
+    """How far a query is, in `width` letters.
+
+    Args:
+        progress: A moment of the query.
+        elapsed: Seconds since it began.
+        width: The width of the terminal.
+
+    Returns:
+        Percent of the rows that scans read, a bar, rows, time passed.
+    """
+    if not progress.total_rows:
+        return f"query: [{_clock(elapsed)}]"[: width - 1]
+    part = min(progress.rows / progress.total_rows, 1.0)
+    head = f"query: {part:4.0%}|"
+    tail = f"| {progress.rows:,}/{progress.total_rows:,} rows read [{_clock(elapsed)}]"
     room = max(width - 1 - len(head) - len(tail), 0)
     return (head + _blocks(part, room) + tail)[: width - 1]
 

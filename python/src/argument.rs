@@ -129,6 +129,8 @@ with_default!(
     lazy: bool,
     file_per_tile: bool,
     overwrite: bool,
+    analyze: bool,
+    volatile: bool,
     column_band: usize,
     rows: usize,
 );

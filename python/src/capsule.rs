@@ -19,6 +19,8 @@ use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 
 use crate::device::device_batches_of;
 use crate::error::{Outcome, exception};
+use crate::runtime::drop_attached;
+use crate::stream::INTERRUPTED;
 
 const STREAM: &CStr = c"arrow_array_stream";
 pub(crate) const SCHEMA: &CStr = c"arrow_schema";
@@ -48,7 +50,7 @@ pub(crate) fn raised_as_ours<'py>(
     };
     match FAILED.with(RefCell::take) {
         // An interrupt is raised by the interpreter.
-        Some(error) if error.kind() != ErrorKind::Cancelled => {
+        Some(error) if error.message() != INTERRUPTED => {
             let ours = exception(py, &error);
             ours.set_cause(py, Some(theirs));
             Err(ours)
@@ -77,7 +79,8 @@ pub(crate) fn c_stream(
     // What goes wrong between the core and the consumer is told to the consumer, and noted for `raised_as_ours`.
     let batches = batches.inspect(|batch| {
         if let Err(error) = batch {
-            FAILED.with(|failed| failed.replace(Some(error.clone())));
+            // It may have begun as an exception, and the consumer may have released the GIL.
+            drop_attached(FAILED.with(|failed| failed.replace(Some(error.clone()))));
         }
     });
     Ok(match requested_schema(&schema, requested)? {

@@ -36,6 +36,11 @@ impl Raised {
         Self(self.0.with_column(name))
     }
 
+    /// The core error.
+    pub(crate) fn into_core(self) -> Error {
+        self.0
+    }
+
     /// Names the rank that it happened at.
     pub(crate) fn at_rank(self, rank: usize) -> Self {
         Self(self.0.with_context("rank", rank.to_string()))

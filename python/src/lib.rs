@@ -15,14 +15,17 @@ mod dlpack;
 mod error;
 mod filters;
 mod frames;
+mod function;
 mod grid;
 mod index;
 mod job;
 mod load;
 mod numpy;
+mod parameters;
 mod partitioned;
 mod query;
 mod ranks;
+mod result;
 mod runtime;
 mod schema;
 mod stream;
@@ -47,6 +50,8 @@ mod _native {
     #[pymodule_export]
     use crate::frames::{from_arrow, from_cells};
     #[pymodule_export]
+    use crate::function::PyArguments;
+    #[pymodule_export]
     use crate::grid::PyGrid;
     #[pymodule_export]
     use crate::job::{PyLoadJob, PyLoadProgress};
@@ -57,9 +62,11 @@ mod _native {
     #[pymodule_export]
     use crate::partitioned::{PyGet, PyHandle, PyPartitioned, from_partitioned};
     #[pymodule_export]
-    use crate::query::{PyQuery, PySession, sql};
+    use crate::query::{PyPrepared, PySession, sql};
     #[pymodule_export]
     use crate::ranks::{from_ranks, rank_part};
+    #[pymodule_export]
+    use crate::result::{Kept, PyQuery, PyQueryProgress, PyStream};
     #[pymodule_export]
     use crate::schema::PySchema;
     #[pymodule_export]

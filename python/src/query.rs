@@ -1,182 +1,438 @@
-//! `Session`, `Result` and `sql`.
+//! `Session`, `Prepared` and `sql`.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use arrow::array::RecordBatch;
-use arrow::util::pretty::pretty_format_batches;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
-use partgrid::query::{Query, Session, SessionOptions};
+use partgrid::query::{Prepared, QueryOptions, Session, SessionOptions};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::PyDict;
 
-use crate::argument::{self, Count, Given, Size, optional};
-use crate::capsule::{schema_capsule, stream_capsule};
-use crate::convert;
+use crate::argument::{Count, Given, Seconds, Size, optional, volatile};
+use crate::capsule::batches_of;
 use crate::error::Outcome;
+use crate::function::{aggregate, scalar};
 use crate::grid::PyGrid;
+use crate::parameters::parameters;
+use crate::partitioned::from_partitioned;
+use crate::result::PyQuery;
 use crate::runtime::wait;
-use crate::stream::QueryBatches;
-use crate::wishes::Names;
-
-/// How many rows the repr of a result shows.
-const SHOWN_ROWS: usize = 10;
 
 /// Grids under names, for SQL.
 ///
-/// Safe to use from several threads, and in a forked child, which gets an engine of its own over the same grids.
+/// Safe to use from several threads, and in a forked child, which gets an engine of its own over the same names.
+///
+/// SQL reads grids, and names what it reads: `CREATE VIEW name AS …`, `CREATE TABLE name AS …` (a grid, which `grid` gives), `PREPARE`, `EXECUTE`, `DEALLOCATE`, `DROP`, `SHOW TABLES`,
+/// `DESCRIBE name`, `information_schema`. `tiles('name')` is a table of the tiles of a grid: where they are, how large, what values they hold. Nothing that SQL can say changes grids,
+/// files or settings.
 ///
 /// Args:
-///     threads: Into how many shares a query is spread, at most 1024; by default the number of cores.
-///     memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
+///     threads: Into how many shares a query is spread, at most 1024; by default `PARTGRID_MAX_THREADS` as it is when a query is planned, and the number of cores without it.
+///     memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins, aggregates and kept answers may use together before they spill to disk or are refused; by default 80 % of the
+///         machine or control group. Buffers of registered grids do not count.
+///     query_memory_limit: The part of it that one query may use; all by default.
+///     spill_to: A folder for the temporary files of queries, which vanish with them; made if it is not there. By default that of the system.
+///     timeout: Seconds that a query may take, waiting for its turn included; for ever by default, and for `float("inf")`.
+///     max_queries: How many queries run at once; others wait for their turn, first come, first served. By default as many as there are threads, and at least 4. A query that finds no
+///         memory while others run is begun again when it is alone.
 ///
 /// Raises:
-///     InvalidArgumentError: `threads` is 0 or more than 1024, or `memory_limit` is no size.
+///     InvalidArgumentError: A number is 0, `threads` is more than 1024, or a limit is no size.
+///     StorageError: The folder `spill_to` cannot be made.
 ///
 /// Examples:
 ///     >>> import partgrid as pg
 ///     >>> session = pg.Session()
 ///     >>> session.register("airlines", pg.read_parquet("data/airlines.parquet"))
-///     >>> session.sql("SELECT count(*) AS n FROM airlines").to_arrow()["n"].to_pylist()
-///     [16]
+///     >>> session.sql("SELECT name FROM airlines WHERE carrier = $1", ["DL"]).to_arrow()["name"].to_pylist()
+///     ['Delta Air Lines Inc.']
 #[pyclass(name = "Session", module = "partgrid", frozen)]
 pub(crate) struct PySession {
-    options: SessionOptions,
-    /// By name. Read and replaced without a lock, so that a fork at any moment is harmless.
-    grids: ArcSwap<HashMap<String, Arc<PartitionGrid>>>,
-    /// The engine and the process that made it; a forked child makes its own from `grids`.
+    /// The engine and the process that made it; a forked child makes its own over the same names. Read and replaced without a lock, so that a fork at any moment is harmless.
     engine: ArcSwap<(u32, Session)>,
 }
 
 impl PySession {
-    fn try_new(options: SessionOptions) -> Outcome<Self> {
-        let session = Session::try_new(&options)?;
+    fn try_new(options: &SessionOptions) -> Outcome<Self> {
+        let session = Session::try_new(options)?;
         Ok(Self {
-            options,
-            grids: ArcSwap::default(),
             engine: ArcSwap::from_pointee((std::process::id(), session)),
         })
     }
 
-    fn add(&self, name: &str, grid: &PyGrid) -> Outcome<()> {
-        self.engine()?.1.register(name, Arc::clone(grid.core()))?;
-        self.grids.rcu(|grids| {
-            let mut grids = HashMap::clone(grids);
-            grids.insert(name.to_owned(), Arc::clone(grid.core()));
-            grids
-        });
-        Ok(())
-    }
-
-    fn engine(&self) -> Outcome<Arc<(u32, Session)>> {
+    fn engine(&self) -> Outcome<Session> {
         let engine = self.engine.load_full();
         if engine.0 == std::process::id() {
-            return Ok(engine);
+            return Ok(engine.1.clone());
         }
-        let session = Session::try_new(&self.options)?;
-        for (name, grid) in self.grids.load().iter() {
-            session.register(name, Arc::clone(grid))?;
-        }
-        let engine = Arc::new((std::process::id(), session));
-        self.engine.store(Arc::clone(&engine));
-        Ok(engine)
+        let session = engine.1.try_again()?;
+        self.engine
+            .store(Arc::new((std::process::id(), session.clone())));
+        Ok(session)
     }
 
-    fn plan(&self, py: Python<'_>, query: Given<String>) -> Outcome<PyQuery> {
+    fn plan(
+        &self,
+        py: Python<'_>,
+        query: Given<String>,
+        params: Option<&Bound<'_, PyAny>>,
+        options: QueryOptions,
+    ) -> Outcome<PyQuery> {
         let query = query.named("query")?;
-        let engine = self.engine()?;
+        let params = parameters(params)?;
+        let session = self.engine()?;
         let text = query.clone();
-        let planned = wait(py, async move { engine.1.sql(&text).await })?;
-        Ok(PyQuery {
-            text: query,
-            query: planned,
-            pid: std::process::id(),
-            collected: OnceLock::new(),
-        })
+        let planned = wait(py, async move {
+            Box::pin(session.sql_with(&text, params, &options)).await
+        })?;
+        Ok(PyQuery::new(query, planned))
     }
+}
+
+/// The limits of one query.
+fn options(
+    timeout: Option<Given<Seconds>>,
+    memory_limit: Option<Given<Size>>,
+    threads: Option<Given<Count>>,
+) -> Outcome<QueryOptions> {
+    let mut options = QueryOptions::default();
+    if let Some(limit) = optional(timeout, "timeout")?.and_then(|timeout| timeout.limit) {
+        options = options.with_timeout(limit);
+    }
+    if let Some(size) = optional(memory_limit, "memory_limit")? {
+        options = options.with_memory_limit_bytes(word(size.0));
+    }
+    if let Some(threads) = optional(threads, "threads")? {
+        options = options.with_threads(word(threads.0));
+    }
+    Ok(options)
+}
+
+/// What no machine can address is more than enough.
+fn word(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[pymethods]
 impl PySession {
     #[new]
-    #[pyo3(signature = (*, threads=None, memory_limit=None))]
-    fn new(threads: Option<Given<Count>>, memory_limit: Option<Given<Size>>) -> Outcome<Self> {
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (*, threads=None, memory_limit=None, query_memory_limit=None, spill_to=None, timeout=None, max_queries=None))]
+    fn new(
+        threads: Option<Given<Count>>,
+        memory_limit: Option<Given<Size>>,
+        query_memory_limit: Option<Given<Size>>,
+        spill_to: Option<Given<std::path::PathBuf>>,
+        timeout: Option<Given<Seconds>>,
+        max_queries: Option<Given<Count>>,
+    ) -> Outcome<Self> {
         let mut options = SessionOptions::default();
-        // What no machine can address is more than enough.
-        let word = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         if let Some(threads) = optional(threads, "threads")? {
             options = options.with_threads(word(threads.0));
         }
         if let Some(size) = optional(memory_limit, "memory_limit")? {
             options = options.with_memory_limit_bytes(word(size.0));
         }
-        Self::try_new(options)
+        if let Some(size) = optional(query_memory_limit, "query_memory_limit")? {
+            options = options.with_query_memory_limit_bytes(word(size.0));
+        }
+        if let Some(folder) = optional(spill_to, "spill_to")? {
+            options = options.with_spill_to(folder);
+        }
+        if let Some(limit) = optional(timeout, "timeout")?.and_then(|timeout| timeout.limit) {
+            options = options.with_timeout(limit);
+        }
+        if let Some(queries) = optional(max_queries, "max_queries")? {
+            options = options.with_max_queries(word(queries.0));
+        }
+        Self::try_new(&options)
     }
 
     /// Puts a grid under a name, in place of one that had it. Nothing is copied.
     ///
-    /// SQL folds names without quotes to lower case.
+    /// SQL folds names without quotes to lower case, and then also finds the only name that differs in case.
     ///
     /// Args:
     ///     name: The table name.
-    ///     grid: The grid.
+    ///     data: A grid, or any object with `__arrow_c_stream__`, `__arrow_c_array__` (pyarrow, polars, pandas 3, duckdb, a result of SQL) or `__partitioned__` (Modin, Dask, HeAT), of which a
+    ///         grid is made as `from_arrow` and `from_partitioned` do. A stream is read whole, now.
     ///
     /// Raises:
-    ///     InvalidArgumentError: The name is empty.
-    ///     ProtocolError: `grid` is no grid.
-    #[pyo3(signature = (name, grid: "Grid"))]
-    fn register(&self, name: Given<String>, grid: &Bound<'_, PyAny>) -> Outcome<()> {
-        self.add(&name.named("name")?, grid_of(grid, "grid")?.get())
+    ///     InvalidArgumentError: The name is empty, or two columns share a name.
+    ///     ProtocolError: `data` has none of these methods.
+    fn register(&self, name: Given<String>, data: &Bound<'_, PyAny>) -> Outcome<()> {
+        let grid = grid_of(data, "data")?;
+        Ok(self.engine()?.register(&name.named("name")?, grid)?)
     }
 
     /// Takes a name away.
     ///
     /// Args:
+    ///     name: The name of a grid or view.
+    ///
+    /// Returns:
+    ///     Whether there was one.
+    fn deregister(&self, name: Given<String>) -> Outcome<bool> {
+        Ok(self.engine()?.deregister(&name.named("name")?))
+    }
+
+    /// The names of grids and views, sorted.
+    #[getter]
+    fn tables(&self) -> Outcome<Vec<String>> {
+        Ok(self.engine()?.tables())
+    }
+
+    /// The grid under a name: one that was registered, or that `CREATE TABLE … AS` made.
+    ///
+    /// Args:
     ///     name: The table name.
     ///
     /// Returns:
-    ///     Whether there was a grid under the name.
-    fn deregister(&self, name: Given<String>) -> Outcome<bool> {
-        let name = name.named("name")?;
-        self.grids.rcu(|grids| {
-            let mut grids = HashMap::clone(grids);
-            grids.remove(&name);
-            grids
-        });
-        Ok(self.engine()?.1.deregister(&name)?)
+    ///     The grid. Nothing is copied.
+    ///
+    /// Raises:
+    ///     QueryError: There is no such table, or it is a view.
+    fn grid(&self, name: Given<String>) -> Outcome<PyGrid> {
+        let grid = self.engine()?.grid(&name.named("name")?)?;
+        Ok(PyGrid::new(PartitionGrid::clone(&grid)))
     }
 
-    /// The names of the registered grids, sorted.
-    #[getter]
-    fn tables(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.grids.load().keys().cloned().collect();
-        names.sort();
-        names
-    }
-
-    /// Checks and plans one statement that reads (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE). It runs when its result is asked for.
+    /// Checks and plans one statement. One that reads (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW, EXECUTE) runs when its result is asked for; one that names something (CREATE VIEW,
+    /// CREATE TABLE … AS, DROP, PREPARE, DEALLOCATE) takes effect now, and its result is one text, `status`.
     ///
     /// Args:
     ///     query: The SQL text, at most 262,144 bytes, expressions at most 500 operators deep.
+    ///     params: Values for its parameters: a list for `$1`, `$2` or `?`, a dict for `$name`. None, bool, int, float, str, bytes, date, time, datetime, timedelta, Decimal, UUID, lists of
+    ///         these, and scalars of numpy and pyarrow, which keep their type. Values never become SQL text.
+    ///     timeout: Seconds that each run may take, in place of that of the session.
+    ///     memory_limit: Bytes, or a text such as `"512MB"`, that each run may use.
+    ///     threads: Into how many shares the query is spread.
     ///
     /// Returns:
     ///     A result that has not run yet.
     ///
     /// Raises:
-    ///     QueryError: The SQL is wrong; an unknown column names the near one.
+    ///     QueryError: The SQL is wrong; it shows the place, and names what is near. Or values and parameters do not fit.
+    ///     InvalidArgumentError: A value of `params` has no type in Arrow, or a limit is 0.
     ///     ResourcesExhaustedError: The text is longer or deeper than allowed.
-    fn sql(&self, py: Python<'_>, query: Given<String>) -> Outcome<PyQuery> {
-        self.plan(py, query)
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (query, params=None, *, timeout=None, memory_limit=None, threads=None))]
+    fn sql(
+        &self,
+        py: Python<'_>,
+        query: Given<String>,
+        params: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Given<Seconds>>,
+        memory_limit: Option<Given<Size>>,
+        threads: Option<Given<Count>>,
+    ) -> Outcome<PyQuery> {
+        self.plan(py, query, params, options(timeout, memory_limit, threads)?)
     }
 
-    fn __repr__(&self) -> String {
-        let tables = self.tables();
+    /// Looks up the names of a statement that reads, to run it again and again with other values for its parameters.
+    ///
+    /// Args:
+    ///     query: The SQL text, with parameters `$1`, `$2`, or `?`, or `$name`.
+    ///
+    /// Returns:
+    ///     The prepared statement.
+    ///
+    /// Raises:
+    ///     QueryError: The SQL is wrong, or does not read.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> session = pg.Session()
+    ///     >>> session.register("airlines", pg.read_parquet("data/airlines.parquet"))
+    ///     >>> by_code = session.prepare("SELECT name FROM airlines WHERE carrier = $code")
+    ///     >>> [by_code.sql({"code": code}).to_arrow()["name"][0].as_py() for code in ["AA", "DL"]]
+    ///     ['American Airlines Inc.', 'Delta Air Lines Inc.']
+    fn prepare(&self, py: Python<'_>, query: Given<String>) -> Outcome<PyPrepared> {
+        let query = query.named("query")?;
+        let session = self.engine()?;
+        let prepared = wait(py, async move { Box::pin(session.prepare(&query)).await })?;
+        Ok(PyPrepared {
+            prepared,
+            pid: std::process::id(),
+        })
+    }
+
+    /// Lets SQL call a function of Python, in place of one that had its name. Needs pyarrow.
+    ///
+    /// It is called on the threads that run a query, with one pyarrow array for each argument, thousands of rows at a time, and gives an array of the same length: a pyarrow array, or any
+    /// object with `__arrow_c_array__` or `__arrow_c_stream__` (polars), or a list or numpy array, which are copied. Arrays share the memory of the query. What it raises
+    /// ends the query, and is raised as it is.
+    ///
+    /// Args:
+    ///     name: The name in SQL, which folds names without quotes to lower case.
+    ///     function: What to call. Without arguments, it gets the number of rows.
+    ///     arguments: The types of the arguments: pyarrow types or their names. Values of other types are cast where SQL does so by itself.
+    ///     returns: The type of the values.
+    ///     volatile: Whether equal arguments may give other values; such a function is called for every row, and never before the query runs.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The name is empty, `function` cannot be called, or a type is none.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg, pyarrow.compute as pc
+    ///     >>> session = pg.Session()
+    ///     >>> session.register_function("initials", lambda name: pc.utf8_slice_codeunits(name, 0, 2), ["string"], "string")
+    ///     >>> session.sql("SELECT initials('Delta') AS i").to_arrow()["i"].to_pylist()
+    ///     ['De']
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (name, function, arguments, returns, *, volatile: "bool" = false))]
+    fn register_function(
+        &self,
+        py: Python<'_>,
+        name: Given<String>,
+        function: &Bound<'_, PyAny>,
+        arguments: &Bound<'_, PyAny>,
+        returns: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = volatile)] volatile: bool,
+    ) -> Outcome<()> {
+        let name = name.named("name")?;
+        let module = py.import("partgrid._functions")?;
+        let types = module.call_method1("types", (arguments, returns))?;
+        let caller = module.call_method1("Scalar", (&name, function, &types))?;
+        let function = scalar(name, caller.unbind(), &types, volatile)?;
+        self.engine()?.register_function(function);
+        Ok(())
+    }
+
+    /// Lets SQL call an aggregate of Python, in place of one that had its name. Needs pyarrow.
+    ///
+    /// Each group of rows is an object of the class. `update(*arrays)` takes rows in, one pyarrow array for each argument; `merge(other)` takes in another object that got other rows of the
+    /// group; `evaluate()` gives the value. Attributes must be such that `pickle` takes them. What it raises ends the query, and is raised as it is.
+    ///
+    /// Args:
+    ///     name: The name in SQL, which folds names without quotes to lower case.
+    ///     group: The class, which is called without arguments.
+    ///     arguments: The types of the arguments: pyarrow types or their names.
+    ///     returns: The type of the value.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The name is empty, the class lacks a method, or a type is none.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg, pyarrow as pa
+    ///     >>> class Longest:
+    ///     ...     length = 0
+    ///     ...     def update(self, texts): self.length = max([self.length, *map(len, texts.to_pylist())])
+    ///     ...     def merge(self, other): self.length = max(self.length, other.length)
+    ///     ...     def evaluate(self): return self.length
+    ///     >>> session = pg.Session()
+    ///     >>> session.register_aggregate("longest", Longest, [pa.string()], pa.int64())
+    ///     >>> session.register("t", pa.table({"s": ["a", "bcd"]}))
+    ///     >>> session.sql("SELECT longest(s) AS n FROM t").to_arrow()["n"].to_pylist()
+    ///     [3]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn register_aggregate(
+        &self,
+        py: Python<'_>,
+        name: Given<String>,
+        group: &Bound<'_, PyAny>,
+        arguments: &Bound<'_, PyAny>,
+        returns: &Bound<'_, PyAny>,
+    ) -> Outcome<()> {
+        let name = name.named("name")?;
+        let module = py.import("partgrid._functions")?;
+        let types = module.call_method1("types", (arguments, returns))?;
+        let caller = module.call_method1("Aggregate", (&name, group, &types))?;
+        let function = aggregate(name, caller.unbind(), &types)?;
+        self.engine()?.register_function(function);
+        Ok(())
+    }
+
+    /// Bytes that the running queries of this session use at this moment, as far as they are counted.
+    #[getter]
+    fn memory_bytes(&self) -> Outcome<usize> {
+        Ok(self.engine()?.memory_bytes())
+    }
+
+    fn __repr__(&self) -> Outcome<String> {
+        let tables = self.tables()?;
         if tables.is_empty() {
-            return "Session without grids".to_owned();
+            return Ok("Session without grids".to_owned());
         }
-        format!("Session with {}", tables.join(", "))
+        Ok(format!("Session with {}", tables.join(", ")))
+    }
+}
+
+/// A statement whose names were looked up, made by `Session.prepare`. Safe to use from several threads.
+#[pyclass(name = "Prepared", module = "partgrid", frozen)]
+pub(crate) struct PyPrepared {
+    prepared: Prepared,
+    /// The process that looked it up.
+    pid: u32,
+}
+
+#[pymethods]
+impl PyPrepared {
+    /// The SQL text.
+    #[getter]
+    fn query(&self) -> &str {
+        self.prepared.text()
+    }
+
+    /// The parameters in order, each with the Arrow type that its place suggests as text, or `None`.
+    #[getter]
+    fn parameters(&self) -> Outcome<Vec<(String, Option<String>)>> {
+        let parameters = self.prepared.parameters()?.into_iter();
+        let shown = parameters.map(|(name, kind)| (name, kind.map(|kind| kind.to_string())));
+        Ok(shown.collect())
+    }
+
+    /// The statement with values for its parameters. It runs when its result is asked for.
+    ///
+    /// Args:
+    ///     params: Values, as in `Session.sql`.
+    ///     timeout: Seconds that each run may take, in place of that of the session.
+    ///     memory_limit: Bytes, or a text such as `"512MB"`, that each run may use.
+    ///     threads: Into how many shares the query is spread.
+    ///
+    /// Returns:
+    ///     A result that has not run yet.
+    ///
+    /// Raises:
+    ///     QueryError: Values and parameters do not fit, or a name stands for something else now that does not fit.
+    ///     NotLocalError: The statement was prepared before a fork, in the parent process.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (params=None, *, timeout=None, memory_limit=None, threads=None))]
+    fn sql(
+        &self,
+        py: Python<'_>,
+        params: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Given<Seconds>>,
+        memory_limit: Option<Given<Size>>,
+        threads: Option<Given<Count>>,
+    ) -> Outcome<PyQuery> {
+        if self.pid != std::process::id() {
+            let text = "this statement was prepared before a fork, in the parent process";
+            return Err(Error::new(partgrid::error::ErrorKind::NotLocal, text)
+                .with_hint("prepare it again in this process")
+                .into());
+        }
+        let options = options(timeout, memory_limit, threads)?;
+        let params = parameters(params)?;
+        let prepared = self.prepared.clone();
+        let planned = wait(py, async move {
+            Box::pin(prepared.query(params, &options)).await
+        })?;
+        Ok(PyQuery::new(self.prepared.text().to_owned(), planned))
+    }
+
+    fn __repr__(&self) -> Outcome<String> {
+        let names: Vec<String> = self
+            .parameters()?
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        Ok(format!(
+            "Prepared({:?}, parameters: {})",
+            self.query(),
+            names.join(", ")
+        ))
     }
 }
 
@@ -184,212 +440,56 @@ impl PySession {
 ///
 /// Args:
 ///     query: The SQL text.
-///     grids: A grid for each table name.
+///     params: Values for its parameters: a list for `$1`, `$2` or `?`, a dict for `$name`; see `Session.sql`.
+///     grids: A grid for each table name, or any object with `__arrow_c_stream__`, `__arrow_c_array__` or `__partitioned__`.
 ///
 /// Returns:
 ///     A result that has not run yet.
 ///
 /// Raises:
 ///     QueryError: The SQL is wrong.
+///     ProtocolError: A table has none of these methods.
 ///
 /// Examples:
 ///     >>> import partgrid as pg
 ///     >>> flights = pg.read_parquet("data/flights")
-///     >>> pg.sql("SELECT max(distance) AS miles FROM flights", flights=flights).to_arrow()["miles"].to_pylist()
+///     >>> pg.sql("SELECT max(distance) AS miles FROM flights WHERE month = $1", [7], flights=flights).to_arrow()["miles"].to_pylist()
 ///     [4983.0]
 #[pyfunction]
-#[pyo3(signature = (query, **grids))]
+#[pyo3(signature = (query, params=None, **grids))]
 pub(crate) fn sql(
     py: Python<'_>,
     query: Given<String>,
+    params: Option<&Bound<'_, PyAny>>,
     grids: Option<&Bound<'_, PyDict>>,
 ) -> Outcome<PyQuery> {
-    let session = PySession::try_new(SessionOptions::default())?;
-    for (name, grid) in grids.into_iter().flatten() {
+    let session = PySession::try_new(&SessionOptions::default())?;
+    for (name, data) in grids.into_iter().flatten() {
         let name: String = name.extract()?;
-        session.add(&name, grid_of(&grid, &name)?.get())?;
+        session.engine()?.register(&name, grid_of(&data, &name)?)?;
     }
-    session.plan(py, query)
+    session.plan(py, query, params, QueryOptions::default())
 }
 
-/// The grid that was passed under a name.
-fn grid_of<'a, 'py>(object: &'a Bound<'py, PyAny>, name: &str) -> Outcome<&'a Bound<'py, PyGrid>> {
-    let Ok(grid) = object.cast::<PyGrid>() else {
-        let class = object.get_type().qualname()?;
-        return Err(Error::new(
-            partgrid::error::ErrorKind::Protocol,
-            format!("{name} must be a Grid, got {class}"),
-        )
-        .with_hint("partgrid.from_arrow(…) makes a grid of any Arrow object without copying")
-        .into());
-    };
-    Ok(grid)
-}
-
-/// The result of a SQL query, worked out when it is asked for.
-///
-/// `to_arrow`, `to_pandas`, `to_polars` and any library that takes `__arrow_c_stream__` read it batch by batch as it is found. Its repr and `len` run it once and keep
-/// the answer.
-#[pyclass(name = "Result", module = "partgrid", frozen)]
-pub(crate) struct PyQuery {
-    text: String,
-    query: Query,
-    /// The process that planned it.
-    pid: u32,
-    /// The answer, once something needed it whole.
-    collected: OnceLock<Vec<RecordBatch>>,
-}
-
-impl PyQuery {
-    fn check_process(&self) -> Outcome<()> {
-        if self.pid == std::process::id() {
-            return Ok(());
-        }
-        Err(
-            Error::invalid_argument("this result was planned before a fork, in the parent process")
-                .with_hint("call sql() again in this process")
-                .into(),
-        )
+/// The grid that was passed under a name, or one over the object.
+fn grid_of(object: &Bound<'_, PyAny>, name: &str) -> Outcome<Arc<PartitionGrid>> {
+    if let Ok(grid) = object.cast::<PyGrid>() {
+        return Ok(Arc::clone(grid.get().core()));
     }
-
-    fn collected(&self, py: Python<'_>) -> Outcome<&Vec<RecordBatch>> {
-        if let Some(batches) = self.collected.get() {
-            return Ok(batches);
-        }
-        self.check_process()?;
-        let query = self.query.clone();
-        let batches = wait(py, async move { query.collect().await })?;
-        Ok(self.collected.get_or_init(|| batches))
+    let has = |method: &str| object.hasattr(method);
+    // What is spread over processes comes as tiles that say where they are.
+    if has("__partitioned__")? {
+        return Ok(Arc::clone(from_partitioned(object, None, None)?.core()));
     }
-
-    fn num_rows(&self, py: Python<'_>) -> Outcome<usize> {
-        Ok(self.collected(py)?.iter().map(RecordBatch::num_rows).sum())
+    if has("__arrow_c_stream__")? || has("__arrow_c_array__")? {
+        let (schema, batches) = batches_of(object)?;
+        return Ok(Arc::new(PartitionGrid::try_from_batches(schema, &batches)?));
     }
-
-    /// The first rows as a table of text, and a line that says what is left out.
-    fn table(&self, py: Python<'_>, most_rows: usize) -> Outcome<String> {
-        let num_rows = self.num_rows(py)?;
-        let mut left = most_rows;
-        let mut shown = vec![RecordBatch::new_empty(self.query.schema())];
-        for batch in self.collected(py)? {
-            shown.push(batch.slice(0, batch.num_rows().min(left)));
-            left = left.saturating_sub(batch.num_rows());
-        }
-        let table = pretty_format_batches(&shown)?;
-        let rows = if num_rows == 1 { "row" } else { "rows" };
-        Ok(if num_rows > most_rows {
-            format!("{table}\n{num_rows} {rows}, the first {most_rows} shown")
-        } else {
-            format!("{table}\n{num_rows} {rows}")
-        })
-    }
-}
-
-#[pymethods]
-impl PyQuery {
-    /// The names of the columns, in order.
-    #[getter]
-    fn columns(&self) -> Vec<String> {
-        let schema = self.query.schema();
-        schema
-            .fields()
-            .iter()
-            .map(|field| field.name().clone())
-            .collect()
-    }
-
-    /// The SQL text.
-    #[getter]
-    fn query(&self) -> &str {
-        &self.text
-    }
-
-    /// The physical plan, one operator a line. `GridScanExec` says how many tiles are read, of how many.
-    fn explain(&self) -> String {
-        self.query.explain()
-    }
-
-    /// Prints the first rows.
-    ///
-    /// Args:
-    ///     rows: How many rows at most.
-    #[pyo3(signature = (rows: "int" = SHOWN_ROWS))]
-    fn show(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = argument::rows)] rows: usize,
-    ) -> Outcome<()> {
-        let table = self.table(py, rows)?;
-        let print = py.import("builtins")?.getattr("print")?;
-        print.call1((table,))?;
-        Ok(())
-    }
-
-    /// The answer as a `pyarrow.Table`. Needs pyarrow.
-    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::to_arrow(slf.as_any())
-    }
-
-    /// The answer as a `pandas.DataFrame` of Arrow-backed columns. Needs pandas and pyarrow.
-    ///
-    /// Args:
-    ///     index: A name or a list of names of columns that become the row labels. By default rows are numbered.
-    ///
-    /// Returns:
-    ///     The frame.
-    ///
-    /// Raises:
-    ///     NotFoundError: There is no such column.
-    #[pyo3(signature = (*, index=None))]
-    fn to_pandas<'py>(
-        slf: &Bound<'py, Self>,
-        index: Option<Given<Names>>,
-    ) -> Outcome<Bound<'py, PyAny>> {
-        convert::to_labelled_pandas(slf.as_any(), &slf.get().query.schema(), index)
-    }
-
-    /// The answer as a `polars.DataFrame`. Needs polars.
-    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::to_polars(slf.as_any())
-    }
-
-    /// The answer as a grid, one tile for each batch, in the memory of this process.
-    fn to_grid(&self, py: Python<'_>) -> Outcome<PyGrid> {
-        let batches = self.collected(py)?;
-        let grid = PartitionGrid::try_from_batches(self.query.schema(), batches)?;
-        Ok(PyGrid::new(grid))
-    }
-
-    /// The Arrow PyCapsule interface: a stream of batches as they are found. The query starts now and stops when the stream is dropped.
-    ///
-    /// Args:
-    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<&Bound<'py, PyAny>>,
-    ) -> Outcome<Bound<'py, PyCapsule>> {
-        let schema = self.query.schema();
-        if let Some(batches) = self.collected.get() {
-            let batches = batches.clone().into_iter().map(Ok);
-            return stream_capsule(py, schema, batches, requested_schema);
-        }
-        self.check_process()?;
-        let batches = QueryBatches::start(&self.query)?;
-        stream_capsule(py, schema, batches, requested_schema)
-    }
-
-    /// The Arrow PyCapsule interface: the schema of the answer.
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyCapsule>> {
-        schema_capsule(py, &self.query.schema())
-    }
-
-    fn __len__(&self, py: Python<'_>) -> Outcome<usize> {
-        self.num_rows(py)
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> Outcome<String> {
-        self.table(py, SHOWN_ROWS)
-    }
+    let class = object.get_type().qualname()?;
+    let text = format!(
+        "{name} must be a grid, or an object with __arrow_c_stream__ or __partitioned__, got {class}"
+    );
+    Err(Error::new(partgrid::error::ErrorKind::Protocol, text)
+        .with_hint("pyarrow, polars, pandas 3 and duckdb frames have it; from_pandas and from_numpy make grids of others")
+        .into())
 }

@@ -42,6 +42,7 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
     crate::allocator::give_back_when_idle();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("partgrid")
+        .worker_threads(partgrid::query::max_threads())
         .enable_all()
         .build()
         .map_err(|error| Error::internal("no runtime could be started").with_source(error))?;
@@ -95,6 +96,35 @@ pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     Some(work(unsafe { Python::assume_attached() }))
 }
 
+/// Drops what may hold objects of Python, with the GIL held, on a thread of which PyO3 cannot tell whether it holds it; see [`attached`]. When the interpreter has ended, nothing is
+/// dropped any more.
+pub(crate) fn drop_attached<T>(value: T) {
+    let value = std::mem::ManuallyDrop::new(value);
+    attached(|_| drop(std::mem::ManuallyDrop::into_inner(value)));
+}
+
+/// An object of Python that may be dropped on any thread, also within a callback of a C stream.
+pub(crate) struct Shared(Option<Py<PyAny>>);
+
+impl Shared {
+    pub(crate) fn new(object: Py<PyAny>) -> Self {
+        Self(Some(object))
+    }
+
+    pub(crate) fn bind<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match &self.0 {
+            Some(object) => object.bind(py).clone(),
+            None => py.None().into_bound(py),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        drop_attached(self.0.take());
+    }
+}
+
 struct Held(ffi::PyGILState_STATE);
 
 impl Drop for Held {
@@ -113,16 +143,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Polls a future on this thread until it is ready, the GIL released, looking for signals in between. An exception of a signal handler ends the waiting.
-pub(crate) fn poll_until_ready<F>(py: Python<'_>, future: F) -> PyResult<F::Output>
-where
-    F: Future + Send,
-    F::Output: Send,
-{
-    poll_and_tick(py, future, || Ok(()))
-}
-
-/// As [`poll_until_ready`]; every now and then `tick` is called with the GIL held, and its exception ends the waiting as well.
+/// Polls a future on this thread until it is ready, the GIL released, looking for signals in between; every now and then `tick` is called with the GIL held. An exception of a signal
+/// handler or of `tick` ends the waiting.
 pub(crate) fn poll_and_tick<F>(
     py: Python<'_>,
     future: F,

@@ -12,35 +12,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use partgrid::error::{Error, ErrorKind, Result};
 use partgrid::query::{BatchStream, Query};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::runtime::{attached, poll_until_ready, runtime};
+use crate::result::Bar;
+use crate::runtime::{attached, drop_attached, poll_and_tick};
+
+/// What the error says when a signal handler raised.
+pub(crate) const INTERRUPTED: &str = "the query was interrupted";
 
 /// Batches of a query that runs on the runtime. Dropping it stops the query.
 pub(crate) struct QueryBatches {
     /// `None` after the end.
     stream: Option<BatchStream>,
-    schema: SchemaRef,
+    query: Query,
+    bar: Bar,
     pid: u32,
     /// Set when a signal handler raised; the flag in it when Python has seen the exception.
     interrupted: Option<Arc<AtomicBool>>,
 }
 
 impl QueryBatches {
-    /// Starts the query.
-    pub(crate) fn start(query: &Query) -> Result<Self> {
-        let _entered = runtime()?.enter();
-        Ok(Self {
-            stream: Some(query.stream()?),
-            schema: query.schema(),
+    /// Reads a run of a query, and shows how far it is.
+    pub(crate) fn new(stream: BatchStream, query: Query, bar: Bar) -> Self {
+        Self {
+            stream: Some(stream),
+            query,
+            bar,
             interrupted: None,
             pid: std::process::id(),
-        })
+        }
+    }
+
+    /// Stops the query.
+    pub(crate) fn stop(&mut self) {
+        drop_attached(self.stream.take());
     }
 
     fn pull(&mut self) -> Result<Option<RecordBatch>> {
@@ -52,10 +61,7 @@ impl QueryBatches {
         }
         if let Some(seen) = &self.interrupted {
             return if seen.load(Ordering::Acquire) {
-                Err(Error::new(
-                    ErrorKind::Cancelled,
-                    "the query was interrupted",
-                ))
+                Err(Error::new(ErrorKind::Cancelled, INTERRUPTED))
             } else {
                 Ok(None)
             };
@@ -64,14 +70,16 @@ impl QueryBatches {
             return Ok(None);
         };
         let ending = || Error::internal("the interpreter is ending");
-        let polled = attached(|py| poll_until_ready(py, stream.next())).ok_or_else(ending)?;
+        let (bar, query) = (&self.bar, &self.query);
+        let polled = attached(|py| poll_and_tick(py, stream.next(), || bar.show(py, query)));
+        let polled = polled.ok_or_else(ending)?;
         match polled {
             Ok(batch) => batch.transpose(),
             Err(raised) => {
                 // The query stops with its stream.
-                self.stream = None;
+                self.stop();
                 self.interrupted = Some(attached(|py| raise_soon(py, raised)).ok_or_else(ending)?);
-                Ok(Some(RecordBatch::new_empty(SchemaRef::clone(&self.schema))))
+                Ok(Some(RecordBatch::new_empty(self.query.schema())))
             }
         }
     }
@@ -82,10 +90,19 @@ impl Iterator for QueryBatches {
 
     fn next(&mut self) -> Option<Self::Item> {
         let pulled = self.pull();
-        if !matches!(pulled, Ok(Some(_))) {
-            self.stream = None;
+        if !matches!(pulled, Ok(Some(_))) && self.stream.is_some() {
+            self.stop();
+            // A bar that cannot be ended is no reason to lose the answer.
+            attached(|py| drop(self.bar.close(py)));
         }
         pulled.transpose()
+    }
+}
+
+impl Drop for QueryBatches {
+    /// What waits in the stream may be an exception.
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -8,7 +8,19 @@ use clap::CommandFactory;
 use crate::error::Error;
 
 /// What a hint of the library says, the option that it is about, what a verb with that option says, and one without it.
-const WORDS: [(&str, &str, &str, &str); 15] = [
+const WORDS: [(&str, &str, &str, &str); 17] = [
+    (
+        "raise memory_limit, or ask for fewer rows or columns",
+        "memory-limit",
+        "raise --memory-limit, or ask for fewer rows or columns",
+        "ask for fewer rows or columns",
+    ),
+    (
+        "raise timeout",
+        "timeout",
+        "raise --timeout",
+        "give it more time",
+    ),
     (
         "raise memory_limit, give spill_to= a folder, ",
         "spill-to",

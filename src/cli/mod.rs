@@ -10,6 +10,7 @@ mod grid_argument;
 mod hints;
 mod load;
 mod output;
+mod shell;
 mod show;
 mod sql;
 mod table;
@@ -38,6 +39,7 @@ const AFTER_HELP: &str = "\
 EXAMPLES
   partgrid show flights.parquet
   partgrid show 'data/*.parquet' --columns origin,dep_delay
+  partgrid sql --grid flights=flights.parquet
   partgrid sql 'SELECT origin, avg(dep_delay) FROM flights GROUP BY origin' \\
       --grid flights=flights.parquet
   partgrid load 's3://bucket/logs/*.parquet' --out logs/ --tile-rows 1000000
@@ -55,6 +57,8 @@ EXIT CODES
 ENVIRONMENT
   PARTGRID_LOG   what to log on standard error, for instance debug or partgrid::load=info;
                  nothing by default
+  PARTGRID_MAX_THREADS  on how many threads to run; the number of cores by default
+  PARTGRID_HISTORY      the file of the statements of the shell; empty for none
   PARTGRID_HOST  the address of this machine that is shown for tiles
   PARTGRID_PROGRESS  0, false, no or off for no bars
   AWS_…, GOOGLE_…, AZURE_…  credentials and regions, as the tools of these clouds take them
@@ -207,9 +211,8 @@ fn is_terminal() -> bool {
 
 fn runtime(threads: Option<u16>) -> Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(usize::from(threads));
-    }
+    let threads = threads.map_or_else(crate::query::max_threads, usize::from);
+    builder.worker_threads(threads);
     builder.enable_all().build().map_err(|error| {
         Error::internal("the threads of the command did not start").with_source(error)
     })

@@ -1,4 +1,4 @@
-//! `partgrid sql`: one query over files.
+//! `partgrid sql`: one query over files, or a shell.
 //!
 //! Comes in: a query and the files behind its tables. Goes out: the result, in one of the formats. Never here: how a format is written.
 
@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use futures::StreamExt;
@@ -16,6 +17,7 @@ use super::format::{
 };
 use super::grid_argument::GridArgument;
 use super::output::{io_failed, write_file};
+use super::shell::{Shell, columns};
 use super::{Pipe, grid_argument, is_terminal, runtime, say, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::picture::counted;
@@ -26,21 +28,24 @@ use crate::query::{MAX_SQL_BYTES, Query, Session, SessionOptions};
 /// How many rows a table shows without `--all`.
 const MAX_TABLE_ROWS: usize = 1_000;
 
-/// Run one SQL query over files
+/// Run SQL over files: one statement, or without one a shell
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
+  partgrid sql --grid t=flights.parquet
   partgrid sql 'SELECT count(*) FROM t' --grid t=flights.parquet
   partgrid sql 'SELECT * FROM a JOIN b USING (id)' --grid a=a.parquet --grid b='b/*.parquet' \\
       --output joined.parquet
   partgrid sql -f query.sql --grid t=t.parquet --format csv | head
   echo 'SELECT 1 AS one' | partgrid sql -
 
+Without a query, statements are read from the terminal, with history, completion (Tab), .help, \\d
+and .timing, or from a pipe; each ends with a semicolon. Ctrl-C cancels a statement.
 Without --format, the extension of --output decides: .csv, .json .jsonl .ndjson (json), .arrows
 (arrow), .arrow .feather (feather), .parquet; any other is refused. No --output gives a table.
 A file under --output appears only when the query is done; a failed query leaves nothing.")]
 pub(super) struct Sql {
     /// The query; `-` reads it from standard input
-    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    #[arg(conflicts_with = "file")]
     query: Option<String>,
     /// Read the query from a file; `-` reads it from standard input
     #[arg(short, long, value_name = "FILE")]
@@ -58,13 +63,26 @@ pub(super) struct Sql {
     /// Show all rows in a table, not 1,000 at most; the whole result is kept in memory then
     #[arg(long)]
     all: bool,
-    /// On how many threads to run, at most 1024 [default: the number of cores]
+    /// On how many threads to run, at most 1024 [default: PARTGRID_MAX_THREADS, or the number of
+    /// cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// What sorts, joins and aggregates may use before they spill, for instance 512MB or 4GiB
     /// [default: 80 % of the machine or control group]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_limit: Option<usize>,
+    /// Where queries make their temporary files [default: the folder of the system]
+    #[arg(long, value_name = "FOLDER")]
+    spill_to: Option<PathBuf>,
+    /// How long a statement may take, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok();
+    let duration = number.and_then(|number| Duration::try_from_secs_f64(number).ok());
+    duration.ok_or_else(|| format!("a timeout must be seconds, got {text:?}"))
 }
 
 impl Sql {
@@ -91,6 +109,10 @@ impl Sql {
                 "{format:?} is not for terminals: name a file with --output, or send the output into a pipe or a file"
             ));
         }
+        let shell = self.query.is_none() && self.file.is_none();
+        if shell && (self.output.is_some() || self.format.is_some() || self.all) {
+            return Err("--output, --format and --all go with a query".to_owned());
+        }
         if self.all && format != Format::Table {
             return Err(
                 "--all goes with a table only; other formats always hold all rows".to_owned(),
@@ -102,7 +124,7 @@ impl Sql {
     pub(super) fn run(&self, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> Result<()> {
         let text = self.text()?;
         let runtime = runtime(self.threads)?;
-        let done = self.run_on(&runtime, &text, stdout, stderr);
+        let done = self.run_on(&runtime, text.as_deref(), stdout, stderr);
         // Whatever still reads ahead is not waited for.
         runtime.shutdown_background();
         done
@@ -111,7 +133,7 @@ impl Sql {
     fn run_on(
         &self,
         runtime: &Runtime,
-        text: &str,
+        text: Option<&str>,
         stdout: &mut Pipe<'_>,
         stderr: &mut dyn Write,
     ) -> Result<()> {
@@ -122,6 +144,9 @@ impl Sql {
             tracing::debug!(%name, %path, grid = ?grid, "loaded");
             session.register(name, Arc::new(grid))?;
         }
+        let Some(text) = text else {
+            return Shell::try_new(&session, runtime)?.run(stdout, stderr);
+        };
         let query = runtime.block_on(Box::pin(session.sql(text)))?;
         tracing::debug!(plan = %query.explain(), "planned");
         match &self.output {
@@ -155,7 +180,10 @@ impl Sql {
             Format::Parquet => write_parquet_file(sink, &schema, batches),
             Format::Table => {
                 let max_rows = if self.all { usize::MAX } else { MAX_TABLE_ROWS };
-                let num_rows = table::write(sink, &schema, batches, max_rows)?;
+                let screen = self.output.is_none() && is_terminal();
+                let width = if screen { columns() } else { None };
+                let num_rows =
+                    table::write(sink, &schema, batches, table::Shape { max_rows, width })?;
                 let left_out = num_rows.saturating_sub(max_rows as u64);
                 if left_out > 0 {
                     let left_out = counted(left_out, "row");
@@ -184,12 +212,19 @@ impl Sql {
         if let Some(bytes) = self.memory_limit {
             options = options.with_memory_limit_bytes(bytes);
         }
+        if let Some(folder) = &self.spill_to {
+            options = options.with_spill_to(folder);
+        }
+        if let Some(timeout) = self.timeout {
+            options = options.with_timeout(timeout);
+        }
         options
     }
 
-    /// The text of the query.
-    fn text(&self) -> Result<String> {
-        match (&self.query, &self.file) {
+    /// The text of the query; `None` for a shell.
+    fn text(&self) -> Result<Option<String>> {
+        let text = match (&self.query, &self.file) {
+            (None, None) => return Ok(None),
             (Some(query), _) if query != "-" => Ok(query.clone()),
             (_, Some(file)) if file != Path::new("-") => {
                 let name = file.display().to_string();
@@ -199,7 +234,8 @@ impl Sql {
                 read_query(opened, &name)
             }
             _ => read_query(std::io::stdin(), "standard input"),
-        }
+        };
+        text.map(Some)
     }
 }
 

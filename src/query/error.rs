@@ -1,15 +1,20 @@
 //! Errors between this crate and DataFusion, keeping the kind both ways.
 //!
-//! Comes in: a `DataFusionError`. Goes out: our [`Error`], with the near name for a column that does not exist. Ours travel through DataFusion as `External`;
-//! coming back, the first of ours among the sources wins. Never here: planning or running.
+//! Comes in: a `DataFusionError`. Goes out: our [`Error`] in our words, with the near name for one that does not exist, and the place in the SQL text. Ours travel through DataFusion
+//! as `External`; coming back, the first of ours among the sources wins. Never here: planning or running.
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::parser::ParserError;
 
+use super::names::Known;
+use super::words::{Worded, in_our_words};
 use crate::error::{Error, ErrorKind};
 use crate::grid::unknown_column;
+
+pub(super) use super::place::placed;
 
 impl From<Error> for DataFusionError {
     fn from(error: Error) -> Self {
@@ -53,7 +58,35 @@ fn translate(error: &DataFusionError) -> Error {
             || Error::internal("an empty collection of errors"),
             translate,
         ),
-        _ => Error::new(kind_of(error), plain_text(error)),
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
+                Some(inner) => translate(inner),
+                None => Error::internal(inner.to_string()),
+            },
+            _ => worded(error),
+        },
+        DataFusionError::External(inner) => match inner.downcast_ref::<ArrowError>() {
+            Some(inner) => Error::new(kind_of_arrow(inner), inner.to_string()),
+            None => worded(error),
+        },
+        _ => worded(error),
+    }
+}
+
+fn worded(error: &DataFusionError) -> Error {
+    let (kind, text) = (kind_of(error), plain_text(error));
+    let Some(Worded {
+        kind: better,
+        message,
+        hint,
+    }) = in_our_words(&text)
+    else {
+        return Error::new(kind, text);
+    };
+    let error = Error::new(better.unwrap_or(kind), message);
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
     }
 }
 
@@ -67,19 +100,23 @@ fn kind_of(error: &DataFusionError) -> ErrorKind {
         | DataFusionError::SchemaError(..)
         | DataFusionError::Execution(_)
         | DataFusionError::Configuration(_) => ErrorKind::Query,
-        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
-            ArrowError::MemoryError(_) => ErrorKind::ResourcesExhausted,
-            ArrowError::IoError(..) | ArrowError::IpcError(_) => {
-                ErrorKind::Storage { retryable: false }
-            }
-            _ => ErrorKind::Query,
-        },
+        DataFusionError::ArrowError(inner, _) => kind_of_arrow(inner),
         DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
         DataFusionError::ResourcesExhausted(_) => ErrorKind::ResourcesExhausted,
         DataFusionError::IoError(_) | DataFusionError::ObjectStore(_) => {
             ErrorKind::Storage { retryable: false }
         }
         _ => ErrorKind::Internal,
+    }
+}
+
+fn kind_of_arrow(error: &ArrowError) -> ErrorKind {
+    match error {
+        ArrowError::MemoryError(_) => ErrorKind::ResourcesExhausted,
+        ArrowError::IoError(..) | ArrowError::IpcError(_) => {
+            ErrorKind::Storage { retryable: false }
+        }
+        _ => ErrorKind::Query,
     }
 }
 
@@ -100,6 +137,7 @@ fn plain_text(error: &DataFusionError) -> String {
         "Arrow error: ",
         "Invalid or Unsupported Configuration: ",
         "This feature is not implemented: ",
+        "Resources exhausted: ",
     ];
     let stripped = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix));
     stripped.unwrap_or(&text).to_owned()
@@ -111,12 +149,29 @@ fn translate_schema(error: &SchemaError) -> Error {
             field,
             valid_fields,
         } => {
+            let elsewhere = valid_fields.iter().find(|valid| valid.name == field.name);
+            if let (Some(_), Some(elsewhere)) = (&field.relation, elsewhere) {
+                let text = format!("no column `{}`", field.flat_name());
+                return Error::new(ErrorKind::Query, text)
+                    .with_column(&field.name)
+                    .with_hint(format!("did you mean `{}`?", elsewhere.flat_name()));
+            }
             let known = valid_fields.iter().map(|column| column.name.as_str());
-            let found = unknown_column(&field.name, known);
+            let found = unknown_column(&field.name, known.clone());
             let error = Error::new(ErrorKind::Query, found.message()).with_column(&field.name);
-            match found.hint() {
-                Some(hint) => error.with_hint(hint),
-                None => error,
+            // SQL folds a name without quotes, so that the near name is only found in quotes.
+            let folded = known.clone().find(|known| {
+                *known != field.name && known.to_lowercase() == field.name.to_lowercase()
+            });
+            match (folded, found.hint()) {
+                (Some(name), _) => error.with_hint(format!(
+                    "names without quotes fold to lower case, write \"{name}\""
+                )),
+                (None, _) if valid_fields.is_empty() => {
+                    error.with_hint("there are no columns here: is a FROM missing?")
+                }
+                (None, Some(hint)) => error.with_hint(hint),
+                (None, None) => error,
             }
         }
         SchemaError::AmbiguousReference { field } => Error::new(
@@ -125,6 +180,53 @@ fn translate_schema(error: &SchemaError) -> Error {
         )
         .with_column(&field.name)
         .with_hint("write the table's name before it: table.column"),
+        SchemaError::DuplicateUnqualifiedField { name } => Error::new(
+            ErrorKind::Query,
+            format!("two columns of the answer have the name `{name}`"),
+        )
+        .with_column(name)
+        .with_hint("give one of them another name with AS"),
         other => Error::new(ErrorKind::Query, other.to_string()),
+    }
+}
+
+/// The known name that is near a wrong one; also one that differs in case only.
+pub(super) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let wrong = name.to_lowercase();
+    let distance =
+        |candidate: &&'a str| strsim::damerau_levenshtein(&wrong, &candidate.to_lowercase());
+    let (distance, candidate) = known
+        .map(|candidate| (distance(&candidate), candidate))
+        .min()?;
+    let letters = name.chars().count();
+    // Two letters with one wrong are near as well.
+    (distance <= (letters / 3).max(usize::from(letters > 1))).then_some(candidate)
+}
+
+/// An error about a table that does not exist, with the near one or all that there are.
+pub(super) fn no_table(name: &str, known: &Known) -> Error {
+    let error =
+        Error::new(ErrorKind::Query, format!("no table `{name}`")).with_context("table", name);
+    let tables = || known.tables.keys().map(String::as_str);
+    error.with_hint(match near(name, tables()) {
+        Some(table) => format!("did you mean `{table}`?"),
+        None if known.tables.is_empty() => "no grid is registered".to_owned(),
+        None => format!("the tables are {}", tables().collect::<Vec<_>>().join(", ")),
+    })
+}
+
+/// An error about a function that does not exist, with the near one.
+pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
+    let scalar = state.scalar_functions().keys();
+    let known = scalar
+        .chain(state.aggregate_functions().keys())
+        .chain(state.window_functions().keys());
+    let known = known
+        .chain(state.table_functions().keys())
+        .map(String::as_str);
+    let error = Error::new(ErrorKind::Query, format!("no function `{name}`"));
+    match near(name, known) {
+        Some(function) => error.with_hint(format!("did you mean `{function}`?")),
+        None => error.with_hint("SHOW FUNCTIONS lists them"),
     }
 }

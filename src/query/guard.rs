@@ -1,16 +1,19 @@
 //! Checks SQL text before anything plans it.
 //!
-//! Comes in: a text from anywhere. Goes out: one parsed statement that only reads, whose size and nesting the planner can bear. Needed because a flat chain of
-//! 20,000 operators is legal for the parser, overflows the stack of the planner, and planning time grows with the square of the chain. Never here: planning.
+//! Comes in: a text from anywhere. Goes out: one parsed statement that reads, or that names something within the session, whose size and nesting the planner can bear. Needed because
+//! a flat chain of 20,000 operators is legal for the parser, overflows the stack of the planner, and planning time grows with the square of the chain. Statements that would
+//! touch files or settings never get further. Never here: planning.
 
 use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast::{Expr, Statement as SqlStatement, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    CreateTable, Expr, ObjectType, ShowStatementOptions, Statement as SqlStatement, Visit, Visitor,
+};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -23,20 +26,35 @@ pub const MAX_EXPRESSION_DEPTH: usize = 500;
 /// The longest run of operators between commas and clause words that is parsed at all. Higher than the depth, since `a = 1 AND b = 2` is a run of 3 and 2 deep.
 const MAX_OPERATOR_RUN: usize = 4 * MAX_EXPRESSION_DEPTH;
 
-/// Parses one statement that only reads, within the limits.
+/// What a statement does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Does {
+    /// Gives rows.
+    Read,
+    /// Lists the tables.
+    ListTables,
+    /// Changes what a name of the session stands for.
+    Name,
+}
+
+/// Parses one statement within the limits. `?` becomes `$1`, `$2` and so on.
 ///
 /// # Errors
-/// `ResourcesExhausted` past a limit, `Query` for text that is not SQL, holds no statement or several, or would change something.
-pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Statement> {
+/// `ResourcesExhausted` past a limit, `Query` for text that is not SQL, holds no statement or several, or would change files, grids or settings.
+pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does)> {
     if text.len() > MAX_SQL_BYTES {
         return Err(too_much(format!(
             "a SQL text may have {MAX_SQL_BYTES} bytes, got {}",
             text.len()
         )));
     }
-    check_runs(text)?;
+    let mut tokens = Tokenizer::new(&GenericDialect {}, text)
+        .tokenize_with_location()
+        .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
+    check_runs(&tokens)?;
+    number_parameters(&mut tokens)?;
     let nesting = state.config().options().sql_parser.recursion_limit.get();
-    let mut statements = DFParserBuilder::new(text)
+    let mut statements = DFParserBuilder::new(tokens)
         .with_dialect(&GenericDialect {})
         .with_recursion_limit(nesting)
         .build()?
@@ -52,9 +70,31 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Statement> {
             format!("a SQL text must hold one statement, got {count}"),
         ));
     };
-    check_kind(&statement)?;
+    let does = check_kind(&statement)?;
     check_depth(&statement)?;
-    Ok(statement)
+    Ok((statement, does))
+}
+
+/// Numbers the parameters that are written `?`, which the planner does not know.
+fn number_parameters(tokens: &mut [TokenWithSpan]) -> Result<()> {
+    let bare = |token: &Token| match token {
+        Token::Placeholder(name) => name == "?",
+        other => *other == Token::Question,
+    };
+    let placeholder = |token: &Token| matches!(token, Token::Placeholder(_)) && !bare(token);
+    let named = tokens.iter().any(|token| placeholder(&token.token));
+    let mut number = 0;
+    for token in tokens.iter_mut().filter(|token| bare(&token.token)) {
+        if named {
+            return Err(Error::new(
+                ErrorKind::Query,
+                "parameters must all be written `?`, or all `$1` or `$name`, got both",
+            ));
+        }
+        number += 1;
+        token.token = Token::Placeholder(format!("${number}"));
+    }
+    Ok(())
 }
 
 fn too_much(message: String) -> Error {
@@ -63,12 +103,9 @@ fn too_much(message: String) -> Error {
 }
 
 /// Refuses long runs of operators on the tokens, so that the parser never builds a tree that is too deep to walk or drop.
-fn check_runs(text: &str) -> Result<()> {
-    let tokens = Tokenizer::new(&GenericDialect {}, text)
-        .tokenize()
-        .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
+fn check_runs(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut levels = vec![Level::default()];
-    for token in &tokens {
+    for token in tokens.iter().map(|token| &token.token) {
         match token {
             Token::LParen => levels.push(Level::default()),
             Token::RParen if levels.len() > 1 => {
@@ -149,20 +186,81 @@ impl Level {
     }
 }
 
-fn check_kind(statement: &Statement) -> Result<()> {
+fn check_kind(statement: &Statement) -> Result<Does> {
     let refused = match statement {
-        Statement::Statement(inner) => match inner.as_ref() {
-            SqlStatement::Query(_) | SqlStatement::ExplainTable { .. } => return Ok(()),
-            other => first_word(&other.to_string()),
+        Statement::Statement(inner) => match does(inner)? {
+            Some(does) => return Ok(does),
+            None => first_word(&inner.to_string()),
         },
-        Statement::Explain(explain) => return check_kind(&explain.statement),
+        Statement::Explain(explain) => match check_kind(&explain.statement)? {
+            Does::Read => return Ok(Does::Read),
+            _ => first_word(&explain.statement.to_string()),
+        },
         other => first_word(&other.to_string()),
     };
     Err(Error::new(
         ErrorKind::Query,
-        format!("only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE), got {refused}"),
+        format!("only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW), and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP, PREPARE, EXECUTE, DEALLOCATE), got {refused}"),
     )
     .with_hint("grids never change: build a new one, and register it under the name"))
+}
+
+/// What a statement does; `None` for one that is refused.
+fn does(statement: &SqlStatement) -> Result<Option<Does>> {
+    Ok(match statement {
+        SqlStatement::Query(_)
+        | SqlStatement::ExplainTable { .. }
+        | SqlStatement::ShowColumns { .. }
+        | SqlStatement::ShowFunctions { .. }
+        | SqlStatement::ShowVariable { .. } => Some(Does::Read),
+        SqlStatement::ShowTables {
+            extended: false,
+            full: false,
+            terse: false,
+            history: false,
+            external: false,
+            show_options:
+                ShowStatementOptions {
+                    show_in: None,
+                    starts_with: None,
+                    limit: None,
+                    limit_from: None,
+                    filter_position: None,
+                },
+        } => Some(Does::ListTables),
+        SqlStatement::ShowTables { .. } => {
+            let text = "SHOW TABLES takes nothing more";
+            return Err(Error::unsupported(text)
+                .with_hint("SELECT * FROM information_schema.tables takes conditions"));
+        }
+        SqlStatement::CreateTable(table) => {
+            check_create(table)?;
+            Some(Does::Name)
+        }
+        SqlStatement::CreateView(view) if !view.materialized => Some(Does::Name),
+        SqlStatement::Drop {
+            object_type: ObjectType::Table | ObjectType::View,
+            ..
+        }
+        | SqlStatement::Execute { .. }
+        | SqlStatement::Deallocate { .. } => Some(Does::Name),
+        SqlStatement::Prepare { statement, .. } => match does(statement)? {
+            Some(Does::Read) => Some(Does::Name),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn check_create(table: &CreateTable) -> Result<()> {
+    let outside = table.external || table.location.is_some() || table.file_format.is_some();
+    if outside || table.query.is_none() {
+        let text = "CREATE TABLE must read like CREATE TABLE name AS SELECT …";
+        return Err(Error::new(ErrorKind::Query, text).with_hint(
+            "a table is a grid, which never changes; files become one by read_parquet",
+        ));
+    }
+    Ok(())
 }
 
 fn first_word(text: &str) -> String {

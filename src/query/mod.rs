@@ -1,18 +1,37 @@
 //! 3. SQL over grids.
 //!
-//! Comes in: grids under names, and SQL text. Goes out: streams of batches. A [`Session`] checks the text (`guard.rs`), lets DataFusion plan it on threads with
-//! large stacks (`planner.rs`) over [`GridTable`]s, and runs it (`run.rs`). Never here: how tiles come into being (`load`), and statements that change anything.
+//! Comes in: grids and functions under names (`names.rs`), and SQL text with values for its parameters. Goes out: streams of batches. A [`Session`] checks the text (`guard.rs`), lets
+//! DataFusion plan it on threads with large stacks (`planner.rs`) over [`GridTable`]s, and runs it within its bounds (`answer.rs`, `run.rs`, `bounds.rs`). Never here: how tiles come
+//! into being (`load`), and statements that change files, grids or settings.
 
+mod answer;
+mod bounds;
 mod error;
 mod exec;
+mod function;
+mod growing;
 mod guard;
+mod kept;
+mod names;
+mod options;
+mod parameters;
+mod place;
 mod plan;
 mod planner;
+mod progress;
 mod run;
 mod session;
+mod statement;
 mod table;
+mod tiles;
+mod words;
 
+pub use answer::Query;
+pub use function::{Aggregate, AggregateBody, Function, FunctionSignature, ScalarBody};
 pub use guard::{MAX_EXPRESSION_DEPTH, MAX_SQL_BYTES};
+pub use options::{MAX_THREADS_VARIABLE, QueryOptions, SessionOptions, max_threads};
+pub use parameters::Parameters;
+pub use progress::QueryProgress;
 pub use run::BatchStream;
-pub use session::{Query, Session, SessionOptions};
+pub use session::{Prepared, Session};
 pub use table::GridTable;

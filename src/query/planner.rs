@@ -1,16 +1,23 @@
 //! Plans on threads of their own, with stacks that deep SQL fits into.
 //!
-//! Comes in: a session state and SQL text. Goes out: a physical plan. A planning thread is never the caller's and never one that runs queries, so that a long plan
-//! stops nobody; a panic in it becomes an error. Never here: running.
+//! Comes in: a session state and SQL text, or a statement that was prepared. Goes out: a physical plan, or a change of names. A planning thread is never the caller's and never one
+//! that runs queries, so that a long plan stops nobody; a panic in it becomes an error. Never here: running.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use datafusion::execution::SessionState;
 use datafusion::execution::context::SQLOptions;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::parser::Statement;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::guard;
+use super::error::placed;
+use super::guard::{self, Does};
+use super::names::{Known, Names, PreparedStatement};
+use super::parameters::Parameters;
+use super::statement::{Change, executed, named, tables_listed};
 use crate::error::{Error, Result};
 
 /// Parsing, planning and dropping of the deepest text that the guard lets through need about a tenth of it. Only touched pages cost memory.
@@ -18,6 +25,23 @@ const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// How many plans are made at once in one session.
 const MAX_AT_ONCE: usize = 2;
+
+/// What a statement comes to.
+pub(super) enum Planned {
+    /// Rows, once it runs.
+    Rows(Arc<dyn ExecutionPlan>),
+    /// Something that the session does at once.
+    Change(Change),
+}
+
+/// A statement whose names were looked up.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) statement: PreparedStatement,
+    pub(super) plan: LogicalPlan,
+    /// What the names stood for then.
+    pub(super) known: Arc<Known>,
+}
 
 /// Makes plans, a bounded number at a time.
 #[derive(Debug, Clone)]
@@ -32,24 +56,81 @@ impl Planner {
         }
     }
 
-    /// The physical plan of one statement that only reads.
+    /// What one statement comes to.
     ///
     /// # Errors
     /// As the guard says; `Query` for unknown tables, columns and functions.
     pub(super) async fn plan(
         &self,
         state: SessionState,
-        text: String,
+        names: Names,
+        text: Arc<str>,
+        parameters: Parameters,
+    ) -> Result<Planned> {
+        self.on_thread(async move {
+            let known = names.now();
+            let planned = plan(&state, &known, &text, parameters).await;
+            planned.map_err(|error| placed(error, &text, &state, &known))
+        })
+        .await
+    }
+
+    /// A statement that reads, with its names looked up.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`].
+    pub(super) async fn prepare(
+        &self,
+        state: SessionState,
+        names: Names,
+        text: Arc<str>,
+    ) -> Result<Looked> {
+        self.on_thread(async move {
+            let known = names.now();
+            let looked = look_up(&state, Arc::clone(&known), Arc::clone(&text)).await;
+            looked.map_err(|error| placed(error, &text, &state, &known))
+        })
+        .await
+    }
+
+    /// The plan of a statement that was prepared. Its names are looked up again when any of them may have changed.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`].
+    pub(super) async fn execute(
+        &self,
+        state: SessionState,
+        names: Names,
+        looked: Arc<Looked>,
+        parameters: Parameters,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.on_thread(async move {
+            let known = names.now();
+            let executing = async {
+                if Arc::ptr_eq(&known, &looked.known) {
+                    return physical(&state, parameters.bind(looked.plan.clone())?).await;
+                }
+                rows(&state, looked.statement.statement.clone(), &parameters).await
+            };
+            let planned = executing.await;
+            planned.map_err(|error| placed(error, &looked.statement.text, &state, &known))
+        })
+        .await
+    }
+
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.map_err(|_| Error::internal("the planner was closed"))?;
         let runtime = tokio::runtime::Handle::current();
         let (send, receive) = oneshot::channel();
         let work = move || {
             let _permit = permit;
-            let plan = runtime.block_on(plan(state, text));
+            let planned = runtime.block_on(work);
             // Nobody listens any more when the caller was cancelled; then the plan is dropped here.
-            drop(send.send(plan));
+            drop(send.send(planned));
         };
         std::thread::Builder::new()
             .name("partgrid-plan".to_owned())
@@ -61,9 +142,65 @@ impl Planner {
     }
 }
 
-async fn plan(state: SessionState, text: String) -> Result<Arc<dyn ExecutionPlan>> {
-    let statement = guard::parse(&state, &text)?;
+async fn plan(
+    state: &SessionState,
+    known: &Known,
+    text: &Arc<str>,
+    parameters: Parameters,
+) -> Result<Planned> {
+    let (statement, does) = guard::parse(state, text)?;
+    match does {
+        Does::Read => Ok(Planned::Rows(rows(state, statement, &parameters).await?)),
+        Does::ListTables => Ok(Planned::Rows(tables_listed(known)?)),
+        Does::Name => {
+            if let Some((prepared, values)) =
+                executed(state, known, &statement, &parameters).await?
+            {
+                let planned = rows(state, prepared.statement.clone(), &values).await;
+                let planned = planned.map_err(|error| placed(error, &prepared.text, state, known));
+                return Ok(Planned::Rows(planned?));
+            }
+            Ok(Planned::Change(
+                named(state, known, text, statement, &parameters).await?,
+            ))
+        }
+    }
+}
+
+async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Result<Looked> {
+    let (statement, does) = guard::parse(state, &text)?;
+    if does != Does::Read {
+        let text = "only statements that read can be prepared";
+        return Err(Error::new(crate::error::ErrorKind::Query, text));
+    }
+    let plan = state.statement_to_plan(statement.clone()).await?;
+    let types = Vec::new();
+    let statement = PreparedStatement {
+        text,
+        statement,
+        types,
+    };
+    Ok(Looked {
+        statement,
+        plan,
+        known,
+    })
+}
+
+async fn rows(
+    state: &SessionState,
+    statement: Statement,
+    parameters: &Parameters,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let logical = state.statement_to_plan(statement).await?;
+    physical(state, parameters.bind(logical)?).await
+}
+
+/// The physical plan of a logical one that only reads.
+pub(super) async fn physical(
+    state: &SessionState,
+    logical: LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let read_only = SQLOptions::new()
         .with_allow_ddl(false)
         .with_allow_dml(false)

@@ -1,119 +1,116 @@
 //! Grids under names, and queries over them.
 //!
-//! Comes in: grids, SQL text. Goes out: a [`Query`], which runs each time its stream is asked for. Never here: checks of the text, planning rules, reading.
+//! Comes in: grids, functions, SQL text. Goes out: a [`Query`], which runs each time its stream is asked for. Statements that name something (`CREATE VIEW`, `CREATE TABLE … AS`, `DROP`,
+//! `PREPARE`) take effect at once. Never here: checks of the text, planning rules, reading.
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use datafusion::common::TableReference;
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::catalog::CatalogProvider;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionStateBuilder, TaskContext};
-use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::TryStreamExt;
 
+use super::answer::{Bounds, Query};
+use super::bounds::{Queue, SessionMemory};
+use super::error::no_table;
+use super::function::{Function, Kind};
+use super::growing::bounded;
+use super::names::{CATALOG, Catalog, Names, SCHEMA, Table, state_of};
+use super::options::{QueryOptions, SessionOptions};
+use super::parameters::Parameters;
 use super::plan::join_order::JoinOrder;
 use super::plan::narrow::NarrowDecimals;
 use super::plan::pause::PauseOften;
 use super::plan::settings::for_tiles;
-use super::planner::Planner;
-use super::run::BatchStream;
+use super::planner::{Looked, Planned, Planner};
+use super::statement::{Change, constant};
 use super::table::GridTable;
+use super::tiles::Tiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
-use crate::memory::default_memory_limit_bytes;
 
-/// Where DataFusion keeps the grids.
-const CATALOG: &str = "partgrid";
-const SCHEMA: &str = "public";
+/// Of the memory of a query, each thread's sort keeps one such part for merging what it spilled.
+const SORT_PARTS: usize = 8;
 
-/// How many names of the greatest memory users an out-of-memory error lists.
-const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN;
+/// What a sort keeps for merging when memory is plenty.
+const SORT_RESERVATION_BYTES: usize = 10 * 1024 * 1024;
 
-/// More threads than this serve nobody.
-const MAX_THREADS: usize = 1024;
+/// The memory of a thread for each row of a batch, below which batches become smaller than the default of 8,192 rows.
+const BATCH_ROW_BYTES: usize = 4096;
 
-/// Settings of a [`Session`].
-#[derive(Debug, Clone, Default)]
-pub struct SessionOptions {
-    threads: Option<usize>,
-    memory_limit_bytes: Option<usize>,
-}
+/// Batches are never smaller than this on account of memory.
+const LEAST_BATCH_ROWS: usize = 256;
 
-impl SessionOptions {
-    /// Into how many shares a scan, join or aggregate is spread, at most 1024; by default the number of cores.
-    #[must_use]
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads);
-        self
-    }
-
-    /// Bytes that sorts, joins and aggregates of this session may use together before they spill; by default 80 % of the machine or control group.
-    #[must_use]
-    pub fn with_memory_limit_bytes(mut self, bytes: usize) -> Self {
-        self.memory_limit_bytes = Some(bytes);
-        self
-    }
-
-    fn check(&self) -> Result<()> {
-        match (self.threads, self.memory_limit_bytes) {
-            (Some(0), _) => Err(Error::invalid_argument("threads must be at least 1, got 0")),
-            (Some(threads), _) if threads > MAX_THREADS => Err(Error::invalid_argument(format!(
-                "threads must be at most {MAX_THREADS}, got {threads}"
-            ))),
-            (_, Some(0)) => Err(Error::invalid_argument(
-                "memory_limit must be at least 1, got 0",
-            )),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Grids under names, with one memory limit.
+/// Grids under names, with one memory limit. Cheap to clone: clones share all.
+#[derive(Clone)]
 pub struct Session {
+    options: SessionOptions,
     context: SessionContext,
     planner: Planner,
+    names: Names,
+    memory: Arc<SessionMemory>,
+    queue: Queue,
 }
 
 impl Session {
     /// A session without grids.
     ///
     /// # Errors
-    /// `InvalidArgument` for zero or more than 1024 threads and a limit of zero bytes, `Storage` when there is no folder to spill to.
+    /// `InvalidArgument` for zero or more than 1024 threads, a limit of zero bytes and no query at once, `Storage` when there is no folder to spill to.
     pub fn try_new(options: &SessionOptions) -> Result<Self> {
-        options.check()?;
-        let mut config = for_tiles(SessionConfig::new())
-            .with_information_schema(false)
-            .with_default_catalog_and_schema(CATALOG, SCHEMA);
-        // Without a zone, TIMESTAMP WITH TIME ZONE loses its offset, and a comparison reads it in the zone of the column: hours off, silently.
-        config.options_mut().execution.time_zone = Some("UTC".to_owned());
-        if let Some(threads) = options.threads {
-            config = config.with_target_partitions(threads);
-        }
-        let limit = options
-            .memory_limit_bytes
-            .unwrap_or_else(default_memory_limit_bytes);
-        let pool = TrackConsumersPool::new(FairSpillPool::new(limit), NAMED_CONSUMERS);
-        let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(pool))
-            .build_arc()?;
-        let state = SessionStateBuilder::new()
-            .with_config(config)
-            .with_runtime_env(runtime)
-            .with_default_features()
-            .with_optimizer_rule(Arc::new(JoinOrder))
-            .with_physical_optimizer_rule(Arc::new(NarrowDecimals))
-            .with_physical_optimizer_rule(Arc::new(PauseOften))
-            .build();
-        Ok(Self {
-            context: SessionContext::new_with_state(state),
-            planner: Planner::new(),
-        })
+        Self::over(options, Names::default())
     }
 
-    /// Puts a grid under a name, in place of one that had it. Nothing is copied. SQL folds names without quotes to lower case.
+    /// A session of its own over the same names: what is registered in one is known to the other. For a process that was forked, in which the first one has no threads; takes no
+    /// lock of the first one.
+    ///
+    /// # Errors
+    /// `Storage` when there is no folder to spill to.
+    pub fn try_again(&self) -> Result<Self> {
+        Self::over(&self.options, self.names.clone())
+    }
+
+    fn over(options: &SessionOptions, names: Names) -> Result<Self> {
+        options.check()?;
+        let limit = options.memory_limit();
+        let catalog = Arc::new(Catalog::new(names.clone()));
+        let state = state(options, limit)?;
+        state.catalog_list().register_catalog(
+            CATALOG.to_owned(),
+            Arc::clone(&catalog) as Arc<dyn CatalogProvider>,
+        );
+        let growing = bounded(&state, limit);
+        let context = SessionContext::new_with_state(state);
+        for function in growing {
+            context.register_udf(function);
+        }
+        let tiles = Tiles {
+            names: names.clone(),
+        };
+        context.register_udtf("tiles", Arc::new(tiles));
+        catalog.plan_views_with(state_of(context.state_weak_ref(), |state| {
+            state.read().clone()
+        }));
+        let session = Self {
+            options: options.clone(),
+            context,
+            planner: Planner::new(),
+            names,
+            memory: Arc::new(SessionMemory::new(limit)),
+            queue: Queue::new(options.queries_at_once()),
+        };
+        for function in session.names.now().functions.values() {
+            session.add(function);
+        }
+        Ok(session)
+    }
+
+    /// Puts a grid under a name, in place of one that had it. Nothing is copied. SQL folds names without quotes to lower case, and then also finds the only name that differs
+    /// in case.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty name.
@@ -121,104 +118,328 @@ impl Session {
         if name.is_empty() {
             return Err(Error::invalid_argument("a table name must not be empty"));
         }
-        let table = TableReference::bare(name);
-        self.context.deregister_table(table.clone())?;
-        self.context
-            .register_table(table, Arc::new(GridTable::new(grid)))?;
+        let table = Table::Grid(Arc::new(GridTable::new(grid)));
+        self.names
+            .change(|known| known.tables.insert(name.to_owned(), table.clone()));
         Ok(())
     }
 
-    /// Takes a name away; says whether there was one.
-    ///
-    /// # Errors
-    /// `Internal` when DataFusion's catalog fails.
-    pub fn deregister(&self, name: &str) -> Result<bool> {
-        Ok(self
-            .context
-            .deregister_table(TableReference::bare(name))?
-            .is_some())
+    /// Takes the name of a grid or view away; says whether there was one.
+    #[must_use]
+    pub fn deregister(&self, name: &str) -> bool {
+        self.names
+            .change(|known| known.tables.remove(name))
+            .is_some()
     }
 
-    /// Checks and plans a statement that only reads; runs nothing yet. Needs a tokio runtime.
+    /// Lets SQL call a function, in place of one that had its name.
+    pub fn register_function(&self, function: Function) {
+        self.add(&function);
+        let name = function.name().to_owned();
+        self.names
+            .change(|known| known.functions.insert(name.clone(), function.clone()));
+    }
+
+    fn add(&self, function: &Function) {
+        match &function.0 {
+            Kind::Scalar(scalar) => self.context.register_udf(scalar.as_ref().clone()),
+            Kind::Aggregate(aggregate) => self.context.register_udaf(aggregate.as_ref().clone()),
+        }
+    }
+
+    /// The names of grids and views, sorted.
+    #[must_use]
+    pub fn tables(&self) -> Vec<String> {
+        self.names.now().tables.keys().cloned().collect()
+    }
+
+    /// The names of all functions that SQL can call, sorted.
+    #[must_use]
+    pub fn functions(&self) -> Vec<String> {
+        let state = self.context.state();
+        let scalar = state.scalar_functions().keys();
+        let all = scalar
+            .chain(state.aggregate_functions().keys())
+            .chain(state.window_functions().keys());
+        let mut names: Vec<String> = all.chain(state.table_functions().keys()).cloned().collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The grid under a name: one that was registered, or that `CREATE TABLE … AS` made.
+    ///
+    /// # Errors
+    /// `Query` when there is none; a view has no grid.
+    pub fn grid(&self, name: &str) -> Result<Arc<PartitionGrid>> {
+        self.names.grid(name).ok_or_else(|| {
+            let known = self.names.now();
+            match known.table(name) {
+                Some(_) => Error::new(ErrorKind::Query, format!("`{name}` is a view"))
+                    .with_context("table", name)
+                    .with_hint("CREATE TABLE … AS SELECT * FROM it makes a grid"),
+                None => no_table(name, &known),
+            }
+        })
+    }
+
+    /// Bytes that the queries of this session use at this moment, as far as they are counted.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.used()
+    }
+
+    /// The most bytes that they may use together.
+    #[must_use]
+    pub fn memory_limit_bytes(&self) -> usize {
+        self.memory.limit()
+    }
+}
+
+impl Session {
+    /// Checks and plans a statement that only reads; runs nothing yet. One that names something takes effect now. Needs a tokio runtime.
     ///
     /// # Errors
     /// `Query` for wrong SQL, `ResourcesExhausted` for SQL past the limits of [`MAX_SQL_BYTES`](super::MAX_SQL_BYTES) and
     /// [`MAX_EXPRESSION_DEPTH`](super::MAX_EXPRESSION_DEPTH).
     pub async fn sql(&self, text: &str) -> Result<Query> {
-        let planned = self.planner.plan(self.context.state(), text.to_owned());
-        let plan = planned.await.map_err(|error| self.with_tables(error))?;
-        Ok(Query {
-            plan,
-            context: self.context.task_ctx(),
+        self.sql_with(text, Parameters::default(), &QueryOptions::default())
+            .await
+    }
+
+    /// As [`Session::sql`], with values for the parameters of the statement, and limits of its own.
+    ///
+    /// # Errors
+    /// As [`Session::sql`]; also `Query` when values and parameters do not fit, `InvalidArgument` for limits of 0.
+    pub async fn sql_with(
+        &self,
+        text: &str,
+        parameters: Parameters,
+        options: &QueryOptions,
+    ) -> Result<Query> {
+        options.check()?;
+        let (state, names) = (self.state(options), self.names.clone());
+        let config = state.config().clone();
+        let planned = self
+            .planner
+            .plan(state, names, Arc::from(text), parameters)
+            .await?;
+        match planned {
+            Planned::Rows(plan) => Ok(self.query(plan, config, options)),
+            Planned::Change(change) => {
+                let done = Box::pin(self.change(change, &config, options)).await?;
+                let schema = Schema::new(vec![Field::new("status", DataType::Utf8, false)]);
+                let status = Arc::new(StringArray::from(vec![done]));
+                let batch = RecordBatch::try_new(Arc::new(schema), vec![status])?;
+                Ok(self.query(constant(&batch)?, config, options))
+            }
+        }
+    }
+
+    /// Looks up the names of a statement that reads, so that it can be run again and again with other values.
+    ///
+    /// # Errors
+    /// As [`Session::sql`].
+    pub async fn prepare(&self, text: &str) -> Result<Prepared> {
+        let state = self.state(&QueryOptions::default());
+        let looked = self
+            .planner
+            .prepare(state, self.names.clone(), Arc::from(text))
+            .await?;
+        Ok(Prepared {
+            session: self.clone(),
+            looked: Arc::new(looked),
         })
     }
-}
 
-impl Session {
-    /// The names under which grids are registered, sorted.
-    #[must_use]
-    pub fn tables(&self) -> Vec<String> {
-        let catalog = self.context.catalog(CATALOG);
-        let schema = catalog.and_then(|catalog| catalog.schema(SCHEMA));
-        let mut names = schema
-            .map(|schema| schema.table_names())
-            .unwrap_or_default();
-        names.sort();
-        names
+    /// What plans are made with: the names, functions and threads of this moment.
+    fn state(&self, options: &QueryOptions) -> SessionState {
+        let mut state = self.context.state();
+        let threads = options
+            .threads
+            .unwrap_or_else(|| self.options.threads_now());
+        if state.config().target_partitions() != threads {
+            let config = state.config_mut().options_mut();
+            config.execution.target_partitions = threads;
+        }
+        let limit = self
+            .query_limit(options)
+            .unwrap_or_else(|| self.memory.limit());
+        let config = state.config_mut().options_mut();
+        let of_thread = limit / threads.max(1);
+        // All sorts of a plan keep this much each and never spill it; with the default of 10 MiB, a small limit would have nothing left to sort in.
+        config.execution.sort_spill_reservation_bytes =
+            SORT_RESERVATION_BYTES.min(of_thread / SORT_PARTS);
+        // What merges holds a batch of each file that was spilled; of wide rows, a few must have room.
+        let rows = (of_thread / BATCH_ROW_BYTES).max(LEAST_BATCH_ROWS);
+        if rows < state.config().batch_size() {
+            let config = state.config().clone().with_batch_size(rows);
+            *state.config_mut() = config;
+        }
+        state
     }
 
-    /// An error about an unknown table, with the tables that there are.
-    fn with_tables(&self, error: Error) -> Error {
-        let prefix = format!("table '{CATALOG}.{SCHEMA}.");
-        let name = error.message().strip_prefix(&prefix);
-        let Some(name) = name.and_then(|rest| rest.strip_suffix("' not found")) else {
-            return error;
+    fn query_limit(&self, options: &QueryOptions) -> Option<usize> {
+        options
+            .memory_limit_bytes
+            .or(self.options.query_memory_limit_bytes)
+    }
+
+    fn query(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: SessionConfig,
+        options: &QueryOptions,
+    ) -> Query {
+        let bounds = Bounds {
+            config,
+            runtime: self.context.runtime_env(),
+            memory: Arc::clone(&self.memory),
+            queue: self.queue.clone(),
+            names: self.names.clone(),
+            timeout: options.timeout.or(self.options.timeout),
+            memory_limit_bytes: self.query_limit(options),
         };
-        let message = format!("no table `{name}`");
-        let better = Error::new(ErrorKind::Query, message).with_context("table", name);
-        let tables = self.tables();
-        let folded = tables.iter().find(|table| table.to_lowercase() == *name);
-        better.with_hint(match folded {
-            Some(table) => format!("names without quotes fold to lower case, write \"{table}\""),
-            None if tables.is_empty() => "no grid is registered".to_owned(),
-            None => format!("the tables are {}", tables.join(", ")),
-        })
+        Query::new(plan, bounds)
+    }
+
+    /// Does it, and says what was done.
+    async fn change(
+        &self,
+        change: Change,
+        config: &SessionConfig,
+        options: &QueryOptions,
+    ) -> Result<String> {
+        match change {
+            Change::Nothing(why) => Ok(why),
+            Change::View { name, view } => {
+                self.names.change(|known| {
+                    known
+                        .tables
+                        .insert(name.clone(), Table::View(Arc::clone(&view)))
+                });
+                Ok(format!("view {name}"))
+            }
+            Change::Drop { name } => {
+                self.names.change(|known| known.tables.remove(&name));
+                Ok(format!("dropped {name}"))
+            }
+            Change::Prepare { name, statement } => {
+                self.names
+                    .change(|known| known.prepared.insert(name.clone(), Arc::clone(&statement)));
+                Ok(format!("prepared {name}"))
+            }
+            Change::Deallocate { name } => {
+                self.names.change(|known| known.prepared.remove(&name));
+                Ok(format!("deallocated {name}"))
+            }
+            Change::Table {
+                name,
+                plan,
+                or_replace,
+            } => {
+                let query = self.query(plan, config.clone(), options);
+                let grid =
+                    PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
+                let rows = grid.num_rows();
+                let table = Table::Grid(Arc::new(GridTable::new(Arc::new(grid))));
+                let taken = self.names.change(|known| {
+                    let taken = !or_replace && known.tables.contains_key(&name);
+                    if !taken {
+                        known.tables.insert(name.clone(), table.clone());
+                    }
+                    taken
+                });
+                if taken {
+                    let text = format!("somebody else made a table `{name}` meanwhile");
+                    return Err(Error::new(ErrorKind::Query, text).with_context("table", name));
+                }
+                Ok(format!(
+                    "table {name}, {}",
+                    crate::grid::picture::counted(rows, "row")
+                ))
+            }
+        }
     }
 }
 
-/// A planned query.
+/// A statement whose names were looked up, and whose parameters wait for values.
 #[derive(Clone)]
-pub struct Query {
-    plan: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
+pub struct Prepared {
+    session: Session,
+    looked: Arc<Looked>,
 }
 
-impl Query {
-    /// The columns of the result.
+impl Prepared {
+    /// The SQL text.
     #[must_use]
-    pub fn schema(&self) -> SchemaRef {
-        self.plan.schema()
+    pub fn text(&self) -> &str {
+        &self.looked.statement.text
     }
 
-    /// The physical plan as text, one operator a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        displayable(self.plan.as_ref()).indent(false).to_string()
-    }
-
-    /// Runs the query from the start. Dropping the stream stops it. Needs a tokio runtime.
+    /// The parameters, sorted, with the types that their places suggest; values of other types are cast as SQL casts by itself.
     ///
     /// # Errors
-    /// Now: when an operator refuses to start. Later, in the stream: whatever stops the query.
-    pub fn stream(&self) -> Result<BatchStream> {
-        BatchStream::start(Arc::clone(&self.plan), Arc::clone(&self.context))
+    /// `Query` when one parameter stands in places of different types.
+    pub fn parameters(&self) -> Result<Vec<(String, Option<DataType>)>> {
+        let mut parameters: Vec<_> = self
+            .looked
+            .plan
+            .get_parameter_types()?
+            .into_iter()
+            .collect();
+        parameters.sort_by(|(one, _), (other, _)| (one.len(), one).cmp(&(other.len(), other)));
+        Ok(parameters)
     }
 
-    /// Runs the query and gathers its batches.
+    /// The query with values for the parameters; runs nothing yet. Needs a tokio runtime.
     ///
     /// # Errors
-    /// As [`Query::stream`].
-    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
-        self.stream()?.try_collect().await
+    /// As [`Session::sql_with`].
+    pub async fn query(&self, parameters: Parameters, options: &QueryOptions) -> Result<Query> {
+        options.check()?;
+        let session = &self.session;
+        let state = session.state(options);
+        let config = state.config().clone();
+        let (names, looked) = (session.names.clone(), Arc::clone(&self.looked));
+        let plan = session
+            .planner
+            .execute(state, names, looked, parameters)
+            .await?;
+        Ok(session.query(plan, config, options))
     }
+}
+
+fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
+    let mut config = for_tiles(SessionConfig::new())
+        .with_information_schema(true)
+        .with_create_default_catalog_and_schema(false)
+        .with_default_catalog_and_schema(CATALOG, SCHEMA)
+        .with_target_partitions(options.threads_now());
+    let settings = config.options_mut();
+    // Without a zone, TIMESTAMP WITH TIME ZONE loses its offset, and a comparison reads it in the zone of the column: hours off, silently.
+    settings.execution.time_zone = Some("UTC".to_owned());
+    settings.sql_parser.collect_spans = true;
+    // DataFusion's optimizer simplifies expressions after it has noted whether they can be null (`x IS NOT TRUE`), and then holds that against them.
+    settings.execution.skip_physical_aggregate_schema_check = true;
+    let mut disk = DiskManagerBuilder::default();
+    if let Some(folder) = &options.spill_to {
+        disk.set_mode(DiskManagerMode::Directories(vec![folder.clone()]));
+    }
+    let runtime = RuntimeEnvBuilder::new()
+        .with_disk_manager_builder(disk)
+        .with_memory_limit(limit, 1.0)
+        .build_arc()
+        .map_err(|error| match &options.spill_to {
+            Some(folder) => Error::from(error).with_file(folder.display().to_string()),
+            None => Error::from(error),
+        })?;
+    Ok(SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_optimizer_rule(Arc::new(JoinOrder))
+        .with_physical_optimizer_rule(Arc::new(NarrowDecimals))
+        .with_physical_optimizer_rule(Arc::new(PauseOften))
+        .build())
 }

@@ -22,5 +22,6 @@ mod load;
 mod partitioned;
 mod picture;
 mod query;
+mod session;
 mod share;
 mod support;

@@ -173,23 +173,27 @@ fn a_name_can_be_given_to_another_grid() {
         .block_on(session.sql("SELECT count(*) FROM t"))
         .unwrap();
     assert_eq!(numbers(&runtime, &query), [5]);
-    assert!(session.deregister("t").unwrap());
-    assert!(!session.deregister("t").unwrap());
+    assert!(session.deregister("t"));
+    assert!(!session.deregister("t"));
     let gone = error(&session, &runtime, "SELECT * FROM t");
     assert_eq!(
         gone.to_string(),
-        "no table `t` (table: t)\nhint: no grid is registered"
+        "no table `t` (table: t)\nline 1, column 15:\n  SELECT * FROM t\n                ^\nhint: no grid is registered"
     );
     session.register("Big", Arc::new(grid(&[1]))).unwrap();
-    let folded = error(&session, &runtime, "SELECT * FROM Big");
-    assert_eq!(
-        folded.hint(),
-        Some("names without quotes fold to lower case, write \"Big\"")
-    );
+    for sql in ["SELECT count(*) FROM Big", "SELECT count(*) FROM \"Big\""] {
+        let query = runtime.block_on(session.sql(sql)).unwrap();
+        assert_eq!(numbers(&runtime, &query), [1]);
+    }
     assert_eq!(
         error(&session, &runtime, "SELECT * FROM x").hint(),
         Some("the tables are Big")
     );
+    session.register("big", Arc::new(grid(&[1, 1]))).unwrap();
+    let query = runtime
+        .block_on(session.sql("SELECT count(*) FROM Big"))
+        .unwrap();
+    assert_eq!(numbers(&runtime, &query), [2]);
 }
 
 #[test]
@@ -199,7 +203,7 @@ fn an_unknown_column_is_an_error_that_names_the_near_one() {
     assert_eq!(error.kind(), ErrorKind::Query);
     assert_eq!(
         error.to_string(),
-        "no column `nmae` (column: nmae)\nhint: did you mean `name`?"
+        "no column `nmae` (column: nmae)\nline 1, column 8:\n  SELECT nmae FROM t\n         ^^^^\nhint: did you mean `name`?"
     );
 }
 
@@ -217,9 +221,6 @@ fn a_division_by_zero_is_the_users_error() {
 fn statements_that_change_something_are_refused() {
     let (session, runtime) = session_with("t", grid(&[2]));
     let statements = [
-        "DROP TABLE t",
-        "CREATE TABLE x AS SELECT 1",
-        "CREATE VIEW x AS SELECT 1",
         "INSERT INTO t VALUES (1, 'a')",
         "DELETE FROM t",
         "UPDATE t SET id = 1",
@@ -229,7 +230,6 @@ fn statements_that_change_something_are_refused() {
         "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION 'x.csv'",
         "SET datafusion.execution.batch_size = 1",
         "RESET datafusion.execution.batch_size",
-        "PREPARE p AS SELECT 1",
         "SELECT 1; SELECT 2",
         "",
         ";",

@@ -17,7 +17,8 @@ use crate::convert;
 use crate::error::Outcome;
 use crate::index::indexed;
 use crate::partitioned::handles;
-use crate::query::{PyQuery, sql};
+use crate::query::sql;
+use crate::result::PyQuery;
 use crate::tile::PyTile;
 
 /// A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
@@ -197,16 +198,22 @@ impl PyGrid {
     ///
     /// Args:
     ///     query: The SQL text, for instance `SELECT carrier, count(*) FROM self GROUP BY carrier`.
+    ///     params: Values for its parameters: a list for `$1`, `$2` or `?`, a dict for `$name`; see `Session.sql`.
     ///
     /// Returns:
     ///     A result that has not run yet.
     ///
     /// Raises:
     ///     QueryError: The SQL is wrong.
-    fn sql(slf: &Bound<'_, Self>, query: Given<String>) -> Outcome<PyQuery> {
+    #[pyo3(signature = (query, params=None))]
+    fn sql(
+        slf: &Bound<'_, Self>,
+        query: Given<String>,
+        params: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<PyQuery> {
         let grids = PyDict::new(slf.py());
         grids.set_item("self", slf)?;
-        sql(slf.py(), query, Some(&grids))
+        sql(slf.py(), query, params, Some(&grids))
     }
 
     /// The number of rows.

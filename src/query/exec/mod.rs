@@ -5,6 +5,7 @@ mod condition;
 pub(super) mod dense;
 pub(super) mod morsel;
 pub(super) mod narrow;
+pub(super) mod own;
 mod read;
 pub(super) mod scan;
 mod sieve;

@@ -1,0 +1,415 @@
+//! `Result`: a planned query and its answer, and `QueryProgress`.
+
+use std::sync::OnceLock;
+
+use arrow::array::RecordBatch;
+use arrow::util::pretty::pretty_format_batches;
+use partgrid::error::Error;
+use partgrid::grid::PartitionGrid;
+use partgrid::query::{BatchStream, Query, QueryProgress};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::argument::{self, Given};
+use crate::capsule::{schema_capsule, stream_capsule};
+use crate::convert;
+use crate::error::Outcome;
+use crate::function::PyArguments;
+use crate::grid::PyGrid;
+use crate::runtime::{Shared, runtime, wait_and_tick};
+use crate::schema::PySchema;
+use crate::stream::QueryBatches;
+use crate::wishes::Names;
+
+/// How many rows the repr of a result shows.
+const SHOWN_ROWS: usize = 10;
+
+/// How far a query is: a picture of one moment.
+#[pyclass(name = "QueryProgress", module = "partgrid", frozen)]
+pub(crate) struct PyQueryProgress {
+    core: QueryProgress,
+}
+
+#[pymethods]
+impl PyQueryProgress {
+    /// Rows that the scans of grids gave.
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.core.num_rows
+    }
+
+    /// Rows that they may give, after pruning. A query may need fewer of them, for instance with LIMIT.
+    #[getter]
+    fn total_rows(&self) -> u64 {
+        self.core.total_rows
+    }
+
+    /// Scans of grids in the plan.
+    #[getter]
+    fn scans(&self) -> usize {
+        self.core.num_scans
+    }
+
+    fn __repr__(&self) -> String {
+        let QueryProgress {
+            num_rows,
+            total_rows,
+            num_scans,
+        } = self.core;
+        format!("QueryProgress(rows={num_rows}/{total_rows}, scans={num_scans})")
+    }
+}
+
+/// The result of a SQL query, worked out when it is asked for.
+///
+/// `to_arrow`, `to_pandas`, `to_polars` and any library that takes `__arrow_c_stream__` read it batch by batch as it is found. Its repr and `len` run it once and keep
+/// the answer.
+#[pyclass(name = "Result", module = "partgrid", frozen)]
+pub(crate) struct PyQuery {
+    text: String,
+    query: Query,
+    /// The process that planned it.
+    pid: u32,
+    /// The answer, once something needed it whole.
+    collected: OnceLock<Vec<RecordBatch>>,
+}
+
+impl PyQuery {
+    pub(crate) fn new(text: String, query: Query) -> Self {
+        Self {
+            text,
+            query,
+            pid: std::process::id(),
+            collected: OnceLock::new(),
+        }
+    }
+
+    fn check_process(&self) -> Outcome<()> {
+        if self.pid == std::process::id() {
+            return Ok(());
+        }
+        Err(
+            Error::invalid_argument("this result was planned before a fork, in the parent process")
+                .with_hint("call sql() again in this process")
+                .into(),
+        )
+    }
+
+    fn collected(&self, py: Python<'_>) -> Outcome<&Vec<RecordBatch>> {
+        if let Some(batches) = self.collected.get() {
+            return Ok(batches);
+        }
+        self.check_process()?;
+        let query = self.query.clone();
+        let batches = self.shown(py, async move { query.collect().await })?;
+        Ok(self.collected.get_or_init(|| batches))
+    }
+
+    /// Waits for a run of the query, with a bar where a person sees it.
+    fn shown<T: Send>(
+        &self,
+        py: Python<'_>,
+        run: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Outcome<T> {
+        let bar = Bar::new(py)?;
+        let done = wait_and_tick(py, run, || bar.show(py, &self.query));
+        bar.close(py)?;
+        done
+    }
+
+    /// A capsule of the kept answer, or of a run that begins now.
+    fn capsule<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        start: fn(&Query) -> Result<BatchStream, Error>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        let schema = self.query.schema();
+        if let Some(batches) = self.collected.get() {
+            let batches = batches.clone().into_iter().map(Ok);
+            return stream_capsule(py, schema, batches, requested_schema);
+        }
+        let batches = self.run(py, start)?;
+        stream_capsule(py, schema, batches, requested_schema)
+    }
+
+    /// A run that begins now.
+    fn run(
+        &self,
+        py: Python<'_>,
+        start: fn(&Query) -> Result<BatchStream, Error>,
+    ) -> Outcome<QueryBatches> {
+        self.check_process()?;
+        let stream = {
+            let _entered = runtime()?.enter();
+            start(&self.query)?
+        };
+        Ok(QueryBatches::new(stream, self.query.clone(), Bar::new(py)?))
+    }
+
+    fn num_rows(&self, py: Python<'_>) -> Outcome<usize> {
+        Ok(self.collected(py)?.iter().map(RecordBatch::num_rows).sum())
+    }
+
+    /// The first rows as a table of text, and a line that says what is left out.
+    fn table(&self, py: Python<'_>, most_rows: usize) -> Outcome<String> {
+        let num_rows = self.num_rows(py)?;
+        let mut left = most_rows;
+        let mut shown = vec![RecordBatch::new_empty(self.query.schema())];
+        for batch in self.collected(py)? {
+            shown.push(batch.slice(0, batch.num_rows().min(left)));
+            left = left.saturating_sub(batch.num_rows());
+        }
+        let table = pretty_format_batches(&shown)?;
+        let rows = if num_rows == 1 { "row" } else { "rows" };
+        Ok(if num_rows > most_rows {
+            format!("{table}\n{num_rows} {rows}, the first {most_rows} shown")
+        } else {
+            format!("{table}\n{num_rows} {rows}")
+        })
+    }
+}
+
+#[pymethods]
+impl PyQuery {
+    /// The names of the columns, in order.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        let schema = self.query.schema();
+        schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect()
+    }
+
+    /// The SQL text.
+    #[getter]
+    fn query(&self) -> &str {
+        &self.text
+    }
+
+    /// The columns of the answer, without running the query.
+    #[getter]
+    fn schema(&self) -> PySchema {
+        PySchema::new(self.query.schema())
+    }
+
+    /// The physical plan, one operator a line. `GridScanExec` says how many tiles are read, of how many.
+    ///
+    /// Args:
+    ///     analyze: Whether to run the query first, drop its rows, and show what each operator counted.
+    #[pyo3(signature = (*, analyze: "bool" = false))]
+    fn explain(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::analyze)] analyze: bool,
+    ) -> Outcome<String> {
+        if !analyze {
+            return Ok(self.query.explain());
+        }
+        self.check_process()?;
+        let query = self.query.clone();
+        self.shown(py, async move { query.explain_analyze().await })
+    }
+
+    /// Ends all runs that go on at this moment, from any thread: whoever waits for them gets a `CancelledError`. Later runs are not touched, and an answer that is kept stays.
+    fn cancel(&self) {
+        self.query.cancel();
+    }
+
+    /// How far the run is that began last; `None` before the first. May be asked from another thread.
+    fn progress(&self) -> Option<PyQueryProgress> {
+        self.query.progress().map(|core| PyQueryProgress { core })
+    }
+
+    /// Runs the query now and keeps the answer, so that nothing runs it again.
+    ///
+    /// Returns:
+    ///     The same result.
+    ///
+    /// Raises:
+    ///     ResourcesExhaustedError: The query ran out of memory or time, or its answer has no room within the memory limit.
+    ///     CancelledError: `cancel` was called.
+    fn collect(slf: &Bound<'_, Self>) -> Outcome<Py<Self>> {
+        slf.get().collected(slf.py())?;
+        Ok(slf.clone().unbind())
+    }
+
+    /// The answer batch by batch. The query starts now, runs a few batches ahead, and stops when the iterator is dropped. Needs pyarrow.
+    ///
+    /// Returns:
+    ///     An iterator of `pyarrow.RecordBatch`.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> result = pg.sql("SELECT * FROM f", f=pg.read_parquet("data/flights"))
+    ///     >>> sum(batch.num_rows for batch in result.stream())
+    ///     336776
+    fn stream(&self, py: Python<'_>) -> Outcome<PyStream> {
+        Ok(PyStream {
+            batches: self.run(py, Query::stream)?,
+        })
+    }
+
+    /// Prints the first rows.
+    ///
+    /// Args:
+    ///     rows: How many rows at most.
+    #[pyo3(signature = (rows: "int" = SHOWN_ROWS))]
+    fn show(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::rows)] rows: usize,
+    ) -> Outcome<()> {
+        let table = self.table(py, rows)?;
+        let print = py.import("builtins")?.getattr("print")?;
+        print.call1((table,))?;
+        Ok(())
+    }
+
+    /// The answer as a `pyarrow.Table`. Needs pyarrow.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_arrow(Kept::of(slf)?.as_any())
+    }
+
+    /// The answer as a `pandas.DataFrame` of Arrow-backed columns. Needs pandas and pyarrow.
+    ///
+    /// Args:
+    ///     index: A name or a list of names of columns that become the row labels. By default rows are numbered.
+    ///
+    /// Returns:
+    ///     The frame.
+    ///
+    /// Raises:
+    ///     NotFoundError: There is no such column.
+    #[pyo3(signature = (*, index=None))]
+    fn to_pandas<'py>(
+        slf: &Bound<'py, Self>,
+        index: Option<Given<Names>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        convert::to_labelled_pandas(Kept::of(slf)?.as_any(), &slf.get().query.schema(), index)
+    }
+
+    /// The answer as a `polars.DataFrame`. Needs polars.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_polars(Kept::of(slf)?.as_any())
+    }
+
+    /// The answer as a grid, one tile for each batch, in the memory of this process.
+    fn to_grid(&self, py: Python<'_>) -> Outcome<PyGrid> {
+        let batches = self.collected(py)?;
+        let grid = PartitionGrid::try_from_batches(self.query.schema(), batches)?;
+        Ok(PyGrid::new(grid))
+    }
+
+    /// The Arrow PyCapsule interface: a stream of batches as they are found. The query starts now and stops when the stream is dropped.
+    ///
+    /// Args:
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        self.capsule(py, requested_schema, Query::stream)
+    }
+
+    /// The Arrow PyCapsule interface: the schema of the answer.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyCapsule>> {
+        schema_capsule(py, &self.query.schema())
+    }
+
+    fn __len__(&self, py: Python<'_>) -> Outcome<usize> {
+        self.num_rows(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> Outcome<String> {
+        self.table(py, SHOWN_ROWS)
+    }
+}
+
+/// A result for a reader who keeps the whole answer, which then counts against the memory limit.
+#[pyclass(name = "_Kept", module = "partgrid", frozen)]
+pub(crate) struct Kept {
+    result: Py<PyQuery>,
+}
+
+impl Kept {
+    fn of<'py>(result: &Bound<'py, PyQuery>) -> PyResult<Bound<'py, Self>> {
+        let kept = Self {
+            result: result.clone().unbind(),
+        };
+        Bound::new(result.py(), kept)
+    }
+}
+
+#[pymethods]
+impl Kept {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        self.result
+            .get()
+            .capsule(py, requested_schema, Query::stream_to_keep)
+    }
+}
+
+/// A bar of `partgrid._progress`, if a person sees one.
+pub(crate) struct Bar(Option<Shared>);
+
+impl Bar {
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let bar = py
+            .import("partgrid._progress")?
+            .call_method1("bar", (py.None(),))?;
+        Ok(Self((!bar.is_none()).then(|| Shared::new(bar.unbind()))))
+    }
+
+    /// Shows how far a query is.
+    pub(crate) fn show(&self, py: Python<'_>, query: &Query) -> PyResult<()> {
+        let (Some(bar), Some(core)) = (&self.0, query.progress()) else {
+            return Ok(());
+        };
+        bar.bind(py)
+            .call_method1("show", (PyQueryProgress { core },))
+            .map(drop)
+    }
+
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.0 {
+            Some(bar) => bar.bind(py).call_method0("close").map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The batches of a result, made by `Result.stream`. For one thread at a time.
+#[pyclass(name = "ResultStream", module = "partgrid")]
+pub(crate) struct PyStream {
+    batches: QueryBatches,
+}
+
+#[pymethods]
+impl PyStream {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> Outcome<Option<Bound<'py, PyAny>>> {
+        let Some(batch) = self.batches.next().transpose()? else {
+            return Ok(None);
+        };
+        let batch = Bound::new(py, PyArguments::new(batch))?;
+        Ok(Some(convert::to_arrow_batch(batch.as_any())?))
+    }
+
+    /// Stops the query; there are no more batches.
+    fn close(&mut self) {
+        self.batches.stop();
+    }
+}

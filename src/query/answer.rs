@@ -1,0 +1,164 @@
+//! A planned query, and its runs.
+//!
+//! Comes in: a plan, and what its session lets it use. Goes out: its schema, its plan as text, its answer in batches, how far it is. Never here: planning.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::prelude::SessionConfig;
+use futures::TryStreamExt;
+use tokio::sync::watch;
+
+use super::bounds::{Queue, RunPool, SessionMemory};
+use super::kept::Kept;
+use super::names::Names;
+use super::progress::{QueryProgress, rows_so_far, totals};
+use super::run::{BatchStream, Running, Start};
+use crate::error::Result;
+
+/// What the queries of a session share.
+#[derive(Clone)]
+pub(super) struct Bounds {
+    pub(super) config: SessionConfig,
+    pub(super) runtime: Arc<RuntimeEnv>,
+    pub(super) memory: Arc<SessionMemory>,
+    pub(super) queue: Queue,
+    pub(super) names: Names,
+    pub(super) timeout: Option<Duration>,
+    pub(super) memory_limit_bytes: Option<usize>,
+}
+
+/// A planned query.
+#[derive(Clone)]
+pub struct Query {
+    plan: Arc<dyn ExecutionPlan>,
+    bounds: Bounds,
+    cancel: watch::Sender<u64>,
+    /// The run that began last.
+    last: Arc<ArcSwapOption<Running>>,
+    /// Rows that the scans may give, and how many scans there are; worked out when somebody asks for them.
+    totals: Arc<OnceLock<(u64, usize)>>,
+}
+
+impl Query {
+    pub(super) fn new(plan: Arc<dyn ExecutionPlan>, bounds: Bounds) -> Self {
+        Self {
+            plan,
+            bounds,
+            cancel: watch::Sender::new(0),
+            last: Arc::default(),
+            totals: Arc::default(),
+        }
+    }
+
+    /// The columns of the result.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        self.plan.schema()
+    }
+
+    /// The physical plan as text, one operator a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        displayable(self.plan.as_ref()).indent(false).to_string()
+    }
+
+    /// Runs the query, drops its rows, and gives the physical plan as text, with what each operator counted.
+    ///
+    /// # Errors
+    /// As [`Query::stream`].
+    pub async fn explain_analyze(&self) -> Result<String> {
+        let mut stream = self.stream()?;
+        while stream.try_next().await?.is_some() {}
+        let plan = stream.running().load();
+        Ok(
+            DisplayableExecutionPlan::with_metrics(plan.as_ref().as_ref())
+                .indent(true)
+                .to_string(),
+        )
+    }
+
+    /// Runs the query from the start, when it is its turn. Dropping the stream stops it. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Now: `Internal` when the plan cannot be begun again. Later, in the stream: whatever stops the query; `ResourcesExhausted` past its timeout or memory limit,
+    /// `Cancelled` after [`Query::cancel`].
+    pub fn stream(&self) -> Result<BatchStream> {
+        self.start(false)
+    }
+
+    /// As [`Query::stream`], for a reader who keeps all batches: they count against the memory limit as well, without those buffers that lie in registered grids.
+    ///
+    /// # Errors
+    /// As [`Query::stream`].
+    pub fn stream_to_keep(&self) -> Result<BatchStream> {
+        self.start(true)
+    }
+
+    fn start(&self, keep: bool) -> Result<BatchStream> {
+        let pool = RunPool::new(&self.bounds.memory, self.bounds.memory_limit_bytes);
+        let pool: Arc<dyn MemoryPool> = Arc::new(pool);
+        let runtime = RuntimeEnv {
+            memory_pool: Arc::clone(&pool),
+            ..RuntimeEnv::clone(&self.bounds.runtime)
+        };
+        // Expressions hold their functions; nothing looks them up by name while a plan runs.
+        let context = TaskContext::new(
+            None,
+            String::new(),
+            self.bounds.config.clone(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            Arc::new(runtime),
+        );
+        let stream = BatchStream::start(Start {
+            plan: Arc::clone(&self.plan),
+            context: Arc::new(context),
+            queue: self.bounds.queue.clone(),
+            timeout: self.bounds.timeout,
+            cancelled: self.cancel.subscribe(),
+            kept: keep.then(|| Kept::new(self.bounds.names.clone(), &pool)),
+        })?;
+        self.last
+            .store(Some(Arc::new(Arc::clone(stream.running()))));
+        Ok(stream)
+    }
+
+    /// Ends all runs that go on at this moment, from any thread; their streams give a `Cancelled` error. Later runs are not touched.
+    pub fn cancel(&self) {
+        self.cancel
+            .send_modify(|times| *times = times.wrapping_add(1));
+    }
+
+    /// How far the run is that began last; `None` before the first.
+    #[must_use]
+    pub fn progress(&self) -> Option<QueryProgress> {
+        let running = self.last.load_full()?;
+        let plan = running.load_full();
+        let (total_rows, num_scans) = *self.totals.get_or_init(|| totals(&self.plan));
+        Some(QueryProgress {
+            num_rows: rows_so_far(&plan),
+            total_rows,
+            num_scans,
+        })
+    }
+
+    /// Runs the query and gathers its batches.
+    ///
+    /// # Errors
+    /// As [`Query::stream`]; `ResourcesExhausted` also when the answer has no room within the memory limit.
+    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
+        self.stream_to_keep()?.try_collect().await
+    }
+}

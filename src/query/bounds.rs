@@ -1,0 +1,266 @@
+//! Memory and turns that the queries of one session share.
+//!
+//! Comes in: limits. Goes out: a pool for each run, which counts against that of the session, and turns in the order in which they were asked for. Never here: what
+//! the memory is used for.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::{Error, Result};
+
+/// What all queries of a session use together.
+#[derive(Debug)]
+pub(super) struct SessionMemory {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl SessionMemory {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Acquire)
+    }
+
+    fn try_take(&self, bytes: usize) -> bool {
+        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        self.used
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, within)
+            .is_ok()
+    }
+}
+
+/// The memory of one run, within that of the session.
+///
+/// Operators that can spill share three quarters of it in equal parts. The rest is for what cannot spill: without it, sorts that have taken all would leave nothing to merge with,
+/// and a query that spills could not finish.
+#[derive(Debug)]
+pub(super) struct RunPool {
+    limit: usize,
+    session: Arc<SessionMemory>,
+    shares: Mutex<Shares>,
+}
+
+#[derive(Debug, Default)]
+struct Shares {
+    /// Operators that can spill.
+    num_spilling: usize,
+    spilling_bytes: usize,
+    other_bytes: usize,
+}
+
+impl RunPool {
+    pub(super) fn new(session: &Arc<SessionMemory>, limit: Option<usize>) -> Self {
+        Self {
+            limit: limit.map_or(session.limit, |limit| limit.min(session.limit)),
+            session: Arc::clone(session),
+            shares: Mutex::default(),
+        }
+    }
+
+    /// Only this run takes the lock, and a forked child has no runs of its parent.
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, reservation: &MemoryReservation, bytes: usize) {
+        let mut shares = self.shares();
+        match reservation.consumer().can_spill() {
+            true => shares.spilling_bytes += bytes,
+            false => shares.other_bytes += bytes,
+        }
+    }
+
+    fn take(&self, reservation: &MemoryReservation, bytes: usize) {
+        let mut shares = self.shares();
+        let of = match reservation.consumer().can_spill() {
+            true => &mut shares.spilling_bytes,
+            false => &mut shares.other_bytes,
+        };
+        *of = of.saturating_sub(bytes);
+    }
+
+    /// Whether there is room for more.
+    fn has_room(&self, reservation: &MemoryReservation, additional: usize) -> bool {
+        let shares = self.shares();
+        if reservation.consumer().can_spill() {
+            let most = self.limit.saturating_sub(shares.other_bytes);
+            let most = most.min(self.limit - self.limit / 4) / shares.num_spilling.max(1);
+            return reservation.size().saturating_add(additional) <= most;
+        }
+        let used = shares.spilling_bytes.saturating_add(shares.other_bytes);
+        used.saturating_add(additional) <= self.limit
+    }
+}
+
+impl fmt::Display for RunPool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} within {} of the session",
+            size(self.limit),
+            size(self.session.limit)
+        )
+    }
+}
+
+impl MemoryPool for RunPool {
+    fn name(&self) -> &'static str {
+        "partgrid"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        if consumer.can_spill() {
+            self.shares().num_spilling += 1;
+        }
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        if consumer.can_spill() {
+            let mut shares = self.shares();
+            shares.num_spilling = shares.num_spilling.saturating_sub(1);
+        }
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.add(reservation, additional);
+        self.session.used.fetch_add(additional, Ordering::AcqRel);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.take(reservation, shrink);
+        self.session.used.fetch_sub(shrink, Ordering::AcqRel);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> PlanResult<()> {
+        let operator = reservation.consumer().name();
+        if !self.has_room(reservation, additional) {
+            let of = if self.limit < self.session.limit {
+                "query"
+            } else {
+                "session"
+            };
+            return Err(exhausted(of, self.limit, operator, additional));
+        }
+        if self.session.try_take(additional) {
+            self.add(reservation, additional);
+            return Ok(());
+        }
+        Err(exhausted(
+            "session",
+            self.session.limit,
+            operator,
+            additional,
+        ))
+    }
+
+    fn reserved(&self) -> usize {
+        let shares = self.shares();
+        shares.spilling_bytes + shares.other_bytes
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Finite(self.limit)
+    }
+}
+
+/// How the text of an error of a pool begins.
+pub(super) const EXHAUSTED: &str = "the memory limit of the ";
+
+/// Operators spill only at this very error.
+fn exhausted(of: &str, limit: usize, operator: &str, additional: usize) -> DataFusionError {
+    let (limit, additional) = (size(limit), size(additional));
+    DataFusionError::ResourcesExhausted(format!(
+        "{EXHAUSTED}{of}, {limit}, has no room for {additional} more ({operator})"
+    ))
+}
+
+/// Bytes as people read them.
+pub(super) fn size(bytes: usize) -> String {
+    let units = ["kB", "MB", "GB", "TB"];
+    let mut shown = (format!("{bytes} bytes"), 1000_usize);
+    for unit in units {
+        if bytes < shown.1 {
+            break;
+        }
+        let tenths = bytes / (shown.1 / 10);
+        shown = (
+            format!("{}.{} {unit}", tenths / 10, tenths % 10),
+            shown.1.saturating_mul(1000),
+        );
+    }
+    shown.0
+}
+
+/// Turns to run, given in the order in which they were asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Queue {
+    turns: Arc<Semaphore>,
+    at_once: u32,
+    /// How many turns were given so far.
+    begun: Arc<AtomicU64>,
+}
+
+/// Who else ran when a run began.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    begun: u64,
+    others: bool,
+}
+
+impl Queue {
+    pub(super) fn new(at_once: usize) -> Self {
+        let at_once = u32::try_from(at_once.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        Self {
+            turns: Arc::new(Semaphore::new(at_once as usize)),
+            at_once,
+            begun: Arc::new(AtomicU64::new(0)),
+        }
+    }
+
+    /// Waits for a turn among others.
+    pub(super) async fn turn(&self) -> Result<OwnedSemaphorePermit> {
+        self.acquire(1).await
+    }
+
+    /// Waits until nobody else runs, and lets nobody run meanwhile.
+    pub(super) async fn alone(&self) -> Result<OwnedSemaphorePermit> {
+        self.acquire(self.at_once).await
+    }
+
+    /// What [`Queue::was_shared_since`] wants; asked by somebody who has a turn.
+    pub(super) fn moment(&self) -> Moment {
+        Moment {
+            begun: self.begun.load(Ordering::Acquire),
+            others: self.turns.available_permits() + 1 < self.at_once as usize,
+        }
+    }
+
+    /// Whether anybody else ran at that moment or began since.
+    pub(super) fn was_shared_since(&self, moment: Moment) -> bool {
+        moment.others || self.begun.load(Ordering::Acquire) != moment.begun
+    }
+
+    async fn acquire(&self, turns: u32) -> Result<OwnedSemaphorePermit> {
+        let acquired = Arc::clone(&self.turns).acquire_many_owned(turns).await;
+        let turn = acquired.map_err(|_| Error::internal("the queue of the session was closed"))?;
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        Ok(turn)
+    }
+}

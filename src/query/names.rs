@@ -1,0 +1,230 @@
+//! What the names of a session stand for.
+//!
+//! Comes in: grids, views, prepared statements, functions. Goes out: a catalog for the planner, which sees every change at once. Kept in an atomic pointer, so that a fork at any
+//! moment is harmless: the child mounts the same names in an engine of its own. Never here: planning, running.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+
+use arc_swap::ArcSwap;
+use arrow::datatypes::DataType;
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::datasource::{TableType, ViewTable};
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::sql::parser::Statement;
+
+use super::function::Function;
+use super::table::GridTable;
+use crate::error::{Error, ErrorKind};
+use crate::grid::PartitionGrid;
+
+/// Where the planner finds the names.
+pub(super) const CATALOG: &str = "partgrid";
+pub(super) const SCHEMA: &str = "public";
+
+/// How many views one statement may expand, views of views included.
+const MAX_VIEWS: usize = 200;
+
+/// How deep views may stand in one another.
+const MAX_VIEW_DEPTH: usize = 16;
+
+/// What a name of a table stands for.
+#[derive(Debug, Clone)]
+pub(super) enum Table {
+    Grid(Arc<GridTable>),
+    View(Arc<View>),
+}
+
+/// A query under a name; it is planned anew each time, so that it follows the names that it uses.
+#[derive(Debug)]
+pub(super) struct View {
+    /// `CREATE VIEW`, with the names that it gives to columns.
+    pub(super) statement: Statement,
+}
+
+/// A statement with parameters under a name.
+#[derive(Debug, Clone)]
+pub(super) struct PreparedStatement {
+    pub(super) text: Arc<str>,
+    pub(super) statement: Statement,
+    /// As declared; none says that values keep their types.
+    pub(super) types: Vec<DataType>,
+}
+
+/// All names at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    pub(super) tables: BTreeMap<String, Table>,
+    pub(super) prepared: BTreeMap<String, Arc<PreparedStatement>>,
+    pub(super) functions: BTreeMap<String, Function>,
+}
+
+impl Known {
+    /// The table of a name: exactly that one, or else the only one that differs in case.
+    pub(super) fn table(&self, name: &str) -> Option<(&str, &Table)> {
+        if let Some((name, table)) = self.tables.get_key_value(name) {
+            return Some((name, table));
+        }
+        let folded = name.to_lowercase();
+        let mut alike = self
+            .tables
+            .iter()
+            .filter(|(known, _)| known.to_lowercase() == folded);
+        let (name, table) = alike.next()?;
+        alike.next().is_none().then_some((name, table))
+    }
+}
+
+/// The names of a session.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names(Arc<ArcSwap<Known>>);
+
+impl Names {
+    pub(super) fn now(&self) -> Arc<Known> {
+        self.0.load_full()
+    }
+
+    pub(super) fn change<T>(&self, change: impl Fn(&mut Known) -> T) -> T {
+        let mut outcome = None;
+        self.0.rcu(|known| {
+            let mut known = Known::clone(known);
+            outcome = Some(change(&mut known));
+            known
+        });
+        // `rcu` calls its closure at least once.
+        outcome.unwrap_or_else(|| change(&mut Known::default()))
+    }
+
+    pub(super) fn grid(&self, name: &str) -> Option<Arc<PartitionGrid>> {
+        match self.now().table(name) {
+            Some((_, Table::Grid(table))) => Some(Arc::clone(table.grid())),
+            _ => None,
+        }
+    }
+}
+
+/// The catalog that one engine plans with.
+pub(super) struct Catalog {
+    schema: Arc<NamedTables>,
+}
+
+impl Catalog {
+    pub(super) fn new(names: Names) -> Self {
+        let state = OnceLock::new();
+        Self {
+            schema: Arc::new(NamedTables { names, state }),
+        }
+    }
+
+    /// Says what views are planned with.
+    pub(super) fn plan_views_with(
+        &self,
+        state: Box<dyn Fn() -> Option<SessionState> + Send + Sync>,
+    ) {
+        drop(self.schema.state.set(state));
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_tuple("Catalog")
+            .field(&self.schema.names)
+            .finish()
+    }
+}
+
+impl CatalogProvider for Catalog {
+    fn schema_names(&self) -> Vec<String> {
+        vec![SCHEMA.to_owned()]
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        (name == SCHEMA).then(|| Arc::clone(&self.schema) as _)
+    }
+}
+
+struct NamedTables {
+    names: Names,
+    state: OnceLock<Box<dyn Fn() -> Option<SessionState> + Send + Sync>>,
+}
+
+impl fmt::Debug for NamedTables {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.names.fmt(formatter)
+    }
+}
+
+thread_local! {
+    /// Views that the plan of this thread expanded so far, and how deep it is in them. Each plan is made on a thread of its own.
+    static VIEWS: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+impl NamedTables {
+    async fn expand(&self, name: &str, view: &View) -> PlanResult<Arc<dyn TableProvider>> {
+        let (expanded, depth) = VIEWS.get();
+        if depth >= MAX_VIEW_DEPTH || expanded >= MAX_VIEWS {
+            let text = format!(
+                "the view `{name}` needs more than {MAX_VIEWS} views, or {MAX_VIEW_DEPTH} within one another; it may need itself"
+            );
+            return Err(Error::new(ErrorKind::ResourcesExhausted, text)
+                .with_context("table", name)
+                .into());
+        }
+        let state = self.state.get().and_then(|state| state());
+        let state =
+            state.ok_or_else(|| DataFusionError::from(Error::internal("the engine is gone")))?;
+        VIEWS.set((expanded + 1, depth + 1));
+        let plan = Box::pin(state.statement_to_plan(view.statement.clone())).await;
+        VIEWS.set((VIEWS.get().0, depth));
+        let named = |error: DataFusionError| error.context(format!("view {name}"));
+        let LogicalPlan::Ddl(DdlStatement::CreateView(create)) = plan.map_err(named)? else {
+            return Err(Error::internal("CREATE VIEW was planned as something else").into());
+        };
+        let plan = Arc::unwrap_or_clone(create.input);
+        Ok(Arc::new(ViewTable::new(
+            plan,
+            Some(view.statement.to_string()),
+        )))
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for NamedTables {
+    fn table_names(&self) -> Vec<String> {
+        self.names.now().tables.keys().cloned().collect()
+    }
+
+    async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
+        let known = self.names.now();
+        Ok(match known.table(name) {
+            Some((_, Table::Grid(grid))) => Some(Arc::clone(grid) as _),
+            Some((name, Table::View(view))) => Some(self.expand(name, view).await?),
+            None => None,
+        })
+    }
+
+    async fn table_type(&self, name: &str) -> PlanResult<Option<TableType>> {
+        Ok(self.names.now().table(name).map(|(_, table)| match table {
+            Table::Grid(_) => TableType::Base,
+            Table::View(_) => TableType::View,
+        }))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.names.now().table(name).is_some()
+    }
+}
+
+/// What [`Catalog::plan_views_with`] takes, for the state behind a context.
+pub(super) fn state_of<L: Send + Sync + 'static>(
+    state: Weak<L>,
+    read: impl Fn(&L) -> SessionState + Send + Sync + 'static,
+) -> Box<dyn Fn() -> Option<SessionState> + Send + Sync> {
+    Box::new(move || state.upgrade().map(|state| read(&state)))
+}

@@ -1,0 +1,168 @@
+//! What a session, and one run of a query, may use.
+//!
+//! Comes in: settings. Goes out: the same, checked; what nobody set follows `PARTGRID_MAX_THREADS` and the machine. Never here: keeping to them.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::memory::default_memory_limit_bytes;
+
+/// The environment variable that says on how many threads queries run.
+pub const MAX_THREADS_VARIABLE: &str = "PARTGRID_MAX_THREADS";
+
+/// More threads than this serve nobody.
+const MAX_THREADS: usize = 1024;
+
+/// At least so many queries run at once unless somebody says otherwise, also on machines with fewer cores.
+const LEAST_QUERIES: usize = 4;
+
+/// The number of threads that `PARTGRID_MAX_THREADS` allows at this moment; the number of cores without it, or when it is no number from 1 to 1024.
+#[must_use]
+pub fn max_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let said = std::env::var(MAX_THREADS_VARIABLE).ok();
+    let said = said.and_then(|text| text.trim().parse::<usize>().ok());
+    said.filter(|threads| (1..=MAX_THREADS).contains(threads))
+        .unwrap_or(cores)
+}
+
+/// Settings of a [`Session`](super::Session).
+#[derive(Debug, Clone, Default)]
+pub struct SessionOptions {
+    pub(super) threads: Option<usize>,
+    pub(super) memory_limit_bytes: Option<usize>,
+    pub(super) query_memory_limit_bytes: Option<usize>,
+    pub(super) spill_to: Option<PathBuf>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) max_queries: Option<usize>,
+}
+
+impl SessionOptions {
+    /// Into how many shares a scan, join or aggregate is spread, at most 1024; by default what [`max_threads`] says when a query is planned.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Bytes that sorts, joins, aggregates and kept answers of this session may use together before they spill or are refused; by default 80 % of the machine or
+    /// control group.
+    #[must_use]
+    pub fn with_memory_limit_bytes(mut self, bytes: usize) -> Self {
+        self.memory_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// The part of it that one query may use; by default all.
+    #[must_use]
+    pub fn with_query_memory_limit_bytes(mut self, bytes: usize) -> Self {
+        self.query_memory_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// The folder in which queries make their temporary files, which vanish with the query; made if it is not there. By default that of the system.
+    #[must_use]
+    pub fn with_spill_to(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.spill_to = Some(folder.into());
+        self
+    }
+
+    /// How long a query may take, waiting for its turn included; for ever by default.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How many queries run at once; others wait for their turn, in the order in which they came. By default as many as there are threads, and at least four.
+    #[must_use]
+    pub fn with_max_queries(mut self, queries: usize) -> Self {
+        self.max_queries = Some(queries);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let too_small =
+            |name: &str| Error::invalid_argument(format!("{name} must be at least 1, got 0"));
+        match self {
+            Self {
+                threads: Some(0), ..
+            } => Err(too_small("threads")),
+            Self {
+                threads: Some(threads),
+                ..
+            } if *threads > MAX_THREADS => Err(Error::invalid_argument(format!(
+                "threads must be at most {MAX_THREADS}, got {threads}"
+            ))),
+            Self {
+                memory_limit_bytes: Some(0),
+                ..
+            } => Err(too_small("memory_limit")),
+            Self {
+                query_memory_limit_bytes: Some(0),
+                ..
+            } => Err(too_small("query_memory_limit")),
+            Self {
+                max_queries: Some(0),
+                ..
+            } => Err(too_small("max_queries")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn threads_now(&self) -> usize {
+        self.threads.unwrap_or_else(max_threads)
+    }
+
+    pub(super) fn memory_limit(&self) -> usize {
+        self.memory_limit_bytes
+            .unwrap_or_else(default_memory_limit_bytes)
+    }
+
+    pub(super) fn queries_at_once(&self) -> usize {
+        let by_threads = || self.threads_now().max(LEAST_QUERIES);
+        self.max_queries.unwrap_or_else(by_threads)
+    }
+}
+
+/// Settings of one query, in place of those of its session.
+#[derive(Debug, Clone, Default)]
+pub struct QueryOptions {
+    pub(super) timeout: Option<Duration>,
+    pub(super) memory_limit_bytes: Option<usize>,
+    pub(super) threads: Option<usize>,
+}
+
+impl QueryOptions {
+    /// How long each run may take, waiting for its turn included.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Bytes that sorts, joins, aggregates and a kept answer of this query may use, within the limit of the session.
+    #[must_use]
+    pub fn with_memory_limit_bytes(mut self, bytes: usize) -> Self {
+        self.memory_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Into how many shares this query is spread.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let session = SessionOptions {
+            threads: self.threads,
+            memory_limit_bytes: self.memory_limit_bytes,
+            ..SessionOptions::default()
+        };
+        session.check()
+    }
+}

@@ -1,0 +1,330 @@
+//! Statements that change what the names of a session stand for.
+//!
+//! Comes in: a parsed statement. Goes out: what the session shall do; nothing is done here. `CREATE TABLE … AS` makes a grid, `CREATE VIEW` a query under a name, `PREPARE` a
+//! statement with parameters under a name. Files and settings are never touched. Never here: parsing, running.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::TableReference;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan, Statement as PlanStatement};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};
+
+use super::error::{near, no_table};
+use super::names::{CATALOG, Known, PreparedStatement, SCHEMA, Table, View};
+use super::parameters::Parameters;
+use super::planner::physical;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a session shall do.
+pub(super) enum Change {
+    /// Keep the answer of a query as a grid; without `or_replace`, only if there is no such name.
+    Table {
+        name: String,
+        plan: Arc<dyn ExecutionPlan>,
+        or_replace: bool,
+    },
+    View {
+        name: String,
+        view: Arc<View>,
+    },
+    Drop {
+        name: String,
+    },
+    Prepare {
+        name: String,
+        statement: Arc<PreparedStatement>,
+    },
+    Deallocate {
+        name: String,
+    },
+    /// There is nothing to do; the text says why.
+    Nothing(String),
+}
+
+fn wrong(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Query, text)
+}
+
+/// The plan of rows that are known already.
+pub(super) fn constant(batch: &RecordBatch) -> Result<Arc<dyn ExecutionPlan>> {
+    let parts = [vec![batch.clone()]];
+    Ok(MemorySourceConfig::try_new_exec(
+        &parts,
+        batch.schema(),
+        None,
+    )?)
+}
+
+/// `SHOW TABLES`: a row for each name.
+pub(super) fn tables_listed(known: &Known) -> Result<Arc<dyn ExecutionPlan>> {
+    let grids = || {
+        known.tables.values().map(|table| match table {
+            Table::Grid(table) => Some(Arc::clone(table.grid())),
+            Table::View(_) => None,
+        })
+    };
+    let names = known.tables.keys().map(String::as_str);
+    let kinds = grids().map(|grid| if grid.is_some() { "table" } else { "view" });
+    let rows = grids().map(|grid| grid.map(|grid| grid.num_rows()));
+    let columns = grids().map(|grid| grid.map(|grid| grid.num_columns() as u64));
+    let tiles = grids().map(|grid| grid.map(|grid| grid.tiles().len() as u64));
+    let schema = Schema::new(vec![
+        Field::new("name", DataType::Utf8, false),
+        Field::new("kind", DataType::Utf8, false),
+        Field::new("rows", DataType::UInt64, true),
+        Field::new("columns", DataType::UInt64, true),
+        Field::new("tiles", DataType::UInt64, true),
+    ]);
+    let values: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from_iter_values(names)),
+        Arc::new(StringArray::from_iter_values(kinds)),
+        Arc::new(rows.collect::<UInt64Array>()),
+        Arc::new(columns.collect::<UInt64Array>()),
+        Arc::new(tiles.collect::<UInt64Array>()),
+    ];
+    constant(&RecordBatch::try_new(Arc::new(schema), values)?)
+}
+
+/// The statement that `EXECUTE` names, and the values for it; `None` for other statements. Values come with the statement, or in place of its parameters.
+pub(super) async fn executed(
+    state: &SessionState,
+    known: &Known,
+    statement: &Statement,
+    parameters: &Parameters,
+) -> Result<Option<(Arc<PreparedStatement>, Parameters)>> {
+    let Statement::Statement(inner) = statement else {
+        return Ok(None);
+    };
+    if !matches!(inner.as_ref(), SqlStatement::Execute { .. }) {
+        return Ok(None);
+    }
+    let plan = parameters.bind(state.statement_to_plan(statement.clone()).await?)?;
+    let LogicalPlan::Statement(PlanStatement::Execute(execute)) = plan else {
+        return Err(Error::internal("EXECUTE was planned as something else"));
+    };
+    let prepared = known
+        .prepared
+        .get(&execute.name)
+        .ok_or_else(|| no_prepared(&execute.name, known))?;
+    let context = SimplifyContext::builder()
+        .with_config_options(Arc::clone(state.config_options()))
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    let value = |expression: Expr| -> Result<ArrayRef> {
+        match simplifier.simplify(expression)? {
+            Expr::Literal(value, _) => Ok(value.to_array()?),
+            other => Err(wrong(format!(
+                "EXECUTE takes values, got the expression {other}"
+            ))),
+        }
+    };
+    let values: Result<Parameters> = execute.parameters.into_iter().map(value).collect();
+    let values = values?.cast_to(&prepared.types)?;
+    Ok(Some((Arc::clone(prepared), values)))
+}
+
+fn no_prepared(name: &str, known: &Known) -> Error {
+    let error = wrong(format!("no prepared statement `{name}`"));
+    match near(name, known.prepared.keys().map(String::as_str)) {
+        Some(name) => error.with_hint(format!("did you mean `{name}`?")),
+        None if known.prepared.is_empty() => error.with_hint("PREPARE name AS SELECT … makes one"),
+        None => {
+            let names: Vec<&str> = known.prepared.keys().map(String::as_str).collect();
+            error.with_hint(format!("the prepared statements are {}", names.join(", ")))
+        }
+    }
+}
+
+/// What the session shall do for a statement that names something.
+pub(super) async fn named(
+    state: &SessionState,
+    known: &Known,
+    text: &Arc<str>,
+    statement: Statement,
+    parameters: &Parameters,
+) -> Result<Change> {
+    if let Some(change) = dropped(known, &statement)? {
+        return Ok(change);
+    }
+    let planned = state.statement_to_plan(statement.clone()).await?;
+    match planned {
+        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
+            if create.temporary
+                || !create.constraints.is_empty()
+                || !create.column_defaults.is_empty()
+            {
+                let text = "CREATE TABLE … AS takes no constraints, defaults and TEMPORARY";
+                return Err(wrong(text).with_hint("all tables of a session end with it"));
+            }
+            let name = bare(&create.name)?;
+            match existing(known, &name, create.if_not_exists, create.or_replace)? {
+                Some(nothing) => Ok(nothing),
+                None => {
+                    let input = parameters.bind(Arc::unwrap_or_clone(create.input))?;
+                    let plan = physical(state, input).await?;
+                    let or_replace = create.or_replace;
+                    Ok(Change::Table {
+                        name,
+                        plan,
+                        or_replace,
+                    })
+                }
+            }
+        }
+        LogicalPlan::Ddl(DdlStatement::CreateView(create)) => {
+            if create.temporary {
+                return Err(wrong("CREATE VIEW takes no TEMPORARY")
+                    .with_hint("all views of a session end with it"));
+            }
+            let name = bare(&create.name)?;
+            if let Some(nothing) = existing(known, &name, false, create.or_replace)? {
+                return Ok(nothing);
+            }
+            // Values are of this moment; a view is a text.
+            Parameters::default().bind(LogicalPlan::clone(&create.input))?;
+            physical(state, Arc::unwrap_or_clone(create.input)).await?;
+            let view = Arc::new(View { statement });
+            Ok(Change::View { name, view })
+        }
+        LogicalPlan::Statement(PlanStatement::Prepare(prepare)) => {
+            prepared(known, text, statement, prepare.name, &prepare.fields)
+        }
+        LogicalPlan::Statement(PlanStatement::Deallocate(deallocate)) => {
+            let name = deallocate.name;
+            match known.prepared.contains_key(&name) {
+                true => Ok(Change::Deallocate { name }),
+                false => Err(no_prepared(&name, known)),
+            }
+        }
+        other => Err(Error::internal(format!(
+            "a statement was planned as {}",
+            other.display()
+        ))),
+    }
+}
+
+fn prepared(
+    known: &Known,
+    text: &Arc<str>,
+    statement: Statement,
+    name: String,
+    fields: &[Arc<Field>],
+) -> Result<Change> {
+    let Statement::Statement(inner) = statement else {
+        return Err(Error::internal("PREPARE was parsed as something else"));
+    };
+    let SqlStatement::Prepare {
+        data_types,
+        statement,
+        ..
+    } = *inner
+    else {
+        return Err(Error::internal("PREPARE was parsed as something else"));
+    };
+    if known.prepared.contains_key(&name) {
+        return Err(
+            wrong(format!("there is a prepared statement `{name}` already"))
+                .with_hint(format!("DEALLOCATE {name} takes the name away")),
+        );
+    }
+    // Types that nobody declared are guesses of the planner: values keep their own.
+    let declared = if data_types.is_empty() { &[] } else { fields };
+    let types = declared
+        .iter()
+        .map(|field| field.data_type().clone())
+        .collect();
+    let statement = PreparedStatement {
+        text: Arc::clone(text),
+        statement: Statement::Statement(statement),
+        types,
+    };
+    let statement = Arc::new(statement);
+    Ok(Change::Prepare { name, statement })
+}
+
+/// The name within the session.
+fn bare(name: &TableReference) -> Result<String> {
+    let ours = match name {
+        TableReference::Bare { .. } => true,
+        TableReference::Partial { schema, .. } => schema.as_ref() == SCHEMA,
+        TableReference::Full {
+            catalog, schema, ..
+        } => catalog.as_ref() == CATALOG && schema.as_ref() == SCHEMA,
+    };
+    if ours {
+        return Ok(name.table().to_owned());
+    }
+    Err(wrong(format!(
+        "tables are named without a schema, got {name}"
+    )))
+}
+
+/// Whether there is something under the name that is to stay.
+fn existing(
+    known: &Known,
+    name: &str,
+    if_not_exists: bool,
+    or_replace: bool,
+) -> Result<Option<Change>> {
+    let Some(table) = known.tables.get(name) else {
+        return Ok(None);
+    };
+    let kind = match table {
+        Table::Grid(_) => "table",
+        Table::View(_) => "view",
+    };
+    match (if_not_exists, or_replace) {
+        (true, true) => Err(wrong("IF NOT EXISTS and OR REPLACE do not go together")),
+        (true, false) => Ok(Some(Change::Nothing(format!(
+            "there is a {kind} `{name}` already"
+        )))),
+        (false, true) => Ok(None),
+        (false, false) => Err(wrong(format!("there is a {kind} `{name}` already"))
+            .with_context("table", name)
+            .with_hint("CREATE OR REPLACE takes the name over")),
+    }
+}
+
+/// What DROP does; `None` for other statements.
+fn dropped(known: &Known, statement: &Statement) -> Result<Option<Change>> {
+    let Statement::Statement(inner) = statement else {
+        return Ok(None);
+    };
+    let SqlStatement::Drop {
+        object_type,
+        if_exists,
+        names,
+        ..
+    } = inner.as_ref()
+    else {
+        return Ok(None);
+    };
+    let [name] = names.as_slice() else {
+        return Err(wrong("DROP takes one name at a time"));
+    };
+    let reference = TableReference::parse_str(&name.to_string());
+    let name = bare(&reference)?;
+    let wanted_view = *object_type == ObjectType::View;
+    match known.table(&name) {
+        Some((_, Table::Grid(_))) if wanted_view => {
+            Err(wrong(format!("`{name}` is a table")).with_hint(format!("DROP TABLE {name}")))
+        }
+        Some((_, Table::View(_))) if !wanted_view => {
+            Err(wrong(format!("`{name}` is a view")).with_hint(format!("DROP VIEW {name}")))
+        }
+        Some((name, _)) => Ok(Some(Change::Drop {
+            name: name.to_owned(),
+        })),
+        None if *if_exists => Ok(Some(Change::Nothing(format!("there is no `{name}`")))),
+        None => Err(no_table(&name, known)),
+    }
+}

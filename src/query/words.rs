@@ -1,0 +1,164 @@
+//! Texts of DataFusion and Arrow in our words, where they are common.
+//!
+//! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: kinds that the error itself tells.
+
+use super::bounds::EXHAUSTED;
+use crate::error::ErrorKind;
+
+/// A text in our words.
+pub(super) struct Worded {
+    /// In place of what the error says.
+    pub(super) kind: Option<ErrorKind>,
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+/// The text in our words, if it is one of those that people meet.
+pub(super) fn in_our_words(text: &str) -> Option<Worded> {
+    let text = text
+        .strip_prefix("Optimizer rule '")
+        .and_then(|rest| rest.split_once("caused by\n"))
+        .map_or(text, |(_, rest)| rest);
+    let worded = |message: String, hint: &str| {
+        Some(Worded {
+            kind: None,
+            message,
+            hint: Some(hint.to_owned()),
+        })
+    };
+    if text.starts_with(EXHAUSTED) {
+        return worded(
+            text.to_owned(),
+            "raise memory_limit, or ask for fewer rows or columns",
+        );
+    }
+    if text.contains("Divide by zero error") {
+        let text = "divide by zero: a whole number or a decimal was divided by 0".to_owned();
+        return worded(text, "x / nullif(y, 0) gives NULL there");
+    }
+    if let Some(rest) = text.strip_prefix("Cast error: Cannot cast string ") {
+        let (value, kind) = rest.rsplit_once(" to value of ")?;
+        let kind = kind.strip_suffix(" type").unwrap_or(kind);
+        return worded(
+            format!("the text {value} is no {kind}"),
+            "try_cast(… AS …) gives NULL there",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Cannot coerce arithmetic expression ") {
+        let types = rest.strip_suffix(" to valid types").unwrap_or(rest);
+        return worded(
+            format!("these types do not go together: {types}"),
+            "cast one of them: cast(… AS …)",
+        );
+    }
+    if let Some(rest) =
+        text.strip_prefix("Cannot infer common argument type for comparison operation ")
+    {
+        return worded(
+            format!("these types cannot be compared: {rest}"),
+            "cast one of them: cast(… AS …)",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Arithmetic overflow: Overflow happened on: ") {
+        return worded(
+            format!("the value of {rest} has no room in its type"),
+            "cast to a larger type before: cast(… AS DECIMAL(38, 0)), cast(… AS DOUBLE)",
+        );
+    }
+    grouping(text)
+        .or_else(|| arguments(text))
+        .or_else(|| others(text))
+}
+
+/// Texts that need little more than a remedy.
+fn others(text: &str) -> Option<Worded> {
+    let worded = |message: String, hint: &str| {
+        Some(Worded {
+            kind: None,
+            message,
+            hint: Some(hint.to_owned()),
+        })
+    };
+    if let Some(rest) = text.strip_prefix("Cannot create filter with non-boolean predicate '") {
+        let (condition, kind) = rest.split_once("' returning ")?;
+        return worded(
+            format!("a condition must be true or false, got {condition}, a {kind}"),
+            "compare it with something",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Parser error: Error parsing timestamp from ") {
+        let (value, _) = rest.rsplit_once(": ")?;
+        return worded(
+            format!("the text {value} is no timestamp"),
+            "write it as 2013-07-01 06:30:00; try_cast(… AS TIMESTAMP) gives NULL there",
+        );
+    }
+    if let Some(rest) =
+        text.strip_prefix("Projections require unique expression names but the expression ")
+    {
+        let (first, rest) = rest.split_once(" at position ")?;
+        let (_, rest) = rest.split_once(" and ")?;
+        let (second, _) = rest.split_once(" at position ")?;
+        return worded(
+            format!("the columns {first} and {second} have the same name"),
+            "give one of them another name with AS",
+        );
+    }
+    if text.starts_with("Scalar subquery returned more than one row") {
+        return worded(
+            "a subquery in place of a value gave more than one row".to_owned(),
+            "give it a LIMIT 1 or an aggregate, or use IN (…)",
+        );
+    }
+    if text.starts_with("Aggregate functions are not allowed in the WHERE clause") {
+        return worded(
+            "WHERE comes before the rows are grouped, it cannot have aggregates".to_owned(),
+            "use HAVING",
+        );
+    }
+    if text.starts_with("Substring without for/from is not valid") {
+        return worded(
+            "substr() takes a text and where to start".to_owned(),
+            "write substr(text, 1, 3)",
+        );
+    }
+    None
+}
+
+/// A column that is neither grouped nor aggregated.
+fn grouping(text: &str) -> Option<Worded> {
+    let (_, rest) = text.split_once("must be in GROUP BY or an aggregate function")?;
+    let (_, rest) = rest.split_once("column \"")?;
+    let (column, _) = rest.split_once("\" must appear in the GROUP BY")?;
+    Some(Worded {
+        kind: None,
+        message: format!("the column {column} must be in GROUP BY, or within an aggregate"),
+        hint: Some(format!(
+            "add it to GROUP BY, or take one value of each group: first_value({column})"
+        )),
+    })
+}
+
+/// A call with arguments of other types than the function takes.
+fn arguments(text: &str) -> Option<Worded> {
+    let (_, rest) = text.split_once("No function matches the given name and argument types '")?;
+    let (call, candidates) = rest.split_once('\'')?;
+    let candidates = candidates
+        .split_once("Candidate functions:")
+        .map(|(_, list)| list);
+    let candidates: Vec<&str> = candidates
+        .into_iter()
+        .flat_map(str::lines)
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let hint = match candidates.as_slice() {
+        [] => "cast the arguments: cast(… AS …)".to_owned(),
+        candidates => format!("it takes {}", candidates.join(" or ")),
+    };
+    Some(Worded {
+        kind: Some(ErrorKind::Query),
+        message: format!("no function takes these arguments: {call}"),
+        hint: Some(hint),
+    })
+}

@@ -1,0 +1,173 @@
+//! Bounds of a session: time, memory, turns, cancelling.
+
+use std::time::{Duration, Instant};
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use futures::StreamExt;
+use partgrid::error::ErrorKind;
+use partgrid::query::{Parameters, Query, QueryOptions, SessionOptions};
+
+use super::World;
+
+#[test]
+fn a_query_ends_at_its_timeout_and_when_it_is_cancelled() {
+    let world = World::new(&[60_000]);
+    let sql = "SELECT count(*) FROM t a, t b WHERE a.id * b.id % 7 = 9";
+    let options = QueryOptions::default().with_timeout(Duration::from_millis(200));
+    let query = world
+        .runtime
+        .block_on(world.session.sql_with(sql, Parameters::default(), &options))
+        .unwrap();
+    let begun = Instant::now();
+    let error = world.runtime.block_on(query.collect()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ResourcesExhausted);
+    assert_eq!(
+        error.message(),
+        "the query took longer than its timeout of 0.2 seconds"
+    );
+    let query = world.runtime.block_on(world.session.sql(sql)).unwrap();
+    let other = query.clone();
+    let cancelling = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        other.cancel();
+    });
+    let error = world.runtime.block_on(query.collect()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    cancelling.join().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert_eq!(world.numbers("SELECT count(*) FROM t"), [60_000]);
+}
+
+#[test]
+fn a_sort_over_its_memory_limit_spills_to_the_named_folder_and_finishes() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SessionOptions::default()
+        .with_threads(2)
+        .with_memory_limit_bytes(8_000_000)
+        .with_spill_to(folder.path());
+    // One tile, of which each slice counts as the whole for DataFusion.
+    let world = World::with(&options, &[1_000_000]);
+    let query = world
+        .sql_with(
+            "SELECT id, name FROM t ORDER BY name DESC",
+            Parameters::default(),
+        )
+        .unwrap();
+    let (mut rows, mut last) = (0, None::<String>);
+    let mut stream = {
+        let _entered = world.runtime.enter();
+        query.stream().unwrap()
+    };
+    while let Some(batch) = world.runtime.block_on(stream.next()) {
+        let batch = batch.unwrap();
+        rows += batch.num_rows();
+        for name in batch.column(1).as_string::<i32>().iter().flatten() {
+            assert!(last.as_deref().is_none_or(|last| last >= name));
+            last = Some(name.to_owned());
+        }
+    }
+    assert_eq!(rows, 1_000_000);
+    drop(stream);
+    let analyzed = world.runtime.block_on(query.explain_analyze()).unwrap();
+    let spilled = analyzed
+        .split("spill_count=")
+        .nth(1)
+        .and_then(|rest| rest.chars().next());
+    assert!(spilled.is_some_and(|count| count != '0'), "{analyzed}");
+    assert_eq!(world.session.memory_bytes(), 0);
+}
+
+#[test]
+fn many_queries_at_once_are_all_answered_within_the_limit() {
+    let options = SessionOptions::default()
+        .with_threads(2)
+        .with_memory_limit_bytes(30_000_000)
+        .with_max_queries(8);
+    let world = World::with(&options, &[50_000, 50_000]);
+    let queries: Vec<Query> = (0..40)
+        .map(|number| {
+            let sql = format!("SELECT count(*) FROM (SELECT name, count(*) FROM t WHERE id >= {number} GROUP BY name)");
+            world.runtime.block_on(world.session.sql(&sql)).unwrap()
+        })
+        .collect();
+    let running = futures::future::join_all(queries.iter().map(Query::collect));
+    let answers = world.runtime.block_on(running);
+    for (number, answer) in answers.into_iter().enumerate() {
+        let batches = answer.unwrap();
+        let count = batches[0].column(0).as_primitive::<Int64Type>().value(0);
+        assert_eq!(count, 100_000 - number as i64);
+    }
+    assert_eq!(world.session.memory_bytes(), 0);
+}
+
+#[test]
+fn readers_who_wait_for_one_another_do_not_wait_for_turns() {
+    let options = SessionOptions::default()
+        .with_threads(1)
+        .with_max_queries(1);
+    let world = World::with(&options, &[200_000]);
+    let query = world
+        .sql_with("SELECT id FROM t", Parameters::default())
+        .unwrap();
+    let _entered = world.runtime.enter();
+    let both = async {
+        let (mut one, mut other) = (query.stream().unwrap(), query.stream().unwrap());
+        let mut rows = 0;
+        while let (Some(first), Some(second)) = (one.next().await, other.next().await) {
+            assert_eq!(first.unwrap(), second.as_ref().unwrap().clone());
+            rows += second.unwrap().num_rows();
+        }
+        rows
+    };
+    let read = world
+        .runtime
+        .block_on(async { tokio::time::timeout(Duration::from_secs(60), both).await });
+    assert_eq!(read.unwrap(), 200_000);
+}
+
+#[test]
+fn what_grows_without_end_is_a_typed_error_and_the_session_goes_on() {
+    let options = SessionOptions::default()
+        .with_threads(2)
+        .with_memory_limit_bytes(50_000_000)
+        .with_timeout(Duration::from_secs(1));
+    let world = World::with(&options, &[10]);
+    for sql in [
+        "SELECT length(repeat('x', 3000000000))",
+        "SELECT length(repeat(name, 100000000)) FROM t",
+        "SELECT length(lpad('x', 2000000000)), length(rpad(name, 1000000000)) FROM t",
+        "SELECT replace(repeat('a', 1000000), 'a', repeat('b', 1000000))",
+        "SELECT array_repeat(1, 1000000000000)",
+        "SELECT generate_series(1, 1000000000000000000)",
+        "SELECT generate_series(timestamp '2000-01-01', timestamp '2020-01-01', interval '1 millisecond')",
+        "SELECT * FROM generate_series(1, 1000000000000000000)",
+        "SELECT max(value) FROM generate_series(1, 1000000000000000000)",
+        "SELECT array_agg(value) FROM generate_series(1, 1000000000000)",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
+        "WITH RECURSIVE r AS (SELECT 'x' AS n UNION ALL SELECT n || n FROM r) SELECT max(length(n)) FROM r",
+        "CREATE TABLE big AS SELECT * FROM generate_series(1, 1000000000000000000)",
+    ] {
+        let planned = world.sql_with(sql, Parameters::default());
+        let error = planned
+            .and_then(|query| world.runtime.block_on(query.collect()))
+            .unwrap_err();
+        assert_eq!(
+            error.kind(),
+            ErrorKind::ResourcesExhausted,
+            "{sql}: {error}"
+        );
+    }
+    assert_eq!(world.numbers("SELECT length(repeat('x', 1000))"), [1000]);
+    assert_eq!(world.session.tables(), ["t"]);
+}
+
+#[test]
+fn an_answer_that_lies_in_a_grid_needs_no_memory_of_its_own() {
+    let options = SessionOptions::default().with_memory_limit_bytes(100_000);
+    let world = World::with(&options, &[300_000]);
+    assert_eq!(world.batch("SELECT * FROM t").num_rows(), 300_000);
+    let error = world.run_error("SELECT id + 1 FROM t");
+    assert_eq!(error.kind(), ErrorKind::ResourcesExhausted);
+    assert!(error.message().contains("(the answer)"), "{error}");
+}
