@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Distribution", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Result", "Schema", "Section", "Session", "Tile", "_HaloPlan", "_Transfer", "_dist_array", "_fill_halos", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "load_parquet", "read_parquet", "run_command", "sql", "unstructured", "validate"]
+__all__ = ["__version__", "Array", "DistArray", "Distribution", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_dist_array", "_fill_halos", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "load_parquet", "read_parquet", "run_command", "sql", "unstructured", "validate"]
 
 __version__: Final[str]
 """
@@ -534,12 +534,13 @@ class Grid:
             >>> pg.read_parquet("data/flights", columns=["day"], sort_by=("day", "descending")).sorted_by
             [('day', 'descending')]
         """
-    def sql(self, /, query: str) -> Result:
+    def sql(self, /, query: str, params: Any | None = None) -> Result:
         """
         Runs SQL over this grid under the name `self`.
 
         Args:
             query: The SQL text, for instance `SELECT carrier, count(*) FROM self GROUP BY carrier`.
+            params: Values for its parameters: a list for `$1`, `$2` or `?`, a dict for `$name`; see `Session.sql`.
 
         Returns:
             A result that has not run yet.
@@ -1064,6 +1065,62 @@ class Plan:
         """
 
 @final
+class Prepared:
+    """
+    A statement whose names were looked up, made by `Session.prepare`. Safe to use from several threads.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def parameters(self, /) -> list[tuple[str, str | None]]:
+        """
+        The parameters in order, each with the Arrow type that its place suggests as text, or `None`.
+        """
+    @property
+    def query(self, /) -> str:
+        """
+        The SQL text.
+        """
+    def sql(self, /, params: Any | None = None, *, timeout: float | None = None, memory_limit: int | str | None = None, threads: int | None = None) -> Result:
+        """
+        The statement with values for its parameters. It runs when its result is asked for.
+
+        Args:
+            params: Values, as in `Session.sql`.
+            timeout: Seconds that each run may take, in place of that of the session.
+            memory_limit: Bytes, or a text such as `"512MB"`, that each run may use.
+            threads: Into how many shares the query is spread.
+
+        Returns:
+            A result that has not run yet.
+
+        Raises:
+            QueryError: Values and parameters do not fit, or a name stands for something else now that does not fit.
+            NotLocalError: The statement was prepared before a fork, in the parent process.
+        """
+
+@final
+class QueryProgress:
+    """
+    How far a query is: a picture of one moment.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def rows(self, /) -> int:
+        """
+        Rows that the scans of grids gave.
+        """
+    @property
+    def scans(self, /) -> int:
+        """
+        Scans of grids in the plan.
+        """
+    @property
+    def total_rows(self, /) -> int:
+        """
+        Rows that they may give, after pruning. A query may need fewer of them, for instance with LIMIT.
+        """
+
+@final
 class Result:
     """
     The result of a SQL query, worked out when it is asked for.
@@ -1084,19 +1141,46 @@ class Result:
         """
     def __len__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
+    def cancel(self, /) -> None:
+        """
+        Ends all runs that go on at this moment, from any thread: whoever waits for them gets a `CancelledError`. Later runs are not touched, and an answer that is kept stays.
+        """
+    def collect(self, /) -> Result:
+        """
+        Runs the query now and keeps the answer, so that nothing runs it again.
+
+        Returns:
+            The same result.
+
+        Raises:
+            ResourcesExhaustedError: The query ran out of memory or time, or its answer has no room within the memory limit.
+            CancelledError: `cancel` was called.
+        """
     @property
     def columns(self, /) -> list[str]:
         """
         The names of the columns, in order.
         """
-    def explain(self, /) -> str:
+    def explain(self, /, *, analyze: "bool" = False) -> str:
         """
         The physical plan, one operator a line. `GridScanExec` says how many tiles are read, of how many.
+
+        Args:
+            analyze: Whether to run the query first, drop its rows, and show what each operator counted.
+        """
+    def progress(self, /) -> QueryProgress | None:
+        """
+        How far the run is that began last; `None` before the first. May be asked from another thread.
         """
     @property
     def query(self, /) -> str:
         """
         The SQL text.
+        """
+    @property
+    def schema(self, /) -> Schema:
+        """
+        The columns of the answer, without running the query.
         """
     def show(self, /, rows: "int" = ...) -> None:
         """
@@ -1104,6 +1188,19 @@ class Result:
 
         Args:
             rows: How many rows at most.
+        """
+    def stream(self, /) -> ResultStream:
+        """
+        The answer batch by batch. The query starts now, runs a few batches ahead, and stops when the iterator is dropped. Needs pyarrow.
+
+        Returns:
+            An iterator of `pyarrow.RecordBatch`.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> result = pg.sql("SELECT * FROM f", f=pg.read_parquet("data/flights"))
+            >>> sum(batch.num_rows for batch in result.stream())
+            336776
         """
     def to_arrow(self, /) -> Any:
         """
@@ -1129,6 +1226,18 @@ class Result:
     def to_polars(self, /) -> Any:
         """
         The answer as a `polars.DataFrame`. Needs polars.
+        """
+
+@final
+class ResultStream:
+    """
+    The batches of a result, made by `Result.stream`. For one thread at a time.
+    """
+    def __iter__(self, /) -> ResultStream: ...
+    def __next__(self, /) -> Any: ...
+    def close(self, /) -> None:
+        """
+        Stops the query; there are no more batches.
         """
 
 @final
@@ -1213,66 +1322,178 @@ class Session:
     """
     Grids under names, for SQL.
 
-    Safe to use from several threads, and in a forked child, which gets an engine of its own over the same grids.
+    Safe to use from several threads, and in a forked child, which gets an engine of its own over the same names.
+
+    SQL reads grids, and names what it reads: `CREATE VIEW name AS …`, `CREATE TABLE name AS …` (a grid, which `grid` gives), `PREPARE`, `EXECUTE`, `DEALLOCATE`, `DROP`, `SHOW TABLES`,
+    `DESCRIBE name`, `information_schema`. `tiles('name')` is a table of the tiles of a grid: where they are, how large, what values they hold. Nothing that SQL can say changes grids,
+    files or settings.
 
     Args:
-        threads: Into how many shares a query is spread, at most 1024; by default the number of cores.
-        memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins and aggregates may use together before they spill to disk; by default 80 % of the machine or control group.
+        threads: Into how many shares a query is spread, at most 1024; by default `PARTGRID_MAX_THREADS` as it is when a query is planned, and the number of cores without it.
+        memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins, aggregates and kept answers may use together before they spill to disk or are refused; by default 80 % of the
+            machine or control group. Buffers of registered grids do not count.
+        query_memory_limit: The part of it that one query may use; all by default.
+        spill_to: A folder for the temporary files of queries, which vanish with them; made if it is not there. By default that of the system.
+        timeout: Seconds that a query may take, waiting for its turn included; for ever by default, and for `float("inf")`.
+        max_queries: How many queries run at once; others wait for their turn, first come, first served. By default as many as there are threads, and at least 4. A query that finds no
+            memory while others run is begun again when it is alone.
 
     Raises:
-        InvalidArgumentError: `threads` is 0 or more than 1024, or `memory_limit` is no size.
+        InvalidArgumentError: A number is 0, `threads` is more than 1024, or a limit is no size.
+        StorageError: The folder `spill_to` cannot be made.
 
     Examples:
         >>> import partgrid as pg
         >>> session = pg.Session()
         >>> session.register("airlines", pg.read_parquet("data/airlines.parquet"))
-        >>> session.sql("SELECT count(*) AS n FROM airlines").to_arrow()["n"].to_pylist()
-        [16]
+        >>> session.sql("SELECT name FROM airlines WHERE carrier = $1", ["DL"]).to_arrow()["name"].to_pylist()
+        ['Delta Air Lines Inc.']
     """
-    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | str | None = None) -> Session: ...
+    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | str | None = None, query_memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, timeout: float | None = None, max_queries: int | None = None) -> Session: ...
     def __repr__(self, /) -> str: ...
     def deregister(self, /, name: str) -> bool:
         """
         Takes a name away.
 
         Args:
+            name: The name of a grid or view.
+
+        Returns:
+            Whether there was one.
+        """
+    def grid(self, /, name: str) -> Grid:
+        """
+        The grid under a name: one that was registered, or that `CREATE TABLE … AS` made.
+
+        Args:
             name: The table name.
 
         Returns:
-            Whether there was a grid under the name.
+            The grid. Nothing is copied.
+
+        Raises:
+            QueryError: There is no such table, or it is a view.
         """
-    def register(self, /, name: str, grid: "Grid") -> None:
+    @property
+    def memory_bytes(self, /) -> int:
+        """
+        Bytes that the running queries of this session use at this moment, as far as they are counted.
+        """
+    def prepare(self, /, query: str) -> Prepared:
+        """
+        Looks up the names of a statement that reads, to run it again and again with other values for its parameters.
+
+        Args:
+            query: The SQL text, with parameters `$1`, `$2`, or `?`, or `$name`.
+
+        Returns:
+            The prepared statement.
+
+        Raises:
+            QueryError: The SQL is wrong, or does not read.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> session = pg.Session()
+            >>> session.register("airlines", pg.read_parquet("data/airlines.parquet"))
+            >>> by_code = session.prepare("SELECT name FROM airlines WHERE carrier = $code")
+            >>> [by_code.sql({"code": code}).to_arrow()["name"][0].as_py() for code in ["AA", "DL"]]
+            ['American Airlines Inc.', 'Delta Air Lines Inc.']
+        """
+    def register(self, /, name: str, data: Any) -> None:
         """
         Puts a grid under a name, in place of one that had it. Nothing is copied.
 
-        SQL folds names without quotes to lower case.
+        SQL folds names without quotes to lower case, and then also finds the only name that differs in case.
 
         Args:
             name: The table name.
-            grid: The grid.
+            data: A grid, or any object with `__arrow_c_stream__`, `__arrow_c_array__` (pyarrow, polars, pandas 3, duckdb, a result of SQL) or `__partitioned__` (Modin, Dask, HeAT), of which a
+                grid is made as `from_arrow` and `from_partitioned` do. A stream is read whole, now.
 
         Raises:
-            InvalidArgumentError: The name is empty.
-            ProtocolError: `grid` is no grid.
+            InvalidArgumentError: The name is empty, or two columns share a name.
+            ProtocolError: `data` has none of these methods.
         """
-    def sql(self, /, query: str) -> Result:
+    def register_aggregate(self, /, name: str, group: Any, arguments: Any, returns: Any) -> None:
         """
-        Checks and plans one statement that reads (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE). It runs when its result is asked for.
+        Lets SQL call an aggregate of Python, in place of one that had its name. Needs pyarrow.
+
+        Each group of rows is an object of the class. `update(*arrays)` takes rows in, one pyarrow array for each argument; `merge(other)` takes in another object that got other rows of the
+        group; `evaluate()` gives the value. Attributes must be such that `pickle` takes them. What it raises ends the query, and is raised as it is.
+
+        Args:
+            name: The name in SQL, which folds names without quotes to lower case.
+            group: The class, which is called without arguments.
+            arguments: The types of the arguments: pyarrow types or their names.
+            returns: The type of the value.
+
+        Raises:
+            InvalidArgumentError: The name is empty, the class lacks a method, or a type is none.
+
+        Examples:
+            >>> import partgrid as pg, pyarrow as pa
+            >>> class Longest:
+            ...     length = 0
+            ...     def update(self, texts): self.length = max([self.length, *map(len, texts.to_pylist())])
+            ...     def merge(self, other): self.length = max(self.length, other.length)
+            ...     def evaluate(self): return self.length
+            >>> session = pg.Session()
+            >>> session.register_aggregate("longest", Longest, [pa.string()], pa.int64())
+            >>> session.register("t", pa.table({"s": ["a", "bcd"]}))
+            >>> session.sql("SELECT longest(s) AS n FROM t").to_arrow()["n"].to_pylist()
+            [3]
+        """
+    def register_function(self, /, name: str, function: Any, arguments: Any, returns: Any, *, volatile: "bool" = False) -> None:
+        """
+        Lets SQL call a function of Python, in place of one that had its name. Needs pyarrow.
+
+        It is called on the threads that run a query, with one pyarrow array for each argument, thousands of rows at a time, and gives an array of the same length: a pyarrow array, or any
+        object with `__arrow_c_array__` or `__arrow_c_stream__` (polars), or a list or numpy array, which are copied. Arrays share the memory of the query. What it raises
+        ends the query, and is raised as it is.
+
+        Args:
+            name: The name in SQL, which folds names without quotes to lower case.
+            function: What to call. Without arguments, it gets the number of rows.
+            arguments: The types of the arguments: pyarrow types or their names. Values of other types are cast where SQL does so by itself.
+            returns: The type of the values.
+            volatile: Whether equal arguments may give other values; such a function is called for every row, and never before the query runs.
+
+        Raises:
+            InvalidArgumentError: The name is empty, `function` cannot be called, or a type is none.
+
+        Examples:
+            >>> import partgrid as pg, pyarrow.compute as pc
+            >>> session = pg.Session()
+            >>> session.register_function("initials", lambda name: pc.utf8_slice_codeunits(name, 0, 2), ["string"], "string")
+            >>> session.sql("SELECT initials('Delta') AS i").to_arrow()["i"].to_pylist()
+            ['De']
+        """
+    def sql(self, /, query: str, params: Any | None = None, *, timeout: float | None = None, memory_limit: int | str | None = None, threads: int | None = None) -> Result:
+        """
+        Checks and plans one statement. One that reads (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW, EXECUTE) runs when its result is asked for; one that names something (CREATE VIEW,
+        CREATE TABLE … AS, DROP, PREPARE, DEALLOCATE) takes effect now, and its result is one text, `status`.
 
         Args:
             query: The SQL text, at most 262,144 bytes, expressions at most 500 operators deep.
+            params: Values for its parameters: a list for `$1`, `$2` or `?`, a dict for `$name`. None, bool, int, float, str, bytes, date, time, datetime, timedelta, Decimal, UUID, lists of
+                these, and scalars of numpy and pyarrow, which keep their type. Values never become SQL text.
+            timeout: Seconds that each run may take, in place of that of the session.
+            memory_limit: Bytes, or a text such as `"512MB"`, that each run may use.
+            threads: Into how many shares the query is spread.
 
         Returns:
             A result that has not run yet.
 
         Raises:
-            QueryError: The SQL is wrong; an unknown column names the near one.
+            QueryError: The SQL is wrong; it shows the place, and names what is near. Or values and parameters do not fit.
+            InvalidArgumentError: A value of `params` has no type in Arrow, or a limit is 0.
             ResourcesExhaustedError: The text is longer or deeper than allowed.
         """
     @property
     def tables(self, /) -> list[str]:
         """
-        The names of the registered grids, sorted.
+        The names of grids and views, sorted.
         """
 
 @final
@@ -1397,6 +1618,21 @@ class Tile:
         """
 
 @final
+class _Arguments:
+    """
+    A batch, as an object that pyarrow takes: the arguments of a call.
+    """
+    def __arrow_c_array__(self, /, requested_schema: Any | None = None) -> tuple:
+        """
+        The Arrow PyCapsule interface.
+        """
+    @property
+    def num_rows(self, /) -> int:
+        """
+        How many rows there are, also without arguments.
+        """
+
+@final
 class _HaloPlan:
     """
     Which elements go from rank to rank so that communication padding is fresh.
@@ -1406,6 +1642,13 @@ class _HaloPlan:
         """
         What goes from a rank to a rank, in pieces that fit a message.
         """
+
+@final
+class _Kept:
+    """
+    A result for a reader who keeps the whole answer, which then counts against the memory limit.
+    """
+    def __arrow_c_stream__(self, /, requested_schema: Any | None = None) -> CapsuleType: ...
 
 @final
 class _Transfer:
@@ -1810,24 +2053,26 @@ def run_command(arguments: Sequence[str]) -> int:
         The exit code: 0 done, 1 failed, 2 wrong usage.
     """
 
-def sql(query: str, **grids) -> Result:
+def sql(query: str, params: Any | None = None, **grids) -> Result:
     """
     Runs SQL over grids passed by name.
 
     Args:
         query: The SQL text.
-        grids: A grid for each table name.
+        params: Values for its parameters: a list for `$1`, `$2` or `?`, a dict for `$name`; see `Session.sql`.
+        grids: A grid for each table name, or any object with `__arrow_c_stream__`, `__arrow_c_array__` or `__partitioned__`.
 
     Returns:
         A result that has not run yet.
 
     Raises:
         QueryError: The SQL is wrong.
+        ProtocolError: A table has none of these methods.
 
     Examples:
         >>> import partgrid as pg
         >>> flights = pg.read_parquet("data/flights")
-        >>> pg.sql("SELECT max(distance) AS miles FROM flights", flights=flights).to_arrow()["miles"].to_pylist()
+        >>> pg.sql("SELECT max(distance) AS miles FROM flights WHERE month = $1", [7], flights=flights).to_arrow()["miles"].to_pylist()
         [4983.0]
     """
 

@@ -143,7 +143,10 @@ fn threads_and_memory_limit_reach_the_query() {
     let output = folder.run(&[&["sql", query], &rest[..]].concat());
     assert_eq!(text(&output.stdout), "x,n\n0.0,100\n", "{output:?}");
     let output = folder.run(&[&["sql", query, "--memory-limit", "1kB"], &rest[..]].concat());
-    failed(&output, &["error: ", "memory pool"]);
+    failed(
+        &output,
+        &["error: ", "the memory limit of the session, 1.0 kB"],
+    );
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn a_failing_query_says_why_on_standard_error_only() {
     failed(&folder.run(&["sql", "SELECT * FROM missing"]), &["missing"]);
     failed(
         &folder.run(&["sql", "DROP TABLE t"]),
-        &["only statements that read"],
+        &["no table `t`", "line 1, column 12:"],
     );
 }
 

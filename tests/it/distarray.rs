@@ -4,6 +4,7 @@ mod export;
 mod halo;
 mod map;
 mod moving;
+mod owners;
 mod picture;
 mod plot;
 mod redistribute;

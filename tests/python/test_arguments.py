@@ -170,7 +170,9 @@ def test_wrong_arguments_of_all_functions_are_named(tmp_path: Path) -> None:
             call()
         assert text in str(caught.value)
         assert not FOREIGN.search(str(caught.value))
-    with pytest.raises(pg.errors.ProtocolError, match="grid must be a Grid, got int"):
+    with pytest.raises(
+        pg.errors.ProtocolError, match="data must be a grid, or an object with __arrow_c_stream__"
+    ):
         session.register("t", 5)  # type: ignore[arg-type]
 
 

@@ -136,7 +136,7 @@ def test_explain_shows_lines_and_options_go_with_a_query() -> None:
 
     plan = run("EXPLAIN SELECT carrier FROM airlines WHERE name > 'B'").stdout
     assert "\\n" not in plan
-    assert "physical_plan\n  FilterExec" in plan
+    assert "physical_plan\n  GridScanExec" in plan
     assert run("--format", "csv").returncode == 2
     over = run(ENDLESS, "--timeout", "0.5")
     assert over.returncode == 1
