@@ -13,12 +13,16 @@ from partgrid.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
+# Of pyarrow, which is imported only where a function is called.
+Schema = Any
+Array = Any
+RecordBatch = Any
+DataType = Any
 
 _METHODS = ("update", "merge", "evaluate")
 
 
-def types(arguments: Sequence[Any], returns: object) -> pa.Schema:
+def types(arguments: Sequence[Any], returns: object) -> Schema:
     """The types of a function as a schema; that of the value comes last.
 
     Args:
@@ -39,7 +43,7 @@ def types(arguments: Sequence[Any], returns: object) -> pa.Schema:
     return _schema([*named, ("returns", returns)])
 
 
-def _schema(named: list[tuple[str, Any]]) -> pa.Schema:
+def _schema(named: list[tuple[str, Any]]) -> Schema:
     import pyarrow as pa  # noqa: PLC0415 - only who brings functions needs it
 
     return pa.schema(
@@ -47,7 +51,7 @@ def _schema(named: list[tuple[str, Any]]) -> pa.Schema:
     )
 
 
-def _type(name: str, given: object) -> pa.DataType:
+def _type(name: str, given: object) -> DataType:
     import pyarrow as pa  # noqa: PLC0415
 
     if isinstance(given, pa.DataType):
@@ -65,13 +69,13 @@ def _refused(text: str, hint: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"{text}\nhint: {hint}", {}, hint)
 
 
-def _arrays(arguments: Any) -> list[pa.Array]:  # noqa: ANN401 - an object with Arrow capsules
+def _arrays(arguments: Any) -> list[Array]:  # noqa: ANN401 - an object with Arrow capsules
     import pyarrow as pa  # noqa: PLC0415
 
     return list(pa.record_batch(arguments).columns)
 
 
-def _batch(array: pa.Array) -> pa.RecordBatch:
+def _batch(array: Array) -> RecordBatch:
     import pyarrow as pa  # noqa: PLC0415
 
     return pa.record_batch([array], names=["value"])
@@ -80,7 +84,7 @@ def _batch(array: pa.Array) -> pa.RecordBatch:
 class Scalar:
     """A function that gives one value for each row."""
 
-    def __init__(self, name: str, function: Callable[..., Any], schema: pa.Schema) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], schema: Schema) -> None:
         if not callable(function):
             text = f"function must be callable, got {function!r}"
             raise InvalidArgumentError(text)
@@ -89,7 +93,7 @@ class Scalar:
         self._returns = schema.field(len(schema) - 1).type
         self._counts = len(schema) == 1
 
-    def __call__(self, arguments: Any) -> pa.RecordBatch:  # noqa: ANN401
+    def __call__(self, arguments: Any) -> RecordBatch:  # noqa: ANN401
         """Calls the function with arrays; one without arguments gets the number of rows."""
         arrays = [arguments.num_rows] if self._counts else _arrays(arguments)
         try:
@@ -98,7 +102,7 @@ class Scalar:
             error.add_note(f"in the SQL function {self._name}")
             raise
 
-    def _array(self, value: Any) -> pa.Array:  # noqa: ANN401
+    def _array(self, value: Any) -> Array:  # noqa: ANN401
         import pyarrow as pa  # noqa: PLC0415
 
         if isinstance(value, pa.Scalar):
@@ -118,7 +122,7 @@ class Scalar:
 class Aggregate:
     """A class whose objects each gather one group of rows."""
 
-    def __init__(self, name: str, group: type, schema: pa.Schema) -> None:
+    def __init__(self, name: str, group: type, schema: Schema) -> None:
         missing = [method for method in _METHODS if not hasattr(group, method)]
         if not isinstance(group, type) or missing:
             text = "group must be a class with the methods update, merge and evaluate, got "
@@ -138,11 +142,13 @@ class Aggregate:
 
     def state(self, group: Any) -> bytes:  # noqa: ANN401
         """What the group knows. Its attributes are pickled, not its class, which may be local."""
-        return self._noted(lambda: pickle.dumps(group.__getstate__()))
+        known: bytes = self._noted(lambda: pickle.dumps(group.__getstate__()))
+        return known
 
     def merge(self, group: Any, state: bytes) -> None:  # noqa: ANN401
         """Takes in what another group of this process knows."""
-        other = self._group.__new__(self._group)
+        make: Any = self._group.__new__
+        other = make(self._group)
         known = pickle.loads(state)
         if hasattr(other, "__setstate__"):
             other.__setstate__(known)
@@ -152,7 +158,7 @@ class Aggregate:
                 setattr(other, name, value)
         self._noted(group.merge, other)
 
-    def evaluate(self, group: Any) -> pa.RecordBatch:  # noqa: ANN401
+    def evaluate(self, group: Any) -> RecordBatch:  # noqa: ANN401
         """The value of the group."""
         import pyarrow as pa  # noqa: PLC0415
 
