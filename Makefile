@@ -3,7 +3,7 @@
 # make test-peers  HeAT, distarray, xgboost_ray, lightgbm_ray, Modin, Dask and TPC-DS, each in an environment of its own (8 GB, in PEERS)
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make lint   formats, clippy, documentation, types, stubs
-# make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler)
+# make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million sections of distributed arrays
 # make bench  throughput of load and scan
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 # make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
@@ -57,6 +57,7 @@ $(PEERS)/distarray/.ready: tests/python/peers/requirements/distarray.no-deps.txt
 test-fuzz: $(VENV)/.ready
 	cargo install cargo-fuzz --version 0.13.2 --locked --quiet --root fuzz/tools
 	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/fuzz" $(VENV)/bin/python fuzz/run.py 60
+	PARTGRID_FUZZ_CASES=1000000 cargo test --workspace --locked --test it hostile
 
 extension: $(VENV)/.ready
 	maturin develop --locked --quiet -m python/Cargo.toml
