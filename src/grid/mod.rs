@@ -45,6 +45,8 @@ pub use ranks::{Outline, RankPart, Ranks};
 pub use region::Region;
 pub use statistics::{ColumnStatistics, column_statistics};
 pub use tile::{MemoryTile, Tile, TileData, held_bytes};
+#[cfg(feature = "parquet")]
+pub(crate) use view::chosen;
 
 #[cfg(feature = "parquet")]
 pub(crate) use tile::slice_bytes;

@@ -44,12 +44,20 @@ pub trait TileData: Debug + Send + Sync {
     /// `NotLocal` when the bytes are not in this process; for a lazy tile whatever stands in the way of reading it.
     fn open(&self) -> Result<RecordBatch>;
 
+    /// The given columns (indices in this tile) as a batch; a lazy tile reads no other.
+    ///
+    /// # Errors
+    /// As of [`TileData::open`]; `InvalidArgument` for a column that does not exist.
+    fn open_columns(&self, columns: &[usize]) -> Result<RecordBatch> {
+        Ok(self.open()?.project(columns)?)
+    }
+
     /// The given columns (indices in this tile) as a batch, brought here if they live elsewhere.
     ///
     /// # Errors
     /// Whatever stands in the way of bringing them here; `InvalidArgument` for a column that does not exist.
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
-        Ok(self.open()?.project(columns)?)
+        self.open_columns(columns)
     }
 }
 

@@ -37,6 +37,23 @@ pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<
     Ok(Tile::with_statistics(data, known))
 }
 
+/// Some of the columns that a tile has of another one, by their numbers there.
+///
+/// # Errors
+/// `InvalidArgument` for a column that it has not.
+pub(crate) fn chosen(all: &[usize], columns: &[usize]) -> Result<Vec<usize>> {
+    let found: Option<Vec<usize>> = columns
+        .iter()
+        .map(|column| all.get(*column).copied())
+        .collect();
+    found.ok_or_else(|| {
+        let count = all.len();
+        Error::invalid_argument(format!(
+            "a tile of {count} columns has not all of {columns:?}"
+        ))
+    })
+}
+
 fn row_number(row: u64) -> Result<usize> {
     usize::try_from(row)
         .map_err(|_| Error::internal(format!("row {row} is past this machine's range")))
@@ -90,20 +107,16 @@ impl TileData for TileView {
     }
 
     fn open(&self) -> Result<RecordBatch> {
-        self.sliced(&self.tile.open()?.project(&self.columns)?)
+        self.sliced(&self.tile.data().open_columns(&self.columns)?)
+    }
+
+    fn open_columns(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let below = chosen(&self.columns, columns)?;
+        self.sliced(&self.tile.data().open_columns(&below)?)
     }
 
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
-        let below: Option<Vec<usize>> = columns
-            .iter()
-            .map(|column| self.columns.get(*column).copied())
-            .collect();
-        let below = below.ok_or_else(|| {
-            let count = self.columns.len();
-            Error::invalid_argument(format!(
-                "a tile of {count} columns has not all of {columns:?}"
-            ))
-        })?;
+        let below = chosen(&self.columns, columns)?;
         self.sliced(&self.tile.data().fetch(&below).await?)
     }
 }

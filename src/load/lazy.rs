@@ -27,7 +27,7 @@ use super::progress::Counters;
 use super::read::{decode_column, pages_of, parts};
 use super::source::Place;
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
+use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData, chosen};
 use crate::location::Location;
 
 /// The part of the memory limit that columns may use while they are decoded.
@@ -297,17 +297,14 @@ impl TileData for LazyTile {
         self.batch(&all, values)
     }
 
+    fn open_columns(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let wanted = chosen(&self.columns, columns)?;
+        let values = self.source.columns_now(self.task, wanted)?;
+        self.batch(columns, values)
+    }
+
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
-        let wanted: Option<Vec<usize>> = columns
-            .iter()
-            .map(|column| self.columns.get(*column).copied())
-            .collect();
-        let wanted = wanted.ok_or_else(|| {
-            let count = self.columns.len();
-            Error::invalid_argument(format!(
-                "a tile of {count} columns has not all of {columns:?}"
-            ))
-        })?;
+        let wanted = chosen(&self.columns, columns)?;
         let values = Arc::clone(&self.source).columns(self.task, wanted).await?;
         self.batch(columns, values)
     }

@@ -182,27 +182,31 @@ impl Function {
     }
 }
 
-struct UserScalar {
+/// A function as it is planned. Two are the same when they say so and have one body.
+struct User<Body: ?Sized> {
     signature: FunctionSignature,
     of_plan: Signature,
-    body: ScalarBody,
+    body: Arc<Body>,
 }
 
-impl fmt::Debug for UserScalar {
+type UserScalar = User<dyn Fn(&[ArrayRef], usize) -> Result<ArrayRef> + Send + Sync>;
+type UserAggregate = User<dyn Fn() -> Result<Box<dyn Aggregate>> + Send + Sync>;
+
+impl<Body: ?Sized> fmt::Debug for User<Body> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.signature.fmt(formatter)
     }
 }
 
-impl PartialEq for UserScalar {
+impl<Body: ?Sized> PartialEq for User<Body> {
     fn eq(&self, other: &Self) -> bool {
         self.signature == other.signature && Arc::ptr_eq(&self.body, &other.body)
     }
 }
 
-impl Eq for UserScalar {}
+impl<Body: ?Sized> Eq for User<Body> {}
 
-impl Hash for UserScalar {
+impl<Body: ?Sized> Hash for User<Body> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.signature.hash(state);
     }
@@ -232,32 +236,6 @@ impl ScalarUDFImpl for UserScalar {
         Ok(ColumnarValue::Array(
             self.signature.checked(value, num_rows)?,
         ))
-    }
-}
-
-struct UserAggregate {
-    signature: FunctionSignature,
-    of_plan: Signature,
-    body: AggregateBody,
-}
-
-impl fmt::Debug for UserAggregate {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.signature.fmt(formatter)
-    }
-}
-
-impl PartialEq for UserAggregate {
-    fn eq(&self, other: &Self) -> bool {
-        self.signature == other.signature && Arc::ptr_eq(&self.body, &other.body)
-    }
-}
-
-impl Eq for UserAggregate {}
-
-impl Hash for UserAggregate {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.signature.hash(state);
     }
 }
 

@@ -135,6 +135,17 @@ def test_only_what_is_asked_for_is_read_and_once(proxy: Proxy) -> None:
     assert len(proxy.requests) == before
 
 
+def test_a_selection_that_is_opened_reads_its_columns_only(proxy: Proxy) -> None:
+    grid = lazy_grid(proxy)
+    footers, column_bytes = proxy.read_bytes(), 8 * ROWS
+    array = grid.distarray("c2")
+    assert 3 * column_bytes <= proxy.read_bytes() - footers <= 1.1 * 3 * column_bytes + 6_000
+    before = proxy.read_bytes()
+    assert grid[["c2", "c4"]].tile(1, 0).to_arrow().num_columns == 2
+    assert column_bytes <= proxy.read_bytes() - before <= 1.1 * column_bytes + 2_000
+    assert len(array) == 3
+
+
 def test_many_who_ask_at_once_read_once(proxy: Proxy) -> None:
     grid = lazy_grid(proxy)
     footers = proxy.read_bytes()
