@@ -6,6 +6,7 @@
 # make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million sections of distributed arrays
 # make bench  throughput of load and scan
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
+# make bench-small  small queries, beside DuckDB, DataFusion and Polars
 # make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
 
 VENV := .venv
@@ -16,7 +17,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-queries test-fuzz extension lint bench bench-load bench-tpch clean
+.PHONY: demo test test-rust test-python test-peers test-queries test-fuzz extension lint bench bench-load bench-small bench-tpch clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -76,6 +77,10 @@ bench:
 bench-load: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/load.py
+
+bench-small: extension
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
+	$(VENV)/bin/python tests/benches/small.py
 
 bench-tpch: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt

@@ -6,6 +6,7 @@
 
 mod answer;
 mod bounds;
+mod cache;
 mod error;
 mod exec;
 mod function;

@@ -18,6 +18,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement;
 
+use super::cache::PlanCache;
 use super::function::Function;
 use super::table::GridTable;
 use crate::error::{Error, ErrorKind};
@@ -62,6 +63,8 @@ pub(super) struct Known {
     pub(super) tables: BTreeMap<String, Table>,
     pub(super) prepared: BTreeMap<String, Arc<PreparedStatement>>,
     pub(super) functions: BTreeMap<String, Function>,
+    /// Plans over exactly these names; a changed picture begins without any.
+    pub(super) plans: Arc<PlanCache>,
 }
 
 impl Known {
@@ -93,6 +96,7 @@ impl Names {
         let mut outcome = None;
         self.0.rcu(|known| {
             let mut known = Known::clone(known);
+            known.plans = Arc::default();
             outcome = Some(change(&mut known));
             known
         });

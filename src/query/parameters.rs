@@ -51,6 +51,14 @@ impl Parameters {
         }
     }
 
+    /// Whether there are no values.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::InOrder(values) => values.is_empty(),
+            Self::ByName(values) => values.is_empty(),
+        }
+    }
+
     /// The plan with the values in place. Each parameter must have a value, and each value a parameter.
     ///
     /// # Errors

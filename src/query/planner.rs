@@ -13,6 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::cache::{CachedPlan, Question, means_the_same_later, reads_grids_only};
 use super::error::placed;
 use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement};
@@ -29,7 +30,11 @@ const MAX_AT_ONCE: usize = 2;
 /// What a statement comes to.
 pub(super) enum Planned {
     /// Rows, once it runs.
-    Rows(Arc<dyn ExecutionPlan>),
+    Rows {
+        plan: Arc<dyn ExecutionPlan>,
+        /// Whether the same text has the same plan until a name changes.
+        lasting: bool,
+    },
     /// Something that the session does at once.
     Change(Change),
 }
@@ -64,13 +69,25 @@ impl Planner {
         &self,
         state: SessionState,
         names: Names,
-        text: Arc<str>,
+        question: Question,
         parameters: Parameters,
     ) -> Result<Planned> {
         self.on_thread(async move {
             let known = names.now();
+            let text = Arc::clone(&question.text);
             let planned = plan(&state, &known, &text, parameters).await;
-            planned.map_err(|error| placed(error, &text, &state, &known))
+            let planned = planned.map_err(|error| placed(error, &text, &state, &known))?;
+            // Names that changed meanwhile may be in the plan already.
+            if let Planned::Rows {
+                plan,
+                lasting: true,
+            } = &planned
+                && Arc::ptr_eq(&known, &names.now())
+            {
+                let (plan, config) = (Arc::clone(plan), state.config().clone());
+                known.plans.insert(question, CachedPlan { plan, config });
+            }
+            Ok(planned)
         })
         .await
     }
@@ -150,21 +167,32 @@ async fn plan(
 ) -> Result<Planned> {
     let (statement, does) = guard::parse(state, text)?;
     match does {
-        Does::Read => Ok(Planned::Rows(rows(state, statement, &parameters).await?)),
-        Does::ListTables => Ok(Planned::Rows(tables_listed(known)?)),
+        Does::Read => {
+            let logical = state.statement_to_plan(statement).await?;
+            let lasting = parameters.is_empty() && means_the_same_later(&logical)?;
+            let plan = physical(state, parameters.bind(logical)?).await?;
+            let lasting = lasting && reads_grids_only(&plan);
+            Ok(Planned::Rows { plan, lasting })
+        }
+        Does::ListTables => Ok(once(tables_listed(known)?)),
         Does::Name => {
             if let Some((prepared, values)) =
                 executed(state, known, &statement, &parameters).await?
             {
                 let planned = rows(state, prepared.statement.clone(), &values).await;
                 let planned = planned.map_err(|error| placed(error, &prepared.text, state, known));
-                return Ok(Planned::Rows(planned?));
+                return Ok(once(planned?));
             }
             Ok(Planned::Change(
                 named(state, known, text, statement, &parameters).await?,
             ))
         }
     }
+}
+
+fn once(plan: Arc<dyn ExecutionPlan>) -> Planned {
+    let lasting = false;
+    Planned::Rows { plan, lasting }
 }
 
 async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Result<Looked> {

@@ -16,6 +16,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::answer::{Bounds, Query};
 use super::bounds::{Queue, SessionMemory};
+use super::cache::{CachedPlan, Question};
 use super::error::no_table;
 use super::function::{Function, Kind};
 use super::growing::bounded;
@@ -218,14 +219,20 @@ impl Session {
         options: &QueryOptions,
     ) -> Result<Query> {
         options.check()?;
+        let question = self.question(text, options);
+        if parameters.is_empty()
+            && let Some(CachedPlan { plan, config }) = self.names.now().plans.get(&question)
+        {
+            return Ok(self.query(plan, config, options));
+        }
         let (state, names) = (self.state(options), self.names.clone());
         let config = state.config().clone();
         let planned = self
             .planner
-            .plan(state, names, Arc::from(text), parameters)
+            .plan(state, names, question, parameters)
             .await?;
         match planned {
-            Planned::Rows(plan) => Ok(self.query(plan, config, options)),
+            Planned::Rows { plan, .. } => Ok(self.query(plan, config, options)),
             Planned::Change(change) => {
                 let done = Box::pin(self.change(change, &config, options)).await?;
                 let schema = Schema::new(vec![Field::new("status", DataType::Utf8, false)]);
@@ -252,19 +259,36 @@ impl Session {
         })
     }
 
+    fn question(&self, text: &str, options: &QueryOptions) -> Question {
+        Question {
+            text: Arc::from(text),
+            threads: self.threads(options),
+            memory_limit: self.planned_limit(options),
+            pid: std::process::id(),
+        }
+    }
+
+    fn threads(&self, options: &QueryOptions) -> usize {
+        options
+            .threads
+            .unwrap_or_else(|| self.options.threads_now())
+    }
+
+    /// The memory that a plan may count on.
+    fn planned_limit(&self, options: &QueryOptions) -> usize {
+        self.query_limit(options)
+            .unwrap_or_else(|| self.memory.limit())
+    }
+
     /// What plans are made with: the names, functions and threads of this moment.
     fn state(&self, options: &QueryOptions) -> SessionState {
         let mut state = self.context.state();
-        let threads = options
-            .threads
-            .unwrap_or_else(|| self.options.threads_now());
+        let threads = self.threads(options);
         if state.config().target_partitions() != threads {
             let config = state.config_mut().options_mut();
             config.execution.target_partitions = threads;
         }
-        let limit = self
-            .query_limit(options)
-            .unwrap_or_else(|| self.memory.limit());
+        let limit = self.planned_limit(options);
         let config = state.config_mut().options_mut();
         let of_thread = limit / threads.max(1);
         // All sorts of a plan keep this much each and never spill it; with the default of 10 MiB, a small limit would have nothing left to sort in.
