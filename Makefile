@@ -35,11 +35,12 @@ test-queries: extension
 	PARTGRID_RANDOM_QUERIES=5000 PARTGRID_RANDOM_SEED=1 $(VENV)/bin/python -m pytest -q -n 2 tests/python/test_random_queries.py
 
 # One environment after the other: they are large, and some start engines of their own.
-test-peers: extension $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/tpcds/.ready
+test-peers: extension $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/opencl/.ready $(PEERS)/tpcds/.ready
 	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py tests/python/peers/test_torch.py
 	$(IN_PEER) $(PEERS)/distarray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_distarray.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
 	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_modin.py
+	$(IN_PEER) $(PEERS)/opencl/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_opencl.py
 	$(IN_PEER) $(PEERS)/tpcds/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_tpcds.py
 
 IN_PEER := env -u VIRTUAL_ENV PYTHONPATH=$(CURDIR)/python:$(CURDIR)/tests/python

@@ -72,6 +72,12 @@ impl Device {
         self.device_type
     }
 
+    /// Whether this process reads the memory like its own: that of the host, such as CUDA and ROCm have pinned, and such as CUDA moves to whoever reads it.
+    #[must_use]
+    pub fn is_host_readable(self) -> bool {
+        matches!(self.device_type, 1 | 3 | 11 | 13)
+    }
+
     /// The number of the device among those of its type, where one was given.
     #[must_use]
     pub fn ordinal(self) -> Option<u32> {

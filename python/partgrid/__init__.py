@@ -3,6 +3,9 @@
 Says where every tile lives, hands tiles to other libraries without copying, and runs SQL where they are. Importing starts no thread and loads no other library.
 """
 
+import atexit
+import os
+
 from partgrid import _cpu, errors
 
 _cpu.check()
@@ -27,6 +30,8 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Session,
     Tile,
     __version__,
+    _end_calls,
+    _forget_calls,
     from_arrow,
     from_distarray,
     from_dlpack,
@@ -34,12 +39,18 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     from_partitioned,
     load_parquet,
     read_parquet,
+    register_copy_engine,
     sql,
 )
 from partgrid._polars import from_polars  # noqa: E402
 from partgrid.engines.dask import from_dask  # noqa: E402
 from partgrid.engines.modin import from_modin  # noqa: E402
 from partgrid.errors import PartgridError  # noqa: E402
+
+# Threads that run queries must not be in Python when it ends, and those of a parent are not in its children.
+atexit.register(_end_calls)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_calls)
 
 get = Get("pandas")
 """Turns handles of `__partitioned__` into `pandas.DataFrame` objects; see `Get`."""
@@ -78,5 +89,6 @@ __all__ = [
     "get",
     "load_parquet",
     "read_parquet",
+    "register_copy_engine",
     "sql",
 ]

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use partgrid::error::Error;
+use partgrid::location::Device;
 use partgrid::memory::parse_size;
 use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
@@ -189,6 +190,26 @@ impl Argument for bool {
     fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
         let read = value.extract();
         read.map_err(|_| Refusal::new(value, "be True or False"))
+    }
+}
+
+impl Argument for Device {
+    const TYPE: PyStaticExpr = <String as FromPyObject<'_, '_>>::INPUT_TYPE;
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        let text: Option<String> = value.extract().ok();
+        let device = text.as_deref().and_then(|text| text.parse().ok());
+        device.ok_or_else(|| {
+            let refusal = Refusal::new(value, "be a device such as 'kDLCPU' or 'kDLCUDA:0'");
+            match text
+                .as_deref()
+                .map(|text| text.split_once(':').unwrap_or((text, "0")))
+            {
+                Some(("cpu", _)) => refusal.write("'kDLCPU'"),
+                Some(("cuda" | "gpu", ordinal)) => refusal.write(format!("'kDLCUDA:{ordinal}'")),
+                _ => refusal,
+            }
+        })
     }
 }
 

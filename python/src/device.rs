@@ -1,6 +1,6 @@
 //! Arrow PyCapsules for devices, in and out.
 //!
-//! Comes in: batches of ours, or objects with `__arrow_c_device_stream__` or `__arrow_c_device_array__`. Goes out: capsules of memory of the CPU, or batches. Never here:
+//! Comes in: batches of ours, or objects with `__arrow_c_device_stream__` or `__arrow_c_device_array__`. Goes out: capsules, batches, or grids of tiles on devices. Never here:
 //! reading of C structs, which `partgrid::device` does.
 
 #![expect(
@@ -8,16 +8,21 @@
     reason = "the PyCapsule interface hands out a pointer to a C struct"
 )]
 
+use std::any::Any;
 use std::ffi::CStr;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use partgrid::device::{
-    ArrowDeviceArray, ArrowDeviceArrayStream, export_device_batch, export_device_stream,
-    import_device_batch, import_device_stream,
+    ArrowDeviceArray, ArrowDeviceArrayStream, DeviceBatch, DeviceTile, export_device_batch,
+    export_device_batches, export_device_stream, import_device_batch, import_device_stream,
+    read_device_stream,
 };
-use partgrid::error::Result as CoreResult;
+use partgrid::error::{Error, Result as CoreResult};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::location::Device;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyTuple};
@@ -62,6 +67,116 @@ pub(crate) fn refuse_reserved(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()
         }
     }
     Ok(())
+}
+
+/// A pair of capsules of a batch on a device. It is not cast: that would need the device.
+pub(crate) fn device_capsules<'py>(
+    py: Python<'py>,
+    batch: &DeviceBatch,
+) -> Outcome<Bound<'py, PyTuple>> {
+    let (schema, array) = batch.export()?;
+    let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
+    let array = PyCapsule::new_with_value(py, array, ARRAY)?;
+    Ok(PyTuple::new(py, [schema, array])?)
+}
+
+/// The batch of a tile that lies on a device.
+pub(crate) fn device_batch(tile: &Tile) -> Option<&DeviceBatch> {
+    let data: &dyn Any = tile.data().as_ref();
+    data.downcast_ref::<DeviceTile>().map(DeviceTile::batch)
+}
+
+/// The batches of a grid that lies on one type of device, from the first row to the last; `None` when a tile is elsewhere.
+pub(crate) fn on_one_device(grid: &PartitionGrid) -> Outcome<Option<(Device, Vec<DeviceBatch>)>> {
+    let batches = grid.tiles().iter().map(|tile| device_batch(tile).cloned());
+    let Some(batches) = batches.collect::<Option<Vec<DeviceBatch>>>() else {
+        return Ok(None);
+    };
+    let Some(device) = batches.first().map(DeviceBatch::device) else {
+        return Ok(None);
+    };
+    if grid.columns().num_intervals() != 1 {
+        let text = "a stream of memory on a device needs a grid of one column band";
+        return Err(Error::unsupported(text)
+            .with_hint(
+                "take the tiles one by one, or copy the grid to the host first: to(\"kDLCPU\")",
+            )
+            .into());
+    }
+    Ok(Some((device, batches)))
+}
+
+/// Refuses to cast what lies on a device.
+pub(crate) fn refuse_cast(requested: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
+    if requested.is_none() {
+        return Ok(());
+    }
+    let text = "a tile on a device is handed out as it is, without requested_schema";
+    Err(Error::unsupported(text)
+        .with_hint("copy it to the host first: to(\"kDLCPU\")")
+        .into())
+}
+
+/// A capsule with a device stream of batches on one type of device.
+pub(crate) fn device_batches_capsule<'py>(
+    py: Python<'py>,
+    device: Device,
+    schema: &SchemaRef,
+    batches: Vec<DeviceBatch>,
+) -> Outcome<Bound<'py, PyCapsule>> {
+    let stream = export_device_batches(device, schema, batches.into_iter().map(Ok))?;
+    Ok(PyCapsule::new_with_value(py, stream, STREAM)?)
+}
+
+/// A grid over the memory of a device, of an object whose methods for devices give such memory; `None` when it has no such methods or its memory is that of the host.
+pub(crate) fn device_grid_of(object: &Bound<'_, PyAny>) -> Outcome<Option<PartitionGrid>> {
+    if object.hasattr("__arrow_c_device_array__")? {
+        let pair = object.call_method0("__arrow_c_device_array__")?;
+        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+        if is_readable(peek(&array, ARRAY, |array: &ArrowDeviceArray| {
+            array.device_type
+        })?) {
+            return Ok(None);
+        }
+        let batch = DeviceBatch::try_import(take_array(&array)?, &take_schema(&schema)?)?;
+        return Ok(Some(grid_of_device(batch.schema(), vec![batch])?));
+    }
+    if object.hasattr("__arrow_c_device_stream__")? && !object.hasattr("__arrow_c_stream__")? {
+        let capsule = object.call_method0("__arrow_c_device_stream__")?;
+        if is_readable(peek(
+            &capsule,
+            STREAM,
+            |stream: &ArrowDeviceArrayStream| stream.device_type,
+        )?) {
+            return Ok(None);
+        }
+        let stream = take_stream(&capsule)?;
+        let (schema, batches) = object.py().detach(|| read_device_stream(stream))?;
+        return Ok(Some(grid_of_device(schema, batches)?));
+    }
+    Ok(None)
+}
+
+fn is_readable(device_type: i32) -> bool {
+    Device::try_new(device_type, None).is_ok_and(Device::is_host_readable)
+}
+
+/// A field of the struct in a capsule, which stays there.
+fn peek<T>(capsule: &Bound<'_, PyAny>, name: &CStr, field: fn(&T) -> i32) -> Outcome<i32> {
+    let pointer = checked(capsule, name)?.pointer_checked(Some(name))?;
+    // SAFETY: a capsule of this name holds such a struct, and the caller keeps the capsule.
+    Ok(field(unsafe { pointer.cast::<T>().as_ref() }))
+}
+
+/// A tile for each batch.
+fn grid_of_device(schema: SchemaRef, batches: Vec<DeviceBatch>) -> Outcome<PartitionGrid> {
+    let rows = Axis::try_from_lengths(batches.iter().map(|batch| batch.num_rows() as u64))?;
+    let columns = Axis::try_from_lengths([schema.fields().len() as u64])?;
+    let mut builder = GridBuilder::try_new(schema, rows, columns)?;
+    for (row_band, batch) in batches.into_iter().enumerate() {
+        builder.set(&[row_band, 0], Tile::new(Arc::new(DeviceTile::new(batch))))?;
+    }
+    Ok(builder.build()?)
 }
 
 /// The schema and the batches of an object that has only the methods for devices; `None` when it has neither.

@@ -8,14 +8,15 @@ use pyo3::prelude::*;
 
 use crate::argument::{items, shown};
 use crate::capsule::batches_of;
+use crate::device::device_grid_of;
 use crate::error::Outcome;
 use crate::grid::PyGrid;
 use crate::partitioned::one_batch;
 
 /// Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
 ///
-/// pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Objects that have only the methods for devices (`__arrow_c_device_stream__`,
-/// `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied. polars copies
+/// pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Memory of a device (`__arrow_c_device_array__` of pylibcudf, or
+/// `__arrow_c_device_stream__`) stays there: its tiles say where they are. Sliced nested columns are the one exception: they are copied. polars copies
 /// frames of several chunks into one before it hands them over; `from_polars` does not.
 ///
 /// Args:
@@ -26,7 +27,6 @@ use crate::partitioned::one_batch;
 ///
 /// Raises:
 ///     ProtocolError: The object has none of these methods.
-///     NotLocalError: Its memory is that of a device.
 ///     InvalidArgumentError: Two columns share a name.
 ///
 /// Examples:
@@ -37,6 +37,9 @@ use crate::partitioned::one_batch;
 pub(crate) fn from_arrow(data: &Bound<'_, PyAny>) -> Outcome<PyGrid> {
     if let Ok(grid) = data.cast::<PyGrid>() {
         return Ok(PyGrid::new(PartitionGrid::clone(grid.get().core())));
+    }
+    if let Some(grid) = device_grid_of(data)? {
+        return Ok(PyGrid::new(grid));
     }
     let (schema, batches) = batches_of(data)?;
     Ok(PyGrid::new(PartitionGrid::try_from_batches(

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema};
-use partgrid::error::{Error, ErrorKind, Result};
+use partgrid::error::{Error, Result};
 use partgrid::query::{Aggregate, Function, FunctionSignature};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
 use crate::capsule::{array_capsules, take_schema};
-use crate::error::{Outcome, Raised};
+use crate::error::Outcome;
 use crate::parameters::one_column;
-use crate::runtime::{Shared, attached};
+use crate::runtime::{Shared, called};
 
 /// A batch, as an object that pyarrow takes: the arguments of a call.
 #[pyclass(name = "_Arguments", module = "partgrid", frozen)]
@@ -118,17 +118,6 @@ fn arguments(py: Python<'_>, arrays: &[ArrayRef], num_rows: usize) -> Outcome<Py
     let schema = Arc::new(Schema::new(fields));
     let batch = RecordBatch::try_new_with_options(schema, arrays.to_vec(), &options)?;
     Ok(Py::new(py, PyArguments { batch })?)
-}
-
-/// Calls Python from a thread that runs a query.
-fn called<T>(work: impl FnOnce(Python<'_>) -> Outcome<T>) -> Result<T> {
-    let done = attached(|py| work(py).map_err(Raised::into_core));
-    done.unwrap_or_else(|| {
-        Err(Error::new(
-            ErrorKind::Cancelled,
-            "the interpreter is ending",
-        ))
-    })
 }
 
 /// One group of rows: an object of the user's class.

@@ -12,6 +12,7 @@ mod convert;
 mod device;
 mod distarray;
 mod dlpack;
+mod engine;
 mod error;
 mod filters;
 mod frames;
@@ -48,6 +49,8 @@ mod _native {
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]
+    use crate::engine::register_copy_engine;
+    #[pymodule_export]
     use crate::frames::{from_arrow, from_cells};
     #[pymodule_export]
     use crate::function::PyArguments;
@@ -67,6 +70,8 @@ mod _native {
     use crate::ranks::{from_ranks, rank_part};
     #[pymodule_export]
     use crate::result::{Kept, PyQuery, PyQueryProgress, PyStream};
+    #[pymodule_export]
+    use crate::runtime::{end_calls, forget_calls};
     #[pymodule_export]
     use crate::schema::PySchema;
     #[pymodule_export]

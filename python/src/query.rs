@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::argument::{Count, Given, Seconds, Size, optional, volatile};
 use crate::capsule::batches_of;
+use crate::device::device_grid_of;
 use crate::error::Outcome;
 use crate::function::{aggregate, scalar};
 use crate::grid::PyGrid;
@@ -480,6 +481,9 @@ fn grid_of(object: &Bound<'_, PyAny>, name: &str) -> Outcome<Arc<PartitionGrid>>
     // What is spread over processes comes as tiles that say where they are.
     if has("__partitioned__")? {
         return Ok(Arc::clone(from_partitioned(object, None, None)?.core()));
+    }
+    if let Some(grid) = device_grid_of(object)? {
+        return Ok(Arc::new(grid));
     }
     if has("__arrow_c_stream__")? || has("__arrow_c_array__")? {
         let (schema, batches) = batches_of(object)?;

@@ -6,17 +6,18 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::thread::{Thread, ThreadId};
 use std::time::Duration;
 
-use partgrid::error::Error;
+use partgrid::error::{Error, ErrorKind};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 
-use crate::error::Outcome;
+use crate::error::{Outcome, Raised};
 
 /// How often a waiting thread looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -90,10 +91,28 @@ pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     if unsafe { ffi::Py_IsInitialized() } == 0 {
         return None;
     }
+    let _call = Call::begin()?;
     // SAFETY: the interpreter runs; the state is given back below, also when `work` panics.
     let _held = Held(unsafe { ffi::PyGILState_Ensure() });
     // SAFETY: `_held` holds the GIL until the end of this function.
     Some(work(unsafe { Python::assume_attached() }))
+}
+
+/// Calls Python from a thread of the core; what it raises becomes an error of the core, and is raised as it is where that comes out.
+///
+/// # Errors
+/// `Cancelled` when the interpreter has ended.
+pub(crate) fn called<T>(work: impl FnOnce(Python<'_>) -> Outcome<T>) -> Result<T, Error> {
+    let ending = || {
+        let text = "the interpreter is ending";
+        Err(Error::new(ErrorKind::Cancelled, text))
+    };
+    let call = || attached(|py| work(py).map_err(Raised::into_core)).unwrap_or_else(ending);
+    // Python may call us again, and wait for work that needs this thread of the runtime.
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(call),
+        _ => call(),
+    }
 }
 
 /// Drops what may hold objects of Python, with the GIL held, on a thread of which PyO3 cannot tell whether it holds it; see [`attached`]. When the interpreter has ended, nothing is
@@ -123,6 +142,58 @@ impl Drop for Shared {
     fn drop(&mut self) {
         drop_attached(self.0.take());
     }
+}
+
+/// How many threads are in [`attached`], and, in the highest bit, that none may enter any more: the interpreter ends. A thread that asks for the GIL after that is ended by Python in the
+/// midst of our frames, which ends the process with an abort.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// The thread that ends the interpreter, which may still enter.
+static ENDED_BY: OnceLock<ThreadId> = OnceLock::new();
+
+const ENDING: usize = 1 << (usize::BITS - 1);
+
+struct Call;
+
+impl Call {
+    fn begin() -> Option<Self> {
+        let call = Self;
+        let ending = CALLS.fetch_add(1, Ordering::AcqRel) & ENDING != 0;
+        let may_enter = !ending || ENDED_BY.get() == Some(&std::thread::current().id());
+        may_enter.then_some(call)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        // Nothing to take away in a child that was forked within a call.
+        let _ = CALLS.fetch_update(Ordering::AcqRel, Ordering::Acquire, |calls| {
+            (calls & !ENDING > 0).then(|| calls - 1)
+        });
+    }
+}
+
+/// Waits until no other thread of ours is in Python; none will be from now on. Python runs it when it ends, while threads may still have the GIL.
+///
+/// Raises:
+///     KeyboardInterrupt: Ctrl-C while a function takes its time.
+#[pyfunction]
+#[pyo3(name = "_end_calls")]
+pub(crate) fn end_calls(py: Python<'_>) -> PyResult<()> {
+    ENDED_BY.get_or_init(|| std::thread::current().id());
+    CALLS.fetch_or(ENDING, Ordering::AcqRel);
+    while CALLS.load(Ordering::Acquire) & !ENDING != 0 {
+        py.detach(|| std::thread::sleep(Duration::from_millis(2)));
+        py.check_signals()?;
+    }
+    Ok(())
+}
+
+/// Forgets the calls of other threads, which a forked child does not have.
+#[pyfunction]
+#[pyo3(name = "_forget_calls")]
+pub(crate) fn forget_calls() {
+    CALLS.store(0, Ordering::Release);
 }
 
 struct Held(ffi::PyGILState_STATE);

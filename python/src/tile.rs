@@ -1,17 +1,19 @@
 //! `Tile`.
 
-use std::sync::Arc;
-
+use partgrid::device::tile_to;
 use partgrid::error::format_position;
-use partgrid::grid::{Numbers, PartitionGrid, Region, picture};
-use partgrid::location::Location;
+use partgrid::grid::{Numbers, PartitionGrid, Region, Tile, picture};
+use partgrid::location::{Device, Location};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
+use crate::argument::Given;
 use crate::array::PyArray;
 use crate::capsule::{array_capsules, schema_capsule};
 use crate::convert;
-use crate::device::{device_array_capsules, refuse_reserved};
+use crate::device::{
+    device_array_capsules, device_batch, device_capsules, refuse_cast, refuse_reserved,
+};
 use crate::error::Outcome;
 use crate::numpy::fill_value;
 use crate::partitioned::location_tuple;
@@ -22,23 +24,23 @@ use crate::runtime::wait;
 /// A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
 #[pyclass(name = "Tile", module = "partgrid", frozen)]
 pub(crate) struct PyTile {
-    grid: Arc<PartitionGrid>,
+    tile: Tile,
     position: Vec<usize>,
     region: Region,
 }
 
 impl PyTile {
-    pub(crate) fn try_new(grid: Arc<PartitionGrid>, position: Vec<usize>) -> Outcome<Self> {
+    pub(crate) fn try_new(grid: &PartitionGrid, position: Vec<usize>) -> Outcome<Self> {
         let region = grid.geometry().region(&position)?;
         Ok(Self {
-            grid,
+            tile: grid.tile(&position)?.clone(),
             position,
             region,
         })
     }
 
     fn locations(&self) -> Outcome<Vec<Location>> {
-        Ok(self.grid.tile(&self.position)?.locations())
+        Ok(self.tile.locations())
     }
 }
 
@@ -75,7 +77,7 @@ impl PyTile {
     /// The names of the columns, in order.
     #[getter]
     fn columns(&self) -> Outcome<Vec<String>> {
-        let schema = self.grid.tile(&self.position)?.data().schema();
+        let schema = self.tile.data().schema();
         Ok(schema
             .fields()
             .iter()
@@ -86,7 +88,7 @@ impl PyTile {
     /// The bytes of the tile, without what it shares with others.
     #[getter]
     fn nbytes(&self) -> Outcome<u64> {
-        Ok(self.grid.tile(&self.position)?.data().memory_bytes())
+        Ok(self.tile.data().memory_bytes())
     }
 
     /// One column as an array, without copying.
@@ -112,7 +114,7 @@ impl PyTile {
         fill_null: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<PyArray> {
         let fill = fill_value(fill_null)?;
-        let tile = self.grid.tile(&self.position)?;
+        let tile = &self.tile;
         let (number, field) = tile.column(name)?;
         let batch = wait(py, tile.data().fetch(&[number]))?;
         let values = py.detach(|| Numbers::try_from_column(&field, batch.column(0), fill));
@@ -141,7 +143,7 @@ impl PyTile {
     #[pyo3(signature = (*, fill_null=None))]
     fn array(&self, py: Python<'_>, fill_null: Option<&Bound<'_, PyAny>>) -> Outcome<PyArray> {
         let fill = fill_value(fill_null)?;
-        let tile = self.grid.tile(&self.position)?;
+        let tile = &self.tile;
         let columns: Vec<usize> = (0..tile.data().schema().fields().len()).collect();
         let batch = wait(py, tile.data().fetch(&columns))?;
         Ok(PyArray::new(
@@ -177,19 +179,42 @@ impl PyTile {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyTuple>> {
-        let tile = self.grid.tile(&self.position)?;
+        let tile = &self.tile;
         let batch = py.detach(|| tile.open())?;
         array_capsules(py, &batch, requested_schema)
     }
 
-    /// The Arrow PyCapsule interface for devices: schema and array of the batch on the CPU, without copying.
+    /// The tile in the memory of a device.
     ///
     /// Args:
-    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    ///     device: Such as `"kDLCUDA:0"`, or `"kDLCPU"` for the memory of this process.
+    ///
+    /// Returns:
+    ///     A tile at the same position. All columns are copied, and nothing when it is there already.
+    ///
+    /// Raises:
+    ///     UnsupportedError: Nothing copies to such a device; `register_copy_engine` takes what does.
+    ///     NotFoundError: The driver of the device is not on this machine, or the device is not.
+    ///     ResourcesExhaustedError: The device has no room.
+    fn to(&self, py: Python<'_>, device: Given<Device>) -> Outcome<Self> {
+        let device = device.named("device")?;
+        let tile = wait(py, tile_to(&self.tile, device))?;
+        Ok(Self {
+            tile,
+            position: self.position.clone(),
+            region: self.region.clone(),
+        })
+    }
+
+    /// The Arrow PyCapsule interface for devices: schema and array of the batch where it is, without copying.
+    ///
+    /// Args:
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types. Not of a tile on a device.
     ///     kwargs: Reserved by the interface.
     ///
     /// Raises:
     ///     NotImplementedError: A keyword argument other than `None`.
+    ///     UnsupportedError: A requested schema of a tile on a device.
     ///     NotLocalError: The bytes are not in this process.
     #[pyo3(signature = (requested_schema=None, **kwargs))]
     fn __arrow_c_device_array__<'py>(
@@ -199,19 +224,23 @@ impl PyTile {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Outcome<Bound<'py, PyTuple>> {
         refuse_reserved(kwargs)?;
-        let tile = self.grid.tile(&self.position)?;
+        let tile = &self.tile;
+        if let Some(device) = device_batch(tile) {
+            refuse_cast(requested_schema)?;
+            return device_capsules(py, device);
+        }
         let batch = py.detach(|| tile.open())?;
         device_array_capsules(py, &batch, requested_schema)
     }
 
     /// The Arrow PyCapsule interface: the schema.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyCapsule>> {
-        schema_capsule(py, &self.grid.tile(&self.position)?.data().schema())
+        schema_capsule(py, &self.tile.data().schema())
     }
 
     /// The number of rows.
     fn __len__(&self) -> Outcome<usize> {
-        Ok(usize::try_from(self.grid.tile(&self.position)?.num_rows()).map_err(PyErr::from)?)
+        Ok(usize::try_from(self.tile.num_rows()).map_err(PyErr::from)?)
     }
 
     fn __repr__(&self) -> Outcome<String> {

@@ -22,6 +22,7 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use crate::device::convert::{convert_fields, empty_fields};
 use crate::device::guard::contain;
 use crate::device::node::{Node, broken, refused};
+use crate::device::on_host::Memory;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How deep types may nest; deeper ones could exhaust the stack.
@@ -111,7 +112,7 @@ pub fn import_batch(array: FFI_ArrowArray, schema: &FFI_ArrowSchema) -> Result<R
 fn to_batch(array: FFI_ArrowArray, schema: SchemaRef) -> Result<RecordBatch> {
     contain(ErrorKind::InvalidData, "importing an Arrow C array", || {
         let owner = Arc::new(array);
-        let node = Node::root(&owner)?;
+        let node = Node::root(&owner, &Memory::Host)?;
         if node.len() == 0 {
             let columns = match node.expect(1, schema.fields().len()) {
                 Ok(()) => empty_fields(&node, schema.fields())?,
@@ -133,7 +134,7 @@ fn to_batch(array: FFI_ArrowArray, schema: SchemaRef) -> Result<RecordBatch> {
     })
 }
 
-fn import_schema(schema: &FFI_ArrowSchema) -> Result<SchemaRef> {
+pub(super) fn import_schema(schema: &FFI_ArrowSchema) -> Result<SchemaRef> {
     check_schema(schema, 0)?;
     contain(
         ErrorKind::InvalidData,

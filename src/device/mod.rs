@@ -9,18 +9,30 @@
 
 mod abi;
 mod convert;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod device_batch;
+mod device_stream;
 pub mod dlpack;
+mod engine;
 mod export;
 mod guard;
 mod import;
 mod node;
 mod on_device;
+mod on_host;
 mod strided;
+mod tile;
+mod tree;
 
 pub use abi::{ARROW_DEVICE_CPU, ArrowDeviceArray, ArrowDeviceArrayStream};
+pub use device_batch::DeviceBatch;
+pub use device_stream::{export_device_batches, read_device_stream};
+pub use engine::{CopyEngine, DeviceBuffer, Event, copy_engine, register_copy_engine};
 pub use export::export_stream;
 pub use import::{ImportedStream, import_batch, import_stream};
 pub use on_device::{
     export_device_batch, export_device_stream, import_device_batch, import_device_stream,
 };
 pub use strided::{ElementKind, Strided, import_strided};
+pub use tile::{DeviceTile, grid_to, tile_to};

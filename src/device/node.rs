@@ -19,23 +19,29 @@ use arrow::datatypes::ArrowNativeType;
 use arrow::error::ArrowError;
 use arrow::ffi::FFI_ArrowArray;
 
+use crate::device::on_host::Memory;
 use crate::error::{Error, Result};
 
 /// One array of a tree of C arrays; buffers made from it keep the whole tree alive.
 pub(super) struct Node<'a> {
     array: &'a FFI_ArrowArray,
     owner: &'a Arc<FFI_ArrowArray>,
+    memory: &'a Memory,
     offset: usize,
     len: usize,
 }
 
 impl<'a> Node<'a> {
-    /// The top of the tree that `owner` releases.
-    pub(super) fn root(owner: &'a Arc<FFI_ArrowArray>) -> Result<Self> {
-        Self::try_new(owner, owner)
+    /// The top of the tree that `owner` releases, with its buffers in `memory`.
+    pub(super) fn root(owner: &'a Arc<FFI_ArrowArray>, memory: &'a Memory) -> Result<Self> {
+        Self::try_new(owner, owner, memory)
     }
 
-    fn try_new(array: &'a FFI_ArrowArray, owner: &'a Arc<FFI_ArrowArray>) -> Result<Self> {
+    fn try_new(
+        array: &'a FFI_ArrowArray,
+        owner: &'a Arc<FFI_ArrowArray>,
+        memory: &'a Memory,
+    ) -> Result<Self> {
         if array.is_released() {
             return Err(broken("the Arrow C array was released already"));
         }
@@ -50,6 +56,7 @@ impl<'a> Node<'a> {
         Ok(Self {
             array,
             owner,
+            memory,
             offset,
             len,
         })
@@ -83,10 +90,7 @@ impl<'a> Node<'a> {
 
     /// Makes sure that the struct has as many buffers and children as its type wants.
     pub(super) fn expect(&self, num_buffers: usize, num_children: usize) -> Result<()> {
-        let got = (
-            self.num_buffers()?,
-            count("n_children", self.array.n_children)?,
-        );
+        let got = (self.num_buffers()?, self.num_children()?);
         if got == (num_buffers, num_children) {
             return Ok(());
         }
@@ -109,9 +113,27 @@ impl<'a> Node<'a> {
                 "buffer {index} must hold {num_bytes} bytes, it is absent"
             ))
         })?;
-        let owner = Arc::clone(self.owner);
-        // SAFETY: the producer promises `num_bytes` readable bytes that do not change until the tree is released, which `owner` does after the last buffer is gone.
-        Ok(unsafe { Buffer::from_custom_allocation(pointer, num_bytes, owner) })
+        self.memory.bytes(pointer, num_bytes, self.owner)
+    }
+
+    /// What the struct gives for a buffer; 0 for an absent one. `num_buffers` must have been asked before.
+    pub(super) fn handle(&self, index: usize) -> usize {
+        self.array.buffer(index).expose_provenance()
+    }
+
+    /// The number of nulls that the struct declares; -1 for one that is not known.
+    pub(super) fn declared_nulls(&self) -> i64 {
+        self.array.null_count
+    }
+
+    /// The number of children that the struct declares.
+    pub(super) fn num_children(&self) -> Result<usize> {
+        count("n_children", self.array.n_children)
+    }
+
+    /// Whether there is a dictionary.
+    pub(super) fn has_dictionary(&self) -> bool {
+        self.array.dictionary().is_some()
     }
 
     /// `len` values of a buffer from value `start` on; copied only when the producer did not align them.
@@ -159,14 +181,14 @@ impl<'a> Node<'a> {
         // SAFETY: a child that is not null is an `ArrowArray` that lives until the tree is released, and `owner` outlives `'a`.
         let child: Option<&'a FFI_ArrowArray> = unsafe { child.as_ref() };
         let child = child.ok_or_else(|| broken(format!("child {index} is absent")))?;
-        Self::try_new(child, self.owner)
+        Self::try_new(child, self.owner, self.memory)
     }
 
     /// The values of a dictionary.
     pub(super) fn dictionary(&self) -> Result<Self> {
         let values = self.array.dictionary();
         let values = values.ok_or_else(|| broken("a dictionary array must have its dictionary"))?;
-        Self::try_new(values, self.owner)
+        Self::try_new(values, self.owner, self.memory)
     }
 }
 

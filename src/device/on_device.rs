@@ -19,9 +19,6 @@ use crate::device::node::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Device;
 
-/// Memory of the host that CUDA and ROCm have pinned, and memory that CUDA moves to whoever reads it.
-const HOST_READABLE: [i32; 3] = [3, 11, 13];
-
 /// The numbers of EINVAL and ENOSYS on Linux.
 const INVALID: c_int = 22;
 const NOT_SUPPORTED: c_int = 38;
@@ -104,7 +101,7 @@ fn readable(array: ArrowDeviceArray) -> Result<FFI_ArrowArray> {
 }
 
 fn check_device(device_type: i32, device_id: i64) -> Result<()> {
-    if device_type == ARROW_DEVICE_CPU || HOST_READABLE.contains(&device_type) {
+    if Device::try_new(device_type, None).is_ok_and(Device::is_host_readable) {
         return Ok(());
     }
     let name = device_name(device_type, device_id);

@@ -3,8 +3,10 @@
 //! Comes in: data that implements [`TileData`]. Goes out: where it is, how big, its statistics, and the batch itself when it is here. Implementations stand where
 //! data comes from; the one for memory is here. Never here: how tiles form a grid, how they are queried.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayData, RecordBatch};
@@ -18,9 +20,9 @@ use crate::grid::statistics::{ColumnStatistics, column_statistics};
 use crate::grid::unknown_column;
 use crate::location::Location;
 
-/// The data of one tile, wherever it lives. Everything that reads tiles knows only this trait.
+/// The data of one tile, wherever it lives. Everything that reads tiles knows only this trait; who hands tiles to other libraries may ask for the type behind it.
 #[async_trait]
-pub trait TileData: Debug + Send + Sync {
+pub trait TileData: Any + Debug + Send + Sync {
     /// The columns of the tile, in order.
     fn schema(&self) -> SchemaRef;
 
@@ -58,6 +60,12 @@ pub trait TileData: Debug + Send + Sync {
     /// Whatever stands in the way of bringing them here; `InvalidArgument` for a column that does not exist.
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
         self.open_columns(columns)
+    }
+
+    /// Some rows and columns (indices in this tile) over the same memory, where the data has a way of its own for that.
+    fn view(&self, rows: Range<usize>, columns: &[usize]) -> Option<Result<Arc<dyn TileData>>> {
+        let _ = (rows, columns);
+        None
     }
 }
 

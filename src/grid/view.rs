@@ -22,12 +22,15 @@ pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<
         return Ok(tile.clone());
     }
     let (start, stop) = (row_number(rows.start)?, row_number(rows.end)?);
-    let data = Arc::new(TileView {
-        schema: Arc::new(Schema::clone(&schema.project(columns)?)),
-        tile: tile.clone(),
-        rows: start..stop,
-        columns: columns.into(),
-    });
+    let data = match tile.data().view(start..stop, columns) {
+        Some(view) => view?,
+        None => Arc::new(TileView {
+            schema: Arc::new(Schema::clone(&schema.project(columns)?)),
+            tile: tile.clone(),
+            rows: start..stop,
+            columns: columns.into(),
+        }),
+    };
     if !whole {
         return Ok(Tile::new(data));
     }

@@ -174,6 +174,11 @@ impl Function {
         )))))
     }
 
+    /// Whether SQL calls a function of a user there.
+    pub(super) fn is_of_user(function: &ScalarUDF) -> bool {
+        function.inner().downcast_ref::<UserScalar>().is_some()
+    }
+
     pub(super) fn name(&self) -> &str {
         match &self.0 {
             Kind::Scalar(function) => function.name(),

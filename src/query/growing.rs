@@ -6,7 +6,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
@@ -29,7 +29,7 @@ use crate::error::{Error, ErrorKind};
 type Estimate = fn(&[ArrayRef]) -> f64;
 
 /// By name, with all aliases.
-const GROWING: [(&[&str], Estimate); 8] = [
+const GROWING: [(&[&str], Estimate); 10] = [
     (&["repeat"], repeated),
     (&["lpad", "rpad"], padded),
     (&["replace"], replaced),
@@ -37,7 +37,9 @@ const GROWING: [(&[&str], Estimate); 8] = [
     (&["array_repeat", "list_repeat"], repeated_in_lists),
     (&["array_resize", "list_resize"], resized),
     (&["generate_series", "range"], counted),
-    (&["concat", "concat_ws", "array_to_string"], joined),
+    (&["concat"], joined),
+    (&["concat_ws"], joined_with),
+    (&["array_to_string", "list_to_string"], lists_joined),
 ];
 
 /// Puts the bounded functions in place of those of a state.
@@ -268,10 +270,43 @@ fn resized(arguments: &[ArrayRef]) -> f64 {
 }
 
 fn joined(arguments: &[ArrayRef]) -> f64 {
-    let bytes = |values: &ArrayRef| values.to_data().get_slice_memory_size().unwrap_or_default();
+    let bytes = |place: usize| match arguments.get(place) {
+        // The size of an array of views says nothing of the texts.
+        Some(values) if values.data_type().is_string() => lengths(arguments, place).iter().sum(),
+        Some(values) => {
+            let bytes = values.to_data().get_slice_memory_size().unwrap_or_default();
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let bytes = bytes as f64;
+            bytes
+        }
+        None => 0.0,
+    };
+    (0..arguments.len()).map(bytes).sum()
+}
+
+/// The first argument stands between all others.
+fn joined_with(arguments: &[ArrayRef]) -> f64 {
+    let between = u32::try_from(arguments.len().saturating_sub(2)).map_or(f64::MAX, f64::from);
+    let separators: f64 = lengths(arguments, 0).iter().sum();
+    separators * between + joined(arguments.get(1..).unwrap_or_default())
+}
+
+/// The second argument stands between the values of each list, which count twice as texts.
+fn lists_joined(arguments: &[ArrayRef]) -> f64 {
+    let separator = lengths(arguments, 1).into_iter().fold(0.0, f64::max);
+    let Some(lists) = arguments.first() else {
+        return 0.0;
+    };
+    let values = lists
+        .to_data()
+        .child_data()
+        .iter()
+        .map(ArrayData::len)
+        .sum::<usize>();
+    let bytes = lists.to_data().get_slice_memory_size().unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    let bytes = arguments.iter().map(bytes).sum::<usize>() as f64;
-    bytes
+    let (values, bytes) = (values as f64, bytes as f64);
+    values * separator + 2.0 * bytes
 }
 
 fn counted(arguments: &[ArrayRef]) -> f64 {

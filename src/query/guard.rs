@@ -4,17 +4,16 @@
 //! a flat chain of 20,000 operators is legal for the parser, overflows the stack of the planner, and planning time grows with the square of the chain. Statements that would
 //! touch files or settings never get further. Never here: planning.
 
-use std::ops::ControlFlow;
-
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, Expr, ObjectType, ShowStatementOptions, Statement as SqlStatement, Visit, Visitor,
+    CreateTable, ObjectType, ShowStatementOptions, Statement as SqlStatement,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::shape::check_shape;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The longest SQL text that is read, in bytes.
@@ -25,6 +24,9 @@ pub const MAX_EXPRESSION_DEPTH: usize = 500;
 
 /// The longest run of operators between commas and clause words that is parsed at all. Higher than the depth, since `a = 1 AND b = 2` is a run of 3 and 2 deep.
 const MAX_OPERATOR_RUN: usize = 4 * MAX_EXPRESSION_DEPTH;
+
+/// The deepest nesting of parentheses and brackets. From about 48 on, the parser tries each level twice, which doubles its time with every one.
+const MAX_NESTING: usize = 40;
 
 /// What a statement does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +73,7 @@ pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does
         ));
     };
     let does = check_kind(&statement)?;
-    check_depth(&statement)?;
+    check_shape(&statement)?;
     Ok((statement, does))
 }
 
@@ -97,7 +99,7 @@ fn number_parameters(tokens: &mut [TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
-fn too_much(message: String) -> Error {
+pub(super) fn too_much(message: String) -> Error {
     Error::new(ErrorKind::ResourcesExhausted, message)
         .with_hint("register the values as a grid and join, or use IN (…) for long lists")
 }
@@ -107,7 +109,16 @@ fn check_runs(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut levels = vec![Level::default()];
     for token in tokens.iter().map(|token| &token.token) {
         match token {
-            Token::LParen => levels.push(Level::default()),
+            Token::LParen => {
+                levels.push(Level::default());
+                if levels.len() > MAX_NESTING + 1 {
+                    return Err(Error::new(
+                        ErrorKind::ResourcesExhausted,
+                        format!("parentheses may be nested {MAX_NESTING} deep, these are deeper"),
+                    )
+                    .with_hint("name the parts: WITH part AS (SELECT …)"));
+                }
+            }
             Token::RParen if levels.len() > 1 => {
                 levels.pop();
             }
@@ -268,42 +279,4 @@ fn first_word(text: &str) -> String {
         .next()
         .unwrap_or_default()
         .to_owned()
-}
-
-fn check_depth(statement: &Statement) -> Result<()> {
-    let inner = match statement {
-        Statement::Statement(inner) => inner.as_ref(),
-        Statement::Explain(explain) => return check_depth(&explain.statement),
-        _ => return Ok(()),
-    };
-    let mut depth = Depth::default();
-    match inner.visit(&mut depth) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(too_much(format!(
-            "an expression may be {MAX_EXPRESSION_DEPTH} operators deep, this one is deeper"
-        ))),
-    }
-}
-
-#[derive(Default)]
-struct Depth {
-    now: usize,
-}
-
-impl Visitor for Depth {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
-        self.now += 1;
-        // An operator chain of depth n ends in a leaf that is visited one level below.
-        if self.now > MAX_EXPRESSION_DEPTH + 1 {
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
-        self.now -= 1;
-        ControlFlow::Continue(())
-    }
 }

@@ -22,6 +22,7 @@ mod planner;
 mod progress;
 mod run;
 mod session;
+mod shape;
 mod statement;
 mod table;
 mod tiles;

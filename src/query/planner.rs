@@ -18,6 +18,7 @@ use super::error::placed;
 use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement};
 use super::parameters::Parameters;
+use super::plan::exact::check_subqueries;
 use super::statement::{Change, executed, named, tables_listed};
 use crate::error::{Error, Result};
 
@@ -144,7 +145,6 @@ impl Planner {
         let runtime = tokio::runtime::Handle::current();
         let (send, receive) = oneshot::channel();
         let work = move || {
-            let _permit = permit;
             let planned = runtime.block_on(work);
             // Nobody listens any more when the caller was cancelled; then the plan is dropped here.
             drop(send.send(planned));
@@ -155,7 +155,10 @@ impl Planner {
             .spawn(work)
             .map_err(|error| Error::internal("no thread to plan on").with_source(error))?;
         let panicked = |_| Error::internal("the planner panicked, which is a fault of partgrid");
-        receive.await.map_err(panicked)?
+        let planned = receive.await.map_err(panicked)?;
+        // A caller who waits no longer gives the turn to others, though the thread still plans.
+        drop(permit);
+        planned
     }
 }
 
@@ -234,5 +237,6 @@ pub(super) async fn physical(
         .with_allow_dml(false)
         .with_allow_statements(false);
     read_only.verify_plan(&logical)?;
+    check_subqueries(&logical)?;
     Ok(state.create_physical_plan(&logical).await?)
 }

@@ -4,6 +4,7 @@
 //! `PREPARE`) take effect at once. Never here: checks of the text, planning rules, reading.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -23,6 +24,7 @@ use super::growing::bounded;
 use super::names::{CATALOG, Catalog, Names, SCHEMA, Table, state_of};
 use super::options::{QueryOptions, SessionOptions};
 use super::parameters::Parameters;
+use super::plan::exact::{self, ExactNulls};
 use super::plan::join_order::JoinOrder;
 use super::plan::narrow::NarrowDecimals;
 use super::plan::pause::PauseOften;
@@ -227,10 +229,13 @@ impl Session {
         }
         let (state, names) = (self.state(options), self.names.clone());
         let config = state.config().clone();
-        let planned = self
-            .planner
-            .plan(state, names, question, parameters)
-            .await?;
+        let planning = self.planner.plan(state, names, question, parameters);
+        let planned = match options.timeout.or(self.options.timeout) {
+            None => planning.await?,
+            Some(limit) => tokio::time::timeout(limit, planning)
+                .await
+                .map_err(|_| planned_too_long(limit))??,
+        };
         match planned {
             Planned::Rows { plan, .. } => Ok(self.query(plan, config, options)),
             Planned::Change(change) => {
@@ -434,6 +439,12 @@ impl Prepared {
     }
 }
 
+fn planned_too_long(limit: Duration) -> Error {
+    let seconds = limit.as_secs_f64();
+    let text = format!("planning took longer than the timeout of {seconds} seconds");
+    Error::new(ErrorKind::ResourcesExhausted, text).with_hint("raise timeout, or simplify the text")
+}
+
 fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
     let mut config = for_tiles(SessionConfig::new())
         .with_information_schema(true)
@@ -462,6 +473,8 @@ fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_analyzer_rule(Arc::new(ExactNulls))
+        .with_optimizer_rules(exact::rules())
         .with_optimizer_rule(Arc::new(JoinOrder))
         .with_physical_optimizer_rule(Arc::new(NarrowDecimals))
         .with_physical_optimizer_rule(Arc::new(PauseOften))

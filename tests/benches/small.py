@@ -22,6 +22,7 @@ WARM_UP = 50
 
 
 def engines(table: pa.Table) -> dict[str, Callable[[str], object]]:
+    """What runs a text in each engine and fetches its answer as Arrow data."""
     session = pg.Session(threads=2)
     session.register("t", pg.from_arrow(table))
     connection = duckdb.connect(config={"threads": 2})
@@ -41,6 +42,7 @@ def engines(table: pa.Table) -> dict[str, Callable[[str], object]]:
 def measure(
     run: dict[str, Callable[[str], object]], texts: Callable[[int], str], rounds: int
 ) -> dict[str, list[float]]:
+    """The seconds of each engine, round by round."""
     times: dict[str, list[float]] = {name: [] for name in run}
     for number in range(rounds + WARM_UP):
         for name, query in run.items():
@@ -51,6 +53,7 @@ def measure(
 
 
 def main() -> None:
+    """Measures both kinds of texts and prints a table of each."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 500
     table = pa.table(
         {"g": [row % 7 for row in range(100)], "x": [float(row) for row in range(100)]}

@@ -2,6 +2,7 @@
 
 mod broken;
 mod dlpack;
+mod engine;
 mod on_device;
 
 use std::ffi::c_void;

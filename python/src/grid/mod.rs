@@ -72,7 +72,7 @@ impl PyGrid {
     }
 
     fn make_tile(&self, position: Vec<usize>) -> Outcome<PyTile> {
-        PyTile::try_new(Arc::clone(&self.core), position)
+        PyTile::try_new(&self.core, position)
     }
 }
 

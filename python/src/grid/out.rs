@@ -4,8 +4,10 @@
 
 use std::path::PathBuf;
 
+use partgrid::device::grid_to;
 use partgrid::grid::Order;
 use partgrid::load::{FileCompression, WriteOptions, write_grid};
+use partgrid::location::Device;
 use pyo3::prelude::*;
 use pyo3_object_store::AnyObjectStore;
 
@@ -72,6 +74,32 @@ impl PyGrid {
         }
         let url = text_of(url.named("url")?)?;
         wait(py, write_grid(&self.core, &url, &options))
+    }
+
+    /// The grid with its tiles in the memory of a device.
+    ///
+    /// Args:
+    ///     device: Such as `"kDLCUDA:0"`, or `"kDLCPU"` for the memory of this process.
+    ///
+    /// Returns:
+    ///     A grid of the same cuts. Each tile is copied whole, one after the other; tiles that are there already are shared, and those of other ranks stay where they are.
+    ///
+    /// Raises:
+    ///     UnsupportedError: Nothing copies to such a device; `register_copy_engine` takes what does.
+    ///     NotFoundError: The driver of the device is not on this machine, or the device is not.
+    ///     ResourcesExhaustedError: The device has no room.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg, pyarrow as pa
+    ///     >>> pg.from_arrow(pa.table({"a": [1, 2]})).to("cuda")
+    ///     Traceback (most recent call last):
+    ///     partgrid.errors.InvalidArgumentError: device must be a device such as 'kDLCPU' or 'kDLCUDA:0', got 'cuda'
+    ///     hint: device='kDLCUDA:0'
+    fn to(&self, py: Python<'_>, device: Given<Device>) -> Outcome<Self> {
+        let device = device.named("device")?;
+        let moved = wait(py, grid_to(&self.core, device))?;
+        let comm = self.comm.as_ref().map(|comm| comm.clone_ref(py));
+        Ok(Self::of_ranks(moved, comm))
     }
 
     /// The grid as a `pyarrow.Table`, one chunk for each row band, without copying. Needs pyarrow.

@@ -10,7 +10,9 @@ use pyo3::types::{PyCapsule, PyDict};
 use super::PyGrid;
 use crate::argument::Given;
 use crate::capsule::{c_stream, schema_capsule, stream_capsule};
-use crate::device::{device_stream_capsule, refuse_reserved};
+use crate::device::{
+    device_batches_capsule, device_stream_capsule, on_one_device, refuse_cast, refuse_reserved,
+};
 use crate::distarray::{Export, Lying, Names, Padding, PyDistArray, PyVersion, export};
 use crate::error::Outcome;
 use crate::partitioned::{PyPartitioned, Wishes, dictionary, partitioned};
@@ -178,6 +180,10 @@ impl PyGrid {
     ) -> Outcome<Bound<'py, PyCapsule>> {
         refuse_reserved(kwargs)?;
         let schema = Arc::clone(self.core.schema());
+        if let Some((device, batches)) = on_one_device(&self.core)? {
+            refuse_cast(requested_schema)?;
+            return device_batches_capsule(py, device, &schema, batches);
+        }
         device_stream_capsule(py, c_stream(schema, self.row_bands(), requested_schema)?)
     }
 

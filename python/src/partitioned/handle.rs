@@ -72,7 +72,7 @@ impl PyHandle {
         share::open(&self.core)?;
         let grid = share::find(self.core.grid)
             .ok_or_else(|| Error::internal("an opened handle has a grid in this process"))?;
-        PyTile::try_new(grid, self.core.position.clone())
+        PyTile::try_new(&grid, self.core.position.clone())
     }
 
     /// Makes a handle from what another one pickled. Used by `pickle`.

@@ -150,6 +150,10 @@ impl<'a> Shell<'a> {
                 }
                 Read::Line(line) => line,
             };
+            let line = match text.is_empty() {
+                true => command_of(line),
+                false => line,
+            };
             if text.is_empty() && line.trim_start().starts_with(['.', '\\']) {
                 history.add(line.trim());
                 match self.command(line.trim(), stdout) {
@@ -310,5 +314,14 @@ impl<T> Waited<T> for Result<Option<Result<T>>> {
             Ok(next) => next,
             Err(error) => Some(Err(error)),
         }
+    }
+}
+
+/// What people type who come from other shells, as the commands of this one.
+fn command_of(line: String) -> String {
+    match line.trim().trim_end_matches(';').trim_end() {
+        "exit" | "quit" => ".quit".to_owned(),
+        "help" => ".help".to_owned(),
+        _ => line,
     }
 }

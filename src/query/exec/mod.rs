@@ -3,6 +3,7 @@
 mod align;
 mod condition;
 pub(super) mod dense;
+pub(super) mod expressions;
 pub(super) mod morsel;
 pub(super) mod narrow;
 pub(super) mod own;

@@ -92,6 +92,7 @@ impl Reader {
             if self.is_over {
                 break;
             }
+            self.scan.check_stop()?;
             if self.open.is_none() && !self.open_next().await? {
                 self.full.finish_buffered_batch()?;
                 self.is_over = true;

@@ -45,6 +45,7 @@ use super::align::align;
 use super::morsel::{Morsel, spread};
 use super::read::{limit_rows, read};
 use super::stitch::Stitch;
+use super::stop::Stop;
 use crate::query::plan::facts::Facts;
 use crate::query::plan::prune::{Kept, prune};
 use crate::query::plan::sorted::start_of_value;
@@ -73,6 +74,8 @@ pub(in crate::query) struct GridScanExec {
     /// The most rows that anybody above will read; each share stops there.
     limit: Option<usize>,
     stitch: Arc<Stitch>,
+    /// Looked at between windows, once the plan runs.
+    stop: Option<Stop>,
     /// One for each output partition.
     shares: Arc<[Vec<Morsel>]>,
     properties: Arc<PlanProperties>,
@@ -118,6 +121,7 @@ impl GridScanExec {
                 Partitioning::UnknownPartitioning(1),
             )),
             stitch: Arc::new(stitch),
+            stop: None,
             shares: Arc::new([]),
             metrics: ExecutionPlanMetricsSet::new(),
             limit: None,
@@ -238,6 +242,16 @@ impl GridScanExec {
 
     pub(super) fn conditions(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.conditions
+    }
+
+    /// The scan, which ends with an error once `stop` is set.
+    pub(super) fn with_stop(self, stop: Stop) -> Self {
+        let stop = Some(stop);
+        Self { stop, ..self }
+    }
+
+    pub(super) fn check_stop(&self) -> Result<()> {
+        self.stop.as_ref().map_or(Ok(()), Stop::check)
     }
 
     pub(super) fn dynamic(&self) -> &[Arc<dyn PhysicalExpr>] {

@@ -1,8 +1,8 @@
 //! Stops a query from outside, also where an operator does not pause.
 //!
-//! Comes in: a physical plan. Goes out: the same plan whose join filters look at a flag. A nested loop join tests all pairs of a batch with all rows of the other side
-//! before it returns, so that dropping its stream comes too late; its filter, which it asks for every chunk of pairs, is where it can be stopped. Never here: other
-//! changes of a plan.
+//! Comes in: a physical plan. Goes out: the same plan whose scans, join filters and functions of users look at a flag. A nested loop join tests all pairs of a batch with all rows of
+//! the other side before it returns, so that dropping its stream comes too late; its filter, which it asks for every chunk of pairs, is where it can be stopped. A function of a user may
+//! take seconds for a batch, and operators that never pause would call it for all batches that are left. Never here: other changes of a plan.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -14,26 +14,33 @@ use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
 };
 
+use super::expressions::with_expressions;
+use super::scan::GridScanExec;
 use crate::error::{Error, ErrorKind};
+use crate::query::function::Function;
 
 /// Says whether a run of a query shall stop.
 #[derive(Debug, Clone, Default)]
 pub(in crate::query) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Makes every join filter of the plan fail from now on.
+    /// Makes every scan, join filter and function of the plan fail from now on.
     pub(in crate::query) fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    fn check(&self) -> Result<()> {
+    /// Whether the run goes on.
+    ///
+    /// # Errors
+    /// `Cancelled` once it shall stop.
+    pub(super) fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Cancelled, "the query was stopped").into());
         }
@@ -41,12 +48,16 @@ impl Stop {
     }
 }
 
-/// The plan with join filters that obey `stop`.
+/// The plan with scans, join filters and functions that obey `stop`.
 pub(in crate::query) fn stoppable(
     plan: Arc<dyn ExecutionPlan>,
     stop: &Stop,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
+        if let Some(scan) = node.downcast_ref::<GridScanExec>() {
+            let scan = scan.clone().with_stop(stop.clone());
+            return Ok(Transformed::yes(Arc::new(scan) as _));
+        }
         if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
             && let Some(filter) = join.filter()
         {
@@ -63,16 +74,25 @@ pub(in crate::query) fn stoppable(
             let stopping = join.builder().with_filter(Some(watched(filter, stop)));
             return Ok(Transformed::yes(stopping.build_exec()?));
         }
-        Ok(Transformed::no(node))
+        with_expressions(node, &|expression, _| {
+            Arc::clone(expression).transform_up(|part| {
+                Ok(match calls_user(&part) {
+                    true => Transformed::yes(Arc::new(Watched::new(part, stop)) as _),
+                    false => Transformed::no(part),
+                })
+            })
+        })
     })
     .data()
 }
 
+fn calls_user(expression: &Arc<dyn PhysicalExpr>) -> bool {
+    let call = expression.downcast_ref::<ScalarFunctionExpr>();
+    call.is_some_and(|call| Function::is_of_user(call.fun()))
+}
+
 fn watched(filter: &JoinFilter, stop: &Stop) -> JoinFilter {
-    let condition = Watched {
-        condition: Arc::clone(filter.expression()),
-        stop: stop.clone(),
-    };
+    let condition = Watched::new(Arc::clone(filter.expression()), stop);
     let (places, schema) = (
         filter.column_indices().to_vec(),
         Arc::clone(filter.schema()),
@@ -80,16 +100,23 @@ fn watched(filter: &JoinFilter, stop: &Stop) -> JoinFilter {
     JoinFilter::new(Arc::new(condition), places, schema)
 }
 
-/// A condition that fails once the run shall stop.
+/// An expression that fails once the run shall stop.
 #[derive(Debug, Clone)]
 struct Watched {
-    condition: Arc<dyn PhysicalExpr>,
+    expression: Arc<dyn PhysicalExpr>,
     stop: Stop,
+}
+
+impl Watched {
+    fn new(expression: Arc<dyn PhysicalExpr>, stop: &Stop) -> Self {
+        let stop = stop.clone();
+        Self { expression, stop }
+    }
 }
 
 impl PartialEq for Watched {
     fn eq(&self, other: &Self) -> bool {
-        self.condition.eq(&other.condition) && Arc::ptr_eq(&self.stop.0, &other.stop.0)
+        self.expression.eq(&other.expression) && Arc::ptr_eq(&self.stop.0, &other.stop.0)
     }
 }
 
@@ -97,50 +124,50 @@ impl Eq for Watched {}
 
 impl Hash for Watched {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.condition.hash(state);
+        self.expression.hash(state);
     }
 }
 
 impl fmt::Display for Watched {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.condition.fmt(formatter)
+        self.expression.fmt(formatter)
     }
 }
 
 impl PhysicalExpr for Watched {
     fn data_type(&self, schema: &Schema) -> Result<DataType> {
-        self.condition.data_type(schema)
+        self.expression.data_type(schema)
     }
 
     fn nullable(&self, schema: &Schema) -> Result<bool> {
-        self.condition.nullable(schema)
+        self.expression.nullable(schema)
     }
 
     fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
-        self.condition.return_field(schema)
+        self.expression.return_field(schema)
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         self.stop.check()?;
-        self.condition.evaluate(batch)
+        self.expression.evaluate(batch)
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.condition]
+        vec![&self.expression]
     }
 
     fn with_new_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
-        let condition = children
+        let expression = children
             .pop()
-            .unwrap_or_else(|| Arc::clone(&self.condition));
+            .unwrap_or_else(|| Arc::clone(&self.expression));
         let stop = self.stop.clone();
-        Ok(Arc::new(Self { condition, stop }))
+        Ok(Arc::new(Self { expression, stop }))
     }
 
     fn fmt_sql(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.condition.fmt_sql(formatter)
+        self.expression.fmt_sql(formatter)
     }
 }

@@ -2,6 +2,7 @@
 
 mod cardinality;
 mod estimate;
+pub(in crate::query) mod exact;
 pub(super) mod facts;
 pub(super) mod join_order;
 mod join_search;

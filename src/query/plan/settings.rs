@@ -20,6 +20,8 @@ pub(in crate::query) fn for_tiles(config: SessionConfig) -> SessionConfig {
     let optimizer = &mut config.options_mut().optimizer;
     optimizer.hash_join_single_partition_threshold_rows = MOST_BUILT_ROWS;
     optimizer.hash_join_single_partition_threshold = MOST_BUILT_BYTES;
+    // That of min and max says what no row can better any more, but leaves out an aggregate that has seen only nulls so far: a scan that obeys it would lose that one's rows.
+    optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     // Shares of a sorted grid are cut by value: what is grouped by more than that value needs no other cut.
     optimizer.subset_repartition_threshold = 1;
     config

@@ -1,0 +1,145 @@
+//! The copy engine of CUDA, over the driver that is found when the program runs.
+//!
+//! Comes in: addresses on GPUs and bytes. Goes out: bytes and buffers on GPUs. Nothing of CUDA is needed to build, or to run without a GPU: the driver's library is loaded at the first copy.
+//! All copies are synchronous with regard to the host. Never here: Arrow.
+
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use cudarc::driver::{CudaContext, DriverError, result, sys};
+
+use super::engine::{CopyEngine, DeviceBuffer, Event};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The engine, once the driver was found.
+pub(super) fn engine() -> Result<Arc<dyn CopyEngine>> {
+    static ENGINE: OnceLock<Arc<Cuda>> = OnceLock::new();
+    if let Some(engine) = ENGINE.get() {
+        return Ok(Arc::clone(engine) as _);
+    }
+    // SAFETY: loads the library of the driver, whose initialisers are those of every CUDA program.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::not_found(
+            "no CUDA driver: the library libcuda was not found on this machine",
+        )
+        .with_hint(
+            "install the NVIDIA driver, and let LD_LIBRARY_PATH name the folder of libcuda.so",
+        ));
+    }
+    result::init().map_err(|error| failed("starting the CUDA driver", error))?;
+    Ok(Arc::clone(ENGINE.get_or_init(Arc::default)) as _)
+}
+
+#[derive(Debug, Default)]
+struct Cuda {
+    /// The primary context of each GPU that was used, which other libraries of the process share. Drivers of CUDA do not outlive a fork, so a lock does no harm here.
+    contexts: Mutex<BTreeMap<u32, Arc<CudaContext>>>,
+}
+
+impl Cuda {
+    /// The context of a GPU, current on this thread.
+    fn bound(&self, ordinal: u32) -> Result<Arc<CudaContext>> {
+        let mut contexts = self
+            .contexts
+            .lock()
+            .map_err(|_| Error::internal("a thread panicked while it opened a GPU"))?;
+        if let Some(context) = contexts.get(&ordinal) {
+            let bound = context.bind_to_thread();
+            bound.map_err(|error| failed(format!("using kDLCUDA:{ordinal}"), error))?;
+            return Ok(Arc::clone(context));
+        }
+        let count = result::device::get_count();
+        let count = count.map_err(|error| failed("counting the GPUs", error))?;
+        if i64::from(ordinal) >= i64::from(count) {
+            return Err(Error::not_found(format!(
+                "no kDLCUDA:{ordinal}: this machine has {count} GPUs, numbered from 0"
+            )));
+        }
+        let context = usize::try_from(ordinal).map_err(|_| Error::internal("a GPU's number"))?;
+        let context = CudaContext::new(context);
+        let context =
+            context.map_err(|error| failed(format!("opening kDLCUDA:{ordinal}"), error))?;
+        contexts.insert(ordinal, Arc::clone(&context));
+        Ok(context)
+    }
+}
+
+/// Memory on a GPU; dropping it frees it.
+struct Allocation {
+    context: Arc<CudaContext>,
+    address: sys::CUdeviceptr,
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let freed = self.context.bind_to_thread().and_then(|()| {
+            // SAFETY: `malloc_sync` gave the address in this context, and it is freed once.
+            unsafe { result::free_sync(self.address) }
+        });
+        if let Err(error) = freed {
+            tracing::warn!(%error, "memory of a GPU was not freed");
+        }
+    }
+}
+
+fn address(handle: usize, start: usize) -> Result<sys::CUdeviceptr> {
+    let address = handle.checked_add(start).map(u64::try_from);
+    address
+        .and_then(std::result::Result::ok)
+        .ok_or_else(|| Error::invalid_data("an address on a GPU must fit 64 bits"))
+}
+
+impl CopyEngine for Cuda {
+    fn wait(&self, ordinal: u32, event: Event) -> Result<()> {
+        let _context = self.bound(ordinal)?;
+        let place = std::ptr::with_exposed_provenance::<sys::CUevent>(event.0);
+        // SAFETY: the Arrow C Device interface says that `sync_event` of a CUDA array points to a `cudaEvent_t`, which stays until the array is released.
+        let event = unsafe { place.read() };
+        // SAFETY: an event of the driver, as above.
+        let waited = unsafe { result::event::synchronize(event) };
+        waited.map_err(|error| failed(format!("waiting for an event of kDLCUDA:{ordinal}"), error))
+    }
+
+    fn read(&self, ordinal: u32, handle: usize, start: usize, out: &mut [u8]) -> Result<()> {
+        let _context = self.bound(ordinal)?;
+        let source = address(handle, start)?;
+        // SAFETY: the producer vouches for the bytes behind the handle; the driver checks the address.
+        let copied = unsafe { result::memcpy_dtoh_sync(out, source) };
+        copied.map_err(|error| {
+            let text = format!("copying {} bytes from kDLCUDA:{ordinal}", out.len());
+            failed(text, error)
+        })
+    }
+
+    fn write(&self, ordinal: u32, bytes: &[u8]) -> Result<DeviceBuffer> {
+        let context = self.bound(ordinal)?;
+        // SAFETY: the context is current; the address is freed by `Allocation` alone.
+        let address = unsafe { result::malloc_sync(bytes.len()) };
+        let address = address.map_err(|error| {
+            let text = format!("allocating {} bytes on kDLCUDA:{ordinal}", bytes.len());
+            failed(text, error)
+        })?;
+        let allocation = Allocation { context, address };
+        // SAFETY: the allocation has as many bytes.
+        let copied = unsafe { result::memcpy_htod_sync(address, bytes) };
+        copied.map_err(|error| {
+            let text = format!("copying {} bytes to kDLCUDA:{ordinal}", bytes.len());
+            failed(text, error)
+        })?;
+        let handle =
+            usize::try_from(address).map_err(|_| Error::internal("an address on a GPU"))?;
+        Ok(DeviceBuffer::new(handle, bytes.len(), Box::new(allocation)))
+    }
+}
+
+fn failed(doing: impl Display, error: DriverError) -> Error {
+    let kind = match error.0 {
+        sys::cudaError_enum::CUDA_ERROR_OUT_OF_MEMORY => ErrorKind::ResourcesExhausted,
+        sys::cudaError_enum::CUDA_ERROR_NO_DEVICE => ErrorKind::NotFound,
+        _ => ErrorKind::Storage { retryable: false },
+    };
+    Error::new(kind, format!("{doing} failed: {error}"))
+}

@@ -1,0 +1,221 @@
+//! Checks the shape of a parsed statement.
+//!
+//! Comes in: a statement that the guard lets through. Goes out: nothing, or an error: for nesting that takes the planner too long or too much memory, and for what the engine would
+//! read otherwise than it is written. Never here: tokens, planning.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, ObjectName, Query, SetExpr, SetOperator, SetQuantifier,
+    Statement as SqlStatement, TableFactor, Visit, Visitor,
+};
+
+use super::guard::{MAX_EXPRESSION_DEPTH, too_much};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The deepest nesting of queries; planning time of some forms doubles with each level.
+const MAX_QUERY_DEPTH: usize = 16;
+
+/// How many queries the names of WITH may stand for, written out: each use of a name is planned anew.
+const MAX_WRITTEN_OUT: u64 = 1000;
+
+/// Refuses what is too deep, too long when it is written out, or not supported as it is written.
+///
+/// # Errors
+/// `ResourcesExhausted` past a limit; `Unsupported` for forms that would be ignored or misread.
+pub(super) fn check_shape(statement: &Statement) -> Result<()> {
+    let inner = match statement {
+        Statement::Statement(inner) => inner.as_ref(),
+        Statement::Explain(explain) => return check_shape(&explain.statement),
+        _ => return Ok(()),
+    };
+    let mut shape = Shape::default();
+    match inner.visit(&mut shape) {
+        ControlFlow::Continue(()) => check_names(inner),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// How deep the visitor is.
+#[derive(Default)]
+struct Shape {
+    expressions: usize,
+    queries: usize,
+}
+
+type Step = ControlFlow<Box<Error>>;
+
+fn unsupported(text: &str, hint: &str) -> Step {
+    ControlFlow::Break(Box::new(Error::unsupported(text).with_hint(hint)))
+}
+
+impl Visitor for Shape {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Step {
+        self.queries += 1;
+        if self.queries > MAX_QUERY_DEPTH {
+            let text = format!("queries may be nested {MAX_QUERY_DEPTH} deep, these are deeper");
+            let error = Error::new(ErrorKind::ResourcesExhausted, text);
+            return ControlFlow::Break(Box::new(
+                error.with_hint("name the inner ones: WITH inner AS (SELECT …)"),
+            ));
+        }
+        if !query.locks.is_empty() {
+            return unsupported(
+                "FOR UPDATE and FOR SHARE lock rows, and grids never change",
+                "leave the clause out",
+            );
+        }
+        check_set_operations(&query.body)
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> Step {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Step {
+        let sampled = matches!(
+            factor,
+            TableFactor::Table {
+                sample: Some(_),
+                ..
+            } | TableFactor::Derived {
+                sample: Some(_),
+                ..
+            }
+        );
+        if sampled {
+            return unsupported(
+                "TABLESAMPLE is not supported",
+                "WHERE random() < 0.01 takes a sample of 1 %",
+            );
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> Step {
+        self.expressions += 1;
+        // An operator chain of depth n ends in a leaf that is visited one level below.
+        if self.expressions > MAX_EXPRESSION_DEPTH + 1 {
+            return ControlFlow::Break(Box::new(too_much(format!(
+                "an expression may be {MAX_EXPRESSION_DEPTH} operators deep, this one is deeper"
+            ))));
+        }
+        if let Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) = expression
+            && let Expr::BinaryOp {
+                op: BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor,
+                ..
+            } = right.as_ref()
+        {
+            // The parser takes all that follows for the right side.
+            return unsupported(
+                "IS [NOT] DISTINCT FROM before AND or OR needs parentheses",
+                "write (a IS NOT DISTINCT FROM b) AND …",
+            );
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &Expr) -> Step {
+        self.expressions -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// INTERSECT ALL and EXCEPT ALL count rows, which the joins that stand for them do not.
+fn check_set_operations(body: &SetExpr) -> Step {
+    let mut left = vec![body];
+    while let Some(body) = left.pop() {
+        let SetExpr::SetOperation {
+            op,
+            set_quantifier,
+            left: one,
+            right: other,
+        } = body
+        else {
+            continue;
+        };
+        let all = matches!(
+            set_quantifier,
+            SetQuantifier::All | SetQuantifier::AllByName
+        );
+        if all && *op != SetOperator::Union {
+            return unsupported(
+                &format!("{op} ALL is not supported"),
+                "number the equal rows on both sides with row_number() OVER (PARTITION BY …), and leave ALL out",
+            );
+        }
+        left.extend([one.as_ref(), other.as_ref()]);
+    }
+    ControlFlow::Continue(())
+}
+
+/// Refuses chains of WITH whose names stand for more and more queries.
+fn check_names(statement: &SqlStatement) -> Result<()> {
+    let mut names = Names::default();
+    match statement.visit(&mut names) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(name) => {
+            let text = format!(
+                "the names of WITH may stand for {MAX_WRITTEN_OUT} queries when each use is written out, `{name}` stands for more"
+            );
+            Err(Error::new(ErrorKind::ResourcesExhausted, text)
+                .with_hint("keep what is used often as a grid: CREATE TABLE name AS …"))
+        }
+    }
+}
+
+/// For each name of WITH, how many queries one use of it stands for. Names within one another share this table, which can only count too many.
+#[derive(Default)]
+struct Names {
+    uses: HashMap<String, u64>,
+}
+
+impl Visitor for Names {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+        for table in query.with.iter().flat_map(|with| &with.cte_tables) {
+            let name = table.alias.name.value.to_lowercase();
+            let mut uses = Uses {
+                known: &self.uses,
+                itself: &name,
+                count: 1,
+            };
+            if table.query.visit(&mut uses).is_break() || uses.count > MAX_WRITTEN_OUT {
+                return ControlFlow::Break(table.alias.name.value.clone());
+            }
+            let count = uses.count;
+            self.uses.insert(name, count);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Uses<'a> {
+    known: &'a HashMap<String, u64>,
+    /// What a recursive query calls itself is not written out.
+    itself: &'a str,
+    count: u64,
+}
+
+impl Visitor for Uses<'_> {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        let name = relation.to_string().to_lowercase();
+        if name != self.itself {
+            self.count = self
+                .count
+                .saturating_add(self.known.get(&name).copied().unwrap_or(0));
+        }
+        match self.count > MAX_WRITTEN_OUT {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}

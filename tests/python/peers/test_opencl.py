@@ -1,0 +1,104 @@
+"""Tiles in buffers of OpenCL, whose handles are objects of the driver and no addresses. Runs on the CPU, with PoCL."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyopencl as cl
+import pytest
+
+import partgrid as pg
+from partgrid import errors
+
+
+class Engine:
+    """Copies by a queue of OpenCL."""
+
+    def __init__(self) -> None:
+        self.context = cl.create_some_context(interactive=False)
+        self.queue = cl.CommandQueue(self.context)
+        self.waited = 0
+
+    def read(self, _ordinal: int, handle: int, start: int, nbytes: int) -> np.ndarray:
+        out = np.empty(nbytes, np.uint8)
+        buffer = cl.MemoryObjectHolder.from_int_ptr(handle)
+        cl.enqueue_copy(self.queue, out, buffer, src_offset=start, is_blocking=True)
+        return out
+
+    def write(self, _ordinal: int, data: bytes) -> tuple[int, Any]:
+        buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, len(data))
+        cl.enqueue_copy(self.queue, buffer, data, is_blocking=True)
+        return buffer.int_ptr, buffer
+
+    def wait(self, _ordinal: int, event: int) -> None:
+        self.waited += 1
+        cl.Event.from_int_ptr(event).wait()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    made = Engine()
+    pg.register_copy_engine("kDLOpenCL", made)
+    return made
+
+
+def table() -> pa.Table:
+    return pa.table(
+        {
+            "n": pa.array([None if row % 5 == 3 else row for row in range(1000)], pa.int64()),
+            "x": np.linspace(0, 1, 1000),
+            "t": [f"row {row}" for row in range(1000)],
+            "l": [list(range(row % 4)) for row in range(1000)],
+        }
+    )
+
+
+@pytest.mark.usefixtures("engine")
+def test_values_go_into_opencl_and_come_back() -> None:
+    there = pg.from_arrow(table()).to("kDLOpenCL:0")
+    assert there.tile(0).location[0][2] == "kDLOpenCL:0"
+    with pytest.raises(errors.NotLocalError, match="kDLOpenCL:0"):
+        there.to_arrow()
+    assert there.to("kDLCPU").to_arrow().equals(table())
+    assert there[100:200].to("kDLCPU").to_arrow().equals(table().slice(100, 100))
+
+
+@pytest.mark.usefixtures("engine")
+def test_sql_reads_what_lies_in_opencl() -> None:
+    there = pg.from_arrow(table()).to("kDLOpenCL:0")
+    got = (
+        there.sql("SELECT count(n) AS c, sum(n) AS s, max(t) AS t FROM self WHERE x < 0.5")
+        .to_arrow()
+        .to_pylist()
+    )
+    rows = [row for row in table().to_pylist() if row["x"] < 0.5]
+    numbers = [row["n"] for row in rows if row["n"] is not None]
+    assert got == [{"c": len(numbers), "s": sum(numbers), "t": max(row["t"] for row in rows)}]
+
+
+def test_a_kernel_computes_on_the_buffer_of_a_tile(engine: Engine) -> None:
+    there = pg.from_arrow(pa.table({"x": np.arange(100, dtype=np.int32)})).to("kDLOpenCL:0")
+    handle = _first_buffer(there.tile(0))
+    program = cl.Program(
+        engine.context,
+        "__kernel void twice(__global const int *x, __global int *out) { int i = get_global_id(0); out[i] = 2 * x[i]; }",
+    ).build()
+    out = cl.Buffer(engine.context, cl.mem_flags.WRITE_ONLY, 400)
+    program.twice(engine.queue, (100,), None, cl.MemoryObjectHolder.from_int_ptr(handle), out)
+    got = np.empty(100, np.int32)
+    cl.enqueue_copy(engine.queue, got, out, is_blocking=True)
+    assert (got == 2 * np.arange(100)).all()
+
+
+def _first_buffer(tile: pg.Tile) -> int:
+    """The data pointer of the only column, as a consumer of the C struct sees it."""
+    _, array = tile.__arrow_c_device_array__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    root = ctypes.cast(pointer(array, b"arrow_device_array"), ctypes.POINTER(ctypes.c_void_p))
+    # length, null_count, offset, n_buffers, n_children, buffers, children
+    child = ctypes.cast(
+        ctypes.cast(root[6], ctypes.POINTER(ctypes.c_void_p))[0], ctypes.POINTER(ctypes.c_void_p)
+    )
+    return int(ctypes.cast(child[5], ctypes.POINTER(ctypes.c_void_p))[1])
