@@ -28,8 +28,10 @@ mod ranks;
 mod result;
 mod runtime;
 mod schema;
+mod storage;
 mod stream;
 mod tile;
+mod view;
 mod wishes;
 
 /// The engine of partgrid. Use the names that the package `partgrid` exports.
@@ -69,6 +71,11 @@ mod _native {
     use crate::result::{Kept, PyQuery, PyQueryProgress, PyStream};
     #[pymodule_export]
     use crate::schema::PySchema;
+    #[pymodule_export]
+    use crate::storage::{
+        PyStorage, empty, empty_like, from_storage, full, full_like, ones, ones_like, zeros,
+        zeros_like,
+    };
     #[pymodule_export]
     use crate::tile::PyTile;
 
