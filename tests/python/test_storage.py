@@ -593,11 +593,12 @@ def test_a_frozen_storage_is_read_only_in_every_interface() -> None:
         storage[0, 0] = 2.0
     with pytest.raises(TypeError, match="not writable"):
         (ctypes.c_double * 8).from_buffer(storage)
+    # A library of its own, since the argument types of that of ctypes belong to all.
+    get_buffer = ctypes.PyDLL(None).PyObject_GetBuffer
+    get_buffer.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
     for flags in (0x1, 0x19, 0x1D):
         with pytest.raises(BufferError, match="belongs to a grid, which never changes"):
-            ctypes.pythonapi.PyObject_GetBuffer(
-                ctypes.py_object(storage), ctypes.create_string_buffer(80), flags
-            )
+            get_buffer(storage, ctypes.create_string_buffer(80), flags)
     with pytest.raises(BufferError, match="pass copy=True"):
         storage.__dlpack__()
     writable = np.from_dlpack(storage, copy=True)
