@@ -1,12 +1,13 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
-# make test-peers  HeAT, distarray, xgboost_ray, lightgbm_ray, Modin, Dask and TPC-DS, each in an environment of its own (8 GB, in PEERS)
+# make test-peers  HeAT, distarray, xgboost_ray, lightgbm_ray, Modin, Dask, TPC-DS and GT4Py, each in an environment of its own (8 GB, in PEERS)
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make lint   formats, clippy, documentation, types, stubs
 # make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million sections of distributed arrays
 # make bench  throughput of load and scan
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars
+# make bench-storage  allocating storages, beside numpy
 # make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
 
 VENV := .venv
@@ -17,7 +18,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-queries test-fuzz extension lint bench bench-load bench-small bench-tpch clean
+.PHONY: demo test test-rust test-python test-peers test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-tpch clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -35,13 +36,14 @@ test-queries: extension
 	PARTGRID_RANDOM_QUERIES=5000 PARTGRID_RANDOM_SEED=1 $(VENV)/bin/python -m pytest -q -n 2 tests/python/test_random_queries.py
 
 # One environment after the other: they are large, and some start engines of their own.
-test-peers: extension $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/opencl/.ready $(PEERS)/tpcds/.ready
+test-peers: extension $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/opencl/.ready $(PEERS)/tpcds/.ready $(PEERS)/gt4py/.ready
 	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py tests/python/peers/test_torch.py
 	$(IN_PEER) $(PEERS)/distarray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_distarray.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
 	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_modin.py
 	$(IN_PEER) $(PEERS)/opencl/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_opencl.py
 	$(IN_PEER) $(PEERS)/tpcds/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_tpcds.py
+	$(IN_PEER) $(PEERS)/gt4py/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_gt4py.py
 
 IN_PEER := env -u VIRTUAL_ENV PYTHONPATH=$(CURDIR)/python:$(CURDIR)/tests/python
 
@@ -82,6 +84,9 @@ bench-load: extension
 bench-small: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/small.py
+
+bench-storage: extension
+	$(VENV)/bin/python tests/benches/storage.py
 
 bench-tpch: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt

@@ -6,7 +6,7 @@
 //! 2. [`grid`]: the central noun, [`PartitionGrid`]; a tile is data behind the trait [`grid::TileData`], at a [`location`].
 //! 3. [`query`]: SQL over grids.
 //! 4. Side exits: [`partitioned`] and [`distarray`] describe a grid as two protocols do, [`device`] hands batches through the Arrow C interfaces, [`share`] names
-//!    tiles across process borders.
+//!    tiles across process borders, [`storage`] lays memory out for stencils.
 //! 5. [`cli`]: the `partgrid` command as a function.
 //!
 //! Everything fails with one [`Error`], whose [`ErrorKind`] says what a program can do about it.
@@ -31,6 +31,7 @@ pub mod partitioned;
 #[cfg(feature = "sql")]
 pub mod query;
 pub mod share;
+pub mod storage;
 
 pub use error::{Error, ErrorKind, Result};
 pub use grid::PartitionGrid;

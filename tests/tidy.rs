@@ -19,7 +19,7 @@ const DIRECTION: [(&str, &[&str]); 12] = [
     ("memory", &["error"]),
     ("location", &["error"]),
     ("grid", &["error", "location"]),
-    ("storage", &["error", "location", "grid"]),
+    ("storage", &["error", "memory", "location", "grid"]),
     ("share", &["error", "location", "grid"]),
     ("device", &["error", "memory", "location", "grid"]),
     ("partitioned", &["error", "location", "grid"]),

@@ -10,7 +10,7 @@ from partgrid import _cpu, errors
 
 _cpu.check()
 
-from partgrid import distarray, engines  # noqa: E402
+from partgrid import distarray, engines, storage  # noqa: E402
 from partgrid._frames import from_pandas  # noqa: E402
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Array,
@@ -37,6 +37,7 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     from_dlpack,
     from_numpy,
     from_partitioned,
+    from_storage,
     load_parquet,
     read_parquet,
     register_copy_engine,
@@ -86,9 +87,11 @@ __all__ = [
     "from_pandas",
     "from_partitioned",
     "from_polars",
+    "from_storage",
     "get",
     "load_parquet",
     "read_parquet",
     "register_copy_engine",
     "sql",
+    "storage",
 ]

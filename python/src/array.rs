@@ -14,6 +14,7 @@ use pyo3::types::{PyCapsule, PyDict, PyIterator, PyMemoryView, PyTuple};
 use crate::convert::import;
 use crate::dlpack::tensor_capsule;
 use crate::error::Outcome;
+use crate::view::{Described, fill, release};
 
 /// A view of numbers in Arrow memory: a column, a dense tile as rows x columns, or a section of a distributed array. It keeps the memory alive. Read-only, except for sections that were copied.
 ///
@@ -48,13 +49,6 @@ impl PyArray {
             is_writable: true,
         }
     }
-}
-
-/// What one view needs until it is released.
-struct View {
-    format: CString,
-    shape: Vec<ffi::Py_ssize_t>,
-    strides: Vec<ffi::Py_ssize_t>,
 }
 
 #[pymethods]
@@ -137,19 +131,7 @@ impl PyArray {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let numpy = import(slf.py(), "numpy", "__array__")?;
-        let view = ndarray(&numpy, slf)?;
-        let ours = view.getattr("dtype")?;
-        let wanted = match dtype {
-            Some(dtype) => numpy.getattr("dtype")?.call1((dtype,))?,
-            None => ours.clone(),
-        };
-        match (copy, wanted.eq(&ours)?) {
-            (None | Some(false), true) => Ok(view),
-            (Some(false), false) => Err(PyValueError::new_err(format!(
-                "{ours} cannot become {wanted} without a copy\nhint: numpy.asarray(array, dtype=...) copies where it must"
-            ))),
-            _ => view.call_method1("astype", (wanted,)),
-        }
+        converted(&numpy, &ndarray(&numpy, slf)?, dtype, copy)
     }
 
     /// The array interface of NumPy, version 3.
@@ -190,19 +172,7 @@ impl PyArray {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
-        if let Some(stream) = stream {
-            let text = format!(
-                "stream must be None for memory of the CPU, got {}",
-                stream.repr()?
-            );
-            return Err(PyBufferError::new_err(text).into());
-        }
-        if let Some((kind, number)) = dl_device.filter(|device| *device != (1, 0)) {
-            let text = format!(
-                "dl_device must be (1, 0), the CPU, got ({kind}, {number})\nhint: take it here and copy it there"
-            );
-            return Err(PyBufferError::new_err(text).into());
-        }
+        refuse_devices(stream, dl_device)?;
         tensor_capsule(py, &self.numbers, max_version, copy == Some(true))
     }
 
@@ -217,65 +187,26 @@ impl PyArray {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        // SAFETY: the interpreter passes a struct to fill, or null by mistake.
-        let Some(view) = (unsafe { view.as_mut() }) else {
-            return Err(PyBufferError::new_err("the view is null"));
-        };
-        view.obj = std::ptr::null_mut();
-        let numbers = &slf.get().numbers;
-        if wants(flags, ffi::PyBUF_WRITABLE) && !slf.get().is_writable {
-            return refused("Arrow memory is read-only");
-        }
-        refuse_flags(numbers, flags)?;
-        let state = Box::new(View {
+        let array = slf.get();
+        let numbers = &array.numbers;
+        let described = Described {
+            address: numbers.as_ptr().cast_mut(),
             format: CString::new(numbers.element().format().to_string())?,
-            shape: signed(numbers.shape())?,
-            strides: signed(numbers.strides())?,
-        });
-        view.buf = numbers.as_ptr().cast_mut().cast();
-        view.len = ffi::Py_ssize_t::try_from(numbers.num_bytes())?;
-        view.itemsize = ffi::Py_ssize_t::try_from(numbers.element().item_bytes())?;
-        view.readonly = c_int::from(!slf.get().is_writable);
-        // Without a shape the consumer sees bytes.
-        view.ndim = if wants(flags, ffi::PyBUF_ND) {
-            c_int::try_from(state.shape.len())?
-        } else {
-            1
+            item_bytes: numbers.element().item_bytes(),
+            shape: numbers.shape(),
+            strides: numbers.strides(),
+            is_writable: array.is_writable,
+            read_only: "Arrow memory is read-only",
+            held: None,
         };
-        view.suboffsets = std::ptr::null_mut();
-        let state = Box::into_raw(state);
-        // SAFETY: the box was just leaked and is given back in `__releasebuffer__`.
-        let fields = unsafe { &mut *state };
-        let asked = |flag: c_int, list: &mut Vec<ffi::Py_ssize_t>| {
-            if wants(flags, flag) {
-                list.as_mut_ptr()
-            } else {
-                std::ptr::null_mut()
-            }
-        };
-        view.shape = asked(ffi::PyBUF_ND, &mut fields.shape);
-        view.strides = asked(ffi::PyBUF_STRIDES, &mut fields.strides);
-        view.format = if wants(flags, ffi::PyBUF_FORMAT) {
-            fields.format.as_ptr().cast_mut()
-        } else {
-            std::ptr::null_mut()
-        };
-        view.internal = state.cast();
-        view.obj = slf.into_any().into_ptr();
-        Ok(())
+        // SAFETY: the interpreter's own struct; the array keeps the numbers, and those it says are writable belong to it alone.
+        unsafe { fill(slf.clone().into_any(), view, flags, described) }
     }
 
     #[expect(unsafe_code, reason = "gives back what __getbuffer__ leaked")]
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: the interpreter passes the struct that `__getbuffer__` filled, once.
-        let Some(view) = (unsafe { view.as_mut() }) else {
-            return;
-        };
-        if !view.internal.is_null() {
-            // SAFETY: `internal` holds the box that `__getbuffer__` leaked.
-            drop(unsafe { Box::from_raw(view.internal.cast::<View>()) });
-            view.internal = std::ptr::null_mut();
-        }
+        // SAFETY: the struct that `__getbuffer__` filled.
+        unsafe { release(view) };
     }
 }
 
@@ -292,35 +223,42 @@ pub(crate) fn ndarray<'py>(
     view.call_method1("view", (name,))
 }
 
-fn signed(sizes: &[usize]) -> PyResult<Vec<ffi::Py_ssize_t>> {
-    let signed = sizes.iter().map(|size| ffi::Py_ssize_t::try_from(*size));
-    Ok(signed.collect::<Result<_, _>>()?)
+/// What `__array__` gives of a view: itself, or a copy in the wanted type.
+pub(crate) fn converted<'py>(
+    numpy: &Bound<'py, PyModule>,
+    view: &Bound<'py, PyAny>,
+    dtype: Option<Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let ours = view.getattr("dtype")?;
+    let wanted = match dtype {
+        Some(dtype) => numpy.getattr("dtype")?.call1((dtype,))?,
+        None => ours.clone(),
+    };
+    match (copy, wanted.eq(&ours)?) {
+        (None | Some(false), true) => Ok(view.clone()),
+        (Some(false), false) => Err(PyValueError::new_err(format!(
+            "{ours} cannot become {wanted} without a copy\nhint: numpy.asarray(array, dtype=...) copies where it must"
+        ))),
+        _ => view.call_method1("astype", (wanted,)),
+    }
 }
 
-fn wants(flags: c_int, flag: c_int) -> bool {
-    flags & flag == flag
-}
-
-/// Refuses what the memory cannot be for this consumer (PEP 3118, "Contiguity requests").
-fn refuse_flags(numbers: &Numbers, flags: c_int) -> PyResult<()> {
-    let (in_c, in_fortran) = (numbers.is_c_contiguous(), numbers.is_f_contiguous());
-    if wants(flags, ffi::PyBUF_C_CONTIGUOUS) && !in_c {
-        return refused("the array does not lie in C order without gaps");
+/// Refuses wishes of consumers of DLPack that memory of the CPU cannot meet.
+pub(crate) fn refuse_devices(
+    stream: Option<Bound<'_, PyAny>>,
+    dl_device: Option<(i32, i32)>,
+) -> PyResult<()> {
+    if let Some(stream) = stream {
+        return Err(PyBufferError::new_err(format!(
+            "stream must be None for memory of the CPU, got {}",
+            stream.repr()?
+        )));
     }
-    if wants(flags, ffi::PyBUF_F_CONTIGUOUS) && !in_fortran {
-        return refused("the array does not lie in Fortran order without gaps");
+    match dl_device {
+        None | Some((1, 0)) => Ok(()),
+        Some((kind, number)) => Err(PyBufferError::new_err(format!(
+            "dl_device must be (1, 0), the CPU, got ({kind}, {number})\nhint: take it here and copy it there"
+        ))),
     }
-    if wants(flags, ffi::PyBUF_ANY_CONTIGUOUS) && !in_c && !in_fortran {
-        return refused("the array has gaps between its columns");
-    }
-    if !wants(flags, ffi::PyBUF_STRIDES) && !in_c {
-        return refused("the array has strides, which this consumer does not take");
-    }
-    Ok(())
-}
-
-fn refused(text: &str) -> PyResult<()> {
-    Err(PyBufferError::new_err(format!(
-        "{text}\nhint: copy it: numpy.array(array)"
-    )))
 }

@@ -35,7 +35,14 @@ pub(crate) fn tensor_capsule<'py>(
     max_version: Option<(u32, u32)>,
     copy: bool,
 ) -> Outcome<Bound<'py, PyCapsule>> {
-    let tensor = py.detach(|| export_tensor(numbers, max_version, copy));
+    capsule_of(py, py.detach(|| export_tensor(numbers, max_version, copy)))
+}
+
+/// A capsule with a tensor; errors become those that consumers expect.
+pub(crate) fn capsule_of(
+    py: Python<'_>,
+    tensor: Result<ManagedTensor, Error>,
+) -> Outcome<Bound<'_, PyCapsule>> {
     let tensor = tensor.map_err(|error| PyBufferError::new_err(error.to_string()))?;
     let name = if tensor.is_versioned() {
         VERSIONED

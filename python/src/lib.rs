@@ -29,8 +29,10 @@ mod ranks;
 mod result;
 mod runtime;
 mod schema;
+mod storage;
 mod stream;
 mod tile;
+mod view;
 mod wishes;
 
 /// The engine of partgrid. Use the names that the package `partgrid` exports.
@@ -74,6 +76,11 @@ mod _native {
     use crate::runtime::{end_calls, forget_calls};
     #[pymodule_export]
     use crate::schema::PySchema;
+    #[pymodule_export]
+    use crate::storage::{
+        PyStorage, empty, empty_like, from_storage, full, full_like, ones, ones_like, zeros,
+        zeros_like,
+    };
     #[pymodule_export]
     use crate::tile::PyTile;
 

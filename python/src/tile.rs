@@ -2,12 +2,13 @@
 
 use partgrid::device::tile_to;
 use partgrid::error::format_position;
-use partgrid::grid::{Numbers, PartitionGrid, Region, Tile, picture};
+use partgrid::grid::{FillValue, Numbers, PartitionGrid, Region, Tile, picture};
 use partgrid::location::{Device, Location};
+use partgrid::storage::Storage;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
-use crate::argument::Given;
+use crate::argument::{Given, optional};
 use crate::array::PyArray;
 use crate::capsule::{array_capsules, schema_capsule};
 use crate::convert;
@@ -18,6 +19,7 @@ use crate::error::Outcome;
 use crate::numpy::fill_value;
 use crate::partitioned::location_tuple;
 use crate::runtime::wait;
+use crate::storage::{Labels, PyStorage};
 
 /// The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
 ///
@@ -37,6 +39,14 @@ impl PyTile {
             position,
             region,
         })
+    }
+
+    /// All columns as one array.
+    fn numbers(&self, py: Python<'_>, fill: Option<FillValue>) -> Outcome<Numbers> {
+        let tile = &self.tile;
+        let columns: Vec<usize> = (0..tile.data().schema().fields().len()).collect();
+        let batch = wait(py, tile.data().fetch(&columns))?;
+        Ok(py.detach(|| Numbers::try_from_batch(&batch, fill))?)
     }
 
     fn locations(&self) -> Outcome<Vec<Location>> {
@@ -142,13 +152,33 @@ impl PyTile {
     ///     Array (27004, 2) of int8, read-only
     #[pyo3(signature = (*, fill_null=None))]
     fn array(&self, py: Python<'_>, fill_null: Option<&Bound<'_, PyAny>>) -> Outcome<PyArray> {
-        let fill = fill_value(fill_null)?;
-        let tile = &self.tile;
-        let columns: Vec<usize> = (0..tile.data().schema().fields().len()).collect();
-        let batch = wait(py, tile.data().fetch(&columns))?;
-        Ok(PyArray::new(
-            py.detach(|| Numbers::try_from_batch(&batch, fill))?,
-        ))
+        Ok(PyArray::new(self.numbers(py, fill_value(fill_null)?)?))
+    }
+
+    /// All columns as one frozen storage of rows x columns, without copying, as `array` has them: for stencils that read it.
+    ///
+    /// Args:
+    ///     dims: What the two dimensions mean to stencils, such as `("I", "K")`; by default nothing is said.
+    ///
+    /// Returns:
+    ///     The storage, which is read-only. It is aligned to 64 bytes where the columns are.
+    ///
+    /// Raises:
+    ///     UnsupportedError: The columns do not make one array: they must be numbers of one type as `dense=` of the load places them, or a single column.
+    ///     InvalidDataError: A column has nulls.
+    ///     InvalidArgumentError: There are no such labels, or not two.
+    ///     NotLocalError: The bytes are not in this process.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> grid = pg.read_parquet("data/flights", columns=["hour", "minute"], dense=["hour", "minute"])
+    ///     >>> grid.tile(0).storage(dims=("I", "J"))
+    ///     Storage (27004, 2) of int8, layout (1, 0), dims ('I', 'J'), (0, 0) aligned to 64 bytes, frozen
+    #[pyo3(signature = (*, dims=None))]
+    fn storage(&self, py: Python<'_>, dims: Option<Given<Labels>>) -> Outcome<PyStorage> {
+        let dims = optional(dims, "dims")?.map(Labels::dims).transpose()?;
+        let numbers = self.numbers(py, None)?;
+        Ok(PyStorage::of_grid(Storage::try_over(numbers, dims)?))
     }
 
     /// The tile as a `pyarrow.RecordBatch`, without copying. Needs pyarrow.

@@ -39,7 +39,7 @@ pub use element::ElementType;
 pub(crate) use gather::exactly;
 pub use gather::{FillValue, Gather, Order};
 pub use geometry::Geometry;
-pub use numbers::Numbers;
+pub use numbers::{Numbers, is_packed};
 pub use order::{RowOrder, SortColumn};
 pub use ranks::{Outline, RankPart, Ranks};
 pub use region::Region;

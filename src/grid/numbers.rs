@@ -219,30 +219,15 @@ impl Numbers {
     /// Whether the elements lie without gaps, those of the last dimension next to each other. Dimensions of one element do not count.
     #[must_use]
     pub fn is_c_contiguous(&self) -> bool {
-        self.is_contiguous(self.shape.iter().zip(&self.strides).rev())
+        let item_bytes = self.element.item_bytes();
+        is_packed(&self.shape, &self.strides, item_bytes, Order::Rows)
     }
 
     /// Whether the elements lie without gaps, those of the first dimension next to each other. Dimensions of one element do not count.
     #[must_use]
     pub fn is_f_contiguous(&self) -> bool {
-        self.is_contiguous(self.shape.iter().zip(&self.strides))
-    }
-
-    fn is_contiguous<'a>(
-        &self,
-        fastest_first: impl Iterator<Item = (&'a usize, &'a usize)>,
-    ) -> bool {
-        if self.num_elements() == 0 {
-            return true;
-        }
-        let mut expected = self.element.item_bytes();
-        for (length, stride) in fastest_first {
-            if *length != 1 && *stride != expected {
-                return false;
-            }
-            expected *= length;
-        }
-        true
+        let item_bytes = self.element.item_bytes();
+        is_packed(&self.shape, &self.strides, item_bytes, Order::Columns)
     }
 
     /// The same numbers in memory of their own, without gaps; the order of the elements stays.
@@ -270,6 +255,26 @@ impl Numbers {
             strides: vec![item_bytes, rows * item_bytes],
             ..self.clone()
         }
+    }
+}
+
+/// Whether elements at these strides, in bytes, lie without gaps: those of the last dimension (`Rows`) or of the first one next to each other. Dimensions of one element do not
+/// count.
+#[must_use]
+pub fn is_packed(shape: &[usize], strides: &[usize], item_bytes: usize, order: Order) -> bool {
+    if shape.contains(&0) {
+        return true;
+    }
+    let mut expected = item_bytes;
+    let mut next = |(length, stride): (&usize, &usize)| {
+        let fits = *length == 1 || *stride == expected;
+        expected *= length;
+        fits
+    };
+    let mut dimensions = shape.iter().zip(strides);
+    match order {
+        Order::Rows => dimensions.rev().all(&mut next),
+        Order::Columns => dimensions.all(&mut next),
     }
 }
 

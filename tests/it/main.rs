@@ -24,4 +24,5 @@ mod picture;
 mod query;
 mod session;
 mod share;
+mod storage;
 mod support;

@@ -19,6 +19,7 @@ from conftest import DATA, ROOT
 README = (ROOT / "README.md").read_text()
 DOCUMENTED = [name for name in pg.__all__ if name not in {"errors", "__version__"}]
 DOCUMENTED += [f"distarray.{name}" for name in pg.distarray.__all__]
+DOCUMENTED += [f"storage.{name}" for name in pg.storage.__all__]
 
 
 def blocks(language: str) -> list[str]:

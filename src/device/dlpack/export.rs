@@ -1,10 +1,11 @@
-//! Numbers of ours -> a managed tensor.
+//! Numbers and other memory of ours -> a managed tensor.
 //!
-//! Comes in: [`Numbers`], and what the consumer can take. Goes out: a tensor over the same memory, or over a copy of it. Never here: a tensor that does not say that it is
-//! read-only, unless nobody else sees its memory.
+//! Comes in: [`Numbers`] or other memory, and what the consumer can take. Goes out: a tensor over the same memory, or over a copy of it. Never here: a tensor of memory that must not
+//! change and that does not say so.
 
 #![expect(unsafe_code, reason = "a C callback gets a raw pointer back")]
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
@@ -14,6 +15,36 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::grid::Numbers;
+
+/// Memory that a tensor shall describe.
+#[derive(Debug)]
+pub struct Lent {
+    /// Where the first element is.
+    pub address: *mut c_void,
+    /// Whose memory it is.
+    pub device: DLDevice,
+    /// What the elements are.
+    pub dtype: DLDataType,
+    /// The number of elements along each dimension.
+    pub shape: Vec<usize>,
+    /// Elements from one to the next along each dimension.
+    pub strides: Vec<usize>,
+    /// Who else uses the memory.
+    pub sharing: Sharing,
+    /// Dropped, on any thread, when the consumer is done.
+    pub owner: Box<dyn Any + Send + Sync>,
+}
+
+/// Who else uses the memory of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Others, who rely on that it does not change.
+    ReadOnly,
+    /// Others, who know that it may change.
+    Writable,
+    /// Nobody: it was copied for the tensor.
+    Copied,
+}
 
 /// A tensor of the numbers. `max_version` is the newest version that the consumer takes; without one, or before 1.0, it gets the struct that cannot say "read-only", and
 /// therefore only a copy.
@@ -25,35 +56,70 @@ pub fn export_tensor(
     max_version: Option<(u32, u32)>,
     copy: bool,
 ) -> Result<ManagedTensor> {
-    let versioned = max_version.is_some_and(|(major, _)| major >= DLPACK_VERSION.0);
-    if !versioned && !copy {
-        return Err(Error::unsupported(
-            "Arrow memory is read-only, which DLPack can say since version 1.0, and the consumer takes an older one",
-        )
-        .with_hint("pass copy=True, or max_version=(1, 0) where the consumer takes it"));
-    }
+    let sharing = if copy {
+        Sharing::Copied
+    } else {
+        Sharing::ReadOnly
+    };
+    check_sharing(sharing, max_version)?;
     let numbers = if copy {
         numbers.copied()
     } else {
         numbers.clone()
     };
-    Ok(if versioned {
-        let flags = if copy { FLAG_IS_COPIED } else { FLAG_READ_ONLY };
-        let exported =
-            Exported::leaked(numbers, |dl_tensor, manager_ctx| DLManagedTensorVersioned {
-                version: DLPackVersion {
-                    major: DLPACK_VERSION.0,
-                    minor: DLPACK_VERSION.1,
+    let element = numbers.element();
+    let item_bytes = element.item_bytes();
+    export_memory(
+        Lent {
+            address: numbers.as_ptr().cast_mut().cast(),
+            device: DLDevice {
+                device_type: 1,
+                device_id: 0,
+            },
+            dtype: DLDataType {
+                code: match element.kind() {
+                    'i' => 0,
+                    'u' => 1,
+                    _ => 2,
                 },
-                manager_ctx,
-                deleter: Some(release::<DLManagedTensorVersioned>),
-                flags,
-                dl_tensor,
-            });
+                bits: u8::try_from(item_bytes * 8).unwrap_or(0),
+                lanes: 1,
+            },
+            shape: numbers.shape().to_vec(),
+            strides: numbers.strides().iter().map(|s| s / item_bytes).collect(),
+            sharing,
+            owner: Box::new(numbers),
+        },
+        max_version,
+    )
+}
+
+/// A tensor of memory. `max_version` is as for [`export_tensor`].
+///
+/// # Errors
+/// `Unsupported` when the memory is read-only and the consumer takes only the struct that cannot say so.
+pub fn export_memory(lent: Lent, max_version: Option<(u32, u32)>) -> Result<ManagedTensor> {
+    check_sharing(lent.sharing, max_version)?;
+    Ok(if takes_versions(max_version) {
+        let flags = match lent.sharing {
+            Sharing::ReadOnly => FLAG_READ_ONLY,
+            Sharing::Writable => 0,
+            Sharing::Copied => FLAG_IS_COPIED,
+        };
+        let exported = Exported::leaked(lent, |dl_tensor, manager_ctx| DLManagedTensorVersioned {
+            version: DLPackVersion {
+                major: DLPACK_VERSION.0,
+                minor: DLPACK_VERSION.1,
+            },
+            manager_ctx,
+            deleter: Some(release::<DLManagedTensorVersioned>),
+            flags,
+            dl_tensor,
+        });
         // SAFETY: just made, and given to nobody else.
         unsafe { ManagedTensor::from_versioned(exported) }
     } else {
-        let exported = Exported::leaked(numbers, |dl_tensor, manager_ctx| DLManagedTensor {
+        let exported = Exported::leaked(lent, |dl_tensor, manager_ctx| DLManagedTensor {
             dl_tensor,
             manager_ctx,
             deleter: Some(release::<DLManagedTensor>),
@@ -63,12 +129,30 @@ pub fn export_tensor(
     })
 }
 
+fn takes_versions(max_version: Option<(u32, u32)>) -> bool {
+    max_version.is_some_and(|(major, _)| major >= DLPACK_VERSION.0)
+}
+
+fn check_sharing(sharing: Sharing, max_version: Option<(u32, u32)>) -> Result<()> {
+    if sharing != Sharing::ReadOnly || takes_versions(max_version) {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        "Arrow memory is read-only, which DLPack can say since version 1.0, and the consumer takes an older one",
+    )
+    .with_hint("pass copy=True, or max_version=(1, 0) where the consumer takes it"))
+}
+
 /// A struct that is handed out, with everything that its pointers lead to. Freed by `release`.
 struct Exported<T> {
     managed: Option<T>,
-    numbers: Numbers,
     shape: Vec<i64>,
     strides: Vec<i64>,
+    #[expect(
+        dead_code,
+        reason = "kept for the consumer, and dropped with the struct"
+    )]
+    owner: Box<dyn Any + Send + Sync>,
 }
 
 /// The kinds of managed tensor, which know where `Exported` is.
@@ -89,42 +173,25 @@ impl Managed for DLManagedTensorVersioned {
 }
 
 impl<T> Exported<T> {
-    fn leaked(numbers: Numbers, make: impl FnOnce(DLTensor, *mut c_void) -> T) -> NonNull<T> {
-        let element = numbers.element();
-        let item_bytes = element.item_bytes();
+    fn leaked(lent: Lent, make: impl FnOnce(DLTensor, *mut c_void) -> T) -> NonNull<T> {
         // A length is at most isize::MAX, since it is one of things in memory.
-        let as_i64 = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let shape: Vec<i64> = numbers
-            .shape()
-            .iter()
-            .map(|length| as_i64(*length))
-            .collect();
-        let strides = numbers.strides().iter();
-        let strides: Vec<i64> = strides.map(|stride| as_i64(stride / item_bytes)).collect();
+        let as_i64 = |numbers: &[usize]| -> Vec<i64> {
+            let number = |number: &usize| i64::try_from(*number).unwrap_or(i64::MAX);
+            numbers.iter().map(number).collect()
+        };
         let context = Box::into_raw(Box::new(Self {
             managed: None,
-            numbers,
-            shape,
-            strides,
+            shape: as_i64(&lent.shape),
+            strides: as_i64(&lent.strides),
+            owner: lent.owner,
         }));
         // SAFETY: made on the line above, and known to nobody else yet.
         let exported = unsafe { &mut *context };
         let tensor = DLTensor {
-            data: exported.numbers.as_ptr().cast_mut().cast(),
-            device: DLDevice {
-                device_type: 1,
-                device_id: 0,
-            },
+            data: lent.address,
+            device: lent.device,
             ndim: i32::try_from(exported.shape.len()).unwrap_or(0),
-            dtype: DLDataType {
-                code: match element.kind() {
-                    'i' => 0,
-                    'u' => 1,
-                    _ => 2,
-                },
-                bits: u8::try_from(item_bytes * 8).unwrap_or(0),
-                lanes: 1,
-            },
+            dtype: lent.dtype,
             shape: exported.shape.as_mut_ptr(),
             strides: exported.strides.as_mut_ptr(),
             byte_offset: 0,

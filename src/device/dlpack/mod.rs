@@ -16,7 +16,7 @@ mod import;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-pub use export::export_tensor;
+pub use export::{Lent, Sharing, export_memory, export_tensor};
 pub use import::import_tensor;
 
 use crate::location::Device;

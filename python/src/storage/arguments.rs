@@ -1,0 +1,129 @@
+//! The optional parameters of the specification, as Python passes them.
+//!
+//! Comes in: any Python objects. Goes out: `Parameters`, or the error that names the argument. Never here: what the parameters do.
+
+use partgrid::error::Error;
+use partgrid::storage::{Backend, Dims, Parameters, Place};
+use pyo3::inspect::PyStaticExpr;
+use pyo3::prelude::*;
+use pyo3::type_hint_union;
+use pyo3::types::{PyInt, PyTuple};
+
+use crate::argument::{Argument, Count, Given, Refusal, items, optional, text, whole};
+
+/// Whole numbers that are not negative, one for each dimension.
+pub(crate) struct Numbers(pub(super) Vec<usize>);
+
+impl Argument for Numbers {
+    const TYPE: PyStaticExpr = <Vec<usize> as FromPyObject<'_, '_>>::INPUT_TYPE;
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        if let Some(numbers) = plain(value) {
+            return Ok(Self(numbers));
+        }
+        let refused = || Refusal::new(value, "be a sequence of whole numbers");
+        let Some(parts) = items(value) else {
+            let refusal = refused();
+            return Err(match value.extract::<u64>() {
+                Ok(number) => refusal.write(format!("({number},)")),
+                Err(_) => refusal,
+            });
+        };
+        let number = |part: &Bound<'_, PyAny>| {
+            let number = whole(part, 0, "be a sequence of whole numbers")?;
+            usize::try_from(number).map_err(|_| refused())
+        };
+        let numbers: Result<Vec<usize>, Refusal> = parts.iter().map(number).collect();
+        // One of the parts is wrong, and the whole is what the caller wrote.
+        let is_negative = |part: &Bound<'_, PyAny>| part.lt(0).unwrap_or(false);
+        numbers
+            .map(Self)
+            .map_err(|_| match parts.iter().any(is_negative) {
+                true => Refusal::new(value, "have no negative number"),
+                false => refused(),
+            })
+    }
+}
+
+/// The numbers of a tuple of plain ones, as nearly all are.
+fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<usize>> {
+    let parts = value.cast_exact::<PyTuple>().ok()?;
+    let mut numbers = Vec::with_capacity(parts.len());
+    for part in parts.iter_borrowed() {
+        numbers.push(part.cast_exact::<PyInt>().ok()?.extract().ok()?);
+    }
+    Some(numbers)
+}
+
+/// Labels of dimensions: a sequence of texts or of axes of GT4Py, or one text of which every letter is a label.
+pub(crate) struct Labels(Vec<String>);
+
+impl Argument for Labels {
+    const TYPE: PyStaticExpr = type_hint_union!(
+        <Vec<String> as FromPyObject<'_, '_>>::INPUT_TYPE,
+        <String as FromPyObject<'_, '_>>::INPUT_TYPE
+    );
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        if let Some(letters) = text(value) {
+            return Ok(Self(letters.chars().map(String::from).collect()));
+        }
+        let label = |part: &Bound<'_, PyAny>| match text(part) {
+            Some(label) => Some(label),
+            None => text(&part.getattr("__gt_axis_name__").ok()?),
+        };
+        let parts = items(value);
+        let labels = parts.and_then(|parts| parts.iter().map(label).collect::<Option<_>>());
+        labels.map(Self).ok_or_else(|| {
+            Refusal::new(value, "be a sequence of labels").write("(\"I\", \"J\", \"K\")")
+        })
+    }
+}
+
+impl Labels {
+    /// The checked labels.
+    pub(crate) fn dims(self) -> Result<Dims, Error> {
+        Dims::try_from_labels(&self.0)
+    }
+}
+
+/// The optional parameters of one call.
+pub(super) struct Asked {
+    pub(super) aligned_index: Option<Given<Numbers>>,
+    pub(super) alignment_size: Option<Given<Count>>,
+    pub(super) backend: Option<Given<String>>,
+    pub(super) device: Option<Given<String>>,
+    pub(super) dims: Option<Given<Labels>>,
+    pub(super) layout: Option<Given<Numbers>>,
+}
+
+impl Asked {
+    /// What was asked for, each parameter checked by itself.
+    pub(super) fn parameters(self) -> Result<Parameters, Error> {
+        let alignment_size = optional(self.alignment_size, "alignment_size")?;
+        let alignment_size = alignment_size.map(|Count(bytes)| {
+            usize::try_from(bytes).map_err(|_| {
+                Error::invalid_argument("alignment_size must be within the addresses of a process")
+            })
+        });
+        let backend = optional(self.backend, "backend")?;
+        let device = optional(self.device, "device")?;
+        let place = device.map(|name| match name.as_str() {
+            "gpu" => Ok(Place::Gpu),
+            _ => Err(Error::invalid_argument(format!(
+                "device must be \"gpu\" or None, got {name:?}"
+            ))
+            .with_hint("None is the memory of the host")),
+        });
+        Ok(Parameters {
+            aligned_index: optional(self.aligned_index, "aligned_index")?.map(|index| index.0),
+            alignment_size: alignment_size.transpose()?,
+            backend: backend
+                .map(|name| Backend::try_from_name(&name))
+                .transpose()?,
+            place: place.transpose()?,
+            dims: optional(self.dims, "dims")?.map(Labels::dims).transpose()?,
+            layout: optional(self.layout, "layout")?.map(|ranks| ranks.0),
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! What other libraries see of a storage: the buffer interface, the array interfaces, DLPack, and what stencils of GT4Py ask for.
+//!
+//! Comes in: a storage. Goes out: views over its memory. Each view that may write, and that tells when it is done, keeps the storage from becoming part of a grid. Never here: copies that
+//! nobody asked for.
+
+use std::ffi::{CString, c_int};
+
+use partgrid::device::dlpack::{DLDataType, DLDevice, Lent, Sharing, export_memory};
+use partgrid::location::Device;
+use partgrid::storage::Storage;
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+
+use super::PyStorage;
+use crate::array::{converted, refuse_devices};
+use crate::convert::import;
+use crate::dlpack::capsule_of;
+use crate::error::Outcome;
+use crate::view::{Described, fill, release};
+
+/// What consumers are told that want to write to a frozen storage.
+const FROZEN: &str = "the storage belongs to a grid, which never changes: it is read-only";
+
+/// The numbers of DLPack for memory that CUDA can read.
+const CUDA: [i32; 2] = [2, 13];
+
+/// The storage as a `numpy.ndarray` over the same memory.
+pub(super) fn as_numpy<'py>(
+    storage: &Bound<'py, PyStorage>,
+    wanted_by: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    storage.get().check_host("numpy")?;
+    import(storage.py(), "numpy", wanted_by)?.call_method1("asarray", (storage,))
+}
+
+impl PyStorage {
+    fn check_host(&self, consumer: &str) -> PyResult<()> {
+        if self.core.device() == Device::CPU {
+            return Ok(());
+        }
+        Err(PyTypeError::new_err(format!(
+            "{consumer} reads memory of the host, the storage is on {}\nhint: partgrid.storage.as_cupy(storage).get() copies it",
+            self.core.device()
+        )))
+    }
+
+    /// An array interface, which is the same for numpy and for CUDA but for its name.
+    fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let plan = self.core.plan();
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", self.core.item().type_string())?;
+        interface.set_item("shape", PyTuple::new(py, plan.shape())?)?;
+        interface.set_item("strides", PyTuple::new(py, plan.strides())?)?;
+        let address = self.core.as_ptr().addr();
+        interface.set_item("data", (address, self.core.is_frozen()))?;
+        if let Some(dtype) = &self.foreign {
+            interface.set_item("descr", dtype.getattr(py, "descr")?)?;
+        }
+        Ok(interface)
+    }
+
+    /// What DLPack says of the storage, or of a copy of it.
+    fn lent(&self, copy: bool) -> Outcome<Lent> {
+        let item = self.core.item();
+        let (code, bits) = item.dlpack_code().ok_or_else(|| {
+            PyBufferError::new_err(format!(
+                "DLPack has numbers and truth values, got {item}\nhint: numpy.asarray takes the storage as it is"
+            ))
+        })?;
+        let dtype = DLDataType {
+            code,
+            bits,
+            lanes: 1,
+        };
+        if copy {
+            let copied = std::sync::Arc::new(self.core.try_copy()?);
+            let owner = Box::new(std::sync::Arc::clone(&copied));
+            return Ok(lent(&copied, dtype, Sharing::Copied, owner));
+        }
+        Ok(match self.core.try_write() {
+            Some(guard) => lent(&self.core, dtype, Sharing::Writable, Box::new(guard)),
+            None => {
+                let owner = Box::new(std::sync::Arc::clone(&self.core));
+                lent(&self.core, dtype, Sharing::ReadOnly, owner)
+            }
+        })
+    }
+}
+
+fn lent(
+    storage: &Storage,
+    dtype: DLDataType,
+    sharing: Sharing,
+    owner: Box<dyn std::any::Any + Send + Sync>,
+) -> Lent {
+    let plan = storage.plan();
+    let item_bytes = plan.item_bytes();
+    let strides = plan.strides().iter().map(|stride| stride / item_bytes);
+    Lent {
+        address: storage.as_ptr().cast(),
+        device: dlpack_device(storage.device()),
+        dtype,
+        shape: plan.shape().to_vec(),
+        strides: strides.collect(),
+        sharing,
+        owner,
+    }
+}
+
+fn dlpack_device(device: Device) -> DLDevice {
+    let ordinal = device.ordinal().unwrap_or(0);
+    DLDevice {
+        device_type: device.device_type(),
+        device_id: i32::try_from(ordinal).unwrap_or(i32::MAX),
+    }
+}
+
+#[pymethods]
+impl PyStorage {
+    /// The labels of the dimensions: a tuple, as GT4Py reads it, that gives itself when it is called, as the specification has it. Missing where no `dims` were given.
+    #[getter]
+    fn __gt_dims__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.labels(py)? {
+            Some(labels) => py
+                .import("partgrid._storage")?
+                .getattr("DimsTuple")?
+                .call1((labels,)),
+            None => Err(PyAttributeError::new_err(
+                "the storage was made without dims=, so that stencils assume the order of their annotations",
+            )),
+        }
+    }
+
+    /// Where a stencil of GT4Py begins unless it is told otherwise: the aligned element, in the order I, J, K, then data, where it is zero.
+    #[getter]
+    fn __gt_origin__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.core.plan().origin())
+    }
+
+    /// The same under the name of the specification.
+    #[getter]
+    fn default_origin<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.__gt_origin__(py)
+    }
+
+    /// The array interface of NumPy, version 3. Missing where the memory is not the host's. Who keeps the address must not write any more when the storage becomes part of a grid.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if self.core.device() != Device::CPU {
+            let text = format!("the memory is on {}, not the host's", self.core.device());
+            return Err(PyAttributeError::new_err(text));
+        }
+        self.interface(py)
+    }
+
+    /// The array interface of CUDA, version 3. Missing where CUDA cannot read the memory.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if !CUDA.contains(&self.core.device().device_type()) {
+            let text = format!("the memory is on {}, not CUDA's", self.core.device());
+            return Err(PyAttributeError::new_err(text));
+        }
+        self.interface(py)
+    }
+
+    /// NumPy: the storage as a `numpy.ndarray` over the same memory, writable until the storage becomes part of a grid. Needs numpy.
+    ///
+    /// Args:
+    ///     dtype: The wanted type; another than that of the elements makes a copy.
+    ///     copy: `True` copies always, `None` when it must, `False` never.
+    ///
+    /// Raises:
+    ///     ValueError: `copy=False`, and the type needs a copy.
+    ///     TypeError: The memory is not the host's.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let view = as_numpy(slf, "__array__")?;
+        converted(&import(slf.py(), "numpy", "__array__")?, &view, dtype, copy)
+    }
+
+    /// DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
+    ///
+    /// Args:
+    ///     stream: `None`, since the CPU has no streams.
+    ///     max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get only copies of a frozen storage.
+    ///     dl_device: `None` or `(1, 0)`, the CPU.
+    ///     copy: `True` copies; `None` and `False` never do.
+    ///
+    /// Returns:
+    ///     A capsule `dltensor_versioned`, or `dltensor` for versions before 1.0.
+    ///
+    /// Raises:
+    ///     BufferError: The wish cannot be met.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of the array API"
+    )]
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> Outcome<Bound<'py, PyCapsule>> {
+        refuse_devices(stream, dl_device)?;
+        let lent = self.lent(copy == Some(true))?;
+        capsule_of(py, export_memory(lent, max_version))
+    }
+
+    /// The device of DLPack; `(1, 0)` is the CPU.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        let device = dlpack_device(self.core.device());
+        (device.device_type, device.device_id)
+    }
+
+    #[expect(unsafe_code, reason = "the buffer interface fills a C struct")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let core = &slf.get().core;
+        // SAFETY: the interpreter passes a struct to fill, or null by mistake; it looks at `obj` also after an error.
+        if let Some(view) = unsafe { view.as_mut() } {
+            view.obj = std::ptr::null_mut();
+        }
+        if core.device() != Device::CPU {
+            let text = format!("the memory is on {}, not the host's", core.device());
+            return Err(PyBufferError::new_err(text));
+        }
+        let Some(format) = core.item().format() else {
+            return Err(PyBufferError::new_err(format!(
+                "the buffer interface has no format for {}\nhint: numpy.asarray takes the storage as it is",
+                core.item()
+            )));
+        };
+        let guard = core.try_write();
+        let plan = core.plan();
+        let described = Described {
+            address: core.as_ptr(),
+            format: CString::from(format),
+            item_bytes: plan.item_bytes(),
+            shape: plan.shape(),
+            strides: plan.strides(),
+            is_writable: guard.is_some(),
+            read_only: FROZEN,
+            held: guard.map(|guard| Box::new(guard) as Box<dyn std::any::Any>),
+        };
+        // SAFETY: the interpreter's own struct; the storage keeps its memory, which may be written as long as the guard lives.
+        unsafe { fill(slf.clone().into_any(), view, flags, described) }
+    }
+
+    #[expect(unsafe_code, reason = "gives back what __getbuffer__ leaked")]
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: the struct that `__getbuffer__` filled.
+        unsafe { release(view) };
+    }
+}
