@@ -1,8 +1,8 @@
 """Expected answers of `sql/*.slt`, from DuckDB.
 
 Comes in: the `.slt` files of this folder and the Parquet files of `data/`. Goes out: the same files with the types and expected rows as DuckDB gives them; with
-`--check`, the exit code 1 and a list of the records that differ. Statements that make or drop names run, too. Never here: records that expect an error or a plan, and
-partgrid itself.
+`--check`, the exit code 1 and a list of the records that differ. Statements that make or drop names run, too. Never here: records that expect an error or a
+plan, and partgrid itself.
 
     pip install duckdb==2.0.0 pyarrow==26.0.1 pytz
     python sql/answers.py [--check] [file …]
