@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::standard;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The longest SQL text that is read, in bytes.
@@ -59,7 +60,7 @@ pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does
         .with_recursion_limit(nesting)
         .build()?
         .parse_statements()?;
-    let (Some(statement), 0) = (statements.pop_front(), statements.len()) else {
+    let (Some(mut statement), 0) = (statements.pop_front(), statements.len()) else {
         let count = if statements.is_empty() {
             "none"
         } else {
@@ -72,6 +73,7 @@ pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does
     };
     let does = check_kind(&statement)?;
     check_depth(&statement)?;
+    standard::rewrite(&mut statement)?;
     Ok((statement, does))
 }
 
