@@ -1,7 +1,8 @@
 """Expected answers of `sql/*.slt`, from DuckDB.
 
 Comes in: the `.slt` files of this folder and the Parquet files of `data/`. Goes out: the same files with the types and expected rows as DuckDB gives them; with
-`--check`, the exit code 1 and a list of the records that differ. Never here: records that expect an error or a plan, and partgrid itself.
+`--check`, the exit code 1 and a list of the records that differ. Statements that make or drop names run, too. Never here: records that expect an error or a
+plan, and partgrid itself.
 
     pip install duckdb==2.0.0 pyarrow==26.0.1 pytz
     python sql/answers.py [--check] [file …]
@@ -55,12 +56,24 @@ def text(value: object, letter: str) -> str:
     if letter == "R":
         assert isinstance(value, float | decimal.Decimal)
         shown = f"{float(value):.3f}"
-        return "0.000" if shown == "-0.000" else shown
+        return {"-0.000": "0.000", "nan": "NaN"}.get(shown, shown)
+    return " ".join(inner(value).split()) or "(empty)"
+
+
+def inner(value: object) -> str:
+    """A value that is no number with a fraction, or one inside a list or a struct."""
+    if value is None:
+        return "NULL"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    return " ".join(str(value).split()) or "(empty)"
+    if isinstance(value, list):
+        return f"[{', '.join(map(inner, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {inner(part)}' for name, part in value.items())}}}"
+    if isinstance(value, datetime.datetime | datetime.time):
+        in_thousands = value.microsecond and value.microsecond % 1000 == 0
+        return value.isoformat(timespec="milliseconds" if in_thousands else "auto")
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
 
 
 def answer(
@@ -85,6 +98,8 @@ def is_ordered(sql: str) -> bool:
 
 def rewritten(connection: duckdb.DuckDBPyConnection, record: list[str], where: str) -> list[str]:
     """A record with the answer of DuckDB in it; as it is unless it is a query that expects rows."""
+    if "statement ok" in record:
+        connection.execute("\n".join(record[record.index("statement ok") + 1 :]))
     heads = [place for place, line in enumerate(record) if line.startswith("query ")]
     if not heads or record[heads[0]].startswith("query error"):
         return record

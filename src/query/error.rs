@@ -61,7 +61,7 @@ fn translate(error: &DataFusionError) -> Error {
         DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
             ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
                 Some(inner) => translate(inner),
-                None => Error::internal(inner.to_string()),
+                None => in_words(ErrorKind::Internal, inner.to_string()),
             },
             _ => worded(error),
         },
@@ -74,7 +74,10 @@ fn translate(error: &DataFusionError) -> Error {
 }
 
 fn worded(error: &DataFusionError) -> Error {
-    let (kind, text) = (kind_of(error), plain_text(error));
+    in_words(kind_of(error), plain_text(error))
+}
+
+fn in_words(kind: ErrorKind, text: String) -> Error {
     let Some(Worded {
         kind: better,
         message,
@@ -156,7 +159,14 @@ fn translate_schema(error: &SchemaError) -> Error {
                     .with_column(&field.name)
                     .with_hint(format!("did you mean `{}`?", elsewhere.flat_name()));
             }
-            let known = valid_fields.iter().map(|column| column.name.as_str());
+            // Sides of a join may have columns of one name.
+            let mut names: Vec<&str> = Vec::new();
+            for column in valid_fields {
+                if !names.contains(&column.name.as_str()) {
+                    names.push(&column.name);
+                }
+            }
+            let known = names.iter().copied();
             let found = unknown_column(&field.name, known.clone());
             let error = Error::new(ErrorKind::Query, found.message()).with_column(&field.name);
             // SQL folds a name without quotes, so that the near name is only found in quotes.

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::shape::check_shape;
+use super::standard;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The longest SQL text that is read, in bytes.
@@ -61,7 +62,7 @@ pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does
         .with_recursion_limit(nesting)
         .build()?
         .parse_statements()?;
-    let (Some(statement), 0) = (statements.pop_front(), statements.len()) else {
+    let (Some(mut statement), 0) = (statements.pop_front(), statements.len()) else {
         let count = if statements.is_empty() {
             "none"
         } else {
@@ -74,6 +75,7 @@ pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does
     };
     let does = check_kind(&statement)?;
     check_shape(&statement)?;
+    standard::rewrite(&mut statement)?;
     Ok((statement, does))
 }
 

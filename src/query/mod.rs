@@ -4,6 +4,7 @@
 //! DataFusion plan it on threads with large stacks (`planner.rs`) over [`GridTable`]s, and runs it within its bounds (`answer.rs`, `run.rs`, `bounds.rs`). Never here: how tiles come
 //! into being (`load`), and statements that change files, grids or settings.
 
+mod aliases;
 mod answer;
 mod bounds;
 mod cache;
@@ -16,6 +17,7 @@ mod kept;
 mod names;
 mod options;
 mod parameters;
+mod pattern;
 mod place;
 mod plan;
 mod planner;
@@ -23,6 +25,7 @@ mod progress;
 mod run;
 mod session;
 mod shape;
+mod standard;
 mod statement;
 mod table;
 mod tiles;

@@ -12,9 +12,11 @@ use datafusion::catalog::CatalogProvider;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+use super::aliases;
 use super::answer::{Bounds, Query};
 use super::bounds::{Queue, SessionMemory};
 use super::cache::{CachedPlan, Question};
@@ -24,6 +26,7 @@ use super::growing::bounded;
 use super::names::{CATALOG, Catalog, Names, SCHEMA, Table, state_of};
 use super::options::{QueryOptions, SessionOptions};
 use super::parameters::Parameters;
+use super::plan::copies::CountCopies;
 use super::plan::exact::{self, ExactNulls};
 use super::plan::join_order::JoinOrder;
 use super::plan::narrow::NarrowDecimals;
@@ -91,6 +94,7 @@ impl Session {
         for function in growing {
             context.register_udf(function);
         }
+        aliases::add_to(&context);
         let tiles = Tiles {
             names: names.clone(),
         };
@@ -469,10 +473,13 @@ fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
             Some(folder) => Error::from(error).with_file(folder.display().to_string()),
             None => Error::from(error),
         })?;
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(CountCopies)];
+    rules.extend(Analyzer::new().rules);
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_analyzer_rules(rules)
         .with_analyzer_rule(Arc::new(ExactNulls))
         .with_optimizer_rules(exact::rules())
         .with_optimizer_rule(Arc::new(JoinOrder))

@@ -8,8 +8,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, ObjectName, Query, SetExpr, SetOperator, SetQuantifier,
-    Statement as SqlStatement, TableFactor, Visit, Visitor,
+    BinaryOperator, Expr, ObjectName, Query, Statement as SqlStatement, TableFactor, Visit, Visitor,
 };
 
 use super::guard::{MAX_EXPRESSION_DEPTH, too_much};
@@ -69,7 +68,7 @@ impl Visitor for Shape {
                 "leave the clause out",
             );
         }
-        check_set_operations(&query.body)
+        ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &Query) -> Step {
@@ -124,34 +123,6 @@ impl Visitor for Shape {
         self.expressions -= 1;
         ControlFlow::Continue(())
     }
-}
-
-/// INTERSECT ALL and EXCEPT ALL count rows, which the joins that stand for them do not.
-fn check_set_operations(body: &SetExpr) -> Step {
-    let mut left = vec![body];
-    while let Some(body) = left.pop() {
-        let SetExpr::SetOperation {
-            op,
-            set_quantifier,
-            left: one,
-            right: other,
-        } = body
-        else {
-            continue;
-        };
-        let all = matches!(
-            set_quantifier,
-            SetQuantifier::All | SetQuantifier::AllByName
-        );
-        if all && *op != SetOperator::Union {
-            return unsupported(
-                &format!("{op} ALL is not supported"),
-                "number the equal rows on both sides with row_number() OVER (PARTITION BY …), and leave ALL out",
-            );
-        }
-        left.extend([one.as_ref(), other.as_ref()]);
-    }
-    ControlFlow::Continue(())
 }
 
 /// Refuses chains of WITH whose names stand for more and more queries.

@@ -104,6 +104,20 @@ fn others(text: &str) -> Option<Worded> {
             "give one of them another name with AS",
         );
     }
+    if let Some((_, rest)) = text.split_once("regex parse error:") {
+        let said = rest
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix("error: "));
+        return Some(Worded {
+            kind: Some(ErrorKind::Query),
+            message: format!(
+                "the pattern is no regular expression: {}",
+                said.unwrap_or_else(|| rest.trim())
+            ),
+            hint: Some("a backslash takes the meaning from ( ) [ ] { } * + ? . ^ $ |".to_owned()),
+        });
+    }
     if text.starts_with("Scalar subquery returned more than one row") {
         return worded(
             "a subquery in place of a value gave more than one row".to_owned(),

@@ -85,7 +85,7 @@ fn type_of(data_type: &DataType) -> DefaultColumnType {
 
 /// One row as `sql/answers.py` writes it: NULL, (empty), numbers that may have a fraction with three digits after the point.
 fn texts(batch: &RecordBatch, row: usize) -> Vec<String> {
-    let options = FormatOptions::default();
+    let options = FormatOptions::default().with_null("NULL");
     let text = |column: &Arc<dyn Array>| {
         if column.is_null(row) {
             return "NULL".to_owned();

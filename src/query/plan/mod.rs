@@ -1,6 +1,7 @@
 //! Runs while a query is planned: which tiles it needs, and what is known of them.
 
 mod cardinality;
+pub(super) mod copies;
 mod estimate;
 pub(in crate::query) mod exact;
 pub(super) mod facts;

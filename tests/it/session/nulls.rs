@@ -215,14 +215,6 @@ fn what_would_be_ignored_or_misread_is_refused() {
             "FOR UPDATE and FOR SHARE lock rows, and grids never change",
         ),
         (
-            "SELECT id FROM t INTERSECT ALL SELECT id FROM t",
-            "INTERSECT ALL is not supported",
-        ),
-        (
-            "SELECT 1 UNION ALL (SELECT id FROM t EXCEPT ALL SELECT id FROM t)",
-            "EXCEPT ALL is not supported",
-        ),
-        (
             "SELECT * FROM t WHERE id IS NOT DISTINCT FROM 1 AND name = 'row 1'",
             "IS [NOT] DISTINCT FROM before AND or OR needs parentheses",
         ),

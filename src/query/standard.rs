@@ -1,0 +1,266 @@
+//! SQL that the engine misreads or does not know, in words that it does.
+//!
+//! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
+//! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression. Never here: what only the plan shows (`plan/copies.rs`).
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Fetch, Function, Ident, LimitClause, NamedWindowDefinition,
+    NamedWindowExpr, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut, WindowSpec,
+    WindowType,
+};
+
+use super::pattern;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Rewrites a statement in place.
+///
+/// # Errors
+/// `Query` for a window that is not defined or defined twice over, and for a wrong escape; `Unsupported` for a pattern of SIMILAR TO that is no literal.
+pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
+    let inner = match statement {
+        Statement::Statement(inner) => inner.as_mut(),
+        Statement::Explain(explain) => return rewrite(&mut explain.statement),
+        _ => return Ok(()),
+    };
+    match inner.visit(&mut Rewriting::default()) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+#[derive(Default)]
+struct Rewriting {
+    /// The named windows of each query and SELECT that is open.
+    windows: Vec<Vec<NamedWindowDefinition>>,
+    /// How many columns got a name.
+    named: usize,
+}
+
+impl VisitorMut for Rewriting {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        // The ORDER BY of a query may name the windows of its SELECT.
+        self.windows.push(match query.body.as_ref() {
+            SetExpr::Select(select) => select.named_window.clone(),
+            _ => Vec::new(),
+        });
+        fetch_as_limit(query);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.windows.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        let all = select.named_window.clone();
+        for window in &mut select.named_window {
+            if let NamedWindowExpr::WindowSpec(spec) = &mut window.1
+                && let Err(error) = complete(spec, &all, all.len())
+            {
+                return ControlFlow::Break(error);
+            }
+        }
+        self.windows.push(select.named_window.clone());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
+        self.windows.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match self.rewrite(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+impl Rewriting {
+    fn rewrite(&mut self, expr: &mut Expr) -> Result<()> {
+        match expr {
+            Expr::Function(Function {
+                over: Some(WindowType::WindowSpec(spec)),
+                ..
+            }) => {
+                let windows = self.windows.last().map_or(&[][..], Vec::as_slice);
+                complete(spec, windows, windows.len())
+            }
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+                if let Expr::Subquery(query) = right.as_mut() {
+                    self.named += 1;
+                    name_column(query, self.named);
+                }
+                Ok(())
+            }
+            Expr::Like {
+                pattern,
+                escape_char,
+                ..
+            }
+            | Expr::ILike {
+                pattern,
+                escape_char,
+                ..
+            } => {
+                if let (Some(text), Some(escape)) =
+                    (text_of(pattern), escape_char.as_deref().and_then(text_in))
+                {
+                    **pattern = literal(pattern::with_backslashes(text, escape)?);
+                    *escape_char = None;
+                }
+                Ok(())
+            }
+            Expr::SimilarTo { .. } => similar(expr),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the window says that a specification builds upon, put into it. `steps` bounds how far windows build upon each other.
+fn complete(spec: &mut WindowSpec, windows: &[NamedWindowDefinition], steps: usize) -> Result<()> {
+    let Some(name) = spec.window_name.take() else {
+        return Ok(());
+    };
+    let found = windows.iter().find(|window| same(&window.0, &name));
+    let Some(NamedWindowDefinition(_, found)) = found.filter(|_| steps > 0) else {
+        let text = format!("no window `{name}`");
+        return Err(Error::new(ErrorKind::Query, text)
+            .with_hint("WINDOW name AS (…) after the conditions defines one"));
+    };
+    let mut base = match found {
+        NamedWindowExpr::WindowSpec(base) => base.clone(),
+        NamedWindowExpr::NamedWindow(other) => WindowSpec {
+            window_name: Some(other.clone()),
+            partition_by: Vec::new(),
+            order_by: Vec::new(),
+            window_frame: None,
+        },
+    };
+    complete(&mut base, windows, steps - 1)?;
+    if !spec.partition_by.is_empty() {
+        let text = format!("what builds upon the window `{name}` has its PARTITION BY");
+        return Err(Error::new(ErrorKind::Query, text));
+    }
+    if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+        let text = format!("the window `{name}` has an ORDER BY already");
+        return Err(Error::new(ErrorKind::Query, text));
+    }
+    spec.partition_by = base.partition_by;
+    if spec.order_by.is_empty() {
+        spec.order_by = base.order_by;
+    }
+    spec.window_frame = spec.window_frame.take().or(base.window_frame);
+    Ok(())
+}
+
+fn same(one: &Ident, other: &Ident) -> bool {
+    match (one.quote_style, other.quote_style) {
+        (None, None) => one.value.eq_ignore_ascii_case(&other.value),
+        _ => one.value == other.value,
+    }
+}
+
+/// Gives the one column of a query a name that no column outside has: the engine compares by name.
+fn name_column(query: &mut Query, number: usize) {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    if let [item] = select.projection.as_mut_slice()
+        && let SelectItem::UnnamedExpr(expr) = item
+    {
+        *item = SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias: Ident::with_quote('"', format!("__compared_{number}")),
+        };
+    }
+}
+
+fn fetch_as_limit(query: &mut Query) {
+    let plain = |fetch: &&mut Fetch| !fetch.with_ties && !fetch.percent;
+    let Some(fetch) = query.fetch.as_mut().filter(plain) else {
+        return;
+    };
+    let rows = fetch.quantity.take().unwrap_or_else(|| number("1"));
+    let (limit, offset) = match query.limit_clause.take() {
+        None => (Some(rows), None),
+        Some(LimitClause::LimitOffset {
+            limit: None,
+            offset,
+            limit_by,
+        }) if limit_by.is_empty() => (Some(rows), offset),
+        other => {
+            fetch.quantity = Some(rows);
+            query.limit_clause = other;
+            return;
+        }
+    };
+    query.fetch = None;
+    query.limit_clause = Some(LimitClause::LimitOffset {
+        limit,
+        offset,
+        limit_by: Vec::new(),
+    });
+}
+
+fn similar(expr: &mut Expr) -> Result<()> {
+    let Expr::SimilarTo {
+        negated,
+        expr: text,
+        pattern,
+        escape_char,
+    } = expr
+    else {
+        return Ok(());
+    };
+    let escape = match escape_char.as_deref() {
+        None => Some("\\"),
+        Some(escape) => text_in(escape),
+    };
+    let (Some(wanted), Some(escape)) = (text_of(pattern), escape) else {
+        let said = "SIMILAR TO takes a pattern that is a literal";
+        return Err(Error::unsupported(said).with_hint("~ takes regular expressions of any kind"));
+    };
+    let op = if *negated {
+        BinaryOperator::PGRegexNotMatch
+    } else {
+        BinaryOperator::PGRegexMatch
+    };
+    let regular = literal(pattern::regular(wanted, escape)?);
+    let text = Box::new(Expr::Nested(std::mem::replace(text, Box::new(number("0")))));
+    *expr = Expr::BinaryOp {
+        left: text,
+        op,
+        right: Box::new(regular),
+    };
+    Ok(())
+}
+
+fn text_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => text_in(&value.value),
+        _ => None,
+    }
+}
+
+fn text_in(value: &Value) -> Option<&str> {
+    match value {
+        Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn literal(text: String) -> Expr {
+    Expr::value(Value::SingleQuotedString(text))
+}
+
+fn number(digits: &str) -> Expr {
+    Expr::value(Value::Number(digits.to_owned(), false))
+}
