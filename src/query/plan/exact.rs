@@ -67,14 +67,13 @@ fn exact(expression: Expr) -> Transformed<Expr> {
 
 /// `x IN (1, NULL)` is `x IN (1) OR NULL`, and with NOT `x NOT IN (1) AND NULL`. The simplifier merges lists of two conditions as if null were a value.
 fn without_nulls(list: InList) -> Transformed<Expr> {
-    let is_null = |value: &Expr| matches!(value, Expr::Literal(value, _) if value.is_null());
-    if !list.list.iter().any(is_null) || list.list.iter().all(is_null) {
+    if !list.list.iter().any(is_null_literal) || list.list.iter().all(is_null_literal) {
         return Transformed::no(Expr::InList(list));
     }
     let values = list
         .list
         .into_iter()
-        .filter(|value| !is_null(value))
+        .filter(|value| !is_null_literal(value))
         .collect();
     let negated = list.negated;
     let rest = Expr::InList(InList::new(list.expr, values, negated));
@@ -83,6 +82,15 @@ fn without_nulls(list: InList) -> Transformed<Expr> {
         true => rest.and(unknown),
         false => rest.or(unknown),
     })
+}
+
+fn is_null_literal(value: &Expr) -> bool {
+    match value {
+        Expr::Literal(value, _) => value.is_null(),
+        // What gives the list one type puts casts around its values.
+        Expr::Cast(cast) => is_null_literal(&cast.expr),
+        _ => false,
+    }
 }
 
 const GET_FIELD: &str = "get_field";
@@ -110,6 +118,10 @@ impl ScalarUDFImpl for FieldOf {
 
     fn signature(&self) -> &Signature {
         self.inner.signature()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.inner().coerce_types(types)
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
