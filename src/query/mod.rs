@@ -21,6 +21,7 @@ mod planner;
 mod progress;
 mod run;
 mod session;
+mod spill;
 mod statement;
 mod table;
 mod tiles;

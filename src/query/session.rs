@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::CatalogProvider;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
@@ -27,6 +27,7 @@ use super::plan::narrow::NarrowDecimals;
 use super::plan::pause::PauseOften;
 use super::plan::settings::for_tiles;
 use super::planner::{Looked, Planned, Planner};
+use super::spill::SpillFolder;
 use super::statement::{Change, constant};
 use super::table::GridTable;
 use super::tiles::Tiles;
@@ -60,7 +61,7 @@ impl Session {
     /// A session without grids.
     ///
     /// # Errors
-    /// `InvalidArgument` for zero or more than 1024 threads, a limit of zero bytes and no query at once, `Storage` when there is no folder to spill to.
+    /// `InvalidArgument` for zero or more than 1024 threads, a limit of zero bytes and no query at once, `Storage` when no file can be made in the folder to spill to.
     pub fn try_new(options: &SessionOptions) -> Result<Self> {
         Self::over(options, Names::default())
     }
@@ -69,7 +70,7 @@ impl Session {
     /// lock of the first one.
     ///
     /// # Errors
-    /// `Storage` when there is no folder to spill to.
+    /// `Storage` when no file can be made in the folder to spill to.
     pub fn try_again(&self) -> Result<Self> {
         Self::over(&self.options, self.names.clone())
     }
@@ -422,18 +423,12 @@ fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
     settings.sql_parser.collect_spans = true;
     // DataFusion's optimizer simplifies expressions after it has noted whether they can be null (`x IS NOT TRUE`), and then holds that against them.
     settings.execution.skip_physical_aggregate_schema_check = true;
-    let mut disk = DiskManagerBuilder::default();
-    if let Some(folder) = &options.spill_to {
-        disk.set_mode(DiskManagerMode::Directories(vec![folder.clone()]));
-    }
+    let spill = SpillFolder::try_new(options.spill_to.as_deref())?;
+    let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(spill));
     let runtime = RuntimeEnvBuilder::new()
         .with_disk_manager_builder(disk)
         .with_memory_limit(limit, 1.0)
-        .build_arc()
-        .map_err(|error| match &options.spill_to {
-            Some(folder) => Error::from(error).with_file(folder.display().to_string()),
-            None => Error::from(error),
-        })?;
+        .build_arc()?;
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)

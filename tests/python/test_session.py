@@ -6,6 +6,8 @@ import datetime as dt
 import decimal
 import io
 import os
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -342,7 +344,7 @@ def test_a_query_over_its_limit_spills_to_the_named_folder(
     assert "spill_count=0" not in session.sql("SELECT * FROM f ORDER BY tailnum, dest").explain(
         analyze=True
     )
-    assert not [file for file in (tmp_path / "made").rglob("*") if file.is_file()]
+    assert list((tmp_path / "made").iterdir()) == []
     with pytest.raises(MemoryError, match=r"\(the answer\)"):
         session.sql("SELECT * FROM generate_series(1, 1000000000000)").to_arrow()
     assert session.sql("SELECT * FROM f").to_arrow().num_rows == 336776
@@ -394,6 +396,26 @@ def test_results_say_what_they_hold(session: pg.Session) -> None:
     assert isinstance(next(stream), pa.RecordBatch)
     stream.close()
     assert list(stream) == []
+
+
+def test_a_killed_process_leaves_nothing_in_the_folder(tmp_path: Path) -> None:
+    script = f"""
+import sys, partgrid as pg
+session = pg.Session(threads=2, memory_limit="25MB", spill_to={str(tmp_path)!r})
+session.register("f", pg.read_parquet("data/flights"))
+stream = session.sql("SELECT * FROM f ORDER BY tailnum, dest").stream()
+next(stream)
+print("spilled", flush=True)
+sys.stdin.read()
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "spilled\n"
+    child.kill()
+    child.communicate()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_bar_shows_the_rows_that_were_read(
