@@ -20,6 +20,7 @@ mod plan;
 mod planner;
 mod progress;
 mod run;
+mod same_names;
 mod session;
 mod spill;
 mod statement;

@@ -17,6 +17,7 @@ use super::error::placed;
 use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement};
 use super::parameters::Parameters;
+use super::same_names::{self, Wanted, restored};
 use super::statement::{Change, executed, named, tables_listed};
 use crate::error::{Error, Result};
 
@@ -39,6 +40,8 @@ pub(super) enum Planned {
 pub(super) struct Looked {
     pub(super) statement: PreparedStatement,
     pub(super) plan: LogicalPlan,
+    /// The names of its columns that the planner did not take.
+    wanted: Wanted,
     /// What the names stood for then.
     pub(super) known: Arc<Known>,
 }
@@ -108,7 +111,8 @@ impl Planner {
             let known = names.now();
             let executing = async {
                 if Arc::ptr_eq(&known, &looked.known) {
-                    return physical(&state, parameters.bind(looked.plan.clone())?).await;
+                    let plan = physical(&state, parameters.bind(looked.plan.clone())?).await?;
+                    return Ok(restored(plan, &looked.wanted)?);
                 }
                 rows(&state, looked.statement.statement.clone(), &parameters).await
             };
@@ -173,7 +177,7 @@ async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Res
         let text = "only statements that read can be prepared";
         return Err(Error::new(crate::error::ErrorKind::Query, text));
     }
-    let plan = state.statement_to_plan(statement.clone()).await?;
+    let (plan, wanted) = Box::pin(same_names::planned(state, statement.clone())).await?;
     let types = Vec::new();
     let statement = PreparedStatement {
         text,
@@ -183,6 +187,7 @@ async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Res
     Ok(Looked {
         statement,
         plan,
+        wanted,
         known,
     })
 }
@@ -192,8 +197,9 @@ async fn rows(
     statement: Statement,
     parameters: &Parameters,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let logical = state.statement_to_plan(statement).await?;
-    physical(state, parameters.bind(logical)?).await
+    let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
+    let plan = physical(state, parameters.bind(logical)?).await?;
+    Ok(restored(plan, &wanted)?)
 }
 
 /// The physical plan of a logical one that only reads.

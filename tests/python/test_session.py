@@ -418,6 +418,18 @@ sys.stdin.read()
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_answer_may_have_a_name_twice(session: pg.Session) -> None:
+    result = session.sql("SELECT dest, origin, dest FROM f WHERE month = 7 LIMIT 5")
+    assert result.columns == ["dest", "origin", "dest"]
+    assert result.to_arrow().column_names == ["dest", "origin", "dest"]
+    assert list(result.to_pandas().columns) == ["dest", "origin", "dest"]
+    assert len(result) == 5
+    with pytest.raises(pg.errors.InvalidArgumentError, match="must be distinct"):
+        result.to_grid()
+    with pytest.raises(Exception, match="dest"):
+        result.to_polars()
+
+
 def test_a_bar_shows_the_rows_that_were_read(
     monkeypatch: pytest.MonkeyPatch, session: pg.Session
 ) -> None:
