@@ -11,4 +11,5 @@ pub(super) mod scan;
 mod sieve;
 pub(super) mod stitch;
 pub(super) mod stop;
+mod tally;
 pub(super) mod wait;
