@@ -46,6 +46,8 @@ pub struct Query {
     cancel: watch::Sender<u64>,
     /// The run that began last.
     last: Arc<ArcSwapOption<Run>>,
+    /// What was written, if errors of a run can be shown in it.
+    text: Option<Arc<str>>,
 }
 
 impl Query {
@@ -55,7 +57,13 @@ impl Query {
             bounds,
             cancel: watch::Sender::new(0),
             last: Arc::default(),
+            text: None,
         }
+    }
+
+    /// Errors of its runs show where they are in this text.
+    pub(super) fn with_text(self, text: Option<Arc<str>>) -> Self {
+        Self { text, ..self }
     }
 
     /// The columns of the result.
@@ -125,6 +133,7 @@ impl Query {
             memory,
             queue: self.bounds.queue.clone(),
             timeout: self.bounds.timeout,
+            text: self.text.clone(),
             cancelled: self.cancel.subscribe(),
             kept: keep.then(|| Kept::new(self.bounds.names.clone(), &pool)),
         })?;

@@ -8,6 +8,7 @@ mod answer;
 mod bounds;
 mod error;
 mod exec;
+mod faults;
 mod function;
 mod growing;
 mod guard;

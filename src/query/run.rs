@@ -29,6 +29,7 @@ use super::exec::dense::dense;
 use super::exec::own::owning;
 use super::exec::stop::{Stop, stoppable};
 use super::exec::wait::waiting;
+use super::faults;
 use super::kept::Kept;
 use super::metrics::QueryMetrics;
 use crate::error::{Error, ErrorKind, Result};
@@ -92,6 +93,8 @@ pub(super) struct Start {
     pub(super) memory: Arc<RunPool>,
     pub(super) queue: Queue,
     pub(super) timeout: Option<Duration>,
+    /// What was written, if errors can be shown in it.
+    pub(super) text: Option<Arc<str>>,
     pub(super) cancelled: watch::Receiver<u64>,
     /// Counts what whoever reads the batches keeps.
     pub(super) kept: Option<Kept>,
@@ -106,6 +109,7 @@ pub struct BatchStream {
     deadline: Option<Deadline>,
     cancelled: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     kept: Option<Kept>,
+    text: Option<Arc<str>>,
     ended: bool,
 }
 
@@ -168,6 +172,7 @@ impl BatchStream {
             deadline,
             cancelled: Box::pin(cancelled),
             kept: start.kept,
+            text: start.text,
             ended: false,
         })
     }
@@ -224,7 +229,12 @@ impl Stream for BatchStream {
             Some(Ok(batch)) => self.run.count(batch),
             _ => self.end(),
         }
-        Poll::Ready(counted)
+        Poll::Ready(match (counted, &self.text) {
+            (Some(Err(error)), Some(text)) => {
+                Some(Err(faults::placed(error, text, &self.run.plan())))
+            }
+            (counted, _) => counted,
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::answer::{Bounds, Query};
 use super::bounds::{Queue, SessionMemory};
 use super::error::no_table;
+use super::faults::own_text;
 use super::function::{Function, Kind};
 use super::growing::bounded;
 use super::names::{CATALOG, Catalog, Names, SCHEMA, Table, state_of};
@@ -221,12 +222,11 @@ impl Session {
         options.check()?;
         let (state, names) = (self.state(options), self.names.clone());
         let config = state.config().clone();
-        let planned = self
-            .planner
-            .plan(state, names, Arc::from(text), parameters)
-            .await?;
+        let text: Arc<str> = Arc::from(text);
+        let shown = own_text(&text, &names.now());
+        let planned = self.planner.plan(state, names, text, parameters).await?;
         match planned {
-            Planned::Rows(plan) => Ok(self.query(plan, config, options)),
+            Planned::Rows(plan) => Ok(self.query(plan, config, options).with_text(shown)),
             Planned::Change(change) => {
                 let done = Box::pin(self.change(change, &config, options)).await?;
                 let schema = Schema::new(vec![Field::new("status", DataType::Utf8, false)]);
@@ -403,11 +403,12 @@ impl Prepared {
         let state = session.state(options);
         let config = state.config().clone();
         let (names, looked) = (session.names.clone(), Arc::clone(&self.looked));
+        let shown = own_text(&looked.statement.text, &names.now());
         let plan = session
             .planner
             .execute(state, names, looked, parameters)
             .await?;
-        Ok(session.query(plan, config, options))
+        Ok(session.query(plan, config, options).with_text(shown))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Answers whose columns share a name.
+//! Answers whose columns share a name, and the places of errors of a run.
 
 use std::sync::Arc;
 
@@ -8,6 +8,35 @@ use partgrid::error::ErrorKind;
 use partgrid::query::{Parameters, QueryOptions};
 
 use super::{World, numbers};
+
+#[test]
+fn errors_of_a_run_show_the_place_where_only_one_can_be_meant() {
+    let world = World::new(&[3]);
+    let place = |sql: &str| world.run_error(sql).place().map(str::to_owned);
+    let marked = |sql: &str, mark: &str| {
+        let at = sql.find(mark).unwrap();
+        let under = format!("{}{}", " ".repeat(at), "^".repeat(mark.len()));
+        Some(format!("line 1, column {}:\n  {sql}\n  {under}", at + 1))
+    };
+    let sql = "SELECT 7 / id FROM t";
+    assert_eq!(place(sql), marked(sql, "/"));
+    let sql = "SELECT arrow_cast(id, 'Decimal128(38, 0)') * arrow_cast('90000000000000000000000000000000000000', 'Decimal128(38, 0)') FROM t";
+    let at = place(sql).unwrap();
+    assert!(at.starts_with("line 1, column 44:"), "{at}");
+    let sql = "SELECT CAST(name AS BIGINT) FROM t";
+    assert_eq!(place(sql), marked(sql, "CAST(name"));
+    let sql = "SELECT t.name::BIGINT FROM t";
+    assert_eq!(place(sql), marked(sql, "name::BIGINT"));
+    for sql in [
+        "SELECT 7 / id, 8 / id FROM t",
+        "SELECT CAST(id AS BIGINT), name::BIGINT FROM t",
+        "SELECT CAST(name || '' AS BIGINT) FROM t",
+    ] {
+        assert_eq!(place(sql), None, "{sql}");
+    }
+    world.status("CREATE VIEW v AS SELECT 7 / id AS x FROM t");
+    assert_eq!(place("SELECT x, 1.5 / 3 AS y FROM v"), None);
+}
 
 #[test]
 fn columns_of_an_answer_may_share_a_name() {
