@@ -1,7 +1,7 @@
 //! Where bytes live: host, process, device.
 //!
 //! Comes in: an address, a process id, a device. Goes out: a [`Location`], the `(IP, PID[, device])` of the `__partitioned__` draft (section
-//! "location"), and the answer to "is that here?". Never here: opening what lives there.
+//! "location"), and the answers to "is that here?" and "how near is it?" ([`Locality`]). Never here: opening what lives there.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -180,6 +180,66 @@ impl fmt::Display for Location {
     }
 }
 
+/// What must happen before this process can read a tile. Ordered: the nearest comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Locality {
+    /// Nothing: it lies in the memory of this process.
+    Memory,
+    /// It lies in memory that this process shares with another, and is mapped.
+    Shared,
+    /// It lies on a device of this process, and is copied from there.
+    Device,
+    /// It lies in another process, and is sent.
+    Process,
+    /// It lies in a file or a store, and is read.
+    File,
+}
+
+impl Locality {
+    /// All, nearest first.
+    pub const ALL: [Self; 5] = [
+        Self::Memory,
+        Self::Shared,
+        Self::Device,
+        Self::Process,
+        Self::File,
+    ];
+
+    /// The nearest of the locations of one tile, which is in no file.
+    #[must_use]
+    pub fn of(locations: &[Location]) -> Self {
+        let here = Location::here();
+        let of_one = |location: &Location| {
+            if *location == here {
+                Self::Memory
+            } else if (location.host, location.process) == (here.host, here.process) {
+                Self::Device
+            } else {
+                Self::Process
+            }
+        };
+        locations.iter().map(of_one).min().unwrap_or(Self::Process)
+    }
+
+    /// One word, as `EXPLAIN` and metrics show it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Shared => "shared",
+            Self::Device => "device",
+            Self::Process => "process",
+            Self::File => "file",
+        }
+    }
+}
+
+impl fmt::Display for Locality {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
 /// The address under which other machines reach this one: `PARTGRID_HOST` when it holds an address, else that of the interface which the default route
 /// uses, else the loopback address of a machine without network. The variable is read at each call, the route once.
 #[must_use]
@@ -246,6 +306,23 @@ mod tests {
             let error = text.parse::<Device>().unwrap_err();
             assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
         }
+    }
+
+    #[test]
+    fn the_nearest_of_several_locations_counts() {
+        let here = Location::here();
+        let device = "kDLCUDA:0".parse().unwrap();
+        let on_device = Location::new(here.host(), here.process(), device);
+        let elsewhere = Location::new(here.host(), here.process() + 1, Device::CPU);
+        let of = |locations: &[&Location]| {
+            let locations: Vec<Location> = locations.iter().copied().cloned().collect();
+            Locality::of(&locations)
+        };
+        assert_eq!(of(&[&elsewhere]), Locality::Process);
+        assert_eq!(of(&[]), Locality::Process);
+        assert_eq!(of(&[&elsewhere, &on_device]), Locality::Device);
+        assert_eq!(of(&[&elsewhere, &on_device, &here]), Locality::Memory);
+        assert!(Locality::ALL.is_sorted());
     }
 
     #[test]

@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Distribution", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_dist_array", "_fill_halos", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "load_parquet", "read_parquet", "run_command", "sql", "unstructured", "validate"]
+__all__ = ["__version__", "Array", "DistArray", "Distribution", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_dist_array", "_fill_halos", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "load_parquet", "read_parquet", "run_command", "sql", "unstructured", "validate"]
 
 __version__: Final[str]
 """
@@ -1099,6 +1099,125 @@ class Prepared:
         """
 
 @final
+class QueryMetrics:
+    """
+    What a run of a query did: a picture of one moment, or of all once it has ended.
+
+    Tiles, rows and bytes come in groups by where the tiles are, nearest first: `memory` (this process), `shared` (memory shared with another process), `device`, `process` (another
+    process) and `file` (files, stores, and what a load spilled).
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def batches(self, /) -> int:
+        """
+        Batches that came out.
+        """
+    @property
+    def copied_bytes(self, /) -> int:
+        """
+        Bytes that were copied to be read: what came from elsewhere, nothing of tiles that are here, save nested columns that had to be rebuilt.
+        """
+    @property
+    def done(self, /) -> bool:
+        """
+        Whether the run has ended: all rows were read, it failed, or nobody reads on.
+        """
+    @property
+    def elapsed(self, /) -> float:
+        """
+        Seconds since the rows were asked for, until the run ended. Planning is not part of it.
+        """
+    @property
+    def filtered_rows(self, /) -> int:
+        """
+        Rows that were read and taken away by dynamic filters before any operator saw them.
+        """
+    @property
+    def gathered_bytes(self, /) -> int:
+        """
+        Bytes of rows that passed conditions and were put together into new batches; of texts that views point to, the views.
+        """
+    @property
+    def groups(self, /) -> dict:
+        """
+        For each place that has tiles, nearest first: `tiles`, `kept_tiles`, `pruned_tiles`, `read_tiles`, `rows`, `bytes`, `copied_bytes`.
+        """
+    @property
+    def operators(self, /) -> list[dict]:
+        """
+        The operators of the plan, each before those it reads from: `depth`, `name`, `rows`, `seconds` (of all threads together) and `spilled_bytes`; None where an operator does not count.
+        """
+    @property
+    def peak_memory(self, /) -> int:
+        """
+        The most bytes that the run used of its memory limit at once. Tiles do not count.
+        """
+    @property
+    def pruned_tiles(self, /) -> int:
+        """
+        Tiles that statistics left out before the run.
+        """
+    @property
+    def read_bytes(self, /) -> int:
+        """
+        Bytes of the needed columns of these rows; of tiles elsewhere, all that came.
+        """
+    @property
+    def read_rows(self, /) -> int:
+        """
+        Rows that the scans looked at.
+        """
+    @property
+    def read_tiles(self, /) -> int:
+        """
+        Tiles that were read, whole or in part.
+        """
+    @property
+    def rows(self, /) -> int:
+        """
+        Rows that came out.
+        """
+    @property
+    def skipped_morsels(self, /) -> int:
+        """
+        Runs of rows (morsels) that were left unread for the same reason.
+        """
+    @property
+    def skipped_rows(self, /) -> int:
+        """
+        Rows in them.
+        """
+    @property
+    def skipped_tiles(self, /) -> int:
+        """
+        Tiles that were left unread for what joins and sorts learned while the query ran (dynamic filters).
+        """
+    @property
+    def spilled_bytes(self, /) -> int:
+        """
+        Bytes that were written to files, since the memory limit left no room.
+        """
+    @property
+    def spilled_files(self, /) -> int:
+        """
+        Files that they were written to.
+        """
+    @property
+    def tiles(self, /) -> int:
+        """
+        Tiles of the grids that the query scans.
+        """
+    def to_dict(self, /) -> dict:
+        """
+        All of it as a dict of plain values.
+        """
+    @property
+    def waited(self, /) -> float:
+        """
+        Seconds of these in which the run waited for its turn among other queries.
+        """
+
+@final
 class QueryProgress:
     """
     How far a query is: a picture of one moment.
@@ -1107,7 +1226,7 @@ class QueryProgress:
     @property
     def rows(self, /) -> int:
         """
-        Rows that the scans of grids gave.
+        Rows that the scans of grids are done with: read, or left unread since nobody needs them.
         """
     @property
     def scans(self, /) -> int:
@@ -1115,9 +1234,19 @@ class QueryProgress:
         Scans of grids in the plan.
         """
     @property
+    def tiles(self, /) -> int:
+        """
+        Tiles that the scans are done with.
+        """
+    @property
     def total_rows(self, /) -> int:
         """
-        Rows that they may give, after pruning. A query may need fewer of them, for instance with LIMIT.
+        Rows of the tiles that they keep after pruning. A query may need fewer of them, for instance with LIMIT.
+        """
+    @property
+    def total_tiles(self, /) -> int:
+        """
+        Tiles that they keep after pruning.
         """
 
 @final
@@ -1167,6 +1296,22 @@ class Result:
 
         Args:
             analyze: Whether to run the query first, drop its rows, and show what each operator counted.
+        """
+    @property
+    def metrics(self, /) -> QueryMetrics | None:
+        """
+        What the run did that began last, so far or until it ended; `None` before the first. May be asked from another thread.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> result = pg.read_parquet("data/flights").sql("SELECT avg(dep_delay) FROM self WHERE month = 7")
+            >>> result.metrics is None
+            True
+            >>> metrics = result.collect().metrics
+            >>> metrics.read_tiles, metrics.tiles, metrics.copied_bytes
+            (1, 12, 0)
+            >>> metrics.groups["memory"]["rows"]
+            29425
         """
     def progress(self, /) -> QueryProgress | None:
         """
@@ -1333,7 +1478,8 @@ class Session:
         memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins, aggregates and kept answers may use together before they spill to disk or are refused; by default 80 % of the
             machine or control group. Buffers of registered grids do not count.
         query_memory_limit: The part of it that one query may use; all by default.
-        spill_to: A folder for the temporary files of queries, which vanish with them; made if it is not there. By default that of the system.
+        spill_to: A folder for the temporary files of queries; made if it is not there. By default that of the system. The files have no name: nothing is left of them when a query ends, however
+            the process ends.
         timeout: Seconds that a query may take, waiting for its turn included; for ever by default, and for `float("inf")`.
         max_queries: How many queries run at once; others wait for their turn, first come, first served. By default as many as there are threads, and at least 4. A query that finds no
             memory while others run is begun again when it is alone.

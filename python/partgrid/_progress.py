@@ -119,13 +119,16 @@ def query_line(progress: QueryProgress, elapsed: float, width: int) -> str:
         width: The width of the terminal.
 
     Returns:
-        Percent of the rows that scans read, a bar, rows, time passed.
+        Percent of the rows that scans read, a bar, tiles and rows, time passed.
     """
     if not progress.total_rows:
         return f"query: [{_clock(elapsed)}]"[: width - 1]
     part = min(progress.rows / progress.total_rows, 1.0)
     head = f"query: {part:4.0%}|"
-    tail = f"| {progress.rows:,}/{progress.total_rows:,} rows read [{_clock(elapsed)}]"
+    tail = (
+        f"| {progress.tiles:,}/{progress.total_tiles:,} tiles, {progress.rows:,}/{progress.total_rows:,} rows "
+        f"[{_clock(elapsed)}]"
+    )
     room = max(width - 1 - len(head) - len(tail), 0)
     return (head + _blocks(part, room) + tail)[: width - 1]
 

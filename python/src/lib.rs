@@ -21,6 +21,7 @@ mod grid;
 mod index;
 mod job;
 mod load;
+mod metrics;
 mod numpy;
 mod parameters;
 mod partitioned;
@@ -63,6 +64,8 @@ mod _native {
     #[pymodule_export]
     use crate::load::{load_parquet, read_parquet};
     #[pymodule_export]
+    use crate::metrics::{PyQueryMetrics, PyQueryProgress};
+    #[pymodule_export]
     use crate::numpy::from_numpy;
     #[pymodule_export]
     use crate::partitioned::{PyGet, PyHandle, PyPartitioned, from_partitioned};
@@ -71,7 +74,7 @@ mod _native {
     #[pymodule_export]
     use crate::ranks::{from_ranks, rank_part};
     #[pymodule_export]
-    use crate::result::{Kept, PyQuery, PyQueryProgress, PyStream};
+    use crate::result::{Kept, PyQuery, PyStream};
     #[pymodule_export]
     use crate::runtime::{end_calls, forget_calls};
     #[pymodule_export]

@@ -33,7 +33,8 @@ use crate::runtime::wait;
 ///     memory_limit: Bytes, or a text such as `"512MB"`, that sorts, joins, aggregates and kept answers may use together before they spill to disk or are refused; by default 80 % of the
 ///         machine or control group. Buffers of registered grids do not count.
 ///     query_memory_limit: The part of it that one query may use; all by default.
-///     spill_to: A folder for the temporary files of queries, which vanish with them; made if it is not there. By default that of the system.
+///     spill_to: A folder for the temporary files of queries; made if it is not there. By default that of the system. The files have no name: nothing is left of them when a query ends, however
+///         the process ends.
 ///     timeout: Seconds that a query may take, waiting for its turn included; for ever by default, and for `float("inf")`.
 ///     max_queries: How many queries run at once; others wait for their turn, first come, first served. By default as many as there are threads, and at least 4. A query that finds no
 ///         memory while others run is begun again when it is alone.

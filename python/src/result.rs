@@ -1,4 +1,4 @@
-//! `Result`: a planned query and its answer, and `QueryProgress`.
+//! `Result`: a planned query and its answer.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
-use partgrid::query::{BatchStream, Query, QueryProgress};
+use partgrid::query::{BatchStream, Query};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -16,6 +16,7 @@ use crate::convert;
 use crate::error::Outcome;
 use crate::function::PyArguments;
 use crate::grid::PyGrid;
+use crate::metrics::{PyQueryMetrics, PyQueryProgress};
 use crate::runtime::{Shared, runtime, wait_and_tick};
 use crate::schema::PySchema;
 use crate::stream::QueryBatches;
@@ -23,42 +24,6 @@ use crate::wishes::Names;
 
 /// How many rows the repr of a result shows.
 const SHOWN_ROWS: usize = 10;
-
-/// How far a query is: a picture of one moment.
-#[pyclass(name = "QueryProgress", module = "partgrid", frozen)]
-pub(crate) struct PyQueryProgress {
-    core: QueryProgress,
-}
-
-#[pymethods]
-impl PyQueryProgress {
-    /// Rows that the scans of grids gave.
-    #[getter]
-    fn rows(&self) -> u64 {
-        self.core.num_rows
-    }
-
-    /// Rows that they may give, after pruning. A query may need fewer of them, for instance with LIMIT.
-    #[getter]
-    fn total_rows(&self) -> u64 {
-        self.core.total_rows
-    }
-
-    /// Scans of grids in the plan.
-    #[getter]
-    fn scans(&self) -> usize {
-        self.core.num_scans
-    }
-
-    fn __repr__(&self) -> String {
-        let QueryProgress {
-            num_rows,
-            total_rows,
-            num_scans,
-        } = self.core;
-        format!("QueryProgress(rows={num_rows}/{total_rows}, scans={num_scans})")
-    }
-}
 
 /// The result of a SQL query, worked out when it is asked for.
 ///
@@ -220,7 +185,24 @@ impl PyQuery {
 
     /// How far the run is that began last; `None` before the first. May be asked from another thread.
     fn progress(&self) -> Option<PyQueryProgress> {
-        self.query.progress().map(|core| PyQueryProgress { core })
+        self.query.progress().map(PyQueryProgress::from)
+    }
+
+    /// What the run did that began last, so far or until it ended; `None` before the first. May be asked from another thread.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg
+    ///     >>> result = pg.read_parquet("data/flights").sql("SELECT avg(dep_delay) FROM self WHERE month = 7")
+    ///     >>> result.metrics is None
+    ///     True
+    ///     >>> metrics = result.collect().metrics
+    ///     >>> metrics.read_tiles, metrics.tiles, metrics.copied_bytes
+    ///     (1, 12, 0)
+    ///     >>> metrics.groups["memory"]["rows"]
+    ///     29425
+    #[getter]
+    fn metrics(&self) -> Option<PyQueryMetrics> {
+        self.query.metrics().map(PyQueryMetrics::from)
     }
 
     /// Runs the query now and keeps the answer, so that nothing runs it again.
@@ -376,7 +358,7 @@ impl Bar {
             return Ok(());
         };
         bar.bind(py)
-            .call_method1("show", (PyQueryProgress { core },))
+            .call_method1("show", (PyQueryProgress::from(core),))
             .map(drop)
     }
 

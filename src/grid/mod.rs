@@ -48,7 +48,9 @@ pub use tile::{MemoryTile, Tile, TileData, held_bytes};
 #[cfg(feature = "parquet")]
 pub(crate) use view::chosen;
 
-#[cfg(feature = "parquet")]
+#[cfg(feature = "sql")]
+pub(crate) use tile::bytes_apart;
+#[cfg(any(feature = "parquet", feature = "sql"))]
 pub(crate) use tile::slice_bytes;
 
 use crate::error::{Error, Result};

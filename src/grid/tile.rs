@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::grid::compact::compact;
 use crate::grid::statistics::{ColumnStatistics, column_statistics};
 use crate::grid::unknown_column;
-use crate::location::Location;
+use crate::location::{Locality, Location};
 
 /// The data of one tile, wherever it lives. Everything that reads tiles knows only this trait; who hands tiles to other libraries may ask for the type behind it.
 #[async_trait]
@@ -38,6 +38,14 @@ pub trait TileData: Any + Debug + Send + Sync {
     /// Whether the tile is read from a file or a store when it is opened. Nobody opens such a tile only to know more about it.
     fn is_lazy(&self) -> bool {
         false
+    }
+
+    /// How near the tile is: what must happen before it can be read.
+    fn locality(&self) -> Locality {
+        if self.is_lazy() {
+            return Locality::File;
+        }
+        Locality::of(&self.locations())
     }
 
     /// The tile as a batch, without copying.
@@ -105,6 +113,10 @@ impl TileData for MemoryTile {
         vec![Location::here()]
     }
 
+    fn locality(&self) -> Locality {
+        Locality::Memory
+    }
+
     fn open(&self) -> Result<RecordBatch> {
         Ok(self.batch.clone())
     }
@@ -118,6 +130,35 @@ pub(crate) fn slice_bytes(batch: &RecordBatch) -> u64 {
         known.unwrap_or_else(|_| column.get_buffer_memory_size()) + long_view_bytes(&data)
     });
     bytes.sum::<usize>() as u64
+}
+
+/// Bytes of the columns of `batch` that do not lie in the buffers of the same columns of `other`.
+pub(crate) fn bytes_apart(batch: &RecordBatch, other: &RecordBatch) -> u64 {
+    let pairs = batch.columns().iter().zip(other.columns());
+    let apart = pairs.filter(|(one, other)| !Arc::ptr_eq(one, other));
+    let bytes = apart.map(|(one, other)| data_apart(&one.to_data(), &other.to_data()));
+    bytes.sum::<usize>() as u64
+}
+
+fn data_apart(data: &ArrayData, other: &ArrayData) -> usize {
+    let addresses = |data: &ArrayData| -> HashSet<usize> {
+        let validity = data.nulls().map(NullBuffer::buffer);
+        let buffers = data.buffers().iter().chain(validity);
+        // The allocation, wherever in it a slice begins.
+        buffers
+            .map(|buffer| buffer.data_ptr().addr().get())
+            .collect()
+    };
+    let known = addresses(other);
+    let validity = data.nulls().map(NullBuffer::buffer);
+    let own = data.buffers().iter().chain(validity);
+    let own = own.filter(|buffer| !known.contains(&buffer.data_ptr().addr().get()));
+    let bytes: usize = own.map(Buffer::len).sum();
+    let children = data.child_data().iter().zip(other.child_data());
+    bytes
+        + children
+            .map(|(child, other)| data_apart(child, other))
+            .sum::<usize>()
 }
 
 /// Bytes of the texts that views point to; Arrow's own count leaves them out.

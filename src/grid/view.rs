@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use crate::error::{Error, Result};
 use crate::grid::compact::compact;
 use crate::grid::tile::{Tile, TileData, slice_bytes};
-use crate::location::Location;
+use crate::location::{Locality, Location};
 
 /// The part of `tile` that holds `rows` (of the tile) and `columns` (of the tile). Keeps the statistics when all rows are in it.
 pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<Tile> {
@@ -107,6 +107,10 @@ impl TileData for TileView {
 
     fn is_lazy(&self) -> bool {
         self.tile.data().is_lazy()
+    }
+
+    fn locality(&self) -> Locality {
+        self.tile.data().locality()
     }
 
     fn open(&self) -> Result<RecordBatch> {

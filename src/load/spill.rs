@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use super::ipc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{TileData, slice_bytes};
-use crate::location::Location;
+use crate::location::{Locality, Location};
 use crate::share::map_unnamed;
 
 /// A tile whose bytes lie in a file.
@@ -83,6 +83,10 @@ impl TileData for SpilledTile {
 
     fn locations(&self) -> Vec<Location> {
         vec![Location::here()]
+    }
+
+    fn locality(&self) -> Locality {
+        Locality::File
     }
 
     fn open(&self) -> Result<RecordBatch> {

@@ -3,7 +3,7 @@
 //! Comes in: a plan, and what its session lets it use. Goes out: its schema, its plan as text, its answer in batches, how far it is. Never here: planning.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -20,9 +20,10 @@ use tokio::sync::watch;
 
 use super::bounds::{Queue, RunPool, SessionMemory};
 use super::kept::Kept;
+use super::metrics::QueryMetrics;
 use super::names::Names;
-use super::progress::{QueryProgress, rows_so_far, totals};
-use super::run::{BatchStream, Running, Start};
+use super::progress::{QueryProgress, progress};
+use super::run::{BatchStream, Run, Start};
 use crate::error::Result;
 
 /// What the queries of a session share.
@@ -44,9 +45,9 @@ pub struct Query {
     bounds: Bounds,
     cancel: watch::Sender<u64>,
     /// The run that began last.
-    last: Arc<ArcSwapOption<Running>>,
-    /// Rows that the scans may give, and how many scans there are; worked out when somebody asks for them.
-    totals: Arc<OnceLock<(u64, usize)>>,
+    last: Arc<ArcSwapOption<Run>>,
+    /// What was written, if errors of a run can be shown in it.
+    text: Option<Arc<str>>,
 }
 
 impl Query {
@@ -56,8 +57,13 @@ impl Query {
             bounds,
             cancel: watch::Sender::new(0),
             last: Arc::default(),
-            totals: Arc::default(),
+            text: None,
         }
+    }
+
+    /// Errors of its runs show where they are in this text.
+    pub(super) fn with_text(self, text: Option<Arc<str>>) -> Self {
+        Self { text, ..self }
     }
 
     /// The columns of the result.
@@ -79,12 +85,10 @@ impl Query {
     pub async fn explain_analyze(&self) -> Result<String> {
         let mut stream = self.stream()?;
         while stream.try_next().await?.is_some() {}
-        let plan = stream.running().load();
-        Ok(
-            DisplayableExecutionPlan::with_metrics(plan.as_ref().as_ref())
-                .indent(true)
-                .to_string(),
-        )
+        let plan = stream.tracked().plan();
+        Ok(DisplayableExecutionPlan::with_metrics(plan.as_ref())
+            .indent(true)
+            .to_string())
     }
 
     /// Runs the query from the start, when it is its turn. Dropping the stream stops it. Needs a tokio runtime.
@@ -106,7 +110,8 @@ impl Query {
 
     fn start(&self, keep: bool) -> Result<BatchStream> {
         let pool = RunPool::new(&self.bounds.memory, self.bounds.memory_limit_bytes);
-        let pool: Arc<dyn MemoryPool> = Arc::new(pool);
+        let memory = Arc::new(pool);
+        let pool = Arc::clone(&memory) as Arc<dyn MemoryPool>;
         let runtime = RuntimeEnv {
             memory_pool: Arc::clone(&pool),
             ..RuntimeEnv::clone(&self.bounds.runtime)
@@ -125,13 +130,14 @@ impl Query {
         let stream = BatchStream::start(Start {
             plan: Arc::clone(&self.plan),
             context: Arc::new(context),
+            memory,
             queue: self.bounds.queue.clone(),
             timeout: self.bounds.timeout,
+            text: self.text.clone(),
             cancelled: self.cancel.subscribe(),
             kept: keep.then(|| Kept::new(self.bounds.names.clone(), &pool)),
         })?;
-        self.last
-            .store(Some(Arc::new(Arc::clone(stream.running()))));
+        self.last.store(Some(Arc::clone(stream.tracked())));
         Ok(stream)
     }
 
@@ -144,14 +150,13 @@ impl Query {
     /// How far the run is that began last; `None` before the first.
     #[must_use]
     pub fn progress(&self) -> Option<QueryProgress> {
-        let running = self.last.load_full()?;
-        let plan = running.load_full();
-        let (total_rows, num_scans) = *self.totals.get_or_init(|| totals(&self.plan));
-        Some(QueryProgress {
-            num_rows: rows_so_far(&plan),
-            total_rows,
-            num_scans,
-        })
+        Some(progress(&self.last.load_full()?.plan()))
+    }
+
+    /// What the run did that began last, so far or until it ended; `None` before the first. Bytes of tiles that are here are worked out now.
+    #[must_use]
+    pub fn metrics(&self) -> Option<QueryMetrics> {
+        Some(self.last.load_full()?.metrics())
     }
 
     /// Runs the query and gathers its batches.

@@ -63,6 +63,8 @@ struct Shares {
     num_spilling: usize,
     spilling_bytes: usize,
     other_bytes: usize,
+    /// The most that both were together.
+    peak_bytes: usize,
 }
 
 impl RunPool {
@@ -85,6 +87,13 @@ impl RunPool {
             true => shares.spilling_bytes += bytes,
             false => shares.other_bytes += bytes,
         }
+        let used = shares.spilling_bytes + shares.other_bytes;
+        shares.peak_bytes = shares.peak_bytes.max(used);
+    }
+
+    /// The most bytes that the run used at once.
+    pub(super) fn peak(&self) -> usize {
+        self.shares().peak_bytes
     }
 
     fn take(&self, reservation: &MemoryReservation, bytes: usize) {

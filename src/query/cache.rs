@@ -37,6 +37,8 @@ pub(super) struct Question {
 pub(super) struct CachedPlan {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) config: SessionConfig,
+    /// The text that errors of its runs show, if all of it is the user's.
+    pub(super) shown: Option<Arc<str>>,
 }
 
 struct Entry {

@@ -39,8 +39,14 @@ fn ours_within(error: &DataFusionError) -> Option<Error> {
         if let Some(ours) = current.downcast_ref::<Error>() {
             return Some(ours.clone());
         }
+        let inner = current.downcast_ref::<std::io::Error>();
+        if let Some(inner) = inner.and_then(std::io::Error::get_ref) {
+            cause = Some(inner);
+            continue;
+        }
         cause = match current.downcast_ref::<ArrowError>() {
             Some(ArrowError::ExternalError(inner)) => Some(inner.as_ref()),
+            Some(ArrowError::IoError(_, inner)) => Some(inner),
             _ => current.source(),
         };
     }

@@ -62,7 +62,8 @@ impl SessionOptions {
         self
     }
 
-    /// The folder in which queries make their temporary files, which vanish with the query; made if it is not there. By default that of the system.
+    /// The folder in which queries make their temporary files; made if it is not there. By default that of the system. The files have no name: nothing is left of them when the query
+    /// ends, however the process ends.
     #[must_use]
     pub fn with_spill_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.spill_to = Some(folder.into());

@@ -18,10 +18,10 @@ const SHOWN: usize = 100;
 
 /// A line and a column, counted from 1, and how many letters.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    line: usize,
-    column: usize,
-    length: usize,
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) column: usize,
+    pub(super) length: usize,
 }
 
 /// The error with names that do not exist looked up, and its place in the text.
@@ -179,7 +179,7 @@ fn found(text: &str, name: &str) -> Option<Place> {
 }
 
 /// The line of the text, and a mark under the place.
-fn marked(text: &str, place: Place) -> Option<String> {
+pub(super) fn marked(text: &str, place: Place) -> Option<String> {
     let line = text.lines().nth(place.line.checked_sub(1)?)?;
     let letters: Vec<char> = line
         .chars()

@@ -15,10 +15,12 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::cache::{CachedPlan, Question, means_the_same_later, reads_grids_only};
 use super::error::placed;
+use super::faults::own_text;
 use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement};
 use super::parameters::Parameters;
 use super::plan::exact::check_subqueries;
+use super::same_names::{self, Wanted, restored};
 use super::statement::{Change, executed, named, tables_listed};
 use crate::error::{Error, Result};
 
@@ -45,6 +47,8 @@ pub(super) enum Planned {
 pub(super) struct Looked {
     pub(super) statement: PreparedStatement,
     pub(super) plan: LogicalPlan,
+    /// The names of its columns that the planner did not take.
+    wanted: Wanted,
     /// What the names stood for then.
     pub(super) known: Arc<Known>,
 }
@@ -86,7 +90,13 @@ impl Planner {
                 && Arc::ptr_eq(&known, &names.now())
             {
                 let (plan, config) = (Arc::clone(plan), state.config().clone());
-                known.plans.insert(question, CachedPlan { plan, config });
+                let shown = own_text(&text, &known);
+                let cached = CachedPlan {
+                    plan,
+                    config,
+                    shown,
+                };
+                known.plans.insert(question, cached);
             }
             Ok(planned)
         })
@@ -126,7 +136,8 @@ impl Planner {
             let known = names.now();
             let executing = async {
                 if Arc::ptr_eq(&known, &looked.known) {
-                    return physical(&state, parameters.bind(looked.plan.clone())?).await;
+                    let plan = physical(&state, parameters.bind(looked.plan.clone())?).await?;
+                    return Ok(restored(plan, &looked.wanted)?);
                 }
                 rows(&state, looked.statement.statement.clone(), &parameters).await
             };
@@ -171,10 +182,11 @@ async fn plan(
     let (statement, does) = guard::parse(state, text)?;
     match does {
         Does::Read => {
-            let logical = state.statement_to_plan(statement).await?;
+            let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
             let lasting = parameters.is_empty() && means_the_same_later(&logical)?;
             let plan = physical(state, parameters.bind(logical)?).await?;
             let lasting = lasting && reads_grids_only(&plan);
+            let plan = restored(plan, &wanted)?;
             Ok(Planned::Rows { plan, lasting })
         }
         Does::ListTables => Ok(once(tables_listed(known)?)),
@@ -204,7 +216,7 @@ async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Res
         let text = "only statements that read can be prepared";
         return Err(Error::new(crate::error::ErrorKind::Query, text));
     }
-    let plan = state.statement_to_plan(statement.clone()).await?;
+    let (plan, wanted) = Box::pin(same_names::planned(state, statement.clone())).await?;
     let types = Vec::new();
     let statement = PreparedStatement {
         text,
@@ -214,6 +226,7 @@ async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Res
     Ok(Looked {
         statement,
         plan,
+        wanted,
         known,
     })
 }
@@ -223,8 +236,9 @@ async fn rows(
     statement: Statement,
     parameters: &Parameters,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let logical = state.statement_to_plan(statement).await?;
-    physical(state, parameters.bind(logical)?).await
+    let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
+    let plan = physical(state, parameters.bind(logical)?).await?;
+    Ok(restored(plan, &wanted)?)
 }
 
 /// The physical plan of a logical one that only reads.

@@ -1,55 +1,48 @@
 //! How far a query is.
 //!
-//! Comes in: a plan that runs, with its counters. Goes out: rows that its scans of grids gave, of those that they may give. Never here: bars.
+//! Comes in: a plan that runs. Goes out: rows and tiles that its scans of grids are done with, of those that they keep. Never here: bars.
 
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::statistics::StatisticsArgs;
 
-/// The name of the scan of a grid.
-const SCAN: &str = "GridScanExec";
+use super::exec::scan::GridScanExec;
 
 /// How far a run of a query is: a picture of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueryProgress {
-    /// Rows that the scans of grids gave.
+    /// Rows that the scans of grids are done with: read, or left unread since nobody needs them.
     pub num_rows: u64,
-    /// Rows that they may give, after pruning. A query may need fewer of them, for instance with LIMIT.
+    /// Rows of the tiles that they keep. A query may need fewer of them, for instance with LIMIT.
     pub total_rows: u64,
+    /// Tiles that they are done with.
+    pub num_tiles: u64,
+    /// Tiles that they keep.
+    pub total_tiles: u64,
     /// How many scans of grids the plan has.
     pub num_scans: usize,
 }
 
-/// The rows that the scans of a plan may give, and how many scans it has.
-pub(super) fn totals(plan: &Arc<dyn ExecutionPlan>) -> (u64, usize) {
-    let mut totals = (0, 0);
-    visit(plan, &mut |scan| {
-        let statistics = scan.statistics_from_inputs(&[], &StatisticsArgs::new());
-        let rows = statistics
-            .ok()
-            .and_then(|statistics| statistics.num_rows.get_value().copied());
-        totals.0 += rows.map_or(0, |rows| rows as u64);
-        totals.1 += 1;
+/// How far a plan is.
+pub(super) fn progress(plan: &Arc<dyn ExecutionPlan>) -> QueryProgress {
+    let mut sum = QueryProgress::default();
+    each_scan(plan, &mut |scan| {
+        let one = scan.so_far();
+        sum.num_rows += one.num_rows;
+        sum.total_rows += one.total_rows;
+        sum.num_tiles += one.num_tiles;
+        sum.total_tiles += one.total_tiles;
+        sum.num_scans += one.num_scans;
     });
-    totals
+    sum
 }
 
-/// The rows that the scans of a plan gave so far.
-pub(super) fn rows_so_far(plan: &Arc<dyn ExecutionPlan>) -> u64 {
-    let mut rows = 0;
-    visit(plan, &mut |scan| {
-        let counted = scan.metrics().and_then(|metrics| metrics.output_rows());
-        rows += counted.map_or(0, |rows| rows as u64);
-    });
-    rows
-}
-
-fn visit(plan: &Arc<dyn ExecutionPlan>, see: &mut impl FnMut(&dyn ExecutionPlan)) {
-    if plan.name() == SCAN {
-        see(plan.as_ref());
+/// Goes through the scans of grids of a plan.
+pub(super) fn each_scan(plan: &Arc<dyn ExecutionPlan>, see: &mut impl FnMut(&GridScanExec)) {
+    if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
+        see(scan);
     }
     for child in plan.children() {
-        visit(child, see);
+        each_scan(child, see);
     }
 }

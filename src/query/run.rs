@@ -5,7 +5,8 @@
 //! begun again, once, when it is alone. Never here: planning.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,26 +24,77 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
-use super::bounds::Queue;
+use super::bounds::{Queue, RunPool};
 use super::exec::dense::dense;
 use super::exec::own::owning;
 use super::exec::stop::{Stop, stoppable};
 use super::exec::wait::waiting;
+use super::faults;
 use super::kept::Kept;
+use super::metrics::QueryMetrics;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many finished batches wait for a slow reader.
 const BATCHES_AHEAD: usize = 2;
 
-/// The plan that runs at this moment, with its counters.
-pub(super) type Running = Arc<ArcSwap<Arc<dyn ExecutionPlan>>>;
+/// One run, for those who ask what it does.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The plan that runs at this moment, with its counters.
+    plan: ArcSwap<Arc<dyn ExecutionPlan>>,
+    memory: Arc<RunPool>,
+    begun: Instant,
+    /// How long it waited for its turn, once it had it.
+    waited: OnceLock<Duration>,
+    /// How long it took, once it ended.
+    took: OnceLock<Duration>,
+    num_rows: AtomicU64,
+    num_batches: AtomicU64,
+}
+
+impl Run {
+    /// The plan that runs at this moment, or ran last.
+    pub(super) fn plan(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(self.plan.load().as_ref())
+    }
+
+    /// What the run did so far.
+    pub(super) fn metrics(&self) -> QueryMetrics {
+        let took = self.took.get().copied();
+        let elapsed = took.unwrap_or_else(|| self.begun.elapsed());
+        let mut metrics = QueryMetrics {
+            is_done: took.is_some(),
+            elapsed,
+            waited: self.waited.get().copied().unwrap_or(elapsed),
+            num_rows: self.num_rows.load(Ordering::Relaxed),
+            num_batches: self.num_batches.load(Ordering::Relaxed),
+            peak_memory_bytes: self.memory.peak() as u64,
+            ..QueryMetrics::default()
+        };
+        metrics.add(&self.plan(), 0);
+        metrics
+    }
+
+    fn end(&self) {
+        self.took.get_or_init(|| self.begun.elapsed());
+    }
+
+    fn count(&self, batch: &RecordBatch) {
+        self.num_rows
+            .fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        self.num_batches.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// What a run needs.
 pub(super) struct Start {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) context: Arc<TaskContext>,
+    pub(super) memory: Arc<RunPool>,
     pub(super) queue: Queue,
     pub(super) timeout: Option<Duration>,
+    /// What was written, if errors can be shown in it.
+    pub(super) text: Option<Arc<str>>,
     pub(super) cancelled: watch::Receiver<u64>,
     /// Counts what whoever reads the batches keeps.
     pub(super) kept: Option<Kept>,
@@ -53,10 +105,11 @@ pub struct BatchStream {
     receiver: Receiver<Result<RecordBatch>>,
     task: AbortHandle,
     stop: Stop,
-    running: Running,
+    run: Arc<Run>,
     deadline: Option<Deadline>,
     cancelled: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     kept: Option<Kept>,
+    text: Option<Arc<str>>,
     ended: bool,
 }
 
@@ -80,11 +133,19 @@ impl BatchStream {
     pub(super) fn start(start: Start) -> Result<Self> {
         let stop = Stop::default();
         let plan = ready(Arc::clone(&start.plan), &start.context, &stop)?;
-        let running: Running = Arc::new(ArcSwap::from_pointee(plan));
+        let run = Arc::new(Run {
+            plan: ArcSwap::from_pointee(plan),
+            memory: start.memory,
+            begun: Instant::now(),
+            waited: OnceLock::new(),
+            took: OnceLock::new(),
+            num_rows: AtomicU64::new(0),
+            num_batches: AtomicU64::new(0),
+        });
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let task = Task {
             plan: start.plan,
-            running: Arc::clone(&running),
+            run: Arc::clone(&run),
             context: start.context,
             queue: start.queue,
             stop: stop.clone(),
@@ -107,17 +168,18 @@ impl BatchStream {
             receiver,
             task: tokio::spawn(task.run()).abort_handle(),
             stop,
-            running,
+            run,
             deadline,
             cancelled: Box::pin(cancelled),
             kept: start.kept,
+            text: start.text,
             ended: false,
         })
     }
 
-    /// The plan that runs, with its counters.
-    pub(super) fn running(&self) -> &Running {
-        &self.running
+    /// The run, for those who ask what it does.
+    pub(super) fn tracked(&self) -> &Arc<Run> {
+        &self.run
     }
 
     /// Why the run must end now, if it must.
@@ -138,6 +200,7 @@ impl BatchStream {
 
     fn end(&mut self) {
         self.ended = true;
+        self.run.end();
         self.stop.set();
         self.task.abort();
         self.receiver.close();
@@ -162,15 +225,22 @@ impl Stream for BatchStream {
             (Some(Ok(batch)), Some(kept)) => Some(kept.count(&batch).map(|()| batch)),
             (next, _) => next,
         };
-        if !matches!(counted, Some(Ok(_))) {
-            self.end();
+        match &counted {
+            Some(Ok(batch)) => self.run.count(batch),
+            _ => self.end(),
         }
-        Poll::Ready(counted)
+        Poll::Ready(match (counted, &self.text) {
+            (Some(Err(error)), Some(text)) => {
+                Some(Err(faults::placed(error, text, &self.run.plan())))
+            }
+            (counted, _) => counted,
+        })
     }
 }
 
 impl Drop for BatchStream {
     fn drop(&mut self) {
+        self.run.end();
         self.stop.set();
         self.task.abort();
     }
@@ -194,7 +264,7 @@ fn ready(
 struct Task {
     /// As it was planned.
     plan: Arc<dyn ExecutionPlan>,
-    running: Running,
+    run: Arc<Run>,
     context: Arc<TaskContext>,
     queue: Queue,
     stop: Stop,
@@ -209,10 +279,6 @@ enum Ended {
 }
 
 impl Task {
-    fn plan(&self) -> Arc<dyn ExecutionPlan> {
-        Arc::clone(self.running.load().as_ref())
-    }
-
     async fn run(self) {
         if let Err(error) = self.attempts().await {
             // Nobody reads any more when this fails.
@@ -222,6 +288,7 @@ impl Task {
 
     async fn attempts(&self) -> Result<()> {
         let turn = self.queue.turn().await?;
+        self.run.waited.get_or_init(|| self.run.begun.elapsed());
         let moment = self.queue.moment();
         let Ended::Unseen(error) = self.attempt(turn).await? else {
             return Ok(());
@@ -232,7 +299,7 @@ impl Task {
         tracing::debug!(%error, "a query found no memory beside others and waits until it is alone");
         let turn = self.queue.alone().await?;
         let plan = ready(Arc::clone(&self.plan), &self.context, &self.stop)?;
-        self.running.store(Arc::new(plan));
+        self.run.plan.store(Arc::new(plan));
         match self.attempt(turn).await? {
             Ended::Unseen(error) => Err(error),
             Ended::Done => Ok(()),
@@ -242,7 +309,7 @@ impl Task {
     /// Runs the plan. Its turn is given up while a slow reader has batches to read, so that readers who wait for one another do not wait for ever.
     async fn attempt(&self, turn: OwnedSemaphorePermit) -> Result<Ended> {
         let mut turn = turn;
-        let plan = self.plan();
+        let plan = self.run.plan();
         let mut batches = match execute_stream(plan, Arc::clone(&self.context)) {
             Ok(batches) => batches,
             Err(error) => return Ok(Ended::Unseen(error.into())),

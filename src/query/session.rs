@@ -9,7 +9,7 @@ use std::time::Duration;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::CatalogProvider;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
@@ -21,6 +21,7 @@ use super::answer::{Bounds, Query};
 use super::bounds::{Queue, SessionMemory};
 use super::cache::{CachedPlan, Question};
 use super::error::no_table;
+use super::faults::own_text;
 use super::function::{Function, Kind};
 use super::growing::bounded;
 use super::names::{CATALOG, Catalog, Names, SCHEMA, Table, state_of};
@@ -33,6 +34,7 @@ use super::plan::narrow::NarrowDecimals;
 use super::plan::pause::PauseOften;
 use super::plan::settings::for_tiles;
 use super::planner::{Looked, Planned, Planner};
+use super::spill::SpillFolder;
 use super::statement::{Change, constant};
 use super::table::GridTable;
 use super::tiles::Tiles;
@@ -66,7 +68,7 @@ impl Session {
     /// A session without grids.
     ///
     /// # Errors
-    /// `InvalidArgument` for zero or more than 1024 threads, a limit of zero bytes and no query at once, `Storage` when there is no folder to spill to.
+    /// `InvalidArgument` for zero or more than 1024 threads, a limit of zero bytes and no query at once, `Storage` when no file can be made in the folder to spill to.
     pub fn try_new(options: &SessionOptions) -> Result<Self> {
         Self::over(options, Names::default())
     }
@@ -75,7 +77,7 @@ impl Session {
     /// lock of the first one.
     ///
     /// # Errors
-    /// `Storage` when there is no folder to spill to.
+    /// `Storage` when no file can be made in the folder to spill to.
     pub fn try_again(&self) -> Result<Self> {
         Self::over(&self.options, self.names.clone())
     }
@@ -227,12 +229,18 @@ impl Session {
         options.check()?;
         let question = self.question(text, options);
         if parameters.is_empty()
-            && let Some(CachedPlan { plan, config }) = self.names.now().plans.get(&question)
+            && let Some(found) = self.names.now().plans.get(&question)
         {
-            return Ok(self.query(plan, config, options));
+            let CachedPlan {
+                plan,
+                config,
+                shown,
+            } = found;
+            return Ok(self.query(plan, config, options).with_text(shown));
         }
         let (state, names) = (self.state(options), self.names.clone());
         let config = state.config().clone();
+        let text = Arc::clone(&question.text);
         let planning = self.planner.plan(state, names, question, parameters);
         let planned = match options.timeout.or(self.options.timeout) {
             None => planning.await?,
@@ -241,7 +249,10 @@ impl Session {
                 .map_err(|_| planned_too_long(limit))??,
         };
         match planned {
-            Planned::Rows { plan, .. } => Ok(self.query(plan, config, options)),
+            Planned::Rows { plan, .. } => {
+                let shown = own_text(&text, &self.names.now());
+                Ok(self.query(plan, config, options).with_text(shown))
+            }
             Planned::Change(change) => {
                 let done = Box::pin(self.change(change, &config, options)).await?;
                 let schema = Schema::new(vec![Field::new("status", DataType::Utf8, false)]);
@@ -435,11 +446,12 @@ impl Prepared {
         let state = session.state(options);
         let config = state.config().clone();
         let (names, looked) = (session.names.clone(), Arc::clone(&self.looked));
+        let shown = own_text(&looked.statement.text, &names.now());
         let plan = session
             .planner
             .execute(state, names, looked, parameters)
             .await?;
-        Ok(session.query(plan, config, options))
+        Ok(session.query(plan, config, options).with_text(shown))
     }
 }
 
@@ -461,18 +473,12 @@ fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
     settings.sql_parser.collect_spans = true;
     // DataFusion's optimizer simplifies expressions after it has noted whether they can be null (`x IS NOT TRUE`), and then holds that against them.
     settings.execution.skip_physical_aggregate_schema_check = true;
-    let mut disk = DiskManagerBuilder::default();
-    if let Some(folder) = &options.spill_to {
-        disk.set_mode(DiskManagerMode::Directories(vec![folder.clone()]));
-    }
+    let spill = SpillFolder::try_new(options.spill_to.as_deref())?;
+    let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(spill));
     let runtime = RuntimeEnvBuilder::new()
         .with_disk_manager_builder(disk)
         .with_memory_limit(limit, 1.0)
-        .build_arc()
-        .map_err(|error| match &options.spill_to {
-            Some(folder) => Error::from(error).with_file(folder.display().to_string()),
-            None => Error::from(error),
-        })?;
+        .build_arc()?;
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(CountCopies)];
     rules.extend(Analyzer::new().rules);
     Ok(SessionStateBuilder::new()

@@ -19,6 +19,7 @@ mod device;
 mod distarray;
 mod grid;
 mod load;
+mod locality;
 mod partitioned;
 mod picture;
 mod query;

@@ -89,7 +89,9 @@ fn only_the_column_bands_that_are_asked_for_are_read() {
         .block_on(session.sql("SELECT id FROM t ORDER BY id"))
         .unwrap();
     assert!(
-        query.explain().contains("tiles=2/4, rows=8"),
+        query
+            .explain()
+            .contains("tiles=2/4, from=[memory: 2 kept, 2 of other columns], rows=8"),
         "{}",
         query.explain()
     );

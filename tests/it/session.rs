@@ -1,6 +1,7 @@
 //! Sessions: parameters, views, tables, prepared statements, functions, errors that show the place, bounds.
 
 mod bounds;
+mod names;
 mod nulls;
 mod plans;
 

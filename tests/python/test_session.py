@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import io
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -342,7 +345,7 @@ def test_a_query_over_its_limit_spills_to_the_named_folder(
     assert "spill_count=0" not in session.sql("SELECT * FROM f ORDER BY tailnum, dest").explain(
         analyze=True
     )
-    assert not [file for file in (tmp_path / "made").rglob("*") if file.is_file()]
+    assert list((tmp_path / "made").iterdir()) == []
     with pytest.raises(MemoryError, match=r"\(the answer\)"):
         session.sql("SELECT * FROM generate_series(1, 1000000000000)").to_arrow()
     assert session.sql("SELECT * FROM f").to_arrow().num_rows == 336776
@@ -389,11 +392,90 @@ def test_results_say_what_they_hold(session: pg.Session) -> None:
     assert result.progress() is None
     assert result.collect() is result
     assert (result.progress().rows, result.progress().total_rows) == (336776, 336776)
+    assert (result.progress().tiles, result.progress().total_tiles) == (12, 12)
+    assert repr(result.progress()) == "QueryProgress(rows=336776/336776, tiles=12/12, scans=1)"
     assert "output_rows=105" in result.explain(analyze=True)
     stream = result.stream()
     assert isinstance(next(stream), pa.RecordBatch)
     stream.close()
     assert list(stream) == []
+
+
+def test_metrics_say_what_a_run_did(session: pg.Session) -> None:
+    result = session.sql("SELECT dest, dep_delay FROM f WHERE month = 7 AND origin = 'JFK'")
+    assert result.metrics is None
+    rows = result.to_arrow().num_rows
+    metrics = result.metrics
+    assert metrics is not None
+    assert metrics.done
+    assert 0 <= metrics.waited <= metrics.elapsed
+    assert (metrics.rows, metrics.read_rows) == (rows, 29425)
+    assert (metrics.tiles, metrics.pruned_tiles, metrics.read_tiles) == (12, 11, 1)
+    assert metrics.copied_bytes == 0
+    assert metrics.gathered_bytes > 0
+    assert list(metrics.groups) == ["memory"]
+    assert metrics.groups["memory"]["bytes"] == metrics.read_bytes > 0
+    assert metrics.operators[-1]["name"] == "GridScanExec"
+    assert metrics.operators[-1]["rows"] == rows
+    shown = repr(metrics)
+    assert shown.startswith("QueryMetrics: ")
+    assert "memory: 1 of 12 tiles read, 11 pruned, 29,425 rows" in shown
+    plain = metrics.to_dict()
+    assert json.loads(json.dumps(plain)) == plain
+    assert set(plain) == {name for name in dir(metrics) if not name.startswith("_")} - {"to_dict"}
+
+
+def test_metrics_tell_what_came_from_files_and_what_was_spilled(
+    flights: pg.Grid, tmp_path: Path
+) -> None:
+    session = pg.Session(threads=2, memory_limit="25MB", spill_to=tmp_path)
+    session.register("f", flights)
+    session.register("lazy", pg.read_parquet("data/flights", lazy=True))
+    result = session.sql("SELECT * FROM f ORDER BY tailnum, dest")
+    assert sum(batch.num_rows for batch in result.stream()) == 336776
+    spilled = result.metrics
+    assert spilled is not None
+    assert spilled.spilled_files > 0
+    assert spilled.spilled_bytes > 1_000_000
+    assert 0 < spilled.peak_memory <= 25_000_000
+    assert "spilled: " in repr(spilled)
+    read = session.sql("SELECT dest FROM lazy WHERE month = 7").collect().metrics
+    assert read is not None
+    assert list(read.groups) == ["file"]
+    assert read.groups["file"]["copied_bytes"] == read.groups["file"]["bytes"] > 0
+    assert (read.tiles, read.read_tiles) == (12, 1)
+
+
+def test_a_killed_process_leaves_nothing_in_the_folder(tmp_path: Path) -> None:
+    script = f"""
+import sys, partgrid as pg
+session = pg.Session(threads=2, memory_limit="25MB", spill_to={str(tmp_path)!r})
+session.register("f", pg.read_parquet("data/flights"))
+stream = session.sql("SELECT * FROM f ORDER BY tailnum, dest").stream()
+next(stream)
+print("spilled", flush=True)
+sys.stdin.read()
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "spilled\n"
+    child.kill()
+    child.communicate()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_answer_may_have_a_name_twice(session: pg.Session) -> None:
+    result = session.sql("SELECT dest, origin, dest FROM f WHERE month = 7 LIMIT 5")
+    assert result.columns == ["dest", "origin", "dest"]
+    assert result.to_arrow().column_names == ["dest", "origin", "dest"]
+    assert list(result.to_pandas().columns) == ["dest", "origin", "dest"]
+    assert len(result) == 5
+    with pytest.raises(pg.errors.InvalidArgumentError, match="must be distinct"):
+        result.to_grid()
+    with pytest.raises(Exception, match="dest"):
+        result.to_polars()
 
 
 def test_a_bar_shows_the_rows_that_were_read(
@@ -410,5 +492,5 @@ def test_a_bar_shows_the_rows_that_were_read(
     with pytest.raises(pg.errors.ResourcesExhaustedError):
         session.sql(ENDLESS, timeout=1).to_arrow()
     lines = screen.getvalue().split("\r")
-    assert any("/673,552 rows read" in line for line in lines)
+    assert any("/24 tiles" in line and "/673,552 rows" in line for line in lines)
     assert all(len(line.rstrip("\n").removesuffix("\x1b[K")) < 80 for line in lines)

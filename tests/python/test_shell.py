@@ -92,6 +92,17 @@ def test_ctrl_c_cancels_the_statement_and_not_the_shell(shell: Shell) -> None:
     assert shell.end() == 0
 
 
+def test_a_long_statement_shows_how_far_it_is_and_metrics_what_it_read(shell: Shell) -> None:
+    shell.type(ENDLESS + "\r")
+    assert " tiles, " in shell.read(" rows [")
+    shell.type(CTRL_C)
+    shell.read("error: cancelled")
+    shell.ask(".metrics", "metrics are on")
+    assert "memory: 1 of 1 tile read" in shell.ask("SELECT carrier FROM airlines;", " copied")
+    shell.ask(".metrics off", "metrics are off")
+    assert shell.end() == 0
+
+
 def test_tab_completes_and_up_brings_back(shell: Shell, tmp_path: Path) -> None:
     shell.type("SELECT coun" + TAB + "(*) AS n FROM airl" + TAB + ";\r")
     assert "16" in shell.read("(1 row)")

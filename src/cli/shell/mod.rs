@@ -2,6 +2,7 @@
 //!
 //! Comes in: lines of a terminal or of standard input. Goes out: answers, messages, how long it took. Ctrl-C cancels the statement, not the shell. Never here: how a table looks.
 
+mod bar;
 mod complete;
 mod history;
 mod line;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use tokio::runtime::Runtime;
 
+use self::bar::Bar;
 use self::complete::Completer;
 use self::history::History;
 use self::line::{Read, read_line};
@@ -41,9 +43,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// How many rows an answer shows.
 const MAX_ROWS: usize = 1_000;
 
-const COMMANDS: [&str; 11] = [
-    ".columns", ".exit", ".help", ".quit", ".tables", ".timing", "\\?", "\\d", "\\dt", "\\q",
-    "\\timing",
+const COMMANDS: [&str; 12] = [
+    ".columns", ".exit", ".help", ".metrics", ".quit", ".tables", ".timing", "\\?", "\\d", "\\dt",
+    "\\q", "\\timing",
 ];
 
 const HELP: &str = "\
@@ -51,6 +53,7 @@ statements end with `;` and may have several lines; Ctrl-C cancels, Ctrl-D leave
   .tables    \\dt        tables and views
   .columns T \\d T       columns of a table; \\d alone lists the tables
   .timing    \\timing    turns on or off how long statements take
+  .metrics              turns on or off what statements read, copy and spill
   .help      \\?         this
   .quit      \\q         leave
 ";
@@ -62,6 +65,8 @@ pub(super) struct Shell<'a> {
     /// `None` where statements are piped in.
     terminal: Option<Terminal>,
     timing: bool,
+    metrics: bool,
+    bar: Bar,
 }
 
 /// What a line asked for.
@@ -88,6 +93,8 @@ impl<'a> Shell<'a> {
             runtime,
             terminal,
             timing: false,
+            metrics: false,
+            bar: Bar::default(),
         })
     }
 
@@ -198,16 +205,14 @@ impl<'a> Shell<'a> {
                 self.show(&format!("DESCRIBE {table}"), stdout)?;
             }
             (".timing" | "\\timing", wanted) => {
-                self.timing = match wanted {
-                    "on" => true,
-                    "off" => false,
-                    _ => !self.timing,
-                };
-                stdout.print(if self.timing {
-                    "timing is on\n"
-                } else {
-                    "timing is off\n"
-                })?;
+                self.timing = switched(self.timing, wanted);
+                let state = if self.timing { "on" } else { "off" };
+                stdout.print(&format!("timing is {state}\n"))?;
+            }
+            (".metrics", wanted) => {
+                self.metrics = switched(self.metrics, wanted);
+                let state = if self.metrics { "on" } else { "off" };
+                stdout.print(&format!("metrics are {state}\n"))?;
             }
             _ => {
                 let text = format!("no command `{name}`");
@@ -249,12 +254,20 @@ impl<'a> Shell<'a> {
                 .map_err(|error| super::output::write_failed(&error))?;
             say(stderr, &format!("({})\n", said.join(", ")));
         }
+        if self.metrics
+            && let Some(metrics) = query.metrics()
+        {
+            stdout
+                .flush()
+                .map_err(|error| super::output::write_failed(&error))?;
+            say(stderr, &format!("{metrics}\n"));
+        }
         Ok(())
     }
 
     fn plan(&mut self, text: &str) -> Result<Query> {
         let session = self.session;
-        self.drive(Box::pin(session.sql(text)))?
+        self.drive(None, Box::pin(session.sql(text)))?
     }
 
     /// Writes the answer, and says how many rows it has.
@@ -264,7 +277,9 @@ impl<'a> Shell<'a> {
             query.stream()?
         };
         let width = self.terminal.as_ref().and_then(|_| columns());
-        let mut batches = std::iter::from_fn(|| self.drive(stream.next()).transpose_batch());
+        self.bar.begin();
+        let mut batches =
+            std::iter::from_fn(|| self.drive(Some(query), stream.next()).transpose_batch());
         let shape = table::Shape {
             max_rows: MAX_ROWS,
             width,
@@ -272,8 +287,14 @@ impl<'a> Shell<'a> {
         table::write(stdout, &query.schema(), &mut batches, shape)
     }
 
-    /// Waits for something, unless Ctrl-C is pressed. On this thread: while a query holds all threads of the runtime, none of its timers goes off.
-    fn drive<T>(&mut self, work: impl Future<Output = T>) -> Result<T> {
+    /// Waits for something, unless Ctrl-C is pressed; in a terminal, with a line that says how far the query is. On this thread: while a query holds all threads of the runtime, none of its timers goes off.
+    fn drive<T>(&mut self, query: Option<&Query>, work: impl Future<Output = T>) -> Result<T> {
+        let done = self.wait(query, work);
+        self.bar.clear();
+        done
+    }
+
+    fn wait<T>(&mut self, query: Option<&Query>, work: impl Future<Output = T>) -> Result<T> {
         let _within = self.runtime.enter();
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut context = Context::from_waker(&waker);
@@ -291,7 +312,19 @@ impl<'a> Shell<'a> {
             if self.terminal.as_mut().is_some_and(Terminal::interrupted) {
                 return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
             }
+            if let Some(query) = query.filter(|_| self.terminal.is_some()) {
+                self.bar.show(query);
+            }
         }
+    }
+}
+
+/// What a switch is set to; without `on` or `off`, the other way round.
+fn switched(is_on: bool, wanted: &str) -> bool {
+    match wanted {
+        "on" => true,
+        "off" => false,
+        _ => !is_on,
     }
 }
 

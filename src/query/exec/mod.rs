@@ -12,4 +12,5 @@ pub(super) mod scan;
 mod sieve;
 pub(super) mod stitch;
 pub(super) mod stop;
+mod tally;
 pub(super) mod wait;

@@ -46,6 +46,27 @@ pub(in crate::query) fn spread(
     shares
 }
 
+/// As [`spread`], for groups of bands: every share reads its part of a group before its part of the next one.
+pub(in crate::query) fn spread_groups(
+    groups: &[Vec<(usize, u64)>],
+    num_shares: usize,
+    batch_rows: usize,
+) -> Vec<Vec<Morsel>> {
+    let mut shares: Vec<Vec<Morsel>> = vec![Vec::new()];
+    for group in groups {
+        for (number, part) in spread(group, num_shares, batch_rows)
+            .into_iter()
+            .enumerate()
+        {
+            match shares.get_mut(number) {
+                Some(share) => share.extend(part),
+                None => shares.push(part),
+            }
+        }
+    }
+    shares
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +90,21 @@ mod tests {
             }
             prop_assert_eq!(next, rows);
         }
+    }
+
+    #[test]
+    fn every_share_begins_with_its_part_of_the_first_group() {
+        let groups = [vec![(1, 4), (3, 4)], vec![(0, 6), (2, 2)]];
+        let shares = spread_groups(&groups, 2, 1);
+        let bands: Vec<Vec<usize>> = shares
+            .iter()
+            .map(|share| share.iter().map(|morsel| morsel.row_band).collect())
+            .collect();
+        assert_eq!(bands, [vec![1, 0], vec![3, 0, 2]]);
+        let rows = shares.iter().flatten();
+        let rows: u64 = rows.map(|morsel| morsel.rows.end - morsel.rows.start).sum();
+        assert_eq!(rows, 16);
+        assert_eq!(spread_groups(&[], 2, 1), [Vec::new()]);
     }
 
     #[test]

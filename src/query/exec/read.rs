@@ -6,8 +6,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{BatchCoalescer, filter_record_batch, take};
 use datafusion::error::{DataFusionError, Result};
 use futures::stream::BoxStream;
@@ -21,6 +22,9 @@ use crate::query::plan::prune::bands_that_may_match;
 
 /// After so many windows without a batch, others on the thread have their turn.
 const WINDOWS_BETWEEN_PAUSES: usize = 128;
+
+/// A share judges all row bands of the grid about so often, however often the dynamic filters change.
+const MOST_JUDGEMENTS: usize = 64;
 
 /// The longest run of rows that is looked at as one batch: numbers of its rows have 32 bits.
 const MAX_RUN_ROWS: u64 = 1 << 31;
@@ -42,10 +46,14 @@ pub(super) fn read(
             .collect::<Vec<_>>()
             .into_iter(),
         open: None,
+        row_band: 0,
+        place: 0,
         chosen: Vec::new(),
         is_over: false,
         is_started: false,
         may_match: None,
+        is_stale: false,
+        bands_since: usize::MAX,
         scan,
         sieve,
         full,
@@ -71,6 +79,10 @@ struct Reader {
     morsels: std::vec::IntoIter<Morsel>,
     /// The row band in hand, and those of its rows that are still to be looked at.
     open: Option<(RecordBatch, Range<usize>)>,
+    /// The number of that row band.
+    row_band: usize,
+    /// The same among those that are kept.
+    place: usize,
     sieve: Sieve,
     /// Rows of the row band in hand that passed and are not copied yet.
     chosen: Vec<u32>,
@@ -81,6 +93,10 @@ struct Reader {
     is_started: bool,
     /// For each row band of the grid whether the dynamic filters leave anything of it; `None` when they cannot tell.
     may_match: Option<Vec<bool>>,
+    /// Whether the dynamic filters say something else since then.
+    is_stale: bool,
+    /// Row bands that were looked at since then.
+    bands_since: usize,
 }
 
 impl Reader {
@@ -114,22 +130,19 @@ impl Reader {
             self.scan.wait_for_joins().await;
             self.is_started = true;
         }
-        for morsel in self.morsels.by_ref() {
-            if self.sieve.refresh()? {
-                self.may_match = bands_that_may_match(
-                    self.scan.facts(),
-                    &self.scan.narrow_schema(),
-                    &self.sieve.known()?,
-                )?;
-            }
+        while let Some(morsel) = self.morsels.next() {
+            self.judge_bands()?;
             let may_match = self
                 .may_match
                 .as_ref()
                 .and_then(|bands| bands.get(morsel.row_band));
+            (self.row_band, self.place) = (morsel.row_band, self.scan.place_of(morsel.row_band));
+            let tally = self.scan.tally();
             if may_match == Some(&false) {
-                self.scan.count_skipped(&morsel);
+                tally.skip(self.place, morsel.rows.end - morsel.rows.start);
                 continue;
             }
+            tally.open(self.place);
             let batch = self.scan.fetch(morsel.row_band).await?;
             let bound = |row: u64| {
                 usize::try_from(row)
@@ -144,6 +157,22 @@ impl Reader {
         Ok(false)
     }
 
+    /// Finds out anew which row bands may hold a row, if the dynamic filters say something else than before. Of a grid with many row bands only now and then, since all are judged.
+    fn judge_bands(&mut self) -> Result<()> {
+        self.is_stale |= self.sieve.refresh()?;
+        self.bands_since = self.bands_since.saturating_add(1);
+        let num_bands = self.scan.facts().grid().rows().num_intervals();
+        if self.is_stale && self.bands_since.saturating_mul(MOST_JUDGEMENTS) >= num_bands {
+            (self.is_stale, self.bands_since) = (false, 0);
+            self.may_match = bands_that_may_match(
+                self.scan.facts(),
+                &self.scan.narrow_schema(),
+                &self.sieve.known()?,
+            )?;
+        }
+        Ok(())
+    }
+
     /// The next slice, without conditions.
     fn next_slice(&mut self) -> Result<RecordBatch> {
         let Some((batch, window)) = self.next_window() else {
@@ -153,7 +182,14 @@ impl Reader {
         if self.open.as_ref().is_some_and(|(_, left)| left.is_empty()) {
             self.open = None;
         }
-        Ok(compact(&self.narrow(&slice)?)?)
+        self.compacted(&self.narrow(&slice)?)
+    }
+
+    /// The same rows in the shape that kernels need; what is copied for it is counted.
+    fn compacted(&self, slice: &RecordBatch) -> Result<RecordBatch> {
+        let compacted = compact(slice)?;
+        self.scan.count_rebuilt(self.row_band, (slice, &compacted));
+        Ok(compacted)
     }
 
     fn next_window(&mut self) -> Option<(RecordBatch, Range<usize>)> {
@@ -161,6 +197,7 @@ impl Reader {
         let stop = left.end.min(left.start + self.batch_rows);
         let window = left.start..stop;
         left.start = stop;
+        self.scan.tally().read(self.place, window.len() as u64);
         Some((batch.clone(), window))
     }
 
@@ -169,7 +206,7 @@ impl Reader {
             return Ok(());
         };
         if !window.is_empty() {
-            self.sieve.refresh()?;
+            self.is_stale |= self.sieve.refresh()?;
             match self.sieve.sift(&batch, window.clone())? {
                 Passed::All if self.chosen.is_empty() => {
                     let slice = batch.slice(window.start, window.len());
@@ -179,10 +216,16 @@ impl Reader {
                 Passed::Mask(mask) => {
                     self.gather_chosen(&batch, 1)?;
                     let slice = self.narrow(&batch.slice(window.start, window.len()))?;
-                    let slice = filter_record_batch(&compact(&slice)?, &mask.into())?;
+                    let slice = filter_record_batch(&self.compacted(&slice)?, &mask.into())?;
+                    self.count_gathered(&slice);
                     self.push_narrow(slice)?;
                 }
                 Passed::Rows(rows) => self.chosen.extend_from_slice(rows.values()),
+            }
+            let filtered = self.sieve.take_filtered();
+            if filtered > 0 {
+                let counter = &self.scan.tally().filtered_rows;
+                counter.fetch_add(filtered, Ordering::Relaxed);
             }
         }
         let is_last = window.end == batch.num_rows() || window.is_empty();
@@ -222,19 +265,30 @@ impl Reader {
         let options = RecordBatchOptions::new().with_row_count(Some(rows.values().len()));
         let batch =
             RecordBatch::try_new_with_options(self.scan.narrow_schema(), columns?, &options)?;
+        self.count_gathered(&batch);
         self.push_narrow(batch)
     }
 
     /// Passes a run of rows on as it is.
     fn push(&mut self, slice: &RecordBatch) -> Result<()> {
-        let slice = compact(&self.narrow(slice)?)?;
+        let slice = self.compacted(&self.narrow(slice)?)?;
         self.push_narrow(slice)
+    }
+
+    /// Takes note that the rows of a batch were copied. Of texts that views point to, only the views are.
+    fn count_gathered(&self, batch: &RecordBatch) {
+        let bytes = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0);
+        let bytes: usize = batch.columns().iter().map(bytes).sum();
+        let counter = &self.scan.tally().gathered_bytes;
+        counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// A long batch goes on as it is, behind those that wait; short ones are put together.
     fn push_narrow(&mut self, batch: RecordBatch) -> Result<()> {
         if batch.num_rows() > self.batch_rows / 2 {
             self.full.finish_buffered_batch()?;
+        } else {
+            self.count_gathered(&batch);
         }
         Ok(self.full.push_batch(batch)?)
     }

@@ -4,8 +4,10 @@
 //! that pass; without conditions slices of the tiles, not copies (sliced nested columns excepted, see `grid::compact`). Never here: how tiles are opened, which is
 //! `TileData`; how rows are tested, which is `sieve`.
 
-use std::collections::HashSet;
-use std::fmt;
+mod count;
+mod show;
+
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -30,22 +32,21 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Sched
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
-use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
-};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-    ReplaceChildrenOptions, apply_expression_roots,
+    ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions, apply_expression_roots,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use super::align::align;
-use super::morsel::{Morsel, spread};
+use super::morsel::{Morsel, spread_groups};
 use super::read::{limit_rows, read};
 use super::stitch::Stitch;
 use super::stop::Stop;
+use super::tally::Tally;
+use crate::location::Locality;
 use crate::query::plan::facts::Facts;
 use crate::query::plan::prune::{Kept, prune};
 use crate::query::plan::sorted::start_of_value;
@@ -80,6 +81,8 @@ pub(in crate::query) struct GridScanExec {
     shares: Arc<[Vec<Morsel>]>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+    /// What the run that goes on, or the last one, has done.
+    tally: Arc<Tally>,
 }
 
 impl GridScanExec {
@@ -124,6 +127,7 @@ impl GridScanExec {
             stop: None,
             shares: Arc::new([]),
             metrics: ExecutionPlanMetricsSet::new(),
+            tally: Arc::default(),
             limit: None,
             dynamic: Vec::new(),
             awaited: Vec::new(),
@@ -143,12 +147,14 @@ impl GridScanExec {
         Self { limit, ..self }
     }
 
-    /// The scan in at most `num_shares` shares of batches of `batch_rows` rows. Where a column is sorted, equal values are in one share.
+    /// The scan in at most `num_shares` shares of batches of `batch_rows` rows. Where a column is sorted, equal values are in one share. Otherwise, and without a row limit, each
+    /// share reads its nearest tiles first.
     pub(in crate::query) fn try_spread(self, num_shares: usize, batch_rows: usize) -> Result<Self> {
-        let shares = spread(&self.bands(), num_shares, batch_rows.min(SHARE_UNIT));
         let sorted: Vec<usize> = (0..self.num_columns)
             .filter(|place| self.is_ascending(*place))
             .collect();
+        let groups = self.groups(!sorted.is_empty());
+        let shares = spread_groups(&groups, num_shares, batch_rows.min(SHARE_UNIT));
         let schema = self.narrow_schema();
         let mut facts = EquivalenceProperties::new(Arc::clone(&schema));
         let order = |place: usize| -> Result<PhysicalSortExpr> {
@@ -260,38 +266,40 @@ impl GridScanExec {
 
     /// All columns of all rows of a row band.
     pub(super) async fn fetch(&self, row_band: usize) -> Result<RecordBatch> {
-        Ok(self.stitch.fetch(self.facts.grid(), row_band).await?)
+        Ok(self
+            .stitch
+            .fetch(&self.facts, row_band, &self.tally)
+            .await?)
     }
 
-    /// Takes note of rows that a dynamic filter left unread.
-    pub(super) fn count_skipped(&self, morsel: &Morsel) {
-        let rows = usize::try_from(morsel.rows.end - morsel.rows.start).unwrap_or(usize::MAX);
-        MetricBuilder::new(&self.metrics)
-            .global_counter("rows_skipped")
-            .add(rows);
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
-    fn bands(&self) -> Vec<(usize, u64)> {
+    /// The place of a row band among those that are kept.
+    pub(super) fn place_of(&self, row_band: usize) -> usize {
+        let found = self.kept.row_bands.binary_search(&row_band);
+        found.unwrap_or(usize::MAX)
+    }
+
+    /// The row bands that are kept, with their rows.
+    fn bands(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let rows = |band: &usize| self.facts.grid().rows().interval(*band);
         let kept = self.kept.row_bands.iter();
-        kept.filter_map(|band| rows(band).map(|rows| (*band, rows.end - rows.start)))
-            .collect()
+        kept.filter_map(move |band| rows(band).map(|rows| (*band, rows.end - rows.start)))
     }
 
-    /// How many tiles are read, and how many the grid has.
-    fn num_tiles(&self) -> (usize, usize) {
-        let grid = self.facts.grid();
-        let width = grid.columns().num_intervals();
-        let locate = |column: &usize| grid.columns().locate(*column as u64);
-        let mut touched: Vec<usize> = self
-            .columns
-            .iter()
-            .filter_map(|column| Some(locate(column)?.0))
-            .collect();
-        touched.sort_unstable();
-        touched.dedup();
-        let all = grid.rows().num_intervals() * width;
-        (self.kept.row_bands.len() * touched.len(), all)
+    /// The row bands that are kept, nearest first, or in the order of the grid where that is promised: for a sorted scan, and for one that gives the first so many rows.
+    fn groups(&self, is_sorted: bool) -> Vec<Vec<(usize, u64)>> {
+        if is_sorted || self.limit.is_some() {
+            return vec![self.bands().collect()];
+        }
+        let mut groups: BTreeMap<Locality, Vec<(usize, u64)>> = BTreeMap::new();
+        for (band, rows) in self.bands() {
+            let group = groups.entry(self.stitch.furthest(&self.facts, band));
+            group.or_default().push((band, rows));
+        }
+        groups.into_values().collect()
     }
 
     /// The statistics of the rows that pass: estimates, where there are conditions.
@@ -324,49 +332,6 @@ fn properties(facts: EquivalenceProperties, partitioning: Partitioning) -> PlanP
         Boundedness::Bounded,
     )
     .with_scheduling_type(SchedulingType::Cooperative)
-}
-
-/// Expressions with AND between them.
-fn joined(expressions: &[Arc<dyn PhysicalExpr>]) -> String {
-    let texts: Vec<String> = expressions.iter().map(ToString::to_string).collect();
-    texts.join(" AND ")
-}
-
-impl DisplayAs for GridScanExec {
-    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (read, all) = self.num_tiles();
-        let schema = self.narrow_schema();
-        let names: Vec<&str> = schema
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str())
-            .collect();
-        let names = names.join(", ");
-        let (shares, rows) = (
-            self.shares.len(),
-            self.bands().iter().map(|(_, rows)| rows).sum::<u64>(),
-        );
-        write!(
-            formatter,
-            "GridScanExec: tiles={read}/{all}, rows={rows}, shares={shares}, columns=[{names}]"
-        )?;
-        if let Some(limit) = self.limit {
-            write!(formatter, ", limit={limit}")?;
-        }
-        if !self.conditions.is_empty() {
-            write!(formatter, ", where={}", joined(&self.conditions))?;
-        }
-        if !self.dynamic.is_empty() {
-            write!(formatter, ", dynamic={}", joined(&self.dynamic))?;
-        }
-        if let Some(order) = self.properties.output_ordering() {
-            write!(formatter, ", sorted_by=[{order}]")?;
-        }
-        if let Some(condition) = &self.kept.condition {
-            write!(formatter, ", kept_where={condition}")?;
-        }
-        Ok(())
-    }
 }
 
 impl ExecutionPlan for GridScanExec {
@@ -413,6 +378,7 @@ impl ExecutionPlan for GridScanExec {
         scan.dynamic.clear();
         scan.awaited.clear();
         scan.metrics = ExecutionPlanMetricsSet::new();
+        scan.tally = Arc::default();
         Ok(Arc::new(scan))
     }
 
@@ -428,9 +394,15 @@ impl ExecutionPlan for GridScanExec {
             ))
         })?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
+        self.tally.begin(self.kept.row_bands.len());
         let batches = read(self.clone(), share, context.session_config().batch_size())?;
-        let limited = limit_rows(batches, self.limit);
-        let counted = limited.inspect_ok(move |batch| {
+        let mut limited = limit_rows(batches, self.limit);
+        let elapsed = metrics.elapsed_compute().clone();
+        let timed = stream::poll_fn(move |context| {
+            let _timer = elapsed.timer();
+            limited.poll_next_unpin(context)
+        });
+        let counted = timed.inspect_ok(move |batch| {
             metrics.record_output(batch.num_rows());
         });
         let schema = self.schema();
@@ -441,7 +413,7 @@ impl ExecutionPlan for GridScanExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        Some(self.counted(self.plain_metrics()))
     }
 
     fn statistics_from_inputs(

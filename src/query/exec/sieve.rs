@@ -42,6 +42,8 @@ pub(super) struct Sieve {
     windows: usize,
     /// Whether the dynamic filters have been looked at.
     is_started: bool,
+    /// Rows that dynamic filters took away, until somebody asks.
+    filtered: u64,
 }
 
 impl Sieve {
@@ -65,6 +67,7 @@ impl Sieve {
                 .collect(),
             windows: 0,
             is_started: false,
+            filtered: 0,
         };
         sieve.sort();
         Ok(sieve)
@@ -114,12 +117,21 @@ impl Sieve {
             if condition.is_asleep() {
                 continue;
             }
+            let before = chosen.count(rows.len());
             chosen = chosen.and(condition, batch, &rows)?;
+            if condition.is_optional() {
+                self.filtered += before.saturating_sub(chosen.count(rows.len())) as u64;
+            }
             if chosen.is_empty() {
                 break;
             }
         }
         chosen.passed(&rows)
+    }
+
+    /// How many rows dynamic filters took away since this was asked last.
+    pub(super) fn take_filtered(&mut self) -> u64 {
+        std::mem::take(&mut self.filtered)
     }
 
     /// Sharp and cheap ones first. Those that can fail stay behind the others, in the order in which they were written.
@@ -139,6 +151,15 @@ enum Chosen {
 }
 
 impl Chosen {
+    /// How many rows of a window of so many.
+    fn count(&self, window: usize) -> usize {
+        match self {
+            Self::All => window,
+            Self::Mask(_, count) => *count,
+            Self::Rows(rows) => rows.len(),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         match self {
             Self::All => false,

@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
+use super::tally::Tally;
 use crate::error::{Error, Result};
-use crate::grid::PartitionGrid;
+use crate::grid::{PartitionGrid, Tile, bytes_apart, slice_bytes};
+use crate::location::Locality;
+use crate::query::plan::facts::Facts;
 
 /// The wanted columns of a grid, grouped by the column band that holds them. Made once for a scan.
 #[derive(Debug, Clone)]
@@ -43,21 +46,46 @@ impl Stitch {
         })
     }
 
+    /// The column bands that are touched, and which of their columns.
+    pub(in crate::query) fn bands(&self) -> impl Iterator<Item = (usize, Vec<usize>)> + '_ {
+        self.bands
+            .iter()
+            .map(|(band, wanted)| (*band, locals(wanted)))
+    }
+
+    /// How far the furthest tile of a row band is that is touched.
+    pub(in crate::query) fn furthest(&self, facts: &Facts, row_band: usize) -> Locality {
+        let localities = facts.localities(row_band);
+        let touched = self.bands.keys().filter_map(|band| localities.get(*band));
+        touched.max().copied().unwrap_or(Locality::Memory)
+    }
+
     /// The batch of all rows of one row band.
-    pub(in crate::query) async fn fetch(
+    pub(super) async fn fetch(
         &self,
-        grid: &PartitionGrid,
+        facts: &Facts,
         row_band: usize,
+        tally: &Tally,
     ) -> Result<RecordBatch> {
+        let grid = facts.grid();
+        let localities = facts.localities(row_band);
         let mut columns: Vec<Option<ArrayRef>> = vec![None; self.num_columns];
         for (band, wanted) in &self.bands {
-            let locals: Vec<usize> = wanted.iter().map(|(local, _)| *local).collect();
+            let locals = locals(wanted);
             let tile = grid.tile(&[row_band, *band])?;
             let batch = tile
                 .data()
                 .fetch(&locals)
                 .await
                 .map_err(|error| error.with_position(&[row_band, *band]))?;
+            let locality = localities.get(*band).copied().unwrap_or(Locality::Process);
+            if is_brought(tile, locality) {
+                tally.bring(locality, slice_bytes(&batch));
+            } else {
+                // Whoever gives the same buffers twice has copied nothing.
+                let again = tile.data().open_columns(&locals)?;
+                tally.copy(locality, bytes_apart(&batch, &again));
+            }
             for ((_, place), column) in wanted.iter().zip(batch.columns()) {
                 if let Some(slot) = columns.get_mut(*place) {
                     *slot = Some(ArrayRef::clone(column));
@@ -76,4 +104,13 @@ impl Stitch {
             schema, columns, &options,
         )?)
     }
+}
+
+fn locals(wanted: &[(usize, usize)]) -> Vec<usize> {
+    wanted.iter().map(|(local, _)| *local).collect()
+}
+
+/// Whether the bytes of a tile are not in the memory of this process before it is fetched.
+pub(super) fn is_brought(tile: &Tile, locality: Locality) -> bool {
+    tile.data().is_lazy() || matches!(locality, Locality::Device | Locality::Process)
 }

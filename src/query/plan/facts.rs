@@ -16,6 +16,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use super::estimate::Samples;
 use super::sorted::is_ascending;
 use crate::grid::{ColumnStatistics, PartitionGrid, column_statistics};
+use crate::location::Locality;
 
 /// What is known of a grid, for all queries over it.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(in crate::query) struct Facts {
     /// One for each column that somebody asked about.
     ascending: Box<[OnceLock<bool>]>,
     samples: Samples,
+    /// How near each tile is, row band by row band.
+    localities: OnceLock<Box<[Locality]>>,
 }
 
 /// What the row bands know of one column, one entry each, null where one does not know.
@@ -44,8 +47,21 @@ impl Facts {
             columns: columns.clone().map(|_| OnceLock::new()).collect(),
             ascending: columns.map(|_| OnceLock::new()).collect(),
             samples: Samples::new(grid.num_columns()),
+            localities: OnceLock::new(),
             grid,
         }
+    }
+
+    /// How near the tiles of a row band are, one for each column band.
+    pub(in crate::query) fn localities(&self, row_band: usize) -> &[Locality] {
+        let tiles = || self.grid.tiles().iter();
+        let all = self
+            .localities
+            .get_or_init(|| tiles().map(|tile| tile.data().locality()).collect());
+        let width = self.grid.columns().num_intervals();
+        let start = row_band.saturating_mul(width);
+        all.get(start..start.saturating_add(width))
+            .unwrap_or_default()
     }
 
     /// Whether all rows are in ascending order of a column without nulls.

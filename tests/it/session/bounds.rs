@@ -6,7 +6,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use futures::StreamExt;
 use partgrid::error::ErrorKind;
-use partgrid::query::{Parameters, Query, QueryOptions, SessionOptions};
+use partgrid::query::{Parameters, Query, QueryOptions, Session, SessionOptions};
 
 use super::World;
 
@@ -76,6 +76,23 @@ fn a_sort_over_its_memory_limit_spills_to_the_named_folder_and_finishes() {
         .and_then(|rest| rest.chars().next());
     assert!(spilled.is_some_and(|count| count != '0'), "{analyzed}");
     assert_eq!(world.session.memory_bytes(), 0);
+    let metrics = query.metrics().unwrap();
+    assert!(metrics.is_done && metrics.spilled_files > 0, "{metrics}");
+    assert!(metrics.spilled_bytes > 1_000_000, "{metrics}");
+    let peak = metrics.peak_memory_bytes;
+    assert!((1_000_000..=8_000_000).contains(&peak), "{metrics}");
+    // The files have no name, and no folder is made for them.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_that_cannot_be_spilled_to_is_an_error_at_once() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let options = SessionOptions::default().with_spill_to(file.path());
+    let error = Session::try_new(&options).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Storage { .. }), "{error}");
+    let named = error.to_string();
+    assert!(named.contains(file.path().to_str().unwrap()), "{named}");
 }
 
 #[test]
