@@ -105,18 +105,7 @@ fn others(text: &str) -> Option<Worded> {
         );
     }
     if let Some((_, rest)) = text.split_once("regex parse error:") {
-        let said = rest
-            .lines()
-            .rev()
-            .find_map(|line| line.strip_prefix("error: "));
-        return Some(Worded {
-            kind: Some(ErrorKind::Query),
-            message: format!(
-                "the pattern is no regular expression: {}",
-                said.unwrap_or_else(|| rest.trim())
-            ),
-            hint: Some("a backslash takes the meaning from ( ) [ ] { } * + ? . ^ $ |".to_owned()),
-        });
+        return Some(pattern(rest));
     }
     if text.starts_with("Scalar subquery returned more than one row") {
         return worded(
@@ -137,6 +126,22 @@ fn others(text: &str) -> Option<Worded> {
         );
     }
     None
+}
+
+/// A wrong regular expression, of what the library says of it.
+fn pattern(rest: &str) -> Worded {
+    let said = rest
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("error: "));
+    Worded {
+        kind: Some(ErrorKind::Query),
+        message: format!(
+            "the pattern is no regular expression: {}",
+            said.unwrap_or_else(|| rest.trim())
+        ),
+        hint: Some("a backslash takes the meaning from ( ) [ ] { } * + ? . ^ $ |".to_owned()),
+    }
 }
 
 /// A column that is neither grouped nor aggregated.

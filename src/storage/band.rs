@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use arrow::array::{ArrayData, ArrayRef, make_array};
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, MutableBuffer};
 
 use super::Storage;
 use super::access::Access;
@@ -171,7 +171,8 @@ impl Storage {
                 // SAFETY: the plan has all these bytes within the memory, which the owner keeps, and which nobody may write any more.
                 unsafe { Buffer::from_custom_allocation(start, num_bytes, owner) }
             }
-            _ => Buffer::from(Vec::<u8>::new()),
+            // Arrow wants an aligned address of nothing, too.
+            _ => MutableBuffer::new(0).into(),
         }
     }
 }

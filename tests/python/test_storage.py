@@ -639,6 +639,14 @@ def test_the_grid_keeps_the_memory() -> None:
     assert len(others) == 50
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (1, 4)])
+def test_storages_of_no_or_one_row_become_grids(shape: tuple[int, ...]) -> None:
+    storage = pg.storage.full(shape, 2.0, layout=tuple(reversed(range(len(shape)))))
+    grid = pg.from_storage(storage)
+    assert grid.shape == (shape[0], [*shape, 1][1])
+    assert (grid.to_numpy() == 2.0).all()
+
+
 def test_what_is_no_columns_is_refused() -> None:
     refused = pg.errors.InvalidArgumentError
     with pytest.raises(refused, match=r"hint: make it with layout=\(1, 0\)"):

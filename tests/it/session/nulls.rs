@@ -10,8 +10,11 @@ use partgrid::grid::PartitionGrid;
 
 use super::World;
 
+/// A name and values.
+type Column<'a> = (&'a str, &'a [Option<i64>]);
+
 /// A world with tables of the given integer columns.
-fn with_tables(tables: &[(&str, &[(&str, &[Option<i64>])])]) -> World {
+fn with_tables(tables: &[(&str, &[Column])]) -> World {
     let world = World::new(&[1]);
     for (name, columns) in tables {
         let columns = columns.iter().map(|(column, values)| {

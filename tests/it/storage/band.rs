@@ -30,7 +30,7 @@ fn columns(rows: usize, count: usize) -> Arc<Storage> {
             unsafe {
                 storage
                     .as_ptr()
-                    .add(at)
+                    .wrapping_add(at)
                     .cast::<f64>()
                     .write((row + 100 * column) as f64)
             };
@@ -234,7 +234,7 @@ fn a_dense_tile_is_a_storage_over_the_same_memory() {
         let copy = storage.try_copy().unwrap();
         let at = copy.plan().strides()[1] + 8;
         // SAFETY: the second element of the second column.
-        let value = unsafe { copy.as_ptr().add(at).cast::<i64>().read() };
+        let value = unsafe { copy.as_ptr().wrapping_add(at).cast::<i64>().read() };
         assert_eq!(
             value,
             rows.column(1)

@@ -23,7 +23,7 @@ fn span(storage: &Storage) -> Vec<f64> {
     (0..num_items)
         .map(|item| {
             // SAFETY: the plan has these bytes within the memory, which the storage keeps.
-            unsafe { storage.as_ptr().cast::<f64>().add(item).read() }
+            unsafe { storage.as_ptr().cast::<f64>().wrapping_add(item).read() }
         })
         .collect()
 }
@@ -93,7 +93,7 @@ fn hundreds_of_storages_never_share_a_byte() {
                 storage
                     .as_ptr()
                     .cast::<f64>()
-                    .add(item)
+                    .wrapping_add(item)
                     .write((number * 100_000 + item) as f64)
             };
         }
@@ -115,7 +115,7 @@ fn more_memory_than_the_machine_has_is_refused() {
         assert!(
             error
                 .message()
-                .starts_with("a storage needs 281474976710656 bytes, more than the "),
+                .starts_with("a storage needs 281474976710663 bytes, more than the "),
             "{error}"
         );
     }
@@ -137,7 +137,13 @@ fn a_copy_has_the_values_and_the_layout_and_memory_of_its_own() {
         let storage = floats(&shape, &parameters, Fill::Zeros);
         for item in 0..storage.plan().span_bytes() / 8 {
             // SAFETY: within the memory of the storage, which nobody else knows.
-            unsafe { storage.as_ptr().cast::<f64>().add(item).write(item as f64) };
+            unsafe {
+                storage
+                    .as_ptr()
+                    .cast::<f64>()
+                    .wrapping_add(item)
+                    .write(item as f64)
+            };
         }
         let copy = storage.try_copy().unwrap();
         assert_eq!(copy.plan(), storage.plan());
@@ -149,9 +155,9 @@ fn a_copy_has_the_values_and_the_layout_and_memory_of_its_own() {
                 .map(|(at, stride)| at * stride)
                 .sum();
             // SAFETY: an element of the storage.
-            let one = unsafe { storage.as_ptr().add(at).cast::<f64>().read() };
+            let one = unsafe { storage.as_ptr().wrapping_add(at).cast::<f64>().read() };
             // SAFETY: the same element of the copy.
-            let other = unsafe { copy.as_ptr().add(at).cast::<f64>().read() };
+            let other = unsafe { copy.as_ptr().wrapping_add(at).cast::<f64>().read() };
             assert_eq!(one.to_bits(), other.to_bits());
         }
     }

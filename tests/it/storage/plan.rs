@@ -271,7 +271,7 @@ fn shapes_beyond_all_addresses_are_refused() {
         assert_eq!(error.kind(), ErrorKind::ResourcesExhausted, "{shape:?}");
     }
     let parameters = Parameters {
-        alignment_size: Some(1 << 62),
+        alignment_size: Some(1 << 60),
         ..Parameters::default()
     };
     assert!(Plan::try_new(&[4], 8, &parameters).is_ok());
