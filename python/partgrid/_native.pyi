@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Distribution", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_dist_array", "_fill_halos", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "load_parquet", "read_parquet", "run_command", "sql", "unstructured", "validate"]
+__all__ = ["__version__", "Array", "DistArray", "Distribution", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_dist_array", "_end_calls", "_fill_halos", "_forget_calls", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "sql", "unstructured", "validate", "zeros", "zeros_like"]
 
 __version__: Final[str]
 """
@@ -572,6 +572,28 @@ class Grid:
     def tiling(self, /) -> tuple[int, int]:
         """
         The number of tiles along rows and columns.
+        """
+    def to(self, /, device: str) -> Grid:
+        """
+        The grid with its tiles in the memory of a device.
+
+        Args:
+            device: Such as `"kDLCUDA:0"`, or `"kDLCPU"` for the memory of this process.
+
+        Returns:
+            A grid of the same cuts. Each tile is copied whole, one after the other; tiles that are there already are shared, and those of other ranks stay where they are.
+
+        Raises:
+            UnsupportedError: Nothing copies to such a device; `register_copy_engine` takes what does.
+            NotFoundError: The driver of the device is not on this machine, or the device is not.
+            ResourcesExhaustedError: The device has no room.
+
+        Examples:
+            >>> import partgrid as pg, pyarrow as pa
+            >>> pg.from_arrow(pa.table({"a": [1, 2]})).to("cuda")
+            Traceback (most recent call last):
+            partgrid.errors.InvalidArgumentError: device must be a device such as 'kDLCPU' or 'kDLCUDA:0', got 'cuda'
+            hint: device='kDLCUDA:0'
         """
     def to_arrow(self, /) -> Any:
         """
@@ -1643,6 +1665,169 @@ class Session:
         """
 
 @final
+class Storage:
+    """
+    Memory whose elements lie as a stencil wants them: shape, layout and alignment are chosen when it is made, by `partgrid.storage.empty` and its siblings.
+
+    `numpy.asarray`, `memoryview`, `numpy.from_dlpack` and stencils of GT4Py read and write it where it lies; the memory lives as long as the storage or anything made of it. Indexing is
+    numpy's. A storage that became part of a grid (`partgrid.from_storage`), or that is a view of one (`Tile.storage`), is frozen: from then on all views are read-only.
+
+    Examples:
+        >>> import numpy as np, partgrid as pg
+        >>> field = pg.storage.zeros((4, 3, 2), backend="gt:cpu_ifirst", dims="IJK")
+        >>> field
+        Storage (4, 3, 2) of float64, layout (2, 1, 0), dims ('I', 'J', 'K')
+        >>> field[1:3, 0, 0] = 7.0
+        >>> np.asarray(field).sum()
+        np.float64(14.0)
+    """
+    def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        NumPy: the storage as a `numpy.ndarray` over the same memory, writable until the storage becomes part of a grid. Needs numpy.
+
+        Args:
+            dtype: The wanted type; another than that of the elements makes a copy.
+            copy: `True` copies always, `None` when it must, `False` never.
+
+        Raises:
+            ValueError: `copy=False`, and the type needs a copy.
+            TypeError: The memory is not the host's.
+        """
+    @property
+    def __array_interface__(self, /) -> dict:
+        """
+        The array interface of NumPy, version 3. Missing where the memory is not the host's. Who keeps the address must not write any more when the storage becomes part of a grid.
+        """
+    @property
+    def __cuda_array_interface__(self, /) -> dict:
+        """
+        The array interface of CUDA, version 3. Missing where CUDA cannot read the memory.
+        """
+    def __dlpack__(self, /, *, stream: Any | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
+        """
+        DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
+
+        Args:
+            stream: `None`, since the CPU has no streams.
+            max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get only copies of a frozen storage.
+            dl_device: `None` or `(1, 0)`, the CPU.
+            copy: `True` copies; `None` and `False` never do.
+
+        Returns:
+            A capsule `dltensor_versioned`, or `dltensor` for versions before 1.0.
+
+        Raises:
+            BufferError: The wish cannot be met.
+        """
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """
+        The device of DLPack; `(1, 0)` is the CPU.
+        """
+    def __getitem__(self, key: Any, /) -> Any:
+        """
+        What numpy gives for the key: an element, or a view of several. Needs numpy.
+        """
+    @property
+    def __gt_dims__(self, /) -> Any:
+        """
+        The labels of the dimensions: a tuple, as GT4Py reads it, that gives itself when it is called, as the specification has it. Missing where no `dims` were given.
+        """
+    @property
+    def __gt_origin__(self, /) -> tuple:
+        """
+        Where a stencil of GT4Py begins unless it is told otherwise: the aligned element, in the order I, J, K, then data, where it is zero.
+        """
+    def __iter__(self, /) -> Iterator:
+        """
+        What numpy gives for each index of the first dimension. Needs numpy.
+        """
+    def __len__(self, /) -> int: ...
+    def __reduce__(self, /) -> tuple:
+        """
+        A copy: pickled, and copied, a storage is one with the same values, laid out by the same parameters, and not frozen. Needs numpy.
+        """
+    def __repr__(self, /) -> str: ...
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        """
+        Writes elements, as numpy does. Needs numpy.
+        """
+    @property
+    def address(self, /) -> int:
+        """
+        The address of the first element.
+        """
+    @property
+    def aligned_index(self, /) -> tuple:
+        """
+        The element that is aligned.
+        """
+    @property
+    def alignment_size(self, /) -> int:
+        """
+        The bytes of which the address of that element is a multiple.
+        """
+    @property
+    def default_origin(self, /) -> tuple:
+        """
+        The same under the name of the specification.
+        """
+    @property
+    def device(self, /) -> str | None:
+        """
+        `"gpu"` for memory of an accelerator, `None` for that of the host.
+        """
+    @property
+    def dims(self, /) -> tuple | None:
+        """
+        The labels of the dimensions, or `None` where none were given.
+        """
+    @property
+    def dtype(self, /) -> Any:
+        """
+        The type of the elements, a `numpy.dtype`. Needs numpy.
+        """
+    @property
+    def is_frozen(self, /) -> bool:
+        """
+        Whether the memory belongs to a grid, so that nobody can write to it any more.
+        """
+    @property
+    def itemsize(self, /) -> int:
+        """
+        The bytes of one element.
+        """
+    @property
+    def layout(self, /) -> tuple:
+        """
+        For each dimension the rank of its stride, 0 being the largest.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        The bytes of the elements, without what lies between them.
+        """
+    @property
+    def ndim(self, /) -> int:
+        """
+        The number of dimensions.
+        """
+    @property
+    def shape(self, /) -> tuple:
+        """
+        The number of elements along each dimension.
+        """
+    @property
+    def size(self, /) -> int:
+        """
+        The number of elements.
+        """
+    @property
+    def strides(self, /) -> tuple:
+        """
+        The bytes from one element to the next along each dimension.
+        """
+
+@final
 class Tile:
     """
     The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
@@ -1661,14 +1846,15 @@ class Tile:
         """
     def __arrow_c_device_array__(self, /, requested_schema: Any | None = None, **kwargs) -> tuple:
         """
-        The Arrow PyCapsule interface for devices: schema and array of the batch on the CPU, without copying.
+        The Arrow PyCapsule interface for devices: schema and array of the batch where it is, without copying.
 
         Args:
-            requested_schema: A schema capsule with the same column names; values are cast to its types.
+            requested_schema: A schema capsule with the same column names; values are cast to its types. Not of a tile on a device.
             kwargs: Reserved by the interface.
 
         Raises:
             NotImplementedError: A keyword argument other than `None`.
+            UnsupportedError: A requested schema of a tile on a device.
             NotLocalError: The bytes are not in this process.
         """
     def __arrow_c_schema__(self, /) -> CapsuleType:
@@ -1750,6 +1936,43 @@ class Tile:
         """
         The global index of the first row and of the first column.
         """
+    def storage(self, /, *, dims: Sequence[str] | str | None = None) -> Storage:
+        """
+        All columns as one frozen storage of rows x columns, without copying, as `array` has them: for stencils that read it.
+
+        Args:
+            dims: What the two dimensions mean to stencils, such as `("I", "K")`; by default nothing is said.
+
+        Returns:
+            The storage, which is read-only. It is aligned to 64 bytes where the columns are.
+
+        Raises:
+            UnsupportedError: The columns do not make one array: they must be numbers of one type as `dense=` of the load places them, or a single column.
+            InvalidDataError: A column has nulls.
+            InvalidArgumentError: There are no such labels, or not two.
+            NotLocalError: The bytes are not in this process.
+
+        Examples:
+            >>> import partgrid as pg
+            >>> grid = pg.read_parquet("data/flights", columns=["hour", "minute"], dense=["hour", "minute"])
+            >>> grid.tile(0).storage(dims=("I", "J"))
+            Storage (27004, 2) of int8, layout (1, 0), dims ('I', 'J'), (0, 0) aligned to 64 bytes, frozen
+        """
+    def to(self, /, device: str) -> Tile:
+        """
+        The tile in the memory of a device.
+
+        Args:
+            device: Such as `"kDLCUDA:0"`, or `"kDLCPU"` for the memory of this process.
+
+        Returns:
+            A tile at the same position. All columns are copied, and nothing when it is there already.
+
+        Raises:
+            UnsupportedError: Nothing copies to such a device; `register_copy_engine` takes what does.
+            NotFoundError: The driver of the device is not on this machine, or the device is not.
+            ResourcesExhaustedError: The device has no room.
+        """
     def to_arrow(self, /) -> Any:
         """
         The tile as a `pyarrow.RecordBatch`, without copying. Needs pyarrow.
@@ -1824,9 +2047,22 @@ def _dist_array(sections: Any, rank: int) -> DistArray:
     The array of a program of several processes: the sections of others are stand-ins, with everything but data.
     """
 
+def _end_calls() -> None:
+    """
+    Waits until no other thread of ours is in Python; none will be from now on. Python runs it when it ends, while threads may still have the GIL.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C while a function takes its time.
+    """
+
 def _fill_halos(array: DistArray) -> None:
     """
     Fills the communication padding of all sections of an array, which are all in this process.
+    """
+
+def _forget_calls() -> None:
+    """
+    Forgets the calls of other threads, which a forked child does not have.
     """
 
 def _from_parts(cells: Any) -> Grid:
@@ -1909,12 +2145,69 @@ def cyclic(size: int, num_ranks: int, block_size: int | None = None) -> Map:
         InvalidArgumentError: No rank, or a block size of 0.
     """
 
+def empty(shape: Sequence[int], dtype: Any | None = None, *, aligned_index: Sequence[int] | None = None, alignment_size: int | None = None, backend: str | None = None, device: str | None = None, dims: Sequence[str] | str | None = None, layout: Sequence[int] | None = None) -> Storage:
+    """
+    Makes a storage whose values are not defined.
+
+    Args:
+        shape: The number of elements along each dimension; none may be negative, zero is allowed.
+        dtype: What `numpy.dtype` takes, by default 64-bit floats.
+        aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
+        alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
+        backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
+        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
+        layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
+
+    Returns:
+        The storage, in writable memory of its own. What is not given of a storage that is made like another is as there; a backend stands for alignment, device and layout.
+
+    Raises:
+        InvalidArgumentError: A parameter is none of the allowed ones, or two contradict each other.
+        ResourcesExhaustedError: There is no such amount of memory.
+        UnsupportedError: A GPU is asked for where none is reached, or a type whose elements are no values in memory.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> pg.storage.empty((6, 4), "float32", dims=("K", "I"), backend="gt:cpu_kfirst").strides
+        (4, 24)
+    """
+
+def empty_like(data: Any, dtype: Any | None = None, *, aligned_index: Sequence[int] | None = None, alignment_size: int | None = None, backend: str | None = None, device: str | None = None, dims: Sequence[str] | str | None = None, layout: Sequence[int] | None = None) -> Storage:
+    """
+    Makes a storage of the shape of another one, or of an array, whose values are not defined.
+
+    Args:
+        data: A storage, or an array with an interface of numpy or DLPack, of which layout and `__gt_dims__` are taken.
+        dtype: What `numpy.dtype` takes, by default the type of `data`.
+        aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
+        alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
+        backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
+        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
+        layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
+
+    Returns:
+        The storage, in writable memory of its own. What is not given of a storage that is made like another is as there; a backend stands for alignment, device and layout.
+
+    Raises:
+        InvalidArgumentError: A parameter is none of the allowed ones, or two contradict each other.
+        ResourcesExhaustedError: There is no such amount of memory.
+        UnsupportedError: A GPU is asked for where none is reached, or a type whose elements are no values in memory.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> storage = pg.storage.zeros((4, 3), dims="KI", layout=(1, 0))
+        >>> pg.storage.empty_like(storage, "int32")
+        Storage (4, 3) of int32, layout (1, 0), dims ('K', 'I')
+    """
+
 def from_arrow(data: Any) -> Grid:
     """
     Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
 
-    pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Objects that have only the methods for devices (`__arrow_c_device_stream__`,
-    `__arrow_c_device_array__`) are taken when their memory is that of the host. Sliced nested columns are the one exception: they are copied. polars copies
+    pyarrow tables and batches, polars, pandas 3, duckdb and arro3 frames have these methods. Memory of a device (`__arrow_c_device_array__` of pylibcudf, or
+    `__arrow_c_device_stream__`) stays there: its tiles say where they are. Sliced nested columns are the one exception: they are copied. polars copies
     frames of several chunks into one before it hands them over; `from_polars` does not.
 
     Args:
@@ -1925,7 +2218,6 @@ def from_arrow(data: Any) -> Grid:
 
     Raises:
         ProtocolError: The object has none of these methods.
-        NotLocalError: Its memory is that of a device.
         InvalidArgumentError: Two columns share a name.
 
     Examples:
@@ -2074,6 +2366,95 @@ def from_sections(sections: Any) -> DistArray:
         [0, 0, 1, 1]
     """
 
+def from_storage(storage: Any, names: Sequence[str] | None = None) -> Grid:
+    """
+    Makes a grid of one tile over the memory of a storage, without copying: a dense band, whose columns are one array.
+
+    A storage of one dimension becomes one column, one of two dimensions a column for each index of the second; the elements along the first dimension must be neighbours
+    (`layout=(1, 0)`). Since a grid never changes, the storage is frozen for good: its views are read-only from then on, and it is refused while a view exists that can write, such as an
+    array of `numpy.asarray(storage)` that is still held. Who took its address from `__array_interface__` must not write to it any more.
+
+    Args:
+        storage: A storage of integers or floats.
+        names: The names of the columns, by default `column_0`, `column_1` and so on.
+
+    Returns:
+        The grid. It keeps the memory alive.
+
+    Raises:
+        InvalidArgumentError: The shape or the layout is not that of columns, names do not fit, or a view can still write.
+        UnsupportedError: The elements are no integers or floats in the byte order of this machine.
+        NotLocalError: The memory is that of a device.
+        ProtocolError: It is no storage.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> storage = pg.storage.full((3, 2), 1.5, layout=(1, 0))
+        >>> grid = pg.from_storage(storage, names=["a", "b"])
+        >>> grid.tile(0).array().address == storage.address
+        True
+        >>> storage
+        Storage (3, 2) of float64, layout (1, 0), frozen
+    """
+
+def full(shape: Sequence[int], fill_value: Any, dtype: Any | None = None, *, aligned_index: Sequence[int] | None = None, alignment_size: int | None = None, backend: str | None = None, device: str | None = None, dims: Sequence[str] | str | None = None, layout: Sequence[int] | None = None) -> Storage:
+    """
+    Makes a storage that is filled with one number.
+
+    Args:
+        shape: The number of elements along each dimension; none may be negative, zero is allowed.
+        fill_value: The number, cast as the type of numpy casts it: `numpy.dtype(dtype).type(fill_value)`.
+        dtype: What `numpy.dtype` takes, by default 64-bit floats.
+        aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
+        alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
+        backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
+        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
+        layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
+
+    Returns:
+        The storage, in writable memory of its own. What is not given of a storage that is made like another is as there; a backend stands for alignment, device and layout.
+
+    Raises:
+        InvalidArgumentError: A parameter is none of the allowed ones, or two contradict each other.
+        ResourcesExhaustedError: There is no such amount of memory.
+        UnsupportedError: A GPU is asked for where none is reached, or a type whose elements are no values in memory.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> pg.storage.full((3,), 7, "int16")[:].tolist()
+        [7, 7, 7]
+    """
+
+def full_like(data: Any, fill_value: Any, dtype: Any | None = None, *, aligned_index: Sequence[int] | None = None, alignment_size: int | None = None, backend: str | None = None, device: str | None = None, dims: Sequence[str] | str | None = None, layout: Sequence[int] | None = None) -> Storage:
+    """
+    Makes a storage of the shape of another one, or of an array, that is filled with one number.
+
+    Args:
+        data: A storage, or an array with an interface of numpy or DLPack, of which layout and `__gt_dims__` are taken.
+        fill_value: The number, cast as the type of numpy casts it: `numpy.dtype(dtype).type(fill_value)`.
+        dtype: What `numpy.dtype` takes, by default the type of `data`.
+        aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
+        alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
+        backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
+        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
+        layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
+
+    Returns:
+        The storage, in writable memory of its own. What is not given of a storage that is made like another is as there; a backend stands for alignment, device and layout.
+
+    Raises:
+        InvalidArgumentError: A parameter is none of the allowed ones, or two contradict each other.
+        ResourcesExhaustedError: There is no such amount of memory.
+        UnsupportedError: A GPU is asked for where none is reached, or a type whose elements are no values in memory.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> pg.storage.full_like(pg.storage.empty((2, 2), int), 5)[0].tolist()
+        [5, 5]
+    """
+
 def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: "bool" = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: "str" = "strict", lazy: "bool" = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
     """
     Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
@@ -2125,6 +2506,63 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         (336776, 1)
         >>> job.progress().tiles
         12
+    """
+
+def ones(shape: Sequence[int], dtype: Any | None = None, *, aligned_index: Sequence[int] | None = None, alignment_size: int | None = None, backend: str | None = None, device: str | None = None, dims: Sequence[str] | str | None = None, layout: Sequence[int] | None = None) -> Storage:
+    """
+    Makes a storage of ones.
+
+    Args:
+        shape: The number of elements along each dimension; none may be negative, zero is allowed.
+        dtype: What `numpy.dtype` takes, by default 64-bit floats.
+        aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
+        alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
+        backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
+        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
+        layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
+
+    Returns:
+        The storage, in writable memory of its own. What is not given of a storage that is made like another is as there; a backend stands for alignment, device and layout.
+
+    Raises:
+        InvalidArgumentError: A parameter is none of the allowed ones, or two contradict each other.
+        ResourcesExhaustedError: There is no such amount of memory.
+        UnsupportedError: A GPU is asked for where none is reached, or a type whose elements are no values in memory.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> storage = pg.storage.ones((9, 5), alignment_size=64, aligned_index=(3, 0))
+        >>> (storage.address + 3 * storage.strides[0]) % 64
+        0
+    """
+
+def ones_like(data: Any, dtype: Any | None = None, *, aligned_index: Sequence[int] | None = None, alignment_size: int | None = None, backend: str | None = None, device: str | None = None, dims: Sequence[str] | str | None = None, layout: Sequence[int] | None = None) -> Storage:
+    """
+    Makes a storage of ones of the shape of another one, or of an array.
+
+    Args:
+        data: A storage, or an array with an interface of numpy or DLPack, of which layout and `__gt_dims__` are taken.
+        dtype: What `numpy.dtype` takes, by default the type of `data`.
+        aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
+        alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
+        backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
+        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
+        layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
+
+    Returns:
+        The storage, in writable memory of its own. What is not given of a storage that is made like another is as there; a backend stands for alignment, device and layout.
+
+    Raises:
+        InvalidArgumentError: A parameter is none of the allowed ones, or two contradict each other.
+        ResourcesExhaustedError: There is no such amount of memory.
+        UnsupportedError: A GPU is asked for where none is reached, or a type whose elements are no values in memory.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> pg.storage.ones_like(pg.storage.empty((2, 2)))[0].tolist()
+        [1.0, 1.0]
     """
 
 def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: "bool" = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: "str" = "strict", lazy: "bool" = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None, progress: bool | None = None) -> Grid:
@@ -2186,6 +2624,40 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         (336776, 19)
         >>> pg.read_parquet("data/flights", columns=["carrier", "month"]).columns
         ['carrier', 'month']
+    """
+
+def register_copy_engine(device: str, engine: Any) -> None:
+    """
+    Lets tiles be copied to and from devices of one type, by an object that uses the driver of the device. CUDA needs none: `to("kDLCUDA:0")` uses the driver that it finds.
+
+    `engine` has three methods, which are called from any thread. A handle is the integer that stands in the buffer pointers of Arrow C Device arrays and in DLPack tensors of that device: an
+    address, or an object of the driver (a `cl_mem` of OpenCL).
+
+    - `read(ordinal, handle, start, nbytes)` gives the bytes of a buffer from byte `start` on, as any object with the buffer protocol, when they are there.
+    - `write(ordinal, data)` copies `bytes` into a new buffer and gives `(handle, owner)`; the buffer may be freed when `owner` is dropped.
+    - `wait(ordinal, event)` returns when the work behind a `sync_event` (an address, as the producer of an array gave it) is done.
+
+    Args:
+        device: The type of device, such as `"kDLOpenCL"`.
+        engine: The object, in place of one that the type had.
+
+    Raises:
+        InvalidArgumentError: There is no such type, it is read without an engine, or `engine` lacks a method.
+
+    Examples:
+        >>> import partgrid as pg, pyarrow as pa
+        >>> class Cards:
+        ...     # A device whose memory is a dict.
+        ...     buffers = {}
+        ...     def read(self, ordinal, handle, start, nbytes): return self.buffers[handle][start : start + nbytes]
+        ...     def write(self, ordinal, data):
+        ...         self.buffers[len(self.buffers) + 1] = data
+        ...         return len(self.buffers), None
+        ...     def wait(self, ordinal, event): pass
+        >>> pg.register_copy_engine("kDLExtDev", Cards())
+        >>> grid = pg.from_arrow(pa.table({"n": [1, 2, 3]})).to("kDLExtDev:0")
+        >>> grid.tile(0).location[0][2], grid.to("kDLCPU").to_arrow()["n"].to_pylist()
+        ('kDLExtDev:0', [1, 2, 3])
     """
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -2254,4 +2726,60 @@ def validate(sections: Any, *, strict: bool = True) -> list[Finding]:
         >>> import partgrid as pg
         >>> [str(each) for each in pg.distarray.validate({"__version__": "0.10.0"})][0]
         'error T2: the key `buffer` must be there (key: buffer)'
+    """
+
+def zeros(shape: Sequence[int], dtype: Any | None = None, *, aligned_index: Sequence[int] | None = None, alignment_size: int | None = None, backend: str | None = None, device: str | None = None, dims: Sequence[str] | str | None = None, layout: Sequence[int] | None = None) -> Storage:
+    """
+    Makes a storage of zeros. Those of a large one are pages that the system hands out when they are first touched.
+
+    Args:
+        shape: The number of elements along each dimension; none may be negative, zero is allowed.
+        dtype: What `numpy.dtype` takes, by default 64-bit floats.
+        aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
+        alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
+        backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
+        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
+        layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
+
+    Returns:
+        The storage, in writable memory of its own. What is not given of a storage that is made like another is as there; a backend stands for alignment, device and layout.
+
+    Raises:
+        InvalidArgumentError: A parameter is none of the allowed ones, or two contradict each other.
+        ResourcesExhaustedError: There is no such amount of memory.
+        UnsupportedError: A GPU is asked for where none is reached, or a type whose elements are no values in memory.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> pg.storage.zeros((2, 3), layout=(1, 0))[1].tolist()
+        [0.0, 0.0, 0.0]
+    """
+
+def zeros_like(data: Any, dtype: Any | None = None, *, aligned_index: Sequence[int] | None = None, alignment_size: int | None = None, backend: str | None = None, device: str | None = None, dims: Sequence[str] | str | None = None, layout: Sequence[int] | None = None) -> Storage:
+    """
+    Makes a storage of zeros of the shape of another one, or of an array.
+
+    Args:
+        data: A storage, or an array with an interface of numpy or DLPack, of which layout and `__gt_dims__` are taken.
+        dtype: What `numpy.dtype` takes, by default the type of `data`.
+        aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
+        alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
+        backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
+        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
+        layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
+
+    Returns:
+        The storage, in writable memory of its own. What is not given of a storage that is made like another is as there; a backend stands for alignment, device and layout.
+
+    Raises:
+        InvalidArgumentError: A parameter is none of the allowed ones, or two contradict each other.
+        ResourcesExhaustedError: There is no such amount of memory.
+        UnsupportedError: A GPU is asked for where none is reached, or a type whose elements are no values in memory.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> pg.storage.zeros_like(pg.storage.ones((2, 2)))[0].tolist()
+        [0.0, 0.0]
     """

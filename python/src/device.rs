@@ -128,31 +128,29 @@ pub(crate) fn device_batches_capsule<'py>(
     Ok(PyCapsule::new_with_value(py, stream, STREAM)?)
 }
 
-/// A grid over the memory of a device, of an object whose methods for devices give such memory; `None` when it has no such methods or its memory is that of the host.
+/// A grid over the memory of an object with `__arrow_c_device_array__`, or with only `__arrow_c_device_stream__`; `None` when it has neither. Memory of a device stays there.
 pub(crate) fn device_grid_of(object: &Bound<'_, PyAny>) -> Outcome<Option<PartitionGrid>> {
     if object.hasattr("__arrow_c_device_array__")? {
         let pair = object.call_method0("__arrow_c_device_array__")?;
         let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
-        if is_readable(peek(&array, ARRAY, |array: &ArrowDeviceArray| {
-            array.device_type
-        })?) {
-            return Ok(None);
+        let (schema, array) = (take_schema(&schema), take_array(&array)?);
+        if is_readable(array.device_type) {
+            let batch = import_device_batch(array, &schema?)?;
+            let grid = PartitionGrid::try_from_batches(batch.schema(), &[batch])?;
+            return Ok(Some(grid));
         }
-        let batch = DeviceBatch::try_import(take_array(&array)?, &take_schema(&schema)?)?;
+        let batch = DeviceBatch::try_import(array, &schema?)?;
         return Ok(Some(grid_of_device(batch.schema(), vec![batch])?));
     }
     if object.hasattr("__arrow_c_device_stream__")? && !object.hasattr("__arrow_c_stream__")? {
         let capsule = object.call_method0("__arrow_c_device_stream__")?;
-        if is_readable(peek(
-            &capsule,
-            STREAM,
-            |stream: &ArrowDeviceArrayStream| stream.device_type,
-        )?) {
-            return Ok(None);
-        }
         let stream = take_stream(&capsule)?;
-        let (schema, batches) = object.py().detach(|| read_device_stream(stream))?;
-        return Ok(Some(grid_of_device(schema, batches)?));
+        if !is_readable(stream.device_type) {
+            let (schema, batches) = object.py().detach(|| read_device_stream(stream))?;
+            return Ok(Some(grid_of_device(schema, batches)?));
+        }
+        let (schema, batches) = read_host(object.py(), stream)?;
+        return Ok(Some(PartitionGrid::try_from_batches(schema, &batches)?));
     }
     Ok(None)
 }
@@ -161,11 +159,15 @@ fn is_readable(device_type: i32) -> bool {
     Device::try_new(device_type, None).is_ok_and(Device::is_host_readable)
 }
 
-/// A field of the struct in a capsule, which stays there.
-fn peek<T>(capsule: &Bound<'_, PyAny>, name: &CStr, field: fn(&T) -> i32) -> Outcome<i32> {
-    let pointer = checked(capsule, name)?.pointer_checked(Some(name))?;
-    // SAFETY: a capsule of this name holds such a struct, and the caller keeps the capsule.
-    Ok(field(unsafe { pointer.cast::<T>().as_ref() }))
+/// The schema and the batches of a stream whose memory this process reads.
+fn read_host(
+    py: Python<'_>,
+    stream: ArrowDeviceArrayStream,
+) -> Outcome<(SchemaRef, Vec<RecordBatch>)> {
+    let stream = import_device_stream(stream)?;
+    let schema = stream.schema();
+    let batches = py.detach(|| stream.collect::<CoreResult<Vec<_>>>())?;
+    Ok((schema, batches))
 }
 
 /// A tile for each batch.
@@ -185,12 +187,7 @@ pub(crate) fn device_batches_of(
 ) -> Outcome<Option<(SchemaRef, Vec<RecordBatch>)>> {
     if object.hasattr("__arrow_c_device_stream__")? {
         let capsule = object.call_method0("__arrow_c_device_stream__")?;
-        let stream = import_device_stream(take_stream(&capsule)?)?;
-        let schema = stream.schema();
-        let batches = object
-            .py()
-            .detach(|| stream.collect::<CoreResult<Vec<_>>>())?;
-        return Ok(Some((schema, batches)));
+        return Ok(Some(read_host(object.py(), take_stream(&capsule)?)?));
     }
     if object.hasattr("__arrow_c_device_array__")? {
         let pair = object.call_method0("__arrow_c_device_array__")?;

@@ -139,8 +139,19 @@ impl Shared {
 }
 
 impl Drop for Shared {
+    #[expect(
+        unsafe_code,
+        reason = "PyO3 would put it off until somebody calls us again: it does not see that the thread holds the GIL"
+    )]
     fn drop(&mut self) {
-        drop_attached(self.0.take());
+        let Some(object) = self.0.take() else {
+            return;
+        };
+        let pointer = object.into_ptr().expose_provenance();
+        attached(|_| {
+            // SAFETY: a reference that is ours, given back once, with the GIL held.
+            unsafe { ffi::Py_DecRef(std::ptr::with_exposed_provenance_mut(pointer)) };
+        });
     }
 }
 

@@ -51,6 +51,12 @@ pub fn read_device_stream(
         if array.array.is_released() {
             return Ok((import_schema(&schema)?, batches));
         }
+        if array.device_type != stream.device_type {
+            return Err(broken(format!(
+                "all arrays of an Arrow C device stream must be on its device type {}, got one on {}",
+                stream.device_type, array.device_type
+            )));
+        }
         batches.push(DeviceBatch::try_import(array, &schema)?);
     }
 }

@@ -268,12 +268,6 @@ ARRAYS: list[tuple[str, Callable[[], Schema], Callable[[], ctypes.Structure], ty
     (
         "__arrow_c_device_array__",
         schema_struct,
-        lambda: device_struct(CUDA),
-        pg.errors.NotLocalError,
-    ),
-    (
-        "__arrow_c_device_array__",
-        schema_struct,
         lambda: device_struct(CPU, 8),
         pg.PartgridError,
     ),
@@ -298,6 +292,24 @@ def test_arrays_and_their_schemas(
             pg.from_arrow(source)
     del source
     assert released(schema_given, array_given) == [1, 1]
+
+
+def test_an_array_on_a_device_is_kept_as_long_as_its_grid() -> None:
+    schema_given, array_given = Counted(schema_struct()), Counted(device_struct(CUDA))
+    source = produce("__arrow_c_device_array__", (schema_given.capsule, array_given.capsule))
+    grid = pg.from_arrow(source)
+    assert grid.tile(0).location[0][2].startswith("kDLCUDA")
+    with pytest.raises(pg.errors.NotLocalError, match="kDLCUDA"):
+        grid.to_arrow()
+    part = grid[1:3, ["b"]].tile(0)
+    del grid, source
+    assert released(schema_given) == [1]
+    exported = part.__arrow_c_device_array__()
+    del part
+    gc.collect()
+    assert array_given.count == 0
+    del exported
+    assert released(array_given) == [1]
 
 
 @pytest.mark.parametrize("method", ["__arrow_c_array__", "__arrow_c_device_array__"])
@@ -341,11 +353,8 @@ STREAMS: list[tuple[str, Callable[[], ctypes.Structure], type | None]] = [
         lambda: failing(device_stream_struct(), "get_next"),
         pg.PartgridError,
     ),
-    (
-        "__arrow_c_device_stream__",
-        lambda: device_stream_struct(CUDA),
-        pg.errors.NotLocalError,
-    ),
+    # Its arrays say that they are on the CPU.
+    ("__arrow_c_device_stream__", lambda: device_stream_struct(CUDA), pg.errors.InvalidDataError),
 ]
 
 
