@@ -133,6 +133,7 @@ pub(crate) fn slice_bytes(batch: &RecordBatch) -> u64 {
 }
 
 /// Bytes of the columns of `batch` that do not lie in the buffers of the same columns of `other`.
+#[cfg(feature = "sql")]
 pub(crate) fn bytes_apart(batch: &RecordBatch, other: &RecordBatch) -> u64 {
     let pairs = batch.columns().iter().zip(other.columns());
     let apart = pairs.filter(|(one, other)| !Arc::ptr_eq(one, other));
@@ -140,6 +141,7 @@ pub(crate) fn bytes_apart(batch: &RecordBatch, other: &RecordBatch) -> u64 {
     bytes.sum::<usize>() as u64
 }
 
+#[cfg(feature = "sql")]
 fn data_apart(data: &ArrayData, other: &ArrayData) -> usize {
     let addresses = |data: &ArrayData| -> HashSet<usize> {
         let validity = data.nulls().map(NullBuffer::buffer);
