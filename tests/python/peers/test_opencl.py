@@ -25,7 +25,7 @@ class Engine:
 
     def read(self, _ordinal: int, handle: int, start: int, nbytes: int) -> np.ndarray:
         out = np.empty(nbytes, np.uint8)
-        buffer = cl.MemoryObjectHolder.from_int_ptr(handle)
+        buffer = cl.Buffer.from_int_ptr(handle)
         cl.enqueue_copy(self.queue, out, buffer, src_offset=start, is_blocking=True)
         return out
 
@@ -88,7 +88,7 @@ def test_a_kernel_computes_on_the_buffer_of_a_tile(engine: Engine) -> None:
         "__kernel void twice(__global const int *x, __global int *out) { int i = get_global_id(0); out[i] = 2 * x[i]; }",
     ).build()
     out = cl.Buffer(engine.context, cl.mem_flags.WRITE_ONLY, 400)
-    program.twice(engine.queue, (100,), None, cl.MemoryObjectHolder.from_int_ptr(handle), out)
+    program.twice(engine.queue, (100,), None, cl.Buffer.from_int_ptr(handle), out)
     got = np.empty(100, np.int32)
     cl.enqueue_copy(engine.queue, got, out, is_blocking=True)
     assert (got == 2 * np.arange(100)).all()
