@@ -62,9 +62,14 @@ def value(rng: random.Random, name: str) -> Any:
     return makers[name]()
 
 
-def table(rng: random.Random) -> pa.Table:
-    """A table of 0 to 300 rows; each column has no nulls, some, many, or nothing else, and is sorted now and then."""
-    rows = rng.choice([0, 1, 2, 7, 40, 120, 300])
+SIZES = [0, 1, 2, 7, 40, 120, 300]
+# Enough for several threads: a share of a scan has at least 1,024 rows.
+MANY = [3_000, 5_000, 5_000]
+
+
+def table(rng: random.Random, *, many: bool = False) -> pa.Table:
+    """A table; each column has no nulls, some, many, or nothing else, and is sorted now and then."""
+    rows = rng.choice(SIZES + MANY if many else SIZES)
     columns = {}
     for name, kind, _ in COLUMNS:
         if name == "id":
@@ -154,6 +159,10 @@ class Writer:
         }
         return makers[kind]()
 
+    def member(self, kind: str) -> str:
+        """A value of a list, or null."""
+        return "NULL" if self.rng.random() < 0.1 else self.literal(kind)
+
     def scalar(self, kind: str, tables: list[str], depth: int = 2) -> str:
         """An expression of a kind."""
         rng = self.rng
@@ -215,7 +224,7 @@ class Writer:
             f"{one} {rng.choice(['=', '<', '>='])} {other}",
             f"{one} IS {rng.choice(['', 'NOT '])}NULL",
             f"{one} {rng.choice(['', 'NOT '])}BETWEEN {self.literal(kind)} AND {self.literal(kind)}",
-            f"{one} {rng.choice(['', 'NOT '])}IN ({', '.join(self.literal(kind) for _ in range(rng.randint(1, 4)))})",
+            f"{one} {rng.choice(['', 'NOT '])}IN ({', '.join(self.member(kind) for _ in range(rng.randint(1, 4)))})",
             f"{one} IS {rng.choice(['', 'NOT '])}DISTINCT FROM {other}",
         ]
         if kind == "text":

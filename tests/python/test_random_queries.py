@@ -22,8 +22,8 @@ from random_queries import Writer, grid, table
 
 QUERIES = int(os.environ.get("PARTGRID_RANDOM_QUERIES", "300"))
 FIRST = int(os.environ.get("PARTGRID_RANDOM_SEED", "20261121"))
-# Two aggregates that differ in a cast only are refused; see sql/known.
-SAME_NAME = re.compile("two columns of the answer have the name `(sum|avg|min|max|count)")
+# A column and a cast of it as keys of one GROUP BY are refused; see sql/known.
+SAME_NAME = re.compile('the columns ".*" and ".*" have the same name')
 # Queries over the tables of one seed.
 EACH = 10
 
@@ -50,7 +50,7 @@ def rows(answer: Any, *, ordered: bool) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + max(QUERIES // EACH, 1)))
 def test_random_queries_have_the_answers_of_duckdb(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    data = {name: table(rng) for name in "tuv"}
+    data = {name: table(rng, many=name == "t") for name in "tuv"}
     session = pg.Session(threads=rng.choice([1, 2, 3]))
     kinds = []
     other = duckdb.connect()
