@@ -80,7 +80,7 @@ session.register_function("f", lambda values: (time.sleep(0.3), values)[1], ["in
 try:
     session.sql("SELECT count(f(a.i)) FROM t a, t b", timeout=0.5).to_arrow()
 except pg.PartgridError as error:
-    print(type(error).__name__)
+    print(type(error).__name__, flush=True)
 {more}
 """
 
