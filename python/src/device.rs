@@ -21,7 +21,7 @@ use partgrid::device::{
     read_device_stream,
 };
 use partgrid::error::{Error, Result as CoreResult};
-use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
 use partgrid::location::Device;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
@@ -128,46 +128,51 @@ pub(crate) fn device_batches_capsule<'py>(
     Ok(PyCapsule::new_with_value(py, stream, STREAM)?)
 }
 
-/// A grid over the memory of an object with `__arrow_c_device_array__`, or with only `__arrow_c_device_stream__`; `None` when it has neither. Memory of a device stays there.
-pub(crate) fn device_grid_of(object: &Bound<'_, PyAny>) -> Outcome<Option<PartitionGrid>> {
-    if object.hasattr("__arrow_c_device_array__")? {
-        let pair = object.call_method0("__arrow_c_device_array__")?;
-        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
-        let (schema, array) = (take_schema(&schema), take_array(&array)?);
-        if is_readable(array.device_type) {
-            let batch = import_device_batch(array, &schema?)?;
-            let grid = PartitionGrid::try_from_batches(batch.schema(), &[batch])?;
-            return Ok(Some(grid));
-        }
-        let batch = DeviceBatch::try_import(array, &schema?)?;
-        return Ok(Some(grid_of_device(batch.schema(), vec![batch])?));
-    }
+/// What the methods for devices of an object gave.
+enum Found {
+    /// Memory that this process reads.
+    Host(SchemaRef, Vec<RecordBatch>),
+    Device(SchemaRef, Vec<DeviceBatch>),
+}
+
+/// Asks an object for its memory by the methods for devices; `None` when it has neither, or a plain stream and no device array.
+fn found(object: &Bound<'_, PyAny>) -> Outcome<Option<Found>> {
+    let py = object.py();
+    let readable = |number| Device::try_new(number, None).is_ok_and(Device::is_host_readable);
     if object.hasattr("__arrow_c_device_stream__")? && !object.hasattr("__arrow_c_stream__")? {
-        let capsule = object.call_method0("__arrow_c_device_stream__")?;
-        let stream = take_stream(&capsule)?;
-        if !is_readable(stream.device_type) {
-            let (schema, batches) = object.py().detach(|| read_device_stream(stream))?;
-            return Ok(Some(grid_of_device(schema, batches)?));
+        let stream = take_stream(&object.call_method0("__arrow_c_device_stream__")?)?;
+        if !readable(stream.device_type) {
+            let (schema, batches) = py.detach(|| read_device_stream(stream))?;
+            return Ok(Some(Found::Device(schema, batches)));
         }
-        let (schema, batches) = read_host(object.py(), stream)?;
-        return Ok(Some(PartitionGrid::try_from_batches(schema, &batches)?));
+        let stream = import_device_stream(stream)?;
+        let schema = stream.schema();
+        let batches = py.detach(|| stream.collect::<CoreResult<Vec<_>>>())?;
+        return Ok(Some(Found::Host(schema, batches)));
     }
-    Ok(None)
+    if !object.hasattr("__arrow_c_device_array__")? {
+        return Ok(None);
+    }
+    let pair = object.call_method0("__arrow_c_device_array__")?;
+    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+    let (array, schema) = (take_array(&array)?, take_schema(&schema)?);
+    if readable(array.device_type) {
+        let batch = import_device_batch(array, &schema)?;
+        return Ok(Some(Found::Host(batch.schema(), vec![batch])));
+    }
+    let batch = DeviceBatch::try_import(array, &schema)?;
+    Ok(Some(Found::Device(batch.schema(), vec![batch])))
 }
 
-fn is_readable(device_type: i32) -> bool {
-    Device::try_new(device_type, None).is_ok_and(Device::is_host_readable)
-}
-
-/// The schema and the batches of a stream whose memory this process reads.
-fn read_host(
-    py: Python<'_>,
-    stream: ArrowDeviceArrayStream,
-) -> Outcome<(SchemaRef, Vec<RecordBatch>)> {
-    let stream = import_device_stream(stream)?;
-    let schema = stream.schema();
-    let batches = py.detach(|| stream.collect::<CoreResult<Vec<_>>>())?;
-    Ok((schema, batches))
+/// A grid over the memory of an object that has the methods for devices, see [`found`]. Memory of a device stays there.
+pub(crate) fn device_grid_of(object: &Bound<'_, PyAny>) -> Outcome<Option<PartitionGrid>> {
+    Ok(match found(object)? {
+        Some(Found::Host(schema, batches)) => {
+            Some(PartitionGrid::try_from_batches(schema, &batches)?)
+        }
+        Some(Found::Device(schema, batches)) => Some(grid_of_device(schema, batches)?),
+        None => None,
+    })
 }
 
 /// A tile for each batch.
@@ -181,21 +186,20 @@ fn grid_of_device(schema: SchemaRef, batches: Vec<DeviceBatch>) -> Outcome<Parti
     Ok(builder.build()?)
 }
 
-/// The schema and the batches of an object that has only the methods for devices; `None` when it has neither.
+/// The schema and the batches of an object that has only the methods for devices; `None` when it has neither. Memory that this process cannot read is refused by name.
 pub(crate) fn device_batches_of(
     object: &Bound<'_, PyAny>,
 ) -> Outcome<Option<(SchemaRef, Vec<RecordBatch>)>> {
-    if object.hasattr("__arrow_c_device_stream__")? {
-        let capsule = object.call_method0("__arrow_c_device_stream__")?;
-        return Ok(Some(read_host(object.py(), take_stream(&capsule)?)?));
-    }
-    if object.hasattr("__arrow_c_device_array__")? {
-        let pair = object.call_method0("__arrow_c_device_array__")?;
-        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
-        let batch = import_device_batch(take_array(&array)?, &take_schema(&schema)?)?;
-        return Ok(Some((batch.schema(), vec![batch])));
-    }
-    Ok(None)
+    Ok(match found(object)? {
+        Some(Found::Host(schema, batches)) => Some((schema, batches)),
+        Some(Found::Device(schema, batches)) => {
+            let batches = batches
+                .into_iter()
+                .map(|batch| DeviceTile::new(batch).open());
+            Some((schema, batches.collect::<CoreResult<_>>()?))
+        }
+        None => None,
+    })
 }
 
 fn take_stream(capsule: &Bound<'_, PyAny>) -> Outcome<ArrowDeviceArrayStream> {

@@ -26,7 +26,7 @@ pub const MAX_EXPRESSION_DEPTH: usize = 500;
 /// The longest run of operators between commas and clause words that is parsed at all. Higher than the depth, since `a = 1 AND b = 2` is a run of 3 and 2 deep.
 const MAX_OPERATOR_RUN: usize = 4 * MAX_EXPRESSION_DEPTH;
 
-/// The deepest nesting of parentheses and brackets. From about 48 on, the parser tries each level twice, which doubles its time with every one.
+/// The deepest nesting of parentheses, brackets and braces, together. From about 48 on, the parser tries each level twice, which doubles its time with every one.
 const MAX_NESTING: usize = 40;
 
 /// What a statement does.
@@ -54,6 +54,7 @@ pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does
     let mut tokens = Tokenizer::new(&GenericDialect {}, text)
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
+    check_nesting(&tokens)?;
     check_runs(&tokens)?;
     number_parameters(&mut tokens)?;
     let nesting = state.config().options().sql_parser.recursion_limit.get();
@@ -106,21 +107,32 @@ pub(super) fn too_much(message: String) -> Error {
         .with_hint("register the values as a grid and join, or use IN (…) for long lists")
 }
 
+/// Refuses deep nesting on the tokens, before the parser meets it.
+fn check_nesting(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut depth: usize = 0;
+    for token in tokens {
+        match token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+            Token::RParen | Token::RBracket | Token::RBrace => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_NESTING {
+            let text = format!(
+                "parentheses and brackets may be nested {MAX_NESTING} deep, these are deeper"
+            );
+            return Err(Error::new(ErrorKind::ResourcesExhausted, text)
+                .with_hint("name the parts: WITH part AS (SELECT …)"));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses long runs of operators on the tokens, so that the parser never builds a tree that is too deep to walk or drop.
 fn check_runs(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut levels = vec![Level::default()];
     for token in tokens.iter().map(|token| &token.token) {
         match token {
-            Token::LParen => {
-                levels.push(Level::default());
-                if levels.len() > MAX_NESTING + 1 {
-                    return Err(Error::new(
-                        ErrorKind::ResourcesExhausted,
-                        format!("parentheses may be nested {MAX_NESTING} deep, these are deeper"),
-                    )
-                    .with_hint("name the parts: WITH part AS (SELECT …)"));
-                }
-            }
+            Token::LParen => levels.push(Level::default()),
             Token::RParen if levels.len() > 1 => {
                 levels.pop();
             }

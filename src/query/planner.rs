@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::execution::SessionState;
 use datafusion::execution::context::SQLOptions;
@@ -22,7 +23,7 @@ use super::parameters::Parameters;
 use super::plan::exact::check_subqueries;
 use super::same_names::{self, Wanted, restored};
 use super::statement::{Change, executed, named, tables_listed};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Parsing, planning and dropping of the deepest text that the guard lets through need about a tenth of it. Only touched pages cost memory.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
@@ -173,6 +174,29 @@ impl Planner {
     }
 }
 
+/// Waits for a plan no longer than the limit; the thread that makes it goes on, and its turn is given to others.
+///
+/// # Errors
+/// `ResourcesExhausted` past the limit.
+pub(super) fn within<T>(
+    limit: Option<Duration>,
+    planning: impl Future<Output = Result<T>>,
+) -> impl Future<Output = Result<T>> {
+    let planning = Box::pin(planning);
+    async move {
+        let Some(limit) = limit else {
+            return planning.await;
+        };
+        let planned = tokio::time::timeout(limit, planning).await;
+        planned.unwrap_or_else(|_| {
+            let seconds = limit.as_secs_f64();
+            let text = format!("planning took longer than the timeout of {seconds} seconds");
+            Err(Error::new(ErrorKind::ResourcesExhausted, text)
+                .with_hint("raise timeout, or simplify the text"))
+        })
+    }
+}
+
 async fn plan(
     state: &SessionState,
     known: &Known,
@@ -214,7 +238,7 @@ async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Res
     let (statement, does) = guard::parse(state, &text)?;
     if does != Does::Read {
         let text = "only statements that read can be prepared";
-        return Err(Error::new(crate::error::ErrorKind::Query, text));
+        return Err(Error::new(ErrorKind::Query, text));
     }
     let (plan, wanted) = Box::pin(same_names::planned(state, statement.clone())).await?;
     let types = Vec::new();

@@ -33,7 +33,7 @@ use super::plan::join_order::JoinOrder;
 use super::plan::narrow::NarrowDecimals;
 use super::plan::pause::PauseOften;
 use super::plan::settings::for_tiles;
-use super::planner::{Looked, Planned, Planner};
+use super::planner::{Looked, Planned, Planner, within};
 use super::spill::SpillFolder;
 use super::statement::{Change, constant};
 use super::table::GridTable;
@@ -242,13 +242,7 @@ impl Session {
         let config = state.config().clone();
         let text = Arc::clone(&question.text);
         let planning = self.planner.plan(state, names, question, parameters);
-        let planned = match options.timeout.or(self.options.timeout) {
-            None => planning.await?,
-            Some(limit) => tokio::time::timeout(limit, planning)
-                .await
-                .map_err(|_| planned_too_long(limit))??,
-        };
-        match planned {
+        match within(self.timeout(options), planning).await? {
             Planned::Rows { plan, .. } => {
                 let shown = own_text(&text, &self.names.now());
                 Ok(self.query(plan, config, options).with_text(shown))
@@ -269,10 +263,9 @@ impl Session {
     /// As [`Session::sql`].
     pub async fn prepare(&self, text: &str) -> Result<Prepared> {
         let state = self.state(&QueryOptions::default());
-        let looked = self
-            .planner
-            .prepare(state, self.names.clone(), Arc::from(text))
-            .await?;
+        let names = self.names.clone();
+        let looking = self.planner.prepare(state, names, Arc::from(text));
+        let looked = within(self.options.timeout, looking).await?;
         Ok(Prepared {
             session: self.clone(),
             looked: Arc::new(looked),
@@ -286,6 +279,10 @@ impl Session {
             memory_limit: self.planned_limit(options),
             pid: std::process::id(),
         }
+    }
+
+    fn timeout(&self, options: &QueryOptions) -> Option<Duration> {
+        options.timeout.or(self.options.timeout)
     }
 
     fn threads(&self, options: &QueryOptions) -> usize {
@@ -341,7 +338,7 @@ impl Session {
             memory: Arc::clone(&self.memory),
             queue: self.queue.clone(),
             names: self.names.clone(),
-            timeout: options.timeout.or(self.options.timeout),
+            timeout: self.timeout(options),
             memory_limit_bytes: self.query_limit(options),
         };
         Query::new(plan, bounds)
@@ -447,18 +444,10 @@ impl Prepared {
         let config = state.config().clone();
         let (names, looked) = (session.names.clone(), Arc::clone(&self.looked));
         let shown = own_text(&looked.statement.text, &names.now());
-        let plan = session
-            .planner
-            .execute(state, names, looked, parameters)
-            .await?;
+        let planning = session.planner.execute(state, names, looked, parameters);
+        let plan = within(session.timeout(options), planning).await?;
         Ok(session.query(plan, config, options).with_text(shown))
     }
-}
-
-fn planned_too_long(limit: Duration) -> Error {
-    let seconds = limit.as_secs_f64();
-    let text = format!("planning took longer than the timeout of {seconds} seconds");
-    Error::new(ErrorKind::ResourcesExhausted, text).with_hint("raise timeout, or simplify the text")
 }
 
 fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {

@@ -242,6 +242,7 @@ fn what_would_be_ignored_or_misread_is_refused() {
 fn texts_that_would_be_planned_for_ever_are_refused() {
     let world = World::new(&[3]);
     let casts = format!("SELECT {}1{}", "cast(".repeat(60), " AS INT)".repeat(60));
+    let arrays = format!("SELECT {}1{}", "array[".repeat(60), "]".repeat(60));
     let exists = format!(
         "SELECT 1 WHERE {}true{}",
         "EXISTS (SELECT 1 WHERE ".repeat(20),
@@ -251,7 +252,14 @@ fn texts_that_would_be_planned_for_ever_are_refused() {
     let doubling: String = doubling.collect();
     let doubling = format!("WITH c0 AS (SELECT 1 AS x){doubling} SELECT count(*) FROM c29");
     for (sql, text) in [
-        (casts, "parentheses may be nested 40 deep, these are deeper"),
+        (
+            casts,
+            "parentheses and brackets may be nested 40 deep, these are deeper",
+        ),
+        (
+            arrays,
+            "parentheses and brackets may be nested 40 deep, these are deeper",
+        ),
         (exists, "queries may be nested 16 deep, these are deeper"),
         (doubling, "the names of WITH may stand for 1000 queries"),
     ] {
