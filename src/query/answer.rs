@@ -36,6 +36,8 @@ pub(super) struct Bounds {
     pub(super) names: Names,
     pub(super) timeout: Option<Duration>,
     pub(super) memory_limit_bytes: Option<usize>,
+    /// The functions by name, for plans that list them.
+    pub(super) functions: Option<Arc<TaskContext>>,
 }
 
 /// A planned query.
@@ -116,17 +118,7 @@ impl Query {
             memory_pool: Arc::clone(&pool),
             ..RuntimeEnv::clone(&self.bounds.runtime)
         };
-        // Expressions hold their functions; nothing looks them up by name while a plan runs.
-        let context = TaskContext::new(
-            None,
-            String::new(),
-            self.bounds.config.clone(),
-            HashMap::new(),
-            HashMap::new(),
-            HashMap::new(),
-            HashMap::new(),
-            Arc::new(runtime),
-        );
+        let context = self.context(runtime);
         let stream = BatchStream::start(Start {
             plan: Arc::clone(&self.plan),
             context: Arc::new(context),
@@ -165,5 +157,20 @@ impl Query {
     /// As [`Query::stream`]; `ResourcesExhausted` also when the answer has no room within the memory limit.
     pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
         self.stream_to_keep()?.try_collect().await
+    }
+
+    /// What operators run with. Expressions hold their functions: only what lists them looks for them by name.
+    fn context(&self, runtime: RuntimeEnv) -> TaskContext {
+        let listed = self.bounds.functions.as_deref();
+        TaskContext::new(
+            None,
+            String::new(),
+            self.bounds.config.clone(),
+            listed.map_or_else(HashMap::new, |all| all.scalar_functions().clone()),
+            listed.map_or_else(HashMap::new, |all| all.higher_order_functions().clone()),
+            listed.map_or_else(HashMap::new, |all| all.aggregate_functions().clone()),
+            listed.map_or_else(HashMap::new, |all| all.window_functions().clone()),
+            Arc::new(runtime),
+        )
     }
 }

@@ -196,13 +196,17 @@ fn translate_schema(error: &SchemaError) -> Error {
         )
         .with_column(&field.name)
         .with_hint("write the table's name before it: table.column"),
+        SchemaError::DuplicateQualifiedField { qualifier, .. } => Error::new(
+            ErrorKind::Query,
+            format!("the table {qualifier} is there twice under one name"),
+        )
+        .with_hint("give one of them another name: FROM t AS a JOIN t AS b"),
         SchemaError::DuplicateUnqualifiedField { name } => Error::new(
             ErrorKind::Query,
             format!("two columns of the answer have the name `{name}`"),
         )
         .with_column(name)
         .with_hint("give one of them another name with AS"),
-        other => Error::new(ErrorKind::Query, other.to_string()),
     }
 }
 
@@ -242,6 +246,9 @@ pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
         .map(String::as_str);
     let error = Error::new(ErrorKind::Query, format!("no function `{name}`"));
     match near(name, known) {
+        Some(function) if function == name => error.with_hint(format!(
+            "`{name}` looks at rows around each row: write {name}(…) OVER (ORDER BY …)"
+        )),
         Some(function) => error.with_hint(format!("did you mean `{function}`?")),
         None => error.with_hint("SHOW FUNCTIONS lists them"),
     }

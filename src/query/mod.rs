@@ -31,8 +31,10 @@ mod shape;
 mod spill;
 mod standard;
 mod statement;
+mod sums;
 mod table;
 mod tiles;
+mod using;
 mod words;
 
 pub use answer::Query;

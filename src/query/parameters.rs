@@ -51,6 +51,23 @@ impl Parameters {
         }
     }
 
+    /// The parameters whose values are durations.
+    pub(super) fn durations(&self) -> BTreeSet<String> {
+        let is_duration = |value: &ArrayRef| matches!(value.data_type(), DataType::Duration(_));
+        let named = |name: String, value: &ArrayRef| is_duration(value).then_some(name);
+        match self {
+            Self::InOrder(values) => values
+                .iter()
+                .enumerate()
+                .filter_map(|(place, value)| named(format!("${}", place + 1), value))
+                .collect(),
+            Self::ByName(values) => values
+                .iter()
+                .filter_map(|(name, value)| named(format!("${name}"), value))
+                .collect(),
+        }
+    }
+
     /// Whether there are no values.
     pub(super) fn is_empty(&self) -> bool {
         match self {

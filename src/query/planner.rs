@@ -21,6 +21,7 @@ use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement};
 use super::parameters::Parameters;
 use super::plan::exact::check_subqueries;
+use super::plan::types::{Operations, with_operations};
 use super::same_names::{self, Wanted, restored};
 use super::statement::{Change, executed, named, tables_listed};
 use crate::error::{Error, ErrorKind, Result};
@@ -78,6 +79,10 @@ impl Planner {
         question: Question,
         parameters: Parameters,
     ) -> Result<Planned> {
+        let state = match parameters.durations() {
+            durations if durations.is_empty() => state,
+            durations => with_operations(state, Operations { durations })?,
+        };
         self.on_thread(async move {
             let known = names.now();
             let text = Arc::clone(&question.text);

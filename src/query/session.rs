@@ -19,7 +19,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::aliases;
 use super::answer::{Bounds, Query};
 use super::bounds::{Queue, SessionMemory};
-use super::cache::{CachedPlan, Question};
+use super::cache::{CachedPlan, Question, reads_grids_only};
 use super::error::no_table;
 use super::faults::own_text;
 use super::function::{Function, Kind};
@@ -28,14 +28,17 @@ use super::names::{CATALOG, Catalog, Names, SCHEMA, Table, state_of};
 use super::options::{QueryOptions, SessionOptions};
 use super::parameters::Parameters;
 use super::plan::copies::CountCopies;
-use super::plan::exact::{self, ExactNulls};
+use super::plan::exact;
 use super::plan::join_order::JoinOrder;
-use super::plan::narrow::NarrowDecimals;
+use super::plan::meaning::Meaning;
+use super::plan::narrow::Arithmetic;
 use super::plan::pause::PauseOften;
 use super::plan::settings::for_tiles;
+use super::plan::types::{Operations, Types, with_operations};
 use super::planner::{Looked, Planned, Planner, within};
 use super::spill::SpillFolder;
 use super::statement::{Change, constant};
+use super::sums;
 use super::table::GridTable;
 use super::tiles::Tiles;
 use crate::error::{Error, ErrorKind, Result};
@@ -97,6 +100,7 @@ impl Session {
             context.register_udf(function);
         }
         aliases::add_to(&context);
+        sums::add_to(&context);
         let tiles = Tiles {
             names: names.clone(),
         };
@@ -340,6 +344,7 @@ impl Session {
             names: self.names.clone(),
             timeout: self.timeout(options),
             memory_limit_bytes: self.query_limit(options),
+            functions: (!reads_grids_only(&plan)).then(|| self.context.task_ctx()),
         };
         Query::new(plan, bounds)
     }
@@ -468,17 +473,19 @@ fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
         .with_disk_manager_builder(disk)
         .with_memory_limit(limit, 1.0)
         .build_arc()?;
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(CountCopies)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(CountCopies), Arc::new(Types)];
     rules.extend(Analyzer::new().rules);
-    Ok(SessionStateBuilder::new()
+    let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rules(rules)
-        .with_analyzer_rule(Arc::new(ExactNulls))
+        .with_analyzer_rule(Arc::new(Meaning))
         .with_optimizer_rules(exact::rules())
         .with_optimizer_rule(Arc::new(JoinOrder))
-        .with_physical_optimizer_rule(Arc::new(NarrowDecimals))
+        .with_physical_optimizer_rule(Arc::new(Arithmetic))
         .with_physical_optimizer_rule(Arc::new(PauseOften))
-        .build())
+        .build();
+    with_operations(state, Operations::default())
 }

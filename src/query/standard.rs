@@ -1,7 +1,8 @@
 //! SQL that the engine misreads or does not know, in words that it does.
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
-//! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression. Never here: what only the plan shows (`plan/copies.rs`).
+//! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, columns of
+//! USING as what they stand for (`using.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -13,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::pattern;
+use super::using;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Rewrites a statement in place.
@@ -49,7 +51,10 @@ impl VisitorMut for Rewriting {
             _ => Vec::new(),
         });
         fetch_as_limit(query);
-        ControlFlow::Continue(())
+        match using::rewrite_order(query) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
@@ -65,6 +70,9 @@ impl VisitorMut for Rewriting {
             {
                 return ControlFlow::Break(error);
             }
+        }
+        if let Err(error) = using::rewrite_select(select) {
+            return ControlFlow::Break(error);
         }
         self.windows.push(select.named_window.clone());
         ControlFlow::Continue(())

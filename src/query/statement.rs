@@ -3,6 +3,8 @@
 //! Comes in: a parsed statement. Goes out: what the session shall do; nothing is done here. `CREATE TABLE … AS` makes a grid, `CREATE VIEW` a query under a name, `PREPARE` a
 //! statement with parameters under a name. Files and settings are never touched. Never here: parsing, running.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
@@ -15,7 +17,9 @@ use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan, Statement as Pla
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{
+    ObjectName, ObjectType, Query, Statement as SqlStatement, Visit, Visitor,
+};
 
 use super::error::{near, no_table};
 use super::names::{CATALOG, Known, PreparedStatement, SCHEMA, Table, View};
@@ -189,6 +193,7 @@ pub(super) async fn named(
             if let Some(nothing) = existing(known, &name, false, create.or_replace)? {
                 return Ok(nothing);
             }
+            check_own_view(known, &name, &statement)?;
             // Values are of this moment; a view is a text.
             Parameters::default().bind(LogicalPlan::clone(&create.input))?;
             physical(state, Arc::unwrap_or_clone(create.input)).await?;
@@ -209,6 +214,65 @@ pub(super) async fn named(
             "a statement was planned as {}",
             other.display()
         ))),
+    }
+}
+
+/// Refuses a view that reads itself, also by way of others: it would be lost, since a view is planned anew each time.
+fn check_own_view(known: &Known, name: &str, statement: &Statement) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    let mut open = tables_of(statement);
+    while let Some(read) = open.pop() {
+        if read == name {
+            return Err(wrong(format!("the view `{name}` would read itself"))
+                .with_context("table", name)
+                .with_hint("give the new view another name, or write out what the old one reads"));
+        }
+        if let Some((_, Table::View(view))) = known.table(&read)
+            && seen.insert(read)
+        {
+            open.extend(tables_of(&view.statement));
+        }
+    }
+    Ok(())
+}
+
+/// The tables and views that a statement reads.
+fn tables_of(statement: &Statement) -> Vec<String> {
+    let Statement::Statement(inner) = statement else {
+        return Vec::new();
+    };
+    let SqlStatement::CreateView(create) = inner.as_ref() else {
+        return Vec::new();
+    };
+    let mut tables = Tables::default();
+    let _: ControlFlow<()> = create.query.visit(&mut tables);
+    let own = tables.own;
+    tables.read.retain(|name| !own.contains(name));
+    tables.read
+}
+
+#[derive(Default)]
+struct Tables {
+    read: Vec<String>,
+    /// The names of WITH.
+    own: BTreeSet<String>,
+}
+
+impl Visitor for Tables {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let names = query.with.iter().flat_map(|with| &with.cte_tables);
+        let names = names.map(|table| table.alias.name.to_string());
+        self.own
+            .extend(names.map(|name| TableReference::parse_str(&name).table().to_owned()));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
+        let name = TableReference::parse_str(&name.to_string());
+        self.read.push(name.table().to_owned());
+        ControlFlow::Continue(())
     }
 }
 

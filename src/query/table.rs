@@ -15,6 +15,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::exec::scan::GridScanExec;
+use super::plan::checked::all_checked_late;
 use super::plan::facts::Facts;
 use crate::grid::PartitionGrid;
 
@@ -67,7 +68,10 @@ impl TableProvider for GridTable {
         let schema = DFSchema::try_from(self.schema())?;
         let filters: Result<Vec<Arc<dyn PhysicalExpr>>> = filters
             .iter()
-            .map(|filter| state.create_physical_expr(filter.clone(), &schema))
+            .map(|filter| {
+                let filter = state.create_physical_expr(filter.clone(), &schema)?;
+                all_checked_late(filter, schema.as_arrow())
+            })
             .collect();
         let scan = GridScanExec::try_new(Arc::clone(&self.facts), columns, &filters?)?
             .with_limit(limit)

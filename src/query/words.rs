@@ -68,6 +68,8 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
     grouping(text)
         .or_else(|| arguments(text))
         .or_else(|| others(text))
+        .or_else(|| mistakes(text))
+        .or_else(|| unsupported(text))
 }
 
 /// Texts that need little more than a remedy.
@@ -123,6 +125,105 @@ fn others(text: &str) -> Option<Worded> {
         return worded(
             "substr() takes a text and where to start".to_owned(),
             "write substr(text, 1, 3)",
+        );
+    }
+    None
+}
+
+/// Values, types and names that are wrong in themselves.
+fn mistakes(text: &str) -> Option<Worded> {
+    let worded = |message: String, hint: &str| {
+        Some(Worded {
+            kind: None,
+            message,
+            hint: Some(hint.to_owned()),
+        })
+    };
+    if let Some(rest) = text.strip_prefix("Unsupported SQL type ") {
+        return worded(
+            format!("no type {rest}"),
+            "types are BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), VARCHAR, DATE, TIME, TIMESTAMP, INTERVAL, BYTEA",
+        );
+    }
+    if let Some((_, rest)) = text.split_once("There isn't a common type to coerce ") {
+        let types = rest.split(" in ").next().unwrap_or(rest);
+        let form = match rest {
+            rest if rest.contains(" in LIKE ") => "LIKE compares texts",
+            _ => "a pattern is compared with texts",
+        };
+        return worded(
+            format!("{form}, got {types}"),
+            "cast the values: cast(… AS VARCHAR)",
+        );
+    }
+    if text.contains("CompiledTooBig") {
+        return worded(
+            "the pattern is too large to compile".to_owned(),
+            "use fewer or smaller repetitions, such as {1,100}",
+        );
+    }
+    if let Some((_, rest)) = text.split_once("Invalid input syntax for type interval") {
+        let value = rest.trim_start_matches([':', ' ']);
+        return worded(
+            format!("the text {value} is no interval").replace("  ", " "),
+            "write it as INTERVAL '1 day 2 hours'",
+        );
+    }
+    None
+}
+
+/// What the engine does not do.
+fn unsupported(text: &str) -> Option<Worded> {
+    let unsupported = |message: String, hint: &str| {
+        Some(Worded {
+            kind: Some(ErrorKind::Unsupported),
+            message,
+            hint: Some(hint.to_owned()),
+        })
+    };
+    if let Some(rest) = text.strip_prefix("Unsupported ast node ") {
+        let node: String = rest
+            .chars()
+            .take_while(|letter| letter.is_alphanumeric())
+            .collect();
+        return unsupported(
+            format!("{node} is not supported"),
+            "write it with joins, CASE and aggregates",
+        );
+    }
+    if let Some((_, rest)) = text.split_once("Physical plan does not support logical expression ") {
+        let form = match rest {
+            rest if rest.starts_with("InSubquery") => "IN (SELECT …)",
+            rest if rest.starts_with("Exists") => "EXISTS (SELECT …)",
+            rest if rest.starts_with("ScalarSubquery") => {
+                "a subquery that names columns from outside"
+            }
+            _ => "a subquery",
+        };
+        return unsupported(
+            format!("{form} is not supported in this place"),
+            "write it as a join, or as a condition of WHERE by itself or with AND",
+        );
+    }
+    if text.starts_with("DDL not supported: CreateMemoryTable") {
+        return unsupported(
+            "SELECT … INTO is not supported".to_owned(),
+            "CREATE TABLE name AS SELECT … makes a table",
+        );
+    }
+    if text == "TOP" || text.starts_with("FETCH clause is not supported") {
+        return unsupported(
+            format!(
+                "{} is not supported",
+                text.split(' ').next().unwrap_or(text)
+            ),
+            "write LIMIT",
+        );
+    }
+    if text.contains("can not be used as a sliding accumulator because `retract_batch`") {
+        return unsupported(
+            "this aggregate cannot follow a frame whose first row moves".to_owned(),
+            "let the frame begin at the first row: ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
         );
     }
     None

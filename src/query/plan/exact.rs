@@ -1,6 +1,6 @@
 //! Gives conditions their meaning for nulls where the engine's own rules lose it.
 //!
-//! Comes in: a logical plan whose types are settled, or the engine's list of rules. Goes out: the same plan with `IN` lists and fields of structs that keep nulls apart, rules that keep `=`
+//! Comes in: an expression or a plan whose types are settled, or the engine's list of rules. Goes out: the same expression with `IN` lists and fields of structs that keep nulls apart, rules that keep `=`
 //! and `IS NOT DISTINCT FROM` apart, and an error for a form that cannot be kept. Never here: what makes plans faster.
 
 use std::sync::Arc;
@@ -8,11 +8,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{is_null, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{NullEquality, Result, ScalarValue};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, JoinType, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
@@ -20,40 +18,12 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::optimizer::Optimizer;
-use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::error::Error;
 
-/// Rewrites `IN` lists that hold null, and fields of structs.
-#[derive(Debug)]
-pub(in crate::query) struct ExactNulls;
-
-impl AnalyzerRule for ExactNulls {
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|plan| {
-            let names = NamePreserver::new(&plan);
-            let changed = plan.map_expressions(|expression| {
-                let name = names.save(&expression);
-                let changed = expression.transform_up(|part| Ok(exact(part)))?;
-                Ok(match changed.transformed {
-                    true => changed.update_data(|expression| name.restore(expression)),
-                    false => changed,
-                })
-            })?;
-            match changed.transformed {
-                true => changed.map_data(LogicalPlan::recompute_schema),
-                false => Ok(changed),
-            }
-        });
-        rewritten.data()
-    }
-
-    fn name(&self) -> &'static str {
-        "exact_nulls"
-    }
-}
-
-fn exact(expression: Expr) -> Transformed<Expr> {
+/// Rewrites one `IN` list that holds null, or one field of a struct.
+pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
     match expression {
         Expr::InList(list) => without_nulls(list),
         Expr::ScalarFunction(call) if call.func.name() == GET_FIELD && !FieldOf::is(&call.func) => {

@@ -1,14 +1,18 @@
 //! Runs while a query is planned: which tiles it needs, and what is known of them.
 
 mod cardinality;
+pub(super) mod checked;
 pub(super) mod copies;
 mod estimate;
 pub(in crate::query) mod exact;
 pub(super) mod facts;
 pub(super) mod join_order;
 mod join_search;
+pub(super) mod meaning;
 pub(super) mod narrow;
 pub(super) mod pause;
 pub(super) mod prune;
 pub(super) mod settings;
 pub(super) mod sorted;
+mod subqueries;
+pub(super) mod types;

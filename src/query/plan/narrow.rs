@@ -1,7 +1,7 @@
-//! Puts arithmetic of decimals into 64 bits.
+//! Puts arithmetic of decimals into 64 bits, and that of whole numbers under the eyes of `checked`.
 //!
-//! Comes in: a physical plan. Goes out: the same plan, whose projections, filters and aggregates work out sums, differences and products of decimals with `exec::narrow`.
-//! Never here: the arithmetic.
+//! Comes in: a physical plan. Goes out: the same plan, whose projections, filters and aggregates work out sums, differences and products of decimals with `exec::narrow`, and whose whole
+//! numbers never wrap around. Never here: the arithmetic.
 
 use std::sync::Arc;
 
@@ -15,12 +15,13 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::query::exec::expressions::with_expressions;
 use crate::query::exec::narrow::Narrow;
+use crate::query::plan::checked::checked_late;
 
-/// Narrows the arithmetic of projections, filters and arguments of aggregates.
+/// The arithmetic of projections, filters and arguments of aggregates.
 #[derive(Debug)]
-pub(in crate::query) struct NarrowDecimals;
+pub(in crate::query) struct Arithmetic;
 
-impl PhysicalOptimizerRule for NarrowDecimals {
+impl PhysicalOptimizerRule for Arithmetic {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -31,7 +32,7 @@ impl PhysicalOptimizerRule for NarrowDecimals {
     }
 
     fn name(&self) -> &'static str {
-        "narrow_decimals"
+        "arithmetic"
     }
 
     fn schema_check(&self) -> bool {
@@ -39,7 +40,7 @@ impl PhysicalOptimizerRule for NarrowDecimals {
     }
 }
 
-/// The expression with every largest part that is arithmetic of decimals in 64 bits.
+/// The expression with every largest part that is arithmetic of decimals in 64 bits, and whole numbers that look for overflow.
 fn narrowed(
     expression: &Arc<dyn PhysicalExpr>,
     schema: &Schema,
@@ -50,6 +51,9 @@ fn narrowed(
             true,
             TreeNodeRecursion::Jump,
         )),
-        None => Ok(Transformed::no(part)),
+        None => Ok(match checked_late(&part, schema) {
+            Some(checked) => Transformed::yes(checked),
+            None => Transformed::no(part),
+        }),
     })
 }

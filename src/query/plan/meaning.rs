@@ -1,0 +1,126 @@
+//! Gives expressions the meaning that SQL gives them, where the engine has another.
+//!
+//! Comes in: a logical plan whose types are settled. Goes out: the same plan, each expression of which went past the rules that are listed here, once. Never here: the rules, but that of
+//! dates.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::checked::{checked, is_checked_late};
+use super::exact::exact;
+use super::subqueries::with_rows_or_none;
+
+/// Rewrites what the engine would take for something else.
+#[derive(Debug)]
+pub(in crate::query) struct Meaning;
+
+impl AnalyzerRule for Meaning {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let meant = plan.transform_up_with_subqueries(|plan| {
+            let schema = merge_schema(&plan.inputs());
+            let names = NamePreserver::new(&plan);
+            let may_be_late = !counts(&plan);
+            let changed = plan.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let changed = all_parts(expression, &schema, may_be_late)?;
+                Ok(match changed.transformed {
+                    true => changed.update_data(|expression| name.restore(expression)),
+                    false => changed,
+                })
+            })?;
+            match changed.transformed {
+                true => changed.map_data(LogicalPlan::recompute_schema),
+                false => Ok(changed),
+            }
+        });
+        meant.data()
+    }
+
+    fn name(&self) -> &'static str {
+        "meaning"
+    }
+}
+
+/// Whether a node counts: the engine does not bear it where it writes counts itself.
+fn counts(plan: &LogicalPlan) -> bool {
+    let is_count = |part: &Expr| matches!(part, Expr::AggregateFunction(function) if function.func.name() == "count");
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => {
+            let mut parts = aggregate.aggr_expr.iter();
+            parts.any(|part| part.exists(|part| Ok(is_count(part))).unwrap_or(true))
+        }
+        _ => false,
+    }
+}
+
+fn all_parts(expression: Expr, schema: &DFSchema, may_be_late: bool) -> Result<Transformed<Expr>> {
+    expression.transform_down_up(
+        |part| match may_be_late && is_checked_late(&part) {
+            true => Ok(Transformed::new(part, false, TreeNodeRecursion::Jump)),
+            false => Ok(Transformed::no(part)),
+        },
+        |part| {
+            exact(part)
+                .transform_data(|part| checked(part, schema))?
+                .transform_data(|part| with_hours(part, schema))?
+                .transform_data(with_rows_or_none)
+        },
+    )
+}
+
+/// A date and an interval with hours make a timestamp; the engine makes a date of them, and drops the hours.
+fn with_hours(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expression else {
+        return Ok(Transformed::no(expression));
+    };
+    if !matches!(op, Operator::Plus | Operator::Minus) {
+        let same = BinaryExpr::new(left, op, right);
+        return Ok(Transformed::no(Expr::BinaryExpr(same)));
+    }
+    let is_date =
+        |part: &Expr| Ok::<_, DataFusionError>(part.get_type(schema)? == DataType::Date32);
+    let may_have_hours = |part: &Expr| {
+        let is_interval = matches!(part.get_type(schema)?, DataType::Interval(_));
+        Ok::<_, DataFusionError>(is_interval && !is_of_days(part, schema))
+    };
+    let timestamp =
+        |part: Box<Expr>| Box::new(cast(*part, DataType::Timestamp(TimeUnit::Nanosecond, None)));
+    let (is_left, is_right) = (
+        may_have_hours(&right)? && is_date(&left)?,
+        may_have_hours(&left)? && is_date(&right)?,
+    );
+    let (left, right) = match (is_left, is_right) {
+        (true, _) => (timestamp(left), right),
+        (_, true) => (left, timestamp(right)),
+        _ => (left, right),
+    };
+    let changed = Expr::BinaryExpr(BinaryExpr::new(left, op, right));
+    Ok(match is_left || is_right {
+        true => Transformed::yes(changed),
+        false => Transformed::no(changed),
+    })
+}
+
+/// Whether an interval is a literal of whole days and months, or what the engine makes of the number in `date + 31`.
+fn is_of_days(interval: &Expr, schema: &DFSchema) -> bool {
+    match interval {
+        Expr::Cast(interval) => match &*interval.expr {
+            Expr::Cast(days) => days
+                .expr
+                .get_type(schema)
+                .is_ok_and(|kind| kind.is_integer()),
+            _ => false,
+        },
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds == 0,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(value)), _) => value.milliseconds == 0,
+        Expr::Literal(ScalarValue::IntervalYearMonth(_), _) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,252 @@
+//! Sums that are exact, or an error: never a value that wrapped around.
+//!
+//! Comes in: `sum` and `avg` of the engine. Goes out: the same functions, whose sums of whole numbers, decimals and durations are kept in 128 bits and looked over at the end. A sum
+//! of decimals of 32 or 64 bits is a decimal of 128 bits. Never here: floats, intervals, decimals of 256 bits, which stay the engine's.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DataType, Decimal32Type, Decimal64Type, Decimal128Type,
+    DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
+    Field, FieldRef, Int64Type, TimeUnit, UInt64Type,
+};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+};
+use datafusion::prelude::SessionContext;
+
+use self::groups::Groups;
+use self::outcome::{Gives, Outcome};
+use self::total::{Distinct, Total};
+
+mod groups;
+mod outcome;
+mod total;
+
+/// Added to the digits of decimals, so that a sum of 10^10 of them has room.
+const MORE_DIGITS: u8 = 10;
+
+/// Puts the exact functions in place of those of the engine.
+pub(super) fn add_to(context: &SessionContext) {
+    for (inner, gives) in [(sum_udaf(), Gives::Sum), (avg_udaf(), Gives::Mean)] {
+        context.register_udaf(AggregateUDF::from(Exact { inner, gives }));
+    }
+}
+
+/// What a total is kept in between threads.
+fn state_type(input: &DataType) -> DataType {
+    let scale = match input {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale) => *scale,
+        _ => 0,
+    };
+    DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale)
+}
+
+/// A function of the engine whose sums are exact.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Exact {
+    inner: Arc<AggregateUDF>,
+    gives: Gives,
+}
+
+/// Calls `$make` with the Arrow type of a type that is summed here.
+macro_rules! of_type {
+    ($type:expr, $make:ident, $arguments:expr) => {
+        match $type {
+            DataType::Int64 => $make::<Int64Type>($arguments),
+            DataType::UInt64 => $make::<UInt64Type>($arguments),
+            DataType::Decimal32(..) => $make::<Decimal32Type>($arguments),
+            DataType::Decimal64(..) => $make::<Decimal64Type>($arguments),
+            DataType::Decimal128(..) => $make::<Decimal128Type>($arguments),
+            DataType::Duration(TimeUnit::Second) => $make::<DurationSecondType>($arguments),
+            DataType::Duration(TimeUnit::Millisecond) => {
+                $make::<DurationMillisecondType>($arguments)
+            }
+            DataType::Duration(TimeUnit::Microsecond) => {
+                $make::<DurationMicrosecondType>($arguments)
+            }
+            _ => $make::<DurationNanosecondType>($arguments),
+        }
+    };
+}
+
+fn total<T: total::Summed>(outcome: Outcome) -> Box<dyn Accumulator> {
+    Box::new(Total::<T>::new(outcome))
+}
+
+fn groups<T: total::Summed>(outcome: Outcome) -> Box<dyn GroupsAccumulator> {
+    Box::new(Groups::<T>::new(outcome))
+}
+
+fn distinct<T: total::Summed>(
+    (inner, outcome): (Box<dyn Accumulator>, Outcome),
+) -> Box<dyn Accumulator> {
+    Box::new(Distinct::<T>::new(inner, outcome))
+}
+
+impl Exact {
+    /// Whether sums of this type are worked out here.
+    fn takes(&self, input: &DataType) -> bool {
+        match input {
+            DataType::Duration(_) => true,
+            DataType::Int64
+            | DataType::UInt64
+            | DataType::Decimal32(..)
+            | DataType::Decimal64(..)
+            | DataType::Decimal128(..) => self.gives == Gives::Sum,
+            _ => false,
+        }
+    }
+
+    /// The type of the argument, and what its sums come to; `None` for those that stay the engine's.
+    fn outcome<'a>(&self, arguments: &AccumulatorArgs<'a>) -> Option<(&'a DataType, Outcome)> {
+        let input = arguments.expr_fields.first()?.data_type();
+        self.takes(input).then(|| {
+            let outcome = Outcome {
+                name: arguments.name.to_owned(),
+                gives: self.gives,
+                data_type: arguments.return_field.data_type().clone(),
+                state: state_type(input),
+            };
+            (input, outcome)
+        })
+    }
+}
+
+impl AggregateUDFImpl for Exact {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match (self.gives, types) {
+            (
+                Gives::Sum,
+                [DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale)],
+            ) => Ok(DataType::Decimal128(*precision + MORE_DIGITS, *scale)),
+            _ => self.inner.return_type(types),
+        }
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let is_distinct = arguments.is_distinct;
+        let Some((input, outcome)) = self.outcome(&arguments) else {
+            return self.inner.accumulator(arguments);
+        };
+        if !is_distinct {
+            return Ok(of_type!(input, total, outcome));
+        }
+        // The engine keeps the distinct values by the type of its own sum.
+        let field = Field::new(arguments.name, input.clone(), true);
+        let inner = self.inner.accumulator(AccumulatorArgs {
+            return_field: Arc::new(field),
+            ..arguments
+        })?;
+        match self.gives {
+            Gives::Sum => Ok(of_type!(input, distinct, (inner, outcome))),
+            Gives::Mean => Ok(inner),
+        }
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let input = arguments
+            .input_fields
+            .first()
+            .map(|field| field.data_type());
+        let Some(input) = input.filter(|input| self.takes(input)) else {
+            return self.inner.state_fields(arguments);
+        };
+        if arguments.is_distinct {
+            let return_field = Arc::new(Field::new(arguments.name, input.clone(), true));
+            return self.inner.state_fields(StateFieldsArgs {
+                return_field,
+                ..arguments
+            });
+        }
+        let name = |of: &str| format_state_name(arguments.name, of);
+        let total = Arc::new(Field::new(name("sum"), state_type(input), true));
+        let count = || Arc::new(Field::new(name("count"), DataType::UInt64, true));
+        Ok(match self.gives {
+            Gives::Sum => vec![total],
+            Gives::Mean => vec![total, count()],
+        })
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
+        match self.outcome(&arguments) {
+            Some(_) => self.gives == Gives::Sum && !arguments.is_distinct,
+            None => self.inner.groups_accumulator_supported(arguments),
+        }
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        match self.outcome(&arguments) {
+            Some((input, outcome)) => Ok(of_type!(input, groups, outcome)),
+            None => self.inner.create_groups_accumulator(arguments),
+        }
+    }
+
+    fn create_sliding_accumulator(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn Accumulator>> {
+        let is_distinct = arguments.is_distinct;
+        match self.outcome(&arguments) {
+            Some((input, outcome)) if !is_distinct => Ok(of_type!(input, total, outcome)),
+            _ => self.inner.create_sliding_accumulator(arguments),
+        }
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn simplify_expr_op_literal(
+        &self,
+        function: &AggregateFunction,
+        argument: &Expr,
+        operator: Operator,
+        literal: &Expr,
+        argument_is_left: bool,
+    ) -> Result<Option<Expr>> {
+        let inner = self.inner.inner();
+        inner.simplify_expr_op_literal(function, argument, operator, literal, argument_is_left)
+    }
+
+    fn value_from_stats(&self, arguments: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        self.inner.value_from_stats(arguments)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
+        self.inner.inner().set_monotonicity(data_type)
+    }
+}

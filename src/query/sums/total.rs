@@ -1,0 +1,272 @@
+//! One total: of all rows, of one group, of the frame of a window.
+//!
+//! Comes in: arrays of values. Goes out: their total, exact in 128 bits. Rows of a frame may be taken out again. Never here: types of SQL.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::size_of_val;
+
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, UInt64Array};
+use arrow::datatypes::{ArrowNativeType, Decimal128Type, UInt64Type};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::logical_expr::Accumulator;
+
+use super::outcome::{Gives, Outcome};
+use crate::error::Error;
+
+/// Halves of so many values never overflow.
+const BLOCK_ROWS: usize = 1 << 30;
+
+/// A type whose values are summed.
+pub(super) trait Summed:
+    ArrowPrimitiveType<Native: Wide> + Send + Sync + fmt::Debug
+{
+}
+
+impl<T: ArrowPrimitiveType<Native: Wide> + Send + Sync + fmt::Debug> Summed for T {}
+
+/// Numbers of at most 128 bits.
+pub(super) trait Wide: ArrowNativeType + Into<i128> {
+    /// Their sum; `None` beyond 128 bits.
+    fn total(values: &[Self]) -> Option<i128>;
+}
+
+/// The sum of numbers whose upper and lower halves are summed apart, several at a time.
+fn by_halves<T: Copy>(values: &[T], halves: impl Fn(T) -> (i64, u64)) -> i128 {
+    let of_block = |block: &[T]| {
+        let add = |(high, low): (i64, u64), value: &T| {
+            let (more_high, more_low) = halves(*value);
+            // No more than 2^30 halves of 32 bits.
+            (high.wrapping_add(more_high), low.wrapping_add(more_low))
+        };
+        let (high, low) = block.iter().fold((0, 0), add);
+        (i128::from(high) << 32) + i128::from(low)
+    };
+    values.chunks(BLOCK_ROWS).map(of_block).sum()
+}
+
+const LOW: u64 = u32::MAX as u64;
+
+impl Wide for i32 {
+    fn total(values: &[Self]) -> Option<i128> {
+        Some(by_halves(values, |value| {
+            (i64::from(value >> 31), u64::from(value.cast_unsigned()))
+        }))
+    }
+}
+
+impl Wide for i64 {
+    fn total(values: &[Self]) -> Option<i128> {
+        Some(by_halves(values, |value| {
+            (value >> 32, value.cast_unsigned() & LOW)
+        }))
+    }
+}
+
+impl Wide for u64 {
+    fn total(values: &[Self]) -> Option<i128> {
+        Some(by_halves(values, |value| {
+            ((value >> 32).cast_signed(), value & LOW)
+        }))
+    }
+}
+
+impl Wide for i128 {
+    fn total(values: &[Self]) -> Option<i128> {
+        values
+            .iter()
+            .try_fold(0_i128, |total, value| total.checked_add(*value))
+    }
+}
+
+/// The sum of the values of an array that are not null.
+fn total_of<T: Summed>(values: &PrimitiveArray<T>) -> Option<i128> {
+    match values.nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => T::Native::total(values.values()),
+        Some(nulls) => {
+            let zero = T::Native::default();
+            let with_nulls = values.values().iter().zip(nulls);
+            let kept = with_nulls.map(|(value, is_valid)| if is_valid { *value } else { zero });
+            T::Native::total(&kept.collect::<Vec<_>>())
+        }
+    }
+}
+
+/// The only array of a call.
+fn only<T: Summed>(values: &[ArrayRef]) -> Result<&PrimitiveArray<T>> {
+    let array = values.first().and_then(|array| array.as_primitive_opt());
+    array.ok_or_else(|| Error::internal("a sum of values of another type").into())
+}
+
+/// A running total.
+#[derive(Debug)]
+pub(super) struct Total<T> {
+    total: i128,
+    count: u64,
+    outcome: Outcome,
+    of: PhantomData<T>,
+}
+
+impl<T: Summed> Total<T> {
+    pub(super) fn new(outcome: Outcome) -> Self {
+        Self {
+            total: 0,
+            count: 0,
+            outcome,
+            of: PhantomData,
+        }
+    }
+
+    fn change(&mut self, change: Option<i128>, counted: u64, is_more: bool) -> Result<()> {
+        let changed = change.and_then(|change| match is_more {
+            true => self.total.checked_add(change),
+            false => self.total.checked_sub(change),
+        });
+        self.total = changed.ok_or_else(|| self.outcome.beyond())?;
+        self.count = match is_more {
+            true => self.count.saturating_add(counted),
+            false => self.count.saturating_sub(counted),
+        };
+        Ok(())
+    }
+}
+
+fn counted(array: &dyn Array) -> u64 {
+    u64::try_from(array.len() - array.null_count()).unwrap_or(u64::MAX)
+}
+
+fn first(array: &ArrayRef) -> Result<ScalarValue> {
+    ScalarValue::try_from_array(array, 0)
+}
+
+impl<T: Summed> Accumulator for Total<T> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = only::<T>(values)?;
+        self.change(total_of(values), counted(values), true)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = only::<T>(values)?;
+        self.change(total_of(values), counted(values), false)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let total = match self.count {
+            0 => ScalarValue::try_new_null(&self.outcome.state)?,
+            _ => first(&self.outcome.states(vec![self.total], None))?,
+        };
+        Ok(match self.outcome.gives {
+            Gives::Sum => vec![total],
+            Gives::Mean => vec![total, ScalarValue::UInt64(Some(self.count))],
+        })
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let totals = only::<Decimal128Type>(states)?;
+        let counts: Option<&UInt64Array> = states
+            .get(1)
+            .and_then(|counts| counts.as_primitive_opt::<UInt64Type>());
+        let counted = match counts {
+            Some(counts) => counts.iter().flatten().sum(),
+            None => counted(totals),
+        };
+        self.change(total_of(totals), counted, true)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        if self.count == 0 {
+            return ScalarValue::try_new_null(&self.outcome.data_type);
+        }
+        let value = match self.outcome.gives {
+            Gives::Sum => self.total,
+            Gives::Mean => self.total / i128::from(self.count),
+        };
+        first(&self.outcome.values(vec![value], None)?)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.outcome.name.capacity()
+    }
+}
+
+/// The sum of distinct values, which the engine keeps.
+#[derive(Debug)]
+pub(super) struct Distinct<T> {
+    inner: Box<dyn Accumulator>,
+    outcome: Outcome,
+    of: PhantomData<T>,
+}
+
+impl<T: Summed> Distinct<T> {
+    pub(super) fn new(inner: Box<dyn Accumulator>, outcome: Outcome) -> Self {
+        Self {
+            inner,
+            outcome,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<T: Summed> Accumulator for Distinct<T> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.inner.update_batch(values)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.inner.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.inner.merge_batch(states)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let state = self.inner.state()?;
+        let Some(ScalarValue::List(list)) = state.first() else {
+            return Err(Error::internal("distinct values are no list").into());
+        };
+        let mut total = Total::<T>::new(self.outcome.clone());
+        total.update_batch(&[list.value(0)])?;
+        total.evaluate()
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.inner.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plainly<T: Wide>(values: &[T]) -> i128 {
+        values.iter().map(|value| (*value).into()).sum()
+    }
+
+    proptest! {
+        #[test]
+        fn halves_give_the_sum(
+            small in prop::collection::vec(any::<i32>(), 0..100),
+            signed in prop::collection::vec(any::<i64>(), 0..100),
+            unsigned in prop::collection::vec(any::<u64>(), 0..100),
+        ) {
+            prop_assert_eq!(i32::total(&small), Some(plainly(&small)));
+            prop_assert_eq!(i64::total(&signed), Some(plainly(&signed)));
+            prop_assert_eq!(u64::total(&unsigned), Some(plainly(&unsigned)));
+        }
+    }
+
+    #[test]
+    fn the_ends_of_all_types_are_summed() {
+        assert_eq!(i32::total(&[i32::MIN; 3]), Some(3 * i128::from(i32::MIN)));
+        assert_eq!(i64::total(&[i64::MIN; 3]), Some(3 * i128::from(i64::MIN)));
+        assert_eq!(u64::total(&[u64::MAX; 3]), Some(3 * i128::from(u64::MAX)));
+        assert_eq!(i128::total(&[i128::MAX, 1]), None);
+    }
+}

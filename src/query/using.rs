@@ -1,0 +1,321 @@
+//! The columns of `JOIN … USING (…)`, of which there is one, though both tables have it.
+//!
+//! Comes in: a query or a SELECT. Goes out: the same, in which the name of such a column stands for the value of the side that has a row: of the left one, of the right one after RIGHT JOIN, of
+//! either after FULL JOIN. The engine takes the left one always. Never here: names with a table before them, subqueries.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OrderByKind, Query,
+    ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+};
+
+use crate::error::{Error, Result};
+
+/// A column of USING, and what its name stands for.
+struct Column {
+    name: Ident,
+    value: Expr,
+    /// Whether that is what the left table has.
+    is_left: bool,
+}
+
+/// Puts the values in place of the names in the ORDER BY of a query.
+///
+/// # Errors
+/// As [`rewrite_select`].
+pub(super) fn rewrite_order(query: &mut Query) -> Result<()> {
+    let (Some(order), SetExpr::Select(select)) = (&mut query.order_by, query.body.as_mut()) else {
+        return Ok(());
+    };
+    let mut columns = columns(&mut select.from)?;
+    // A name of the answer comes before one of a table.
+    columns.retain(|column| {
+        !select
+            .projection
+            .iter()
+            .any(|item| gives(item, &column.name))
+    });
+    if let OrderByKind::Expressions(expressions) = &mut order.kind {
+        for by in expressions {
+            put(&columns, &mut by.expr);
+        }
+    }
+    Ok(())
+}
+
+/// Whether an item of a select list makes a column of that name.
+fn gives(item: &SelectItem, name: &Ident) -> bool {
+    match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(own)) => same(own, name),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+            parts.last().is_some_and(|own| same(own, name))
+        }
+        SelectItem::ExprWithAlias { alias, .. } => same(alias, name),
+        SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAliases { .. } => false,
+        SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => true,
+    }
+}
+
+/// Puts the values in place of the names in a SELECT.
+///
+/// # Errors
+/// `Unsupported` for chains of joins in which the value depends on more than two tables, and for NATURAL RIGHT and FULL JOIN.
+pub(super) fn rewrite_select(select: &mut Select) -> Result<()> {
+    let columns = columns(&mut select.from)?;
+    if columns.is_empty() {
+        return Ok(());
+    }
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
+            && let Some(column) = columns.iter().find(|column| same(&column.name, name))
+        {
+            *item = SelectItem::ExprWithAlias {
+                alias: name.clone(),
+                expr: column.value.clone(),
+            };
+        } else if let SelectItem::Wildcard(options) = item {
+            replace_in_wildcard(options, &columns);
+        } else {
+            put(&columns, item);
+        }
+    }
+    for table in &mut select.from {
+        for join in &mut table.joins {
+            put(&columns, &mut join.join_operator);
+        }
+    }
+    put(&columns, &mut select.distinct);
+    put(&columns, &mut select.selection);
+    put(&columns, &mut select.group_by);
+    put(&columns, &mut select.having);
+    put(&columns, &mut select.named_window);
+    put(&columns, &mut select.qualify);
+    Ok(())
+}
+
+/// `*` has the column once, with what the left table has; a REPLACE of the user comes before ours.
+fn replace_in_wildcard(options: &mut WildcardAdditionalOptions, columns: &[Column]) {
+    let items = options.opt_replace.take().map(|replace| replace.items);
+    let mut items = items.unwrap_or_default();
+    for column in columns.iter().filter(|column| !column.is_left) {
+        if !items
+            .iter()
+            .any(|item| same(&item.column_name, &column.name))
+        {
+            items.push(Box::new(ReplaceSelectElement {
+                expr: column.value.clone(),
+                column_name: column.name.clone(),
+                as_keyword: true,
+            }));
+        }
+    }
+    options.opt_replace = (!items.is_empty()).then_some(ReplaceSelectItem { items });
+}
+
+/// The columns of USING of a FROM clause.
+fn columns(from: &mut [TableWithJoins]) -> Result<Vec<Column>> {
+    let mut columns: Vec<Column> = Vec::new();
+    for (number, table) in from.iter_mut().enumerate() {
+        let is_joined = |operator: &JoinOperator| sides(operator).is_some();
+        if !table
+            .joins
+            .iter()
+            .any(|join| is_joined(&join.join_operator))
+        {
+            continue;
+        }
+        let mut left = vec![name_of(&mut table.relation, &format!("__from_{number}"))];
+        for (place, join) in table.joins.iter_mut().enumerate() {
+            let right = name_of(&mut join.relation, &format!("__from_{number}_{place}"));
+            if let Some((side, constraint)) = sides(&join.join_operator) {
+                join_columns(&mut columns, &left, right.as_ref(), (side, constraint))?;
+            }
+            left.push(right);
+        }
+    }
+    Ok(columns)
+}
+
+/// Whose value a column of USING has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+    Either,
+}
+
+fn sides(operator: &JoinOperator) -> Option<(Side, &JoinConstraint)> {
+    let (side, constraint) = match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint) => (Side::Left, constraint),
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+            (Side::Right, constraint)
+        }
+        JoinOperator::FullOuter(constraint) => (Side::Either, constraint),
+        _ => return None,
+    };
+    let is_by_name = matches!(
+        constraint,
+        JoinConstraint::Using(_) | JoinConstraint::Natural
+    );
+    is_by_name.then_some((side, constraint))
+}
+
+fn join_columns(
+    columns: &mut Vec<Column>,
+    left: &[Option<Ident>],
+    right: Option<&Ident>,
+    (side, constraint): (Side, &JoinConstraint),
+) -> Result<()> {
+    let names = match constraint {
+        JoinConstraint::Using(names) => names,
+        // Which columns those are is known where the tables are.
+        _ if side == Side::Left && columns.iter().all(|column| column.is_left) => return Ok(()),
+        _ => {
+            return Err(unsupported(
+                "NATURAL RIGHT JOIN and NATURAL FULL JOIN are not supported",
+            ));
+        }
+    };
+    for name in names {
+        let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
+            continue;
+        };
+        let known = columns.iter().position(|column| same(&column.name, name));
+        let before = match (known.and_then(|known| columns.get(known)), left) {
+            (Some(column), _) if column.is_left => Some(column.value.clone()),
+            (Some(_), _) => {
+                return Err(unsupported(
+                    "USING of a column that a RIGHT or FULL JOIN before has made is not supported",
+                ));
+            }
+            (None, [Some(table)]) => Some(of_table(table, name)),
+            (None, _) => None,
+        };
+        let after = right.map(|table| of_table(table, name));
+        let value = match side {
+            // Of several tables the engine finds the one that has it.
+            Side::Left => before,
+            Side::Right => after,
+            Side::Either => before.zip(after).map(coalesce),
+        };
+        let Some(value) = value else {
+            if side == Side::Left {
+                continue;
+            }
+            return Err(unsupported(
+                "USING of a RIGHT or FULL JOIN after other joins is not supported",
+            ));
+        };
+        if let Some(known) = known {
+            columns.remove(known);
+        }
+        columns.push(Column {
+            name: name.clone(),
+            value,
+            is_left: side == Side::Left,
+        });
+    }
+    Ok(())
+}
+
+fn unsupported(text: &str) -> Error {
+    Error::unsupported(text)
+        .with_hint("write ON a.x = b.x, and coalesce(a.x, b.x) AS x for the column")
+}
+
+/// The name of a table in this query; one without gets the name that is given.
+fn name_of(factor: &mut TableFactor, otherwise: &str) -> Option<Ident> {
+    match factor {
+        TableFactor::Table {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Derived {
+            alias: Some(alias), ..
+        } => Some(alias.name.clone()),
+        TableFactor::Table { name, .. } => name.0.last()?.as_ident().cloned(),
+        TableFactor::Derived { alias, .. } => {
+            let name = Ident::new(otherwise);
+            *alias = Some(TableAlias {
+                explicit: true,
+                name: name.clone(),
+                columns: Vec::new(),
+                at: None,
+            });
+            Some(name)
+        }
+        _ => None,
+    }
+}
+
+fn of_table(table: &Ident, column: &Ident) -> Expr {
+    Expr::CompoundIdentifier(vec![table.clone(), column.clone()])
+}
+
+fn coalesce((one, other): (Expr, Expr)) -> Expr {
+    let argument = |value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value));
+    Expr::Function(Function {
+        name: ObjectName::from(Ident::new("coalesce")),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: vec![argument(one), argument(other)],
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn same(one: &Ident, other: &Ident) -> bool {
+    match (one.quote_style, other.quote_style) {
+        (None, None) => one.value.eq_ignore_ascii_case(&other.value),
+        _ => one.value == other.value,
+    }
+}
+
+/// Puts the values of columns in place of their names, but not within subqueries.
+fn put(columns: &[Column], part: &mut impl VisitMut) {
+    let mut putting = Putting {
+        columns,
+        queries: 0,
+    };
+    let _: ControlFlow<()> = part.visit(&mut putting);
+}
+
+struct Putting<'a> {
+    columns: &'a [Column],
+    queries: usize,
+}
+
+impl VisitorMut for Putting<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if self.queries == 0
+            && let Expr::Identifier(name) = expr
+            && let Some(column) = self.columns.iter().find(|column| same(&column.name, name))
+        {
+            *expr = column.value.clone();
+        }
+        ControlFlow::Continue(())
+    }
+}
