@@ -78,6 +78,18 @@ impl Device {
         matches!(self.device_type, 1 | 3 | 11 | 13)
     }
 
+    /// Whether CUDA reads the memory: that of its GPUs, what it has pinned, and what it moves to whoever reads it.
+    #[must_use]
+    pub fn is_cuda_readable(self) -> bool {
+        matches!(self.device_type, 2 | 3 | 13)
+    }
+
+    /// Whether a handle of its memory is an address, so that a number may be added to it; else it is an object of the driver, or nobody says.
+    #[must_use]
+    pub fn has_addresses(self) -> bool {
+        matches!(self.device_type, 1 | 2 | 3 | 10 | 11 | 13 | 14)
+    }
+
     /// The number of the device among those of its type, where one was given.
     #[must_use]
     pub fn ordinal(self) -> Option<u32> {

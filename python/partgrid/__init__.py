@@ -10,10 +10,11 @@ from partgrid import _cpu, errors
 
 _cpu.check()
 
-from partgrid import distarray, engines, storage  # noqa: E402
+from partgrid import buffer, distarray, engines, storage  # noqa: E402
 from partgrid._frames import from_pandas  # noqa: E402
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Array,
+    DeviceColumn,
     DistArray,
     Get,
     Grid,
@@ -59,6 +60,7 @@ get = Get("pandas")
 
 __all__ = [
     "Array",
+    "DeviceColumn",
     "DistArray",
     "Get",
     "Grid",
@@ -77,6 +79,7 @@ __all__ = [
     "Session",
     "Tile",
     "__version__",
+    "buffer",
     "distarray",
     "engines",
     "errors",

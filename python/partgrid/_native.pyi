@@ -8,7 +8,14 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["__version__", "Array", "DistArray", "Distribution", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_dist_array", "_end_calls", "_fill_halos", "_forget_calls", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "sql", "unstructured", "validate", "zeros", "zeros_like"]
+__all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_calls", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
+
+BUFFER_COOKIE: Final[int]
+BUFFER_DEVICE: Final[int]
+BUFFER_DEVICE_NAME: Final[str]
+BUFFER_INFO_BYTES: Final[int]
+BUFFER_INFO_VERSION: Final[int]
+BUFFER_STRUCT_BYTES: Final[int]
 
 __version__: Final[str]
 """
@@ -30,6 +37,10 @@ class Array:
         >>> memoryview(distance)[:2].tolist()
         [1400.0, 1416.0]
     """
+    __buffer_supported_flags__: Final[int]
+    """
+    The request flags that arrays take: see `partgrid.buffer.supports`.
+    """
     def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
         """
         NumPy: the numbers as a `numpy.ndarray` over the same memory, read-only as this array is; a writable one with `copy=True`. Needs numpy.
@@ -46,6 +57,11 @@ class Array:
         """
         The array interface of NumPy, version 3.
         """
+    @property
+    def __cuda_array_interface__(self, /) -> dict:
+        """
+        The array interface of CUDA, version 3. Missing unless CUDA reads the memory, such as it has pinned.
+        """
     def __dlpack__(self, /, *, stream: Any | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
         """
         DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
@@ -53,7 +69,7 @@ class Array:
         Args:
             stream: `None`, since the CPU has no streams.
             max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get copies only.
-            dl_device: `None` or `(1, 0)`, the CPU.
+            dl_device: `None`, the device of the array, or `(1, 0)`, the CPU, which reads it.
             copy: `True` copies; `None` and `False` never do.
 
         Returns:
@@ -64,7 +80,7 @@ class Array:
         """
     def __dlpack_device__(self, /) -> tuple[int, int]:
         """
-        The device of DLPack: `(1, 0)`, the CPU.
+        The device of DLPack: `(1, 0)`, the CPU, unless the memory was pinned by CUDA or the like.
         """
     def __getitem__(self, key: Any, /) -> Any:
         """
@@ -104,6 +120,133 @@ class Array:
     def strides(self, /) -> tuple:
         """
         The bytes from one element to the next along each dimension.
+        """
+
+@final
+class DeviceColumn:
+    """
+    A column of a tile in the memory of a device, as `Tile.column` gives it. It keeps the memory, which is read-only.
+
+    Libraries of the device take it where it is: by `__arrow_c_device_array__` (any type), by DLPack, and where CUDA reads the memory by `__cuda_array_interface__` (numbers without nulls). What would read
+    the memory on the host is refused; `to("kDLCPU")` copies it.
+
+    Examples:
+        >>> import partgrid as pg, pyarrow as pa
+        >>> pg.from_arrow(pa.table({"n": [1, 2, 3]})).to("kDLCUDA:0").tile(0).column("n")  # doctest: +SKIP
+        DeviceColumn 'n' (3,) of Int64 on kDLCUDA:0
+    """
+    __buffer_supported_flags__: Final[int]
+    """
+    The request flags that it takes: see `partgrid.buffer.supports`. A request must be for a consumer that knows devices.
+    """
+    def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        Refused: numpy reads memory of the host.
+
+        Raises:
+            TypeError: Always, with the remedy. Without this method numpy would make an array of one object.
+        """
+    def __arrow_c_device_array__(self, /, requested_schema: Any | None = None, **kwargs) -> tuple:
+        """
+        The Arrow PyCapsule interface for devices: schema and array of the column where it is, without copying.
+
+        Args:
+            requested_schema: Refused unless `None`: a cast would need the device.
+            kwargs: Reserved by the interface.
+
+        Raises:
+            NotImplementedError: A keyword argument other than `None`.
+            UnsupportedError: A requested schema.
+        """
+    def __arrow_c_schema__(self, /) -> CapsuleType:
+        """
+        The Arrow PyCapsule interface: name and type.
+        """
+    @property
+    def __cuda_array_interface__(self, /) -> dict:
+        """
+        The array interface of CUDA, version 3. Missing unless CUDA reads the memory. What must be waited for has been waited for when this returns.
+
+        Raises:
+            UnsupportedError: The column is no plain number; the text says what to cast.
+            InvalidDataError: The column has nulls.
+        """
+    def __dlpack__(self, /, *, stream: Any | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
+        """
+        DLPack (array API 2023.12): a capsule over the same memory. Copied only with `copy=True`, or for another device.
+
+        Args:
+            stream: For CUDA and ROCm the stream that will use the memory, as the array API numbers them; `-1` does not wait for the producer's work. `None` for devices without streams. The producer is
+                waited for on the host, which is right for any stream.
+            max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get copies only.
+            dl_device: `None`, the device of the column, or `(1, 0)`, the CPU, which gets a copy.
+            copy: `True` copies, on the device by way of the host; `None` copies only for the CPU; `False` never.
+
+        Returns:
+            A capsule `dltensor_versioned`, or `dltensor` for versions before 1.0.
+
+        Raises:
+            BufferError: The wish cannot be met, or the column is no plain number, or has nulls.
+        """
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """
+        The device of DLPack: type and number, as the producer gave them.
+        """
+    def __len__(self, /) -> int: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def address(self, /) -> int:
+        """
+        The address of the first element; where the driver knows memory by handles, that of the buffer.
+
+        Raises:
+            UnsupportedError: The column is no plain number; the text says what to cast.
+            InvalidDataError: The column has nulls.
+        """
+    @property
+    def device(self, /) -> str:
+        """
+        The device, such as `kDLCUDA:0`.
+        """
+    @property
+    def dtype(self, /) -> str:
+        """
+        The format of one element as in the `struct` module (PEP 3118), for instance `d` for a 64-bit float.
+
+        Raises:
+            UnsupportedError: The column is no plain number; the text says what to cast.
+            InvalidDataError: The column has nulls.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        The name of the column.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        The bytes of the column's buffers, as far as they are known.
+        """
+    @property
+    def shape(self, /) -> tuple:
+        """
+        The number of rows, in a tuple.
+        """
+    def to(self, /, device: str) -> "Array | DeviceColumn":
+        """
+        The column in the memory of a device, or of the host.
+
+        Args:
+            device: Such as `"kDLCUDA:0"`, or `"kDLCPU"` for the memory of this process.
+
+        Returns:
+            For `"kDLCPU"` an `Array`, else a `DeviceColumn`: a copy, unless it is there already.
+
+        Raises:
+            UnsupportedError: Nothing copies to or from such a device; or the column is no plain number, and an `Array` is wanted (copy the tile then).
+            InvalidDataError: The column has nulls, and an `Array` is wanted.
+            NotFoundError: The driver of the device is not on this machine, or the device is not.
+            ResourcesExhaustedError: The device has no room.
         """
 
 @final
@@ -274,6 +417,106 @@ class Distribution:
         """
 
 @final
+class ExtendedBuffer:
+    """
+    A buffer of another object, in the memory of the host or of a device, as `partgrid.buffer.get_buffer` gives it. It keeps the memory until it is released.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> buffer = pg.buffer.get_buffer(pg.storage.ones((2, 3)))
+        >>> buffer
+        ExtendedBuffer (2, 3) of 'd', writable, of the CPU
+        >>> buffer.release()
+        >>> buffer
+        ExtendedBuffer, released
+    """
+    def __enter__(self, /) -> ExtendedBuffer: ...
+    def __exit__(self, /, *_exception) -> None: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def byte_offset(self, /) -> int:
+        """
+        The bytes from `pointer` to the first element. Not 0 only where `pointer` is a handle.
+        """
+    @property
+    def device(self, /) -> str | None:
+        """
+        The name by which the producer describes its device; `None` for memory of the CPU. That of partgrid is `partgrid.buffer.DEVICE_NAME`.
+        """
+    @property
+    def device_info(self, /) -> tuple[int, int] | None:
+        """
+        Type and number of the device as DLPack has them; `None` for memory of the CPU, and where another library describes the device.
+        """
+    @property
+    def format(self, /) -> str | None:
+        """
+        The format of an element as in the `struct` module; `None` where the request had no `FORMAT`.
+        """
+    @property
+    def itemsize(self, /) -> int:
+        """
+        The bytes of one element.
+        """
+    def memoryview(self, /) -> memoryview:
+        """
+        The memory as a `memoryview`, which holds it on its own.
+
+        Raises:
+            BufferError: It is that of a device, which this process cannot read.
+            ValueError: The buffer was released.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        The bytes of the elements.
+        """
+    @property
+    def ndim(self, /) -> int:
+        """
+        The number of dimensions.
+        """
+    @property
+    def obj(self, /) -> Any:
+        """
+        The object whose memory it is.
+        """
+    @property
+    def pointer(self, /) -> int:
+        """
+        The address of the first element, or the handle of the memory where a driver knows it by one.
+        """
+    @property
+    def readonly(self, /) -> bool:
+        """
+        Whether the memory must not be written.
+        """
+    def release(self, /) -> None:
+        """
+        Gives the buffer back to its producer. A second time does nothing.
+        """
+    @property
+    def released(self, /) -> bool:
+        """
+        Whether the buffer was released.
+        """
+    @property
+    def shape(self, /) -> tuple | None:
+        """
+        The number of elements along each dimension; `None` where the request had no `ND`.
+        """
+    @property
+    def strides(self, /) -> tuple | None:
+        """
+        The bytes from one element to the next along each dimension; `None` where the request had no `STRIDES`.
+        """
+    @property
+    def sync_event(self, /) -> int:
+        """
+        The address of what to wait for before the memory is read, as `sync_event` of the Arrow C Device interface; 0 for nothing.
+        """
+
+@final
 class Finding:
     """
     One thing that is wrong with a section of a distributed array, and where. `str()` gives it as one line.
@@ -367,14 +610,15 @@ class Grid:
     """
     def __arrow_c_device_stream__(self, /, requested_schema: Any | None = None, **kwargs) -> CapsuleType:
         """
-        The Arrow PyCapsule interface for devices: the same stream, of memory of the CPU.
+        The Arrow PyCapsule interface for devices: a stream of one batch for each row band where it is, without copying. Column bands on a device come side by side.
 
         Args:
-            requested_schema: A schema capsule with the same column names; values are cast to its types.
+            requested_schema: A schema capsule with the same column names; values are cast to its types. Not of a grid on a device.
             kwargs: Reserved by the interface.
 
         Raises:
             NotImplementedError: A keyword argument other than `None`.
+            UnsupportedError: A requested schema of a grid on a device; tiles of one row band that are on several devices, or row bands on several types of devices.
         """
     def __arrow_c_schema__(self, /) -> CapsuleType:
         """
@@ -1681,6 +1925,10 @@ class Storage:
         >>> np.asarray(field).sum()
         np.float64(14.0)
     """
+    __buffer_supported_flags__: Final[int]
+    """
+    The request flags that storages take: see `partgrid.buffer.supports`.
+    """
     def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
         """
         NumPy: the storage as a `numpy.ndarray` over the same memory, writable until the storage becomes part of a grid. Needs numpy.
@@ -1888,20 +2136,20 @@ class Tile:
             >>> grid.tile(0).array()
             Array (27004, 2) of int8, read-only
         """
-    def column(self, /, name: str, *, fill_null: Any | None = None) -> Array:
+    def column(self, /, name: str, *, fill_null: Any | None = None) -> "Array | DeviceColumn":
         """
-        One column as an array, without copying.
+        One column as an array, or where it is on a device, without copying.
 
         Args:
-            name: The name of an integer or float column.
-            fill_null: The number that stands for nulls; the values are copied only when there are some. It must be a value of the column's type exactly.
+            name: The name of an integer or float column; of a tile on a device, of any.
+            fill_null: The number that stands for nulls; the values are copied only when there are some. It must be a value of the column's type exactly. Not of a tile on a device.
 
         Returns:
-            The column in one dimension. Of a lazy tile only this column is read.
+            The column in one dimension. Of a lazy tile only this column is read. Of a tile on a device a `DeviceColumn`, which is not copied here unless `to("kDLCPU")` of it asks for that.
 
         Raises:
             NotFoundError: There is no such column.
-            UnsupportedError: The column has a type that is no plain number; the text says what to cast.
+            UnsupportedError: The column has a type that is no plain number; the text says what to cast. Or `fill_null` of a tile on a device.
             InvalidDataError: The column has nulls, and nothing stands for them.
             InvalidArgumentError: The type does not hold `fill_null` exactly.
             NotLocalError: The bytes are not in this process.
@@ -2041,6 +2289,11 @@ class _Transfer:
         """
         Puts a message into the buffer of the rank that got it.
         """
+
+def _buffer_interface() -> CapsuleType:
+    """
+    The capsule with the functions for extensions in C.
+    """
 
 def _dist_array(sections: Any, rank: int) -> DistArray:
     """
@@ -2455,6 +2708,28 @@ def full_like(data: Any, fill_value: Any, dtype: Any | None = None, *, aligned_i
         [5, 5]
     """
 
+def get_buffer(obj: Any, flags: int | None = None) -> ExtendedBuffer:
+    """
+    Asks an object for its memory, wherever that is.
+
+    Args:
+        obj: An object with the buffer interface, of partgrid or of any library.
+        flags: Request flags as of `inspect.BufferFlags`; `partgrid.buffer.DEVICE` is added. By default `FULL_RO`.
+
+    Returns:
+        The buffer, held until `release` or the end of a `with` block. Nothing is copied.
+
+    Raises:
+        TypeError: The object has no buffer interface.
+        BufferError: The object has no buffer as the flags want it.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> with pg.buffer.get_buffer(b"abc") as buffer:
+        ...     buffer.device, buffer.nbytes, buffer.memoryview().tolist()
+        (None, 3, [97, 98, 99])
+    """
+
 def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *, columns: Sequence[str] | None = None, filters: Any | None = None, hive_partitioning: "bool" = True, tile_rows: int | None = None, tile_columns: int | Sequence[Sequence[str]] | None = None, dense: Sequence[str] | Sequence[Sequence[str]] | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, string_type: str | None = None, schema_evolution: "str" = "strict", lazy: "bool" = False, memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, resume: str | PathLike[str] | None = None, storage_options: dict[str, str] | None = None, store: Incomplete | None = None, deadline: float | None = None) -> LoadJob:
     """
     Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
@@ -2692,6 +2967,24 @@ def sql(query: str, params: Any | None = None, **grids) -> Result:
         >>> flights = pg.read_parquet("data/flights")
         >>> pg.sql("SELECT max(distance) AS miles FROM flights WHERE month = $1", [7], flights=flights).to_arrow()["miles"].to_pylist()
         [4983.0]
+    """
+
+def supports(obj: Any, flags: int) -> bool:
+    """
+    Whether an object takes request flags, without asking it for a buffer (`PyObject_CheckBufferSupports` of the draft).
+
+    Args:
+        obj: Any object.
+        flags: Request flags as of `inspect.BufferFlags`, and `partgrid.buffer.DEVICE`.
+
+    Returns:
+        `False` without the buffer interface, and for flags that its type does not know. A type says which it knows by a class attribute `__buffer_supported_flags__`, an integer; one that has none
+        knows those of Python. A request may still be refused: whether memory may be written, say, depends on the object.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> pg.buffer.supports(pg.storage.zeros((3,)), pg.buffer.DEVICE), pg.buffer.supports(b"abc", pg.buffer.DEVICE)
+        (True, False)
     """
 
 def unstructured(indices: Sequence[Sequence[int]], *, size: int | None = None, one_to_one: bool | None = None) -> Map:

@@ -5,12 +5,16 @@
 
 use std::ffi::{CString, c_int};
 
+use partgrid::device::dlpack::DLDevice;
 use partgrid::grid::Numbers;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use partgrid::location::Device;
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyIterator, PyMemoryView, PyTuple};
 
+use crate::argument::shown;
+use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::convert::import;
 use crate::dlpack::tensor_capsule;
 use crate::error::Outcome;
@@ -32,6 +36,8 @@ pub(crate) struct PyArray {
     numbers: Numbers,
     /// The memory belongs to this array alone, and Python may write into it.
     is_writable: bool,
+    /// Whose memory it is: of the CPU, or such as this process reads like that, for instance pinned by CUDA.
+    device: Device,
 }
 
 impl PyArray {
@@ -39,7 +45,13 @@ impl PyArray {
         Self {
             numbers,
             is_writable: false,
+            device: Device::CPU,
         }
+    }
+
+    /// The same in memory of a device that this process reads.
+    pub(crate) fn on(self, device: Device) -> Self {
+        Self { device, ..self }
     }
 
     /// Of memory that nobody else has.
@@ -47,7 +59,25 @@ impl PyArray {
         Self {
             numbers,
             is_writable: true,
+            device: Device::CPU,
         }
+    }
+
+    fn device_info(&self) -> Option<DeviceInfo> {
+        let device = DLDevice::new(self.device);
+        (self.device != Device::CPU)
+            .then(|| DeviceInfo::at(device.device_type, device.device_id.into()))
+    }
+
+    /// The array interface, which is the same for numpy and for CUDA but for its name.
+    fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", self.numbers.element().type_string())?;
+        interface.set_item("shape", self.shape(py)?)?;
+        interface.set_item("strides", self.strides(py)?)?;
+        interface.set_item("data", (self.address(), !self.is_writable))?;
+        Ok(interface)
     }
 }
 
@@ -137,13 +167,23 @@ impl PyArray {
     /// The array interface of NumPy, version 3.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("typestr", self.numbers.element().type_string())?;
-        interface.set_item("shape", self.shape(py)?)?;
-        interface.set_item("strides", self.strides(py)?)?;
-        interface.set_item("data", (self.address(), !self.is_writable))?;
-        Ok(interface)
+        self.interface(py)
+    }
+
+    /// The array interface of CUDA, version 3. Missing unless CUDA reads the memory, such as it has pinned.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if !self.device.is_cuda_readable() {
+            let text = format!("the memory is on {}, not CUDA's", self.device);
+            return Err(PyAttributeError::new_err(text));
+        }
+        self.interface(py)
+    }
+
+    /// The request flags that arrays take: see `partgrid.buffer.supports`.
+    #[classattr]
+    fn __buffer_supported_flags__() -> c_int {
+        PLAIN_FLAGS | DEVICE
     }
 
     /// DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
@@ -151,7 +191,7 @@ impl PyArray {
     /// Args:
     ///     stream: `None`, since the CPU has no streams.
     ///     max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get copies only.
-    ///     dl_device: `None` or `(1, 0)`, the CPU.
+    ///     dl_device: `None`, the device of the array, or `(1, 0)`, the CPU, which reads it.
     ///     copy: `True` copies; `None` and `False` never do.
     ///
     /// Returns:
@@ -172,13 +212,26 @@ impl PyArray {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
-        refuse_devices(stream, dl_device)?;
-        tensor_capsule(py, &self.numbers, max_version, copy == Some(true))
+        let own = DLDevice::new(self.device);
+        let wanted = dl_device.filter(|wanted| *wanted != (own.device_type, own.device_id));
+        let device = match wanted.or((self.device == Device::CPU).then_some((1, 0))) {
+            // The CPU, since it is wanted or because there is nothing else.
+            Some(_) => {
+                refuse_devices(stream, wanted)?;
+                DLDevice::CPU
+            }
+            None => {
+                check_stream(self.device, stream.as_ref())?;
+                own
+            }
+        };
+        tensor_capsule(py, &self.numbers, device, max_version, copy == Some(true))
     }
 
-    /// The device of DLPack: `(1, 0)`, the CPU.
+    /// The device of DLPack: `(1, 0)`, the CPU, unless the memory was pinned by CUDA or the like.
     fn __dlpack_device__(&self) -> (i32, i32) {
-        (1, 0)
+        let device = DLDevice::new(self.device);
+        (device.device_type, device.device_id)
     }
 
     #[expect(unsafe_code, reason = "the buffer interface fills a C struct")]
@@ -187,6 +240,8 @@ impl PyArray {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
+        // SAFETY: the interpreter's own struct.
+        let request = unsafe { Request::begin(view, flags) }?;
         let array = slf.get();
         let numbers = &array.numbers;
         let described = Described {
@@ -197,10 +252,11 @@ impl PyArray {
             strides: numbers.strides(),
             is_writable: array.is_writable,
             read_only: "Arrow memory is read-only",
+            device: array.device_info(),
             held: None,
         };
-        // SAFETY: the interpreter's own struct; the array keeps the numbers, and those it says are writable belong to it alone.
-        unsafe { fill(slf.clone().into_any(), view, flags, described) }
+        // SAFETY: the array keeps the numbers, which this process reads, and those it says are writable belong to it alone.
+        unsafe { fill(slf.clone().into_any(), request, described) }
     }
 
     #[expect(unsafe_code, reason = "gives back what __getbuffer__ leaked")]
@@ -242,6 +298,41 @@ pub(crate) fn converted<'py>(
         ))),
         _ => view.call_method1("astype", (wanted,)),
     }
+}
+
+/// Refuses a stream that a consumer of DLPack cannot mean; whether something must be waited for.
+pub(crate) fn check_stream(device: Device, stream: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    let Some(stream) = stream else {
+        return Ok(true);
+    };
+    let number: i128 = stream
+        .extract()
+        .map_err(|_| wrong_stream(stream, "an integer or None"))?;
+    let is_meant = match device.device_type() {
+        _ if number == -1 => return Ok(false),
+        2 | 3 | 13 => number > 0,
+        10 | 11 => number == 0 || number > 2,
+        _ => false,
+    };
+    match (is_meant, device.device_type()) {
+        (true, _) => Ok(true),
+        (false, 2 | 3 | 13) => Err(wrong_stream(
+            stream,
+            "-1, 1, 2 or the address of a stream of CUDA",
+        )),
+        (false, 10 | 11) => Err(wrong_stream(
+            stream,
+            "-1, 0 or the address of a stream of ROCm",
+        )),
+        (false, _) => Err(wrong_stream(
+            stream,
+            "None or -1, since the device has no streams",
+        )),
+    }
+}
+
+fn wrong_stream(stream: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
+    PyBufferError::new_err(format!("stream must be {allowed}, got {}", shown(stream)))
 }
 
 /// Refuses wishes of consumers of DLPack that memory of the CPU cannot meet.

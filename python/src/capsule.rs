@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, StructArray, make_array};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use arrow::util::display::FormatOptions;
@@ -124,6 +124,12 @@ pub(crate) fn schema_capsule<'py>(
     schema: &Schema,
 ) -> Outcome<Bound<'py, PyCapsule>> {
     let schema = FFI_ArrowSchema::try_from(schema)?;
+    Ok(PyCapsule::new_with_value(py, schema, SCHEMA)?)
+}
+
+/// A capsule of the schema of one column.
+pub(crate) fn field_capsule<'py>(py: Python<'py>, field: &Field) -> Outcome<Bound<'py, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(field)?;
     Ok(PyCapsule::new_with_value(py, schema, SCHEMA)?)
 }
 

@@ -14,11 +14,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::ffi::FFI_ArrowSchema;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use partgrid::device::{
-    ArrowDeviceArray, ArrowDeviceArrayStream, DeviceBatch, DeviceTile, export_device_batch,
-    export_device_batches, export_device_stream, import_device_batch, import_device_stream,
-    read_device_stream,
+    ArrowDeviceArray, ArrowDeviceArrayStream, DeviceBatch, DeviceTile, ReadableTile,
+    export_device_batch, export_device_batches, export_device_stream, import_device_batch,
+    import_device_stream, read_device_stream,
 };
 use partgrid::error::{Error, Result as CoreResult};
 use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
@@ -69,12 +70,12 @@ pub(crate) fn refuse_reserved(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()
     Ok(())
 }
 
-/// A pair of capsules of a batch on a device. It is not cast: that would need the device.
-pub(crate) fn device_capsules<'py>(
-    py: Python<'py>,
-    batch: &DeviceBatch,
-) -> Outcome<Bound<'py, PyTuple>> {
-    let (schema, array) = batch.export()?;
+/// A pair of capsules of what was exported from a device. It is not cast: that would need the device.
+pub(crate) fn device_capsules(
+    py: Python<'_>,
+    exported: (FFI_ArrowSchema, ArrowDeviceArray),
+) -> Outcome<Bound<'_, PyTuple>> {
+    let (schema, array) = exported;
     let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
     let array = PyCapsule::new_with_value(py, array, ARRAY)?;
     Ok(PyTuple::new(py, [schema, array])?)
@@ -86,24 +87,11 @@ pub(crate) fn device_batch(tile: &Tile) -> Option<&DeviceBatch> {
     data.downcast_ref::<DeviceTile>().map(DeviceTile::batch)
 }
 
-/// The batches of a grid that lies on one type of device, from the first row to the last; `None` when a tile is elsewhere.
-pub(crate) fn on_one_device(grid: &PartitionGrid) -> Outcome<Option<(Device, Vec<DeviceBatch>)>> {
-    let batches = grid.tiles().iter().map(|tile| device_batch(tile).cloned());
-    let Some(batches) = batches.collect::<Option<Vec<DeviceBatch>>>() else {
-        return Ok(None);
-    };
-    let Some(device) = batches.first().map(DeviceBatch::device) else {
-        return Ok(None);
-    };
-    if grid.columns().num_intervals() != 1 {
-        let text = "a stream of memory on a device needs a grid of one column band";
-        return Err(Error::unsupported(text)
-            .with_hint(
-                "take the tiles one by one, or copy the grid to the host first: to(\"kDLCPU\")",
-            )
-            .into());
-    }
-    Ok(Some((device, batches)))
+/// Whose memory a tile is in that this process reads like its own, where it is not the CPU's.
+pub(crate) fn readable_device(tile: &Tile) -> Option<Device> {
+    let data: &dyn Any = tile.data().as_ref();
+    data.downcast_ref::<ReadableTile>()
+        .map(ReadableTile::device)
 }
 
 /// Refuses to cast what lies on a device.
@@ -130,8 +118,8 @@ pub(crate) fn device_batches_capsule<'py>(
 
 /// What the methods for devices of an object gave.
 enum Found {
-    /// Memory that this process reads.
-    Host(SchemaRef, Vec<RecordBatch>),
+    /// Memory that this process reads, and whose it is.
+    Host(SchemaRef, Vec<RecordBatch>, Device),
     Device(SchemaRef, Vec<DeviceBatch>),
 }
 
@@ -145,10 +133,11 @@ fn found(object: &Bound<'_, PyAny>) -> Outcome<Option<Found>> {
             let (schema, batches) = py.detach(|| read_device_stream(stream))?;
             return Ok(Some(Found::Device(schema, batches)));
         }
+        let device = Device::try_new(stream.device_type, None)?;
         let stream = import_device_stream(stream)?;
         let schema = stream.schema();
         let batches = py.detach(|| stream.collect::<CoreResult<Vec<_>>>())?;
-        return Ok(Some(Found::Host(schema, batches)));
+        return Ok(Some(Found::Host(schema, batches, device)));
     }
     if !object.hasattr("__arrow_c_device_array__")? {
         return Ok(None);
@@ -157,8 +146,9 @@ fn found(object: &Bound<'_, PyAny>) -> Outcome<Option<Found>> {
     let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
     let (array, schema) = (take_array(&array)?, take_schema(&schema)?);
     if readable(array.device_type) {
+        let device = Device::try_new(array.device_type, u32::try_from(array.device_id).ok())?;
         let batch = import_device_batch(array, &schema)?;
-        return Ok(Some(Found::Host(batch.schema(), vec![batch])));
+        return Ok(Some(Found::Host(batch.schema(), vec![batch], device)));
     }
     let batch = DeviceBatch::try_import(array, &schema)?;
     Ok(Some(Found::Device(batch.schema(), vec![batch])))
@@ -167,21 +157,30 @@ fn found(object: &Bound<'_, PyAny>) -> Outcome<Option<Found>> {
 /// A grid over the memory of an object that has the methods for devices, see [`found`]. Memory of a device stays there.
 pub(crate) fn device_grid_of(object: &Bound<'_, PyAny>) -> Outcome<Option<PartitionGrid>> {
     Ok(match found(object)? {
-        Some(Found::Host(schema, batches)) => {
+        Some(Found::Host(schema, batches, device)) if device.device_type() == 1 => {
             Some(PartitionGrid::try_from_batches(schema, &batches)?)
         }
-        Some(Found::Device(schema, batches)) => Some(grid_of_device(schema, batches)?),
+        Some(Found::Host(schema, batches, device)) => {
+            let tiles = batches
+                .iter()
+                .map(|batch| ReadableTile::try_new(batch, device));
+            Some(grid_of(schema, tiles.collect::<CoreResult<_>>()?)?)
+        }
+        Some(Found::Device(schema, batches)) => {
+            let tiles = batches.into_iter().map(DeviceTile::new);
+            Some(grid_of(schema, tiles.collect())?)
+        }
         None => None,
     })
 }
 
-/// A tile for each batch.
-fn grid_of_device(schema: SchemaRef, batches: Vec<DeviceBatch>) -> Outcome<PartitionGrid> {
-    let rows = Axis::try_from_lengths(batches.iter().map(|batch| batch.num_rows() as u64))?;
+/// A grid of row bands.
+fn grid_of<T: TileData>(schema: SchemaRef, tiles: Vec<T>) -> Outcome<PartitionGrid> {
+    let rows = Axis::try_from_lengths(tiles.iter().map(TileData::num_rows))?;
     let columns = Axis::try_from_lengths([schema.fields().len() as u64])?;
     let mut builder = GridBuilder::try_new(schema, rows, columns)?;
-    for (row_band, batch) in batches.into_iter().enumerate() {
-        builder.set(&[row_band, 0], Tile::new(Arc::new(DeviceTile::new(batch))))?;
+    for (row_band, tile) in tiles.into_iter().enumerate() {
+        builder.set(&[row_band, 0], Tile::new(Arc::new(tile)))?;
     }
     Ok(builder.build()?)
 }
@@ -191,7 +190,7 @@ pub(crate) fn device_batches_of(
     object: &Bound<'_, PyAny>,
 ) -> Outcome<Option<(SchemaRef, Vec<RecordBatch>)>> {
     Ok(match found(object)? {
-        Some(Found::Host(schema, batches)) => Some((schema, batches)),
+        Some(Found::Host(schema, batches, _)) => Some((schema, batches)),
         Some(Found::Device(schema, batches)) => {
             let batches = batches
                 .into_iter()

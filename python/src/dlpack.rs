@@ -11,7 +11,9 @@
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
-use partgrid::device::dlpack::{DLPACK_VERSION, ManagedTensor, export_tensor, import_tensor};
+use partgrid::device::dlpack::{
+    DLDevice, DLPACK_VERSION, ManagedTensor, export_tensor, import_tensor,
+};
 use partgrid::error::{Error, ErrorKind};
 use partgrid::grid::{Numbers, PartitionGrid};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
@@ -32,10 +34,12 @@ const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 pub(crate) fn tensor_capsule<'py>(
     py: Python<'py>,
     numbers: &Numbers,
+    device: DLDevice,
     max_version: Option<(u32, u32)>,
     copy: bool,
 ) -> Outcome<Bound<'py, PyCapsule>> {
-    capsule_of(py, py.detach(|| export_tensor(numbers, max_version, copy)))
+    let tensor = py.detach(|| export_tensor(numbers, device, max_version, copy));
+    capsule_of(py, tensor)
 }
 
 /// A capsule with a tensor; errors become those that consumers expect.

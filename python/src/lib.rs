@@ -6,7 +6,9 @@
 mod allocator;
 mod argument;
 mod array;
+mod buffer;
 mod capsule;
+mod column;
 mod command;
 mod convert;
 mod device;
@@ -41,6 +43,10 @@ mod wishes;
 mod _native {
     #[pymodule_export]
     use crate::array::PyArray;
+    #[pymodule_export]
+    use crate::buffer::{PyExtendedBuffer, buffer_interface, get_buffer, supports};
+    #[pymodule_export]
+    use crate::column::PyDeviceColumn;
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]
@@ -86,6 +92,20 @@ mod _native {
     };
     #[pymodule_export]
     use crate::tile::PyTile;
+
+    // What `partgrid.buffer` has under names of its own.
+    #[pymodule_export]
+    const BUFFER_DEVICE: i32 = crate::buffer::DEVICE;
+    #[pymodule_export]
+    const BUFFER_COOKIE: usize = crate::buffer::COOKIE;
+    #[pymodule_export]
+    const BUFFER_DEVICE_NAME: &str = crate::buffer::DEVICE_TEXT;
+    #[pymodule_export]
+    const BUFFER_INFO_VERSION: u32 = crate::buffer::INFO_VERSION;
+    #[pymodule_export]
+    const BUFFER_STRUCT_BYTES: usize = size_of::<crate::buffer::Extended>();
+    #[pymodule_export]
+    const BUFFER_INFO_BYTES: usize = size_of::<crate::buffer::DeviceInfo>();
 
     /// The version of the package.
     #[pymodule_export]

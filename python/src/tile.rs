@@ -11,9 +11,11 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use crate::argument::{Given, optional};
 use crate::array::PyArray;
 use crate::capsule::{array_capsules, schema_capsule};
+use crate::column::PyDeviceColumn;
 use crate::convert;
 use crate::device::{
-    device_array_capsules, device_batch, device_capsules, refuse_cast, refuse_reserved,
+    device_array_capsules, device_batch, device_capsules, readable_device, refuse_cast,
+    refuse_reserved,
 };
 use crate::error::Outcome;
 use crate::numpy::fill_value;
@@ -101,34 +103,44 @@ impl PyTile {
         Ok(self.tile.data().memory_bytes())
     }
 
-    /// One column as an array, without copying.
+    /// One column as an array, or where it is on a device, without copying.
     ///
     /// Args:
-    ///     name: The name of an integer or float column.
-    ///     fill_null: The number that stands for nulls; the values are copied only when there are some. It must be a value of the column's type exactly.
+    ///     name: The name of an integer or float column; of a tile on a device, of any.
+    ///     fill_null: The number that stands for nulls; the values are copied only when there are some. It must be a value of the column's type exactly. Not of a tile on a device.
     ///
     /// Returns:
-    ///     The column in one dimension. Of a lazy tile only this column is read.
+    ///     The column in one dimension. Of a lazy tile only this column is read. Of a tile on a device a `DeviceColumn`, which is not copied here unless `to("kDLCPU")` of it asks for that.
     ///
     /// Raises:
     ///     NotFoundError: There is no such column.
-    ///     UnsupportedError: The column has a type that is no plain number; the text says what to cast.
+    ///     UnsupportedError: The column has a type that is no plain number; the text says what to cast. Or `fill_null` of a tile on a device.
     ///     InvalidDataError: The column has nulls, and nothing stands for them.
     ///     InvalidArgumentError: The type does not hold `fill_null` exactly.
     ///     NotLocalError: The bytes are not in this process.
-    #[pyo3(signature = (name, *, fill_null=None))]
-    fn column(
+    #[pyo3(signature = (name, *, fill_null=None) -> "Array | DeviceColumn")]
+    fn column<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         name: &str,
         fill_null: Option<&Bound<'_, PyAny>>,
-    ) -> Outcome<PyArray> {
+    ) -> Outcome<Bound<'py, PyAny>> {
         let fill = fill_value(fill_null)?;
         let tile = &self.tile;
         let (number, field) = tile.column(name)?;
+        if let Some(batch) = device_batch(tile) {
+            return PyDeviceColumn::of_tile(py, batch.column(number)?, fill.is_some());
+        }
         let batch = wait(py, tile.data().fetch(&[number]))?;
-        let values = py.detach(|| Numbers::try_from_column(&field, batch.column(0), fill));
-        Ok(PyArray::new(values?))
+        let column = batch.column(0);
+        let has_nulls = column.null_count() > 0;
+        let array = PyArray::new(py.detach(|| Numbers::try_from_column(&field, column, fill))?);
+        // Nulls are filled in a copy.
+        let array = match readable_device(tile).filter(|_| !has_nulls) {
+            Some(device) => array.on(device),
+            None => array,
+        };
+        Ok(array.into_pyobject(py)?.into_any())
     }
 
     /// All columns as one array of rows x columns, without copying.
@@ -257,7 +269,7 @@ impl PyTile {
         let tile = &self.tile;
         if let Some(device) = device_batch(tile) {
             refuse_cast(requested_schema)?;
-            return device_capsules(py, device);
+            return device_capsules(py, py.detach(|| device.export())?);
         }
         let batch = py.detach(|| tile.open())?;
         device_array_capsules(py, &batch, requested_schema)

@@ -1,17 +1,21 @@
 //! The buffer interface (PEP 3118) over memory that a description says all about.
 //!
-//! Comes in: an address, a format, shape and strides, and the flags of a consumer. Goes out: the C struct filled, or the `BufferError` that says what the memory is not. Never here:
-//! whose memory it is.
+//! Comes in: an address, a format, shape and strides, whether it is memory of a device, and the request of a consumer. Goes out: the C struct filled, or the `BufferError` that says what the memory is
+//! not. Never here: whose memory it is.
 
 #![expect(unsafe_code, reason = "the buffer interface fills a C struct")]
 
 use std::any::Any;
 use std::ffi::{CString, c_int};
 
+use std::ptr::NonNull;
+
 use partgrid::grid::{Order, is_packed};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+
+use crate::buffer::{DeviceInfo, Request};
 
 /// What a consumer gets to know.
 pub(crate) struct Described<'a> {
@@ -25,6 +29,8 @@ pub(crate) struct Described<'a> {
     pub(crate) is_writable: bool,
     /// What is said to consumers that want to write where they may not.
     pub(crate) read_only: &'static str,
+    /// Where the memory is, if not on the CPU.
+    pub(crate) device: Option<DeviceInfo>,
     /// Dropped when the consumer releases the view.
     pub(crate) held: Option<Box<dyn Any>>,
 }
@@ -34,47 +40,51 @@ struct View {
     format: CString,
     shape: Vec<ffi::Py_ssize_t>,
     strides: Vec<ffi::Py_ssize_t>,
+    device: Option<DeviceInfo>,
     #[expect(dead_code, reason = "dropped with the view")]
     held: Option<Box<dyn Any>>,
 }
 
-/// Fills `view`, which keeps `owner` alive.
+/// Fills the struct of a consumer, which keeps `owner` alive.
 ///
 /// # Safety
-/// `view` is what the interpreter passed to `__getbuffer__` of `owner`; the memory is there as long as `owner` is, and may be written if it is said to be writable.
+/// The memory is there as long as `owner` is, and may be written if it is said to be writable. Whoever is asked without an extended struct vouches that this process can read it.
 pub(crate) unsafe fn fill(
     owner: Bound<'_, PyAny>,
-    view: *mut ffi::Py_buffer,
-    flags: c_int,
+    mut request: Request,
     described: Described<'_>,
 ) -> PyResult<()> {
-    // SAFETY: the interpreter passes a struct to fill, or null by mistake.
-    let Some(view) = (unsafe { view.as_mut() }) else {
-        return Err(PyBufferError::new_err("the view is null"));
-    };
-    view.obj = std::ptr::null_mut();
+    let flags = request.flags;
     refuse_flags(&described, flags)?;
     let num_elements: usize = described.shape.iter().product();
     let state = Box::new(View {
         format: described.format,
         shape: signed(described.shape)?,
         strides: signed(described.strides)?,
+        device: described.device,
         held: described.held,
     });
+    let num_bytes = ffi::Py_ssize_t::try_from(num_elements * described.item_bytes)?;
+    let item_bytes = ffi::Py_ssize_t::try_from(described.item_bytes)?;
+    let num_dimensions = c_int::try_from(state.shape.len())?;
+    // Nothing fails from here on.
+    let state = Box::into_raw(state);
+    // SAFETY: the box was just leaked and is given back in `release`.
+    let fields = unsafe { &mut *state };
+    request.tell(fields.device.as_mut().map(NonNull::from));
+    // SAFETY: the only reference.
+    let view = unsafe { request.view() };
     view.buf = described.address.cast();
-    view.len = ffi::Py_ssize_t::try_from(num_elements * described.item_bytes)?;
-    view.itemsize = ffi::Py_ssize_t::try_from(described.item_bytes)?;
+    view.len = num_bytes;
+    view.itemsize = item_bytes;
     view.readonly = c_int::from(!described.is_writable);
     // Without a shape the consumer sees bytes.
     view.ndim = if wants(flags, ffi::PyBUF_ND) {
-        c_int::try_from(state.shape.len())?
+        num_dimensions
     } else {
         1
     };
     view.suboffsets = std::ptr::null_mut();
-    let state = Box::into_raw(state);
-    // SAFETY: the box was just leaked and is given back in `release`.
-    let fields = unsafe { &mut *state };
     let asked = |flag: c_int, list: &mut Vec<ffi::Py_ssize_t>| {
         // Without dimensions there is no list.
         if wants(flags, flag) && !list.is_empty() {

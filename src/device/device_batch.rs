@@ -9,12 +9,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, BufferSpec, RecordBatch, RecordBatchOptions, layout};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::{Array, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 
 use crate::device::abi::ArrowDeviceArray;
+use crate::device::column::DeviceColumn;
 use crate::device::convert::{convert, empty_fields, part};
+use crate::device::count::num_bytes;
 use crate::device::engine::{DeviceBuffer, Event, copy_engine};
 use crate::device::guard::contain;
 use crate::device::import::import_schema;
@@ -210,8 +212,7 @@ impl DeviceBatch {
                 return empty_fields(&node, schema.fields());
             }
             if node.nulls()?.is_some() {
-                return Err(broken("the rows of a batch cannot be null as a whole")
-                    .with_hint("push the nulls of the struct down into its fields first"));
+                return Err(null_rows());
             }
             let start = node.offset() + self.rows.start;
             let chosen = held_columns.iter().zip(schema.fields());
@@ -225,15 +226,102 @@ impl DeviceBatch {
         RecordBatch::try_new_with_options(schema, copied, &options).map_err(refused)
     }
 
+    /// Batches on one device side by side, over their buffers. Nothing is copied; when several have something to wait for, that is waited for now, since an array says one thing only.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without batches, and for batches of different numbers of rows; `Unsupported` for batches on several devices; what stands in the way of waiting.
+    pub fn try_beside(batches: Vec<Self>) -> Result<Self> {
+        let Some(first) = batches.first() else {
+            return Err(Error::invalid_argument("no batches to put side by side"));
+        };
+        if batches.len() == 1 {
+            return Ok(first.clone());
+        }
+        let (num_rows, device, device_id) = (first.num_rows(), first.device(), first.device_id());
+        for other in &batches {
+            if other.num_rows() != num_rows {
+                return Err(Error::invalid_argument(format!(
+                    "batches side by side must have the same number of rows, got {num_rows} and {}",
+                    other.num_rows()
+                )));
+            }
+            if (other.device(), other.device_id()) != (device, device_id) {
+                return Err(Error::unsupported(format!(
+                    "batches side by side must be on one device, got {device} and {}",
+                    other.device()
+                ))
+                .with_hint("copy them to one device first, such as to(\"kDLCPU\")"));
+            }
+        }
+        let event = one_event(&batches)?;
+        let mut parts = Vec::new();
+        let mut fields = Vec::new();
+        for batch in &batches {
+            for number in 0..batch.columns.len() {
+                parts.push(batch.part(number)?);
+            }
+            fields.extend(batch.schema.fields().iter().map(Arc::clone));
+        }
+        let owner: Owner = Arc::new(batches);
+        let array = Part::of_columns(0..num_rows, parts).into_c(&owner)?;
+        Ok(Self::whole(
+            num_rows,
+            Held {
+                schema: Arc::new(Schema::new(fields)),
+                array: Arc::new(array),
+                device,
+                device_id,
+                event,
+                ready: AtomicBool::new(event.is_none()),
+                memory_bytes: OnceLock::new(),
+            },
+        ))
+    }
+
+    /// One column (by number), over the same buffers.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column that does not exist.
+    pub fn column(&self, number: usize) -> Result<DeviceColumn> {
+        Ok(DeviceColumn::new(self.view(0..self.num_rows(), &[number])?))
+    }
+
+    /// The tree of a column, of the rows of the batch alone.
+    pub(super) fn part(&self, number: usize) -> Result<Part> {
+        self.held.refuse_null_rows()?;
+        let root = Node::root(&self.held.array, &Memory::Host)?;
+        let held = self.held_columns(&[number])?;
+        let node = root.child(held.first().copied().unwrap_or(0))?;
+        Part::of_node(&node)?.sliced(root.offset() + self.rows.start, self.rows.len())
+    }
+
+    /// The number of the device, as the producer gave it.
+    #[must_use]
+    pub fn device_id(&self) -> i64 {
+        self.held.device_id
+    }
+
+    /// What whoever reads the buffers must wait for first.
+    #[must_use]
+    pub fn event(&self) -> Option<Event> {
+        self.held.event
+    }
+
+    /// The memory of the device, once what must be waited for is done.
+    pub(super) fn memory(&self) -> Result<Memory> {
+        self.held.memory()
+    }
+
     /// The batch as schema and device array, over the same buffers.
     ///
     /// # Errors
-    /// `Unsupported` when the C Data interface cannot carry the schema.
+    /// `Unsupported` when the C Data interface cannot carry the schema; `InvalidData` when rows are null as a whole.
     pub fn export(&self) -> Result<(FFI_ArrowSchema, ArrowDeviceArray)> {
         let schema = FFI_ArrowSchema::try_from(self.schema.as_ref());
         let schema =
             schema.map_err(|error| Error::unsupported(error.to_string()).with_source(error))?;
-        let owner: Owner = Arc::clone(&self.held.array) as _;
+        self.held.refuse_null_rows()?;
+        let owner = self.owner();
         let node = Node::root(&self.held.array, &Memory::Host)?;
         let children = self
             .columns
@@ -243,21 +331,61 @@ impl DeviceBatch {
         let start = node.offset() + self.rows.start;
         let rows = start..start + self.rows.len();
         let array = Part::of_columns(rows, children).into_c(&owner)?;
+        Ok((schema, self.on_device(array)))
+    }
+
+    /// What keeps the buffers.
+    pub(super) fn owner(&self) -> Owner {
+        Arc::clone(&self.held.array) as _
+    }
+
+    /// A C array over the buffers, with where they are.
+    pub(super) fn on_device(&self, array: FFI_ArrowArray) -> ArrowDeviceArray {
         let event = self.held.event.map_or(0, |event| event.0);
-        Ok((
-            schema,
-            ArrowDeviceArray {
-                array,
-                device_id: self.held.device_id,
-                device_type: self.held.device.device_type(),
-                sync_event: std::ptr::with_exposed_provenance_mut(event),
-                reserved: [0; 3],
-            },
-        ))
+        ArrowDeviceArray {
+            array,
+            device_id: self.held.device_id,
+            device_type: self.held.device.device_type(),
+            sync_event: std::ptr::with_exposed_provenance_mut(event),
+            reserved: [0; 3],
+        }
     }
 }
 
+/// What to wait for before all batches may be read: the one event that there is, or none after waiting for several.
+fn one_event(batches: &[DeviceBatch]) -> Result<Option<Event>> {
+    let mut events = batches.iter().filter_map(DeviceBatch::event);
+    let Some(first) = events.next() else {
+        return Ok(None);
+    };
+    if events.all(|event| event == first) {
+        return Ok(Some(first));
+    }
+    for batch in batches.iter().filter(|batch| batch.event().is_some()) {
+        batch.memory()?;
+    }
+    Ok(None)
+}
+
+fn null_rows() -> Error {
+    broken("the rows of a batch cannot be null as a whole")
+        .with_hint("push the nulls of the struct down into its fields first")
+}
+
 impl Held {
+    /// Refuses nulls of the struct around the columns, which would be lost when these are handed out without it. Reads them only when the producer does not say how many there are.
+    fn refuse_null_rows(&self) -> Result<()> {
+        let node = Node::root(&self.array, &Memory::Host)?;
+        if node.num_buffers()? == 0 || node.handle(0) == 0 || node.declared_nulls() == 0 {
+            return Ok(());
+        }
+        let memory = self.memory()?;
+        match Node::root(&self.array, &memory)?.nulls()? {
+            None => Ok(()),
+            Some(_) => Err(null_rows()),
+        }
+    }
+
     /// The memory of the device, when it may be read.
     fn memory(&self) -> Result<Memory> {
         let engine = copy_engine(self.device)?;
@@ -281,74 +409,5 @@ impl Held {
         let fields = self.schema.fields().iter().enumerate();
         let fields = fields.map(|(index, field)| bytes(index, field.data_type()).unwrap_or(0));
         fields.collect()
-    }
-}
-
-/// Bytes of the buffers of an array and of those below it.
-fn num_bytes(node: &Node<'_>, data_type: &DataType, memory: Option<&Memory>) -> Result<u64> {
-    let layout = layout(data_type);
-    let mut buffers = 0..node.num_buffers()?;
-    let mut bytes = 0;
-    if layout.can_contain_null_mask
-        && let Some(index) = buffers.next()
-        && node.handle(index) != 0
-    {
-        bytes += node.end().div_ceil(8) as u64;
-    }
-    // Text and lists have one offset more than values.
-    let offsets = matches!(layout.buffers.as_slice(), [_, BufferSpec::VariableWidth])
-        || matches!(
-            data_type,
-            DataType::List(_) | DataType::LargeList(_) | DataType::Map(..)
-        );
-    let num_values = node.end() + usize::from(offsets && node.end() > 0);
-    let mut before = None;
-    for (index, spec) in buffers.clone().zip(&layout.buffers) {
-        bytes += match spec {
-            BufferSpec::FixedWidth { byte_width, .. } => {
-                before = Some((index, *byte_width));
-                (num_values * byte_width) as u64
-            }
-            BufferSpec::BitMap => node.end().div_ceil(8) as u64,
-            BufferSpec::VariableWidth => match (before, memory) {
-                (Some((offsets, width)), Some(memory)) if node.end() > 0 => {
-                    memory.number(node.handle(offsets), node.end() * width, width)?
-                }
-                _ => 0,
-            },
-            BufferSpec::AlwaysNull => 0,
-        };
-    }
-    if layout.variadic
-        && let (Some(memory), Some(lengths)) = (memory, buffers.last())
-    {
-        for number in 0..lengths.saturating_sub(2) {
-            bytes += memory.number(node.handle(lengths), number * 8, 8)?;
-        }
-    }
-    let below = types_below(data_type).into_iter().enumerate();
-    for (index, data_type) in below {
-        let child = match data_type {
-            _ if node.has_dictionary() => node.dictionary()?,
-            _ => node.child(index)?,
-        };
-        bytes += num_bytes(&child, data_type, memory)?;
-    }
-    Ok(bytes)
-}
-
-fn types_below(data_type: &DataType) -> Vec<&DataType> {
-    match data_type {
-        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
-        DataType::Union(fields, _) => fields.iter().map(|(_, field)| field.data_type()).collect(),
-        DataType::List(field)
-        | DataType::LargeList(field)
-        | DataType::ListView(field)
-        | DataType::LargeListView(field)
-        | DataType::FixedSizeList(field, _)
-        | DataType::Map(field, _) => vec![field.data_type()],
-        DataType::RunEndEncoded(ends, values) => vec![ends.data_type(), values.data_type()],
-        DataType::Dictionary(_, values) => vec![values],
-        _ => Vec::new(),
     }
 }

@@ -8,7 +8,9 @@
 //! other rows of a sparse union with an offset, and refuses strings of length 0 that have no offsets buffer (arrow-rs #9235, #10910).
 
 mod abi;
+mod column;
 mod convert;
+mod count;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device_batch;
@@ -21,11 +23,13 @@ mod import;
 mod node;
 mod on_device;
 mod on_host;
+mod readable;
 mod strided;
 mod tile;
 mod tree;
 
 pub use abi::{ARROW_DEVICE_CPU, ArrowDeviceArray, ArrowDeviceArrayStream};
+pub use column::{DeviceColumn, DeviceNumbers};
 pub use device_batch::DeviceBatch;
 pub use device_stream::{export_device_batches, read_device_stream};
 pub use engine::{CopyEngine, DeviceBuffer, Event, copy_engine, register_copy_engine};
@@ -34,5 +38,6 @@ pub use import::{ImportedStream, import_batch, import_stream};
 pub use on_device::{
     export_device_batch, export_device_stream, import_device_batch, import_device_stream,
 };
+pub use readable::ReadableTile;
 pub use strided::{ElementKind, Strided, import_strided};
-pub use tile::{DeviceTile, grid_to, tile_to};
+pub use tile::{DeviceTile, device_row_bands, grid_to, tile_to};

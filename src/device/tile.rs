@@ -3,6 +3,7 @@
 //! Comes in: tiles and device batches. Goes out: tiles that say where they are, are never opened as if they were here, and copy the columns that somebody fetches. Never here: how a device
 //! is copied from.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -55,12 +56,7 @@ impl TileData for DeviceTile {
     }
 
     fn open(&self) -> Result<RecordBatch> {
-        let device = self.batch.device();
-        Err(Error::new(
-            ErrorKind::NotLocal,
-            format!("the tile is in the memory of {device}, which this process cannot read"),
-        )
-        .with_hint("copy it to the host first: to(\"kDLCPU\")"))
+        Err(not_readable(self.batch.device()))
     }
 
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
@@ -71,6 +67,14 @@ impl TileData for DeviceTile {
         let view = self.batch.view(rows, columns);
         Some(view.map(|batch| Arc::new(Self::new(batch)) as _))
     }
+}
+
+pub(super) fn not_readable(device: Device) -> Error {
+    Error::new(
+        ErrorKind::NotLocal,
+        format!("the tile is in the memory of {device}, which this process cannot read"),
+    )
+    .with_hint("copy it to the host first: to(\"kDLCPU\")")
 }
 
 /// The tile in the memory of a device; the same one if it is there. Known statistics are kept.
@@ -130,4 +134,47 @@ pub async fn grid_to(grid: &PartitionGrid, device: Device) -> Result<PartitionGr
         )?;
     }
     builder.build()
+}
+
+/// A batch for each row band of a grid on one type of device, from the first row to the last, over the same buffers; `None` when no tile is on a device. Column bands come side by side.
+///
+/// # Errors
+/// `Unsupported` when some tiles are on another type of device or on the host, or those of one row band on several devices; else as [`DeviceBatch::try_beside`]; with the position.
+pub fn device_row_bands(grid: &PartitionGrid) -> Result<Option<(Device, Vec<DeviceBatch>)>> {
+    let batches: Vec<Option<&DeviceBatch>> = grid.tiles().iter().map(batch_of).collect();
+    let Some(device) = batches.iter().flatten().next().map(|batch| batch.device()) else {
+        return Ok(None);
+    };
+    let bands = batches.chunks(grid.columns().num_intervals().max(1));
+    let bands = bands.enumerate().map(|(row_band, tiles)| {
+        beside(device, tiles).map_err(|error| error.with_position(&[row_band, 0]))
+    });
+    Ok(Some((device, bands.collect::<Result<_>>()?)))
+}
+
+fn batch_of(tile: &Tile) -> Option<&DeviceBatch> {
+    let data: &dyn Any = tile.data().as_ref();
+    data.downcast_ref::<DeviceTile>().map(DeviceTile::batch)
+}
+
+/// The tiles of one row band side by side, all on the type of `device`.
+fn beside(device: Device, tiles: &[Option<&DeviceBatch>]) -> Result<DeviceBatch> {
+    let mut batches = Vec::with_capacity(tiles.len());
+    for tile in tiles {
+        let at = tile.map_or(Device::CPU, DeviceBatch::device);
+        match tile {
+            Some(batch) if at.device_type() == device.device_type() => {
+                batches.push(DeviceBatch::clone(batch));
+            }
+            _ => {
+                return Err(Error::unsupported(format!(
+                    "the tiles of a device stream must be on one type of device, got {device} and {at}"
+                ))
+                .with_hint(
+                    "take the tiles one by one, or copy the grid to one device first, such as to(\"kDLCPU\")",
+                ));
+            }
+        }
+    }
+    DeviceBatch::try_beside(batches)
 }

@@ -33,6 +33,16 @@ pub(super) struct Part {
     dictionary: Option<Box<Part>>,
 }
 
+/// An array of a type of one width. Buffers are as in [`Part`].
+pub(super) struct FixedWidth {
+    /// How many values of the buffers come before the first one.
+    pub(super) offset: usize,
+    /// -1 when nobody has counted.
+    pub(super) declared_nulls: i64,
+    pub(super) validity: usize,
+    pub(super) values: usize,
+}
+
 impl Part {
     /// A struct of some rows of the columns, without nulls of its own.
     pub(super) fn of_columns(rows: Range<usize>, columns: Vec<Self>) -> Self {
@@ -62,6 +72,46 @@ impl Part {
             buffers: (0..num_buffers).map(|index| node.handle(index)).collect(),
             children: children?,
             dictionary,
+        })
+    }
+
+    /// What an array of a type of one width is made of.
+    pub(super) fn fixed_width(&self) -> Result<FixedWidth> {
+        match self.buffers.as_slice() {
+            [validity, values] if self.children.is_empty() => Ok(FixedWidth {
+                offset: self.offset,
+                declared_nulls: self.null_count,
+                validity: *validity,
+                values: *values,
+            }),
+            other => Err(broken(format!(
+                "the type wants 2 buffers and 0 children, got {} and {}",
+                other.len(),
+                self.children.len()
+            ))),
+        }
+    }
+
+    /// Some of its values, over the same buffers.
+    pub(super) fn sliced(self, start: usize, len: usize) -> Result<Self> {
+        let end = start.checked_add(len);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(broken(format!(
+                "a column must have the rows of its batch, {len} from {start} on, got {} in all",
+                self.len
+            )));
+        }
+        let is_whole = len == self.len;
+        let null_count = match self.null_count {
+            0 => 0,
+            count if is_whole => count,
+            _ => -1,
+        };
+        Ok(Self {
+            len,
+            null_count,
+            offset: self.offset + start,
+            ..self
         })
     }
 

@@ -1,6 +1,7 @@
 //! The Arrow C Data and C Stream interfaces: every type, sliced and whole, through the C structs; broken producers; panics that stay inside.
 
 mod broken;
+mod columns;
 mod dlpack;
 mod engine;
 mod on_device;

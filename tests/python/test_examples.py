@@ -20,6 +20,7 @@ README = (ROOT / "README.md").read_text()
 DOCUMENTED = [name for name in pg.__all__ if name not in {"errors", "__version__"}]
 DOCUMENTED += [f"distarray.{name}" for name in pg.distarray.__all__]
 DOCUMENTED += [f"storage.{name}" for name in pg.storage.__all__]
+DOCUMENTED += [f"buffer.{name}" for name in ("ExtendedBuffer", "get_buffer", "supports")]
 
 
 def blocks(language: str) -> list[str]:

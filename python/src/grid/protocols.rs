@@ -4,15 +4,14 @@
 
 use std::sync::Arc;
 
+use partgrid::device::device_row_bands;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use super::PyGrid;
 use crate::argument::Given;
 use crate::capsule::{c_stream, schema_capsule, stream_capsule};
-use crate::device::{
-    device_batches_capsule, device_stream_capsule, on_one_device, refuse_cast, refuse_reserved,
-};
+use crate::device::{device_batches_capsule, device_stream_capsule, refuse_cast, refuse_reserved};
 use crate::distarray::{Export, Lying, Names, Padding, PyDistArray, PyVersion, export};
 use crate::error::Outcome;
 use crate::partitioned::{PyPartitioned, Wishes, dictionary, partitioned};
@@ -163,14 +162,15 @@ impl PyGrid {
         stream_capsule(py, schema, self.row_bands(), requested_schema)
     }
 
-    /// The Arrow PyCapsule interface for devices: the same stream, of memory of the CPU.
+    /// The Arrow PyCapsule interface for devices: a stream of one batch for each row band where it is, without copying. Column bands on a device come side by side.
     ///
     /// Args:
-    ///     requested_schema: A schema capsule with the same column names; values are cast to its types.
+    ///     requested_schema: A schema capsule with the same column names; values are cast to its types. Not of a grid on a device.
     ///     kwargs: Reserved by the interface.
     ///
     /// Raises:
     ///     NotImplementedError: A keyword argument other than `None`.
+    ///     UnsupportedError: A requested schema of a grid on a device; tiles of one row band that are on several devices, or row bands on several types of devices.
     #[pyo3(signature = (requested_schema=None, **kwargs))]
     fn __arrow_c_device_stream__<'py>(
         &self,
@@ -180,7 +180,7 @@ impl PyGrid {
     ) -> Outcome<Bound<'py, PyCapsule>> {
         refuse_reserved(kwargs)?;
         let schema = Arc::clone(self.core.schema());
-        if let Some((device, batches)) = on_one_device(&self.core)? {
+        if let Some((device, batches)) = py.detach(|| device_row_bands(&self.core))? {
             refuse_cast(requested_schema)?;
             return device_batches_capsule(py, device, &schema, batches);
         }

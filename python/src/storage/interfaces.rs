@@ -15,6 +15,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use super::PyStorage;
 use crate::array::{converted, refuse_devices};
+use crate::buffer::{DEVICE, PLAIN_FLAGS, Request};
 use crate::convert::import;
 use crate::dlpack::capsule_of;
 use crate::error::Outcome;
@@ -22,9 +23,6 @@ use crate::view::{Described, fill, release};
 
 /// What consumers are told that want to write to a frozen storage.
 const FROZEN: &str = "the storage belongs to a grid, which never changes: it is read-only";
-
-/// The numbers of DLPack for memory that CUDA can read.
-const CUDA: [i32; 2] = [2, 13];
 
 /// The storage as a `numpy.ndarray` over the same memory.
 pub(super) fn as_numpy<'py>(
@@ -101,20 +99,13 @@ fn lent(
     let strides = plan.strides().iter().map(|stride| stride / item_bytes);
     Lent {
         address: storage.as_ptr().cast(),
-        device: dlpack_device(storage.device()),
+        byte_offset: 0,
+        device: DLDevice::new(storage.device()),
         dtype,
         shape: plan.shape().to_vec(),
         strides: strides.collect(),
         sharing,
         owner,
-    }
-}
-
-fn dlpack_device(device: Device) -> DLDevice {
-    let ordinal = device.ordinal().unwrap_or(0);
-    DLDevice {
-        device_type: device.device_type(),
-        device_id: i32::try_from(ordinal).unwrap_or(i32::MAX),
     }
 }
 
@@ -159,7 +150,7 @@ impl PyStorage {
     /// The array interface of CUDA, version 3. Missing where CUDA cannot read the memory.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        if !CUDA.contains(&self.core.device().device_type()) {
+        if !self.core.device().is_cuda_readable() {
             let text = format!("the memory is on {}, not CUDA's", self.core.device());
             return Err(PyAttributeError::new_err(text));
         }
@@ -218,8 +209,14 @@ impl PyStorage {
 
     /// The device of DLPack; `(1, 0)` is the CPU.
     fn __dlpack_device__(&self) -> (i32, i32) {
-        let device = dlpack_device(self.core.device());
+        let device = DLDevice::new(self.core.device());
         (device.device_type, device.device_id)
+    }
+
+    /// The request flags that storages take: see `partgrid.buffer.supports`.
+    #[classattr]
+    fn __buffer_supported_flags__() -> c_int {
+        PLAIN_FLAGS | DEVICE
     }
 
     #[expect(unsafe_code, reason = "the buffer interface fills a C struct")]
@@ -229,10 +226,8 @@ impl PyStorage {
         flags: c_int,
     ) -> PyResult<()> {
         let core = &slf.get().core;
-        // SAFETY: the interpreter passes a struct to fill, or null by mistake; it looks at `obj` also after an error.
-        if let Some(view) = unsafe { view.as_mut() } {
-            view.obj = std::ptr::null_mut();
-        }
+        // SAFETY: the interpreter's own struct.
+        let request = unsafe { Request::begin(view, flags) }?;
         if core.device() != Device::CPU {
             let text = format!("the memory is on {}, not the host's", core.device());
             return Err(PyBufferError::new_err(text));
@@ -253,10 +248,11 @@ impl PyStorage {
             strides: plan.strides(),
             is_writable: guard.is_some(),
             read_only: FROZEN,
+            device: None,
             held: guard.map(|guard| Box::new(guard) as Box<dyn std::any::Any>),
         };
-        // SAFETY: the interpreter's own struct; the storage keeps its memory, which may be written as long as the guard lives.
-        unsafe { fill(slf.clone().into_any(), view, flags, described) }
+        // SAFETY: the storage keeps its memory, which may be written as long as the guard lives.
+        unsafe { fill(slf.clone().into_any(), request, described) }
     }
 
     #[expect(unsafe_code, reason = "gives back what __getbuffer__ leaked")]

@@ -13,14 +13,17 @@ use super::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion,
     DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, ManagedTensor,
 };
+use crate::device::column::DeviceNumbers;
 use crate::error::{Error, Result};
-use crate::grid::Numbers;
+use crate::grid::{ElementType, Numbers};
 
 /// Memory that a tensor shall describe.
 #[derive(Debug)]
 pub struct Lent {
-    /// Where the first element is.
+    /// Where the first element is, or the handle of the memory.
     pub address: *mut c_void,
+    /// Bytes from there to the first element.
+    pub byte_offset: u64,
     /// Whose memory it is.
     pub device: DLDevice,
     /// What the elements are.
@@ -46,20 +49,20 @@ pub enum Sharing {
     Copied,
 }
 
-/// A tensor of the numbers. `max_version` is the newest version that the consumer takes; without one, or before 1.0, it gets the struct that cannot say "read-only", and
+/// A tensor of the numbers, which lie in memory of `device` that this process reads; a copy is in that of the CPU. `max_version` is the newest version that the consumer takes; without one, or before 1.0, it gets the struct that cannot say "read-only", and
 /// therefore only a copy.
 ///
 /// # Errors
 /// `Unsupported` when the consumer takes neither a read-only tensor nor a copy.
 pub fn export_tensor(
     numbers: &Numbers,
+    device: DLDevice,
     max_version: Option<(u32, u32)>,
     copy: bool,
 ) -> Result<ManagedTensor> {
-    let sharing = if copy {
-        Sharing::Copied
-    } else {
-        Sharing::ReadOnly
+    let (sharing, device) = match copy {
+        true => (Sharing::Copied, DLDevice::CPU),
+        false => (Sharing::ReadOnly, device),
     };
     check_sharing(sharing, max_version)?;
     let numbers = if copy {
@@ -67,31 +70,64 @@ pub fn export_tensor(
     } else {
         numbers.clone()
     };
+    export_memory(lent(numbers, device, sharing), max_version)
+}
+
+/// A tensor of numbers that were copied for it, in memory of the CPU.
+///
+/// # Errors
+/// As [`export_memory`].
+pub fn export_copy(numbers: Numbers, max_version: Option<(u32, u32)>) -> Result<ManagedTensor> {
+    export_memory(lent(numbers, DLDevice::CPU, Sharing::Copied), max_version)
+}
+
+/// A tensor of numbers on a device. `sharing` says whether they were copied for it.
+///
+/// # Errors
+/// As [`export_memory`].
+pub fn export_device_tensor(
+    numbers: DeviceNumbers,
+    sharing: Sharing,
+    max_version: Option<(u32, u32)>,
+) -> Result<ManagedTensor> {
+    let lent = Lent {
+        address: std::ptr::with_exposed_provenance_mut(numbers.address()),
+        byte_offset: numbers.byte_offset() as u64,
+        device: numbers.dlpack_device(),
+        dtype: data_type(numbers.element()),
+        shape: vec![numbers.len()],
+        strides: vec![1],
+        sharing,
+        owner: Box::new(numbers),
+    };
+    export_memory(lent, max_version)
+}
+
+fn lent(numbers: Numbers, device: DLDevice, sharing: Sharing) -> Lent {
     let element = numbers.element();
-    let item_bytes = element.item_bytes();
-    export_memory(
-        Lent {
-            address: numbers.as_ptr().cast_mut().cast(),
-            device: DLDevice {
-                device_type: 1,
-                device_id: 0,
-            },
-            dtype: DLDataType {
-                code: match element.kind() {
-                    'i' => 0,
-                    'u' => 1,
-                    _ => 2,
-                },
-                bits: u8::try_from(item_bytes * 8).unwrap_or(0),
-                lanes: 1,
-            },
-            shape: numbers.shape().to_vec(),
-            strides: numbers.strides().iter().map(|s| s / item_bytes).collect(),
-            sharing,
-            owner: Box::new(numbers),
+    let in_elements = numbers.strides().iter().map(|s| s / element.item_bytes());
+    Lent {
+        address: numbers.as_ptr().cast_mut().cast(),
+        byte_offset: 0,
+        device,
+        dtype: data_type(element),
+        shape: numbers.shape().to_vec(),
+        strides: in_elements.collect(),
+        sharing,
+        owner: Box::new(numbers),
+    }
+}
+
+fn data_type(element: ElementType) -> DLDataType {
+    DLDataType {
+        code: match element.kind() {
+            'i' => 0,
+            'u' => 1,
+            _ => 2,
         },
-        max_version,
-    )
+        bits: u8::try_from(element.item_bytes() * 8).unwrap_or(0),
+        lanes: 1,
+    }
 }
 
 /// A tensor of memory. `max_version` is as for [`export_tensor`].
@@ -194,7 +230,7 @@ impl<T> Exported<T> {
             dtype: lent.dtype,
             shape: exported.shape.as_mut_ptr(),
             strides: exported.strides.as_mut_ptr(),
-            byte_offset: 0,
+            byte_offset: lent.byte_offset,
         };
         NonNull::from(exported.managed.insert(make(tensor, context.cast())))
     }

@@ -14,9 +14,7 @@ use crate::device::node::broken;
 use crate::device::strided::{ElementKind, Strided, import_strided, wrong_dimensions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::ElementType;
-
-/// The CPU, and memory of the host that CUDA and ROCm have pinned.
-const READABLE_DEVICES: [i32; 3] = [1, 3, 11];
+use crate::location::Device;
 
 /// The columns of a tensor of integers, floats or booleans in one or two dimensions.
 ///
@@ -39,7 +37,8 @@ pub fn import_tensor(tensor: ManagedTensor) -> Result<Vec<ArrayRef>> {
 }
 
 fn describe(tensor: &DLTensor) -> Result<Strided> {
-    if !READABLE_DEVICES.contains(&tensor.device.device_type) {
+    let known = Device::try_new(tensor.device.device_type, None);
+    if !known.is_ok_and(Device::is_host_readable) {
         return Err(Error::new(
             ErrorKind::NotLocal,
             format!(

@@ -16,7 +16,7 @@ mod import;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-pub use export::{Lent, Sharing, export_memory, export_tensor};
+pub use export::{Lent, Sharing, export_copy, export_device_tensor, export_memory, export_tensor};
 pub use import::import_tensor;
 
 use crate::location::Device;
@@ -38,6 +38,24 @@ pub struct DLDevice {
     pub device_type: i32,
     /// Which device of the kind.
     pub device_id: i32,
+}
+
+impl DLDevice {
+    /// The memory of the CPU.
+    pub const CPU: Self = Self {
+        device_type: 1,
+        device_id: 0,
+    };
+
+    /// A device, which has the number 0 where none is known.
+    #[must_use]
+    pub fn new(device: Device) -> Self {
+        let ordinal = device.ordinal().unwrap_or(0);
+        Self {
+            device_type: device.device_type(),
+            device_id: i32::try_from(ordinal).unwrap_or(i32::MAX),
+        }
+    }
 }
 
 /// What the elements of a tensor are.

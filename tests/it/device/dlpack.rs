@@ -32,7 +32,7 @@ fn ints() -> (ArrayRef, Numbers) {
 fn a_tensor_of_ours_is_read_only_over_the_same_memory() {
     let (column, numbers) = ints();
     let address = column.to_data().buffers()[0].as_ptr();
-    let raw = export_tensor(&numbers, V1, false)
+    let raw = export_tensor(&numbers, DLDevice::CPU, V1, false)
         .unwrap()
         .into_raw()
         .cast::<DLManagedTensorVersioned>();
@@ -43,13 +43,7 @@ fn a_tensor_of_ours_is_read_only_over_the_same_memory() {
     let inner = tensor.dl_tensor;
     assert_eq!(inner.data.cast_const().cast(), address);
     assert_eq!((inner.ndim, inner.byte_offset), (1, 0));
-    assert_eq!(
-        inner.device,
-        DLDevice {
-            device_type: 1,
-            device_id: 0
-        }
-    );
+    assert_eq!(inner.device, DLDevice::CPU);
     assert_eq!(
         inner.dtype,
         DLDataType {
@@ -71,7 +65,7 @@ fn it_comes_back_without_a_copy_and_is_released_with_the_last_column() {
     let (column, numbers) = ints();
     let buffer = column.to_data().buffers()[0].clone();
     drop(column);
-    let tensor = export_tensor(&numbers, V1, false).unwrap();
+    let tensor = export_tensor(&numbers, DLDevice::CPU, V1, false).unwrap();
     drop(numbers);
     let back = import_tensor(tensor).unwrap();
     assert_eq!(back[0].to_data().buffers()[0].as_ptr(), buffer.as_ptr());
@@ -90,7 +84,7 @@ fn a_dense_band_comes_back_as_columns_over_the_same_memory() {
     let batch = RecordBatch::try_from_iter([("a", Arc::clone(&column)), ("b", column)]).unwrap();
     let block = dense(&batch).unwrap().slice(1, 3);
     let numbers = Numbers::try_from_batch(&block, None).unwrap();
-    let back = import_tensor(export_tensor(&numbers, V1, false).unwrap()).unwrap();
+    let back = import_tensor(export_tensor(&numbers, DLDevice::CPU, V1, false).unwrap()).unwrap();
     for (ours, theirs) in block.columns().iter().zip(&back) {
         assert_eq!(ours, theirs);
         let place = |column: &ArrayRef| {
@@ -113,19 +107,19 @@ fn a_dense_band_comes_back_as_columns_over_the_same_memory() {
 fn a_consumer_of_an_old_version_gets_a_copy_or_a_refusal() {
     let (_, numbers) = ints();
     for old in [None, Some((0, 8))] {
-        let error = export_tensor(&numbers, old, false).unwrap_err();
+        let error = export_tensor(&numbers, DLDevice::CPU, old, false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert_eq!(
             error.to_string(),
             "Arrow memory is read-only, which DLPack can say since version 1.0, and the consumer takes an older one\nhint: pass copy=True, or max_version=(1, 0) where the consumer takes it"
         );
-        let copy = export_tensor(&numbers, old, true).unwrap();
+        let copy = export_tensor(&numbers, DLDevice::CPU, old, true).unwrap();
         assert!(!copy.is_versioned());
         let back = import_tensor(copy).unwrap();
         assert_ne!(back[0].to_data().buffers()[0].as_ptr(), numbers.as_ptr());
         assert_eq!(back[0].len(), 100);
     }
-    let raw = export_tensor(&numbers, Some((1, 9)), true)
+    let raw = export_tensor(&numbers, DLDevice::CPU, Some((1, 9)), true)
         .unwrap()
         .into_raw()
         .cast::<DLManagedTensorVersioned>();
@@ -140,9 +134,9 @@ fn a_tensor_of_ours_that_nobody_takes_is_released() {
     let (column, numbers) = ints();
     let buffer = column.to_data().buffers()[0].clone();
     drop(column);
-    drop(export_tensor(&numbers, V1, false).unwrap());
-    drop(export_tensor(&numbers, V1, true).unwrap());
-    drop(export_tensor(&numbers, None, true).unwrap());
+    drop(export_tensor(&numbers, DLDevice::CPU, V1, false).unwrap());
+    drop(export_tensor(&numbers, DLDevice::CPU, V1, true).unwrap());
+    drop(export_tensor(&numbers, DLDevice::CPU, None, true).unwrap());
     drop(numbers);
     assert_eq!(buffer.strong_count(), 1);
 }

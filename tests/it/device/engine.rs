@@ -23,15 +23,15 @@ use crate::support::column_of_every_type;
 
 /// What an ordinal has seen. Each test has an ordinal of its own, since all tests share the engine.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Seen {
-    buffers: usize,
-    bytes_read: usize,
-    waited: Vec<Event>,
+pub(super) struct Seen {
+    pub(super) buffers: usize,
+    pub(super) bytes_read: usize,
+    pub(super) waited: Vec<Event>,
 }
 
 static SEEN: Mutex<BTreeMap<u32, Seen>> = Mutex::new(BTreeMap::new());
 
-fn seen(ordinal: u32) -> Seen {
+pub(super) fn seen(ordinal: u32) -> Seen {
     SEEN.lock().unwrap().entry(ordinal).or_default().clone()
 }
 
@@ -150,7 +150,7 @@ impl CopyEngine for Guarded {
 /// The ordinal of a device without room.
 const FULL: u32 = 99;
 
-fn device(ordinal: u32) -> Device {
+pub(super) fn device(ordinal: u32) -> Device {
     static REGISTER: Once = Once::new();
     let device = Device::try_new(12, Some(ordinal)).unwrap();
     REGISTER.call_once(|| register_copy_engine(device, Arc::new(Guarded)).unwrap());
@@ -211,7 +211,7 @@ fn every_type_goes_to_a_device_and_comes_back() {
     assert_eq!(seen(1).buffers, 0, "all buffers were freed");
 }
 
-fn table(num_rows: i64) -> RecordBatch {
+pub(super) fn table(num_rows: i64) -> RecordBatch {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..num_rows));
     let texts: StringArray = (0..num_rows)
         .map(|row| Some(format!("row {row}")))
