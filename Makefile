@@ -1,6 +1,7 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
 # make test-peers  HeAT, distarray, xgboost_ray, lightgbm_ray, Modin, Dask, TPC-DS and GT4Py, each in an environment of its own (8 GB, in PEERS)
+# make test-gpu  copies to and from a GPU of NVIDIA, peers that compute on it, and a table of speeds; skipped by name without one
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make lint   formats, clippy, documentation, types, stubs
 # make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million sections of distributed arrays
@@ -18,7 +19,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-tpch clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-tpch clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -30,6 +31,10 @@ test-rust:
 
 test-python: extension
 	$(VENV)/bin/python -m pytest tests/python -q -n 2
+
+# The extension has the feature `cuda` by default; nothing of CUDA is needed to build it.
+test-gpu: extension
+	$(VENV)/bin/python -m pytest tests/gpu -q -s -rs -p no:cacheprovider
 
 # Other queries than those of `make test`; a failure names its seed.
 test-queries: extension

@@ -1,7 +1,7 @@
 //! The copy engine of CUDA, over the driver that is found when the program runs.
 //!
 //! Comes in: addresses on GPUs and bytes. Goes out: bytes and buffers on GPUs. Nothing of CUDA is needed to build, or to run without a GPU: the driver's library is loaded at the first copy.
-//! All copies are synchronous with regard to the host. Never here: Arrow.
+//! All copies are done when a function returns, on the device too. Never here: Arrow.
 
 #![expect(unsafe_code, reason = "calls the driver")]
 
@@ -39,17 +39,47 @@ struct Cuda {
     contexts: Mutex<BTreeMap<u32, Arc<CudaContext>>>,
 }
 
+/// The context of a GPU, current on this thread until this is dropped; then the one that was before is again, on which the libraries of the caller may rely.
+struct Bound {
+    context: Arc<CudaContext>,
+    before: sys::CUcontext,
+}
+
+impl Bound {
+    fn of(context: &Arc<CudaContext>) -> std::result::Result<Self, DriverError> {
+        let before = current()?;
+        context.bind_to_thread()?;
+        Ok(Self {
+            context: Arc::clone(context),
+            before,
+        })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // SAFETY: the context that was current on this thread before, or none.
+        if let Err(error) = unsafe { result::ctx::set_current(self.before) } {
+            tracing::warn!(%error, "the context of CUDA that was current before is not any more");
+        }
+    }
+}
+
+/// The context that is current on this thread; null for none.
+fn current() -> std::result::Result<sys::CUcontext, DriverError> {
+    Ok(result::ctx::get_current()?.unwrap_or(std::ptr::null_mut()))
+}
+
 impl Cuda {
-    /// The context of a GPU, current on this thread.
-    fn bound(&self, ordinal: u32) -> Result<Arc<CudaContext>> {
+    /// The context of a GPU, current on this thread for a while.
+    fn bound(&self, ordinal: u32) -> Result<Bound> {
+        let using = |error| failed(format!("using kDLCUDA:{ordinal}"), error);
         let mut contexts = self
             .contexts
             .lock()
             .map_err(|_| Error::internal("a thread panicked while it opened a GPU"))?;
         if let Some(context) = contexts.get(&ordinal) {
-            let bound = context.bind_to_thread();
-            bound.map_err(|error| failed(format!("using kDLCUDA:{ordinal}"), error))?;
-            return Ok(Arc::clone(context));
+            return Bound::of(context).map_err(using);
         }
         let count = result::device::get_count();
         let count = count.map_err(|error| failed("counting the GPUs", error))?;
@@ -58,12 +88,14 @@ impl Cuda {
                 "no kDLCUDA:{ordinal}: this machine has {count} GPUs, numbered from 0"
             )));
         }
-        let context = usize::try_from(ordinal).map_err(|_| Error::internal("a GPU's number"))?;
-        let context = CudaContext::new(context);
+        let number = usize::try_from(ordinal).map_err(|_| Error::internal("a GPU's number"))?;
+        let before = current().map_err(using)?;
+        // It is current from then on.
+        let context = CudaContext::new(number);
         let context =
             context.map_err(|error| failed(format!("opening kDLCUDA:{ordinal}"), error))?;
         contexts.insert(ordinal, Arc::clone(&context));
-        Ok(context)
+        Ok(Bound { context, before })
     }
 }
 
@@ -75,7 +107,7 @@ struct Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let freed = self.context.bind_to_thread().and_then(|()| {
+        let freed = Bound::of(&self.context).and_then(|_bound| {
             // SAFETY: `malloc_sync` gave the address in this context, and it is freed once.
             unsafe { result::free_sync(self.address) }
         });
@@ -94,17 +126,17 @@ fn address(handle: usize, start: usize) -> Result<sys::CUdeviceptr> {
 
 impl CopyEngine for Cuda {
     fn wait(&self, ordinal: u32, event: Event) -> Result<()> {
-        let _context = self.bound(ordinal)?;
+        let _bound = self.bound(ordinal)?;
         let place = std::ptr::with_exposed_provenance::<sys::CUevent>(event.0);
         // SAFETY: the Arrow C Device interface says that `sync_event` of a CUDA array points to a `cudaEvent_t`, which stays until the array is released.
-        let event = unsafe { place.read() };
+        let event = unsafe { place.read_unaligned() };
         // SAFETY: an event of the driver, as above.
         let waited = unsafe { result::event::synchronize(event) };
         waited.map_err(|error| failed(format!("waiting for an event of kDLCUDA:{ordinal}"), error))
     }
 
     fn read(&self, ordinal: u32, handle: usize, start: usize, out: &mut [u8]) -> Result<()> {
-        let _context = self.bound(ordinal)?;
+        let _bound = self.bound(ordinal)?;
         let source = address(handle, start)?;
         // SAFETY: the producer vouches for the bytes behind the handle; the driver checks the address.
         let copied = unsafe { result::memcpy_dtoh_sync(out, source) };
@@ -115,16 +147,24 @@ impl CopyEngine for Cuda {
     }
 
     fn write(&self, ordinal: u32, bytes: &[u8]) -> Result<DeviceBuffer> {
-        let context = self.bound(ordinal)?;
+        let bound = self.bound(ordinal)?;
         // SAFETY: the context is current; the address is freed by `Allocation` alone.
         let address = unsafe { result::malloc_sync(bytes.len()) };
         let address = address.map_err(|error| {
             let text = format!("allocating {} bytes on kDLCUDA:{ordinal}", bytes.len());
             failed(text, error)
         })?;
-        let allocation = Allocation { context, address };
+        let allocation = Allocation {
+            context: Arc::clone(&bound.context),
+            address,
+        };
         // SAFETY: the allocation has as many bytes.
         let copied = unsafe { result::memcpy_htod_sync(address, bytes) };
+        // A copy from memory that is not pinned returns when the bytes are staged, and may still be on its way.
+        let copied = copied.and_then(|()| {
+            // SAFETY: null is the stream that the copy was in.
+            unsafe { result::stream::synchronize(std::ptr::null_mut()) }
+        });
         copied.map_err(|error| {
             let text = format!("copying {} bytes to kDLCUDA:{ordinal}", bytes.len());
             failed(text, error)
