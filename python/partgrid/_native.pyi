@@ -232,6 +232,15 @@ class DeviceColumn:
         """
         The number of rows, in a tuple.
         """
+    @property
+    def strides(self, /) -> tuple:
+        """
+        The bytes from one element to the next, in a tuple.
+
+        Raises:
+            UnsupportedError: The column is no plain number; the text says what to cast.
+            InvalidDataError: The column has nulls.
+        """
     def to(self, /, device: str) -> "Array | DeviceColumn":
         """
         The column in the memory of a device, or of the host.

@@ -18,6 +18,7 @@ use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::convert::import;
 use crate::dlpack::tensor_capsule;
 use crate::error::Outcome;
+use crate::runtime::Aside;
 use crate::view::{Described, fill, release};
 
 /// A view of numbers in Arrow memory: a column, a dense tile as rows x columns, or a section of a distributed array. It keeps the memory alive. Read-only, except for sections that were copied.
@@ -33,7 +34,7 @@ use crate::view::{Described, fill, release};
 ///     [1400.0, 1416.0]
 #[pyclass(name = "Array", module = "partgrid", frozen)]
 pub(crate) struct PyArray {
-    numbers: Numbers,
+    numbers: Aside<Numbers>,
     /// The memory belongs to this array alone, and Python may write into it.
     is_writable: bool,
     /// Whose memory it is: of the CPU, or such as this process reads like that, for instance pinned by CUDA.
@@ -43,7 +44,7 @@ pub(crate) struct PyArray {
 impl PyArray {
     pub(crate) fn new(numbers: Numbers) -> Self {
         Self {
-            numbers,
+            numbers: Aside::new(numbers),
             is_writable: false,
             device: Device::CPU,
         }
@@ -57,7 +58,7 @@ impl PyArray {
     /// Of memory that nobody else has.
     pub(crate) fn writable(numbers: Numbers) -> Self {
         Self {
-            numbers,
+            numbers: Aside::new(numbers),
             is_writable: true,
             device: Device::CPU,
         }

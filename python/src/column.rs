@@ -22,6 +22,7 @@ use crate::capsule::field_capsule;
 use crate::device::{device_capsules, refuse_cast, refuse_reserved};
 use crate::dlpack::capsule_of;
 use crate::error::Outcome;
+use crate::runtime::Aside;
 use crate::view::{Described, fill, release};
 
 /// A column of a tile in the memory of a device, as `Tile.column` gives it. It keeps the memory, which is read-only.
@@ -35,10 +36,16 @@ use crate::view::{Described, fill, release};
 ///     DeviceColumn 'n' (3,) of Int64 on kDLCUDA:0
 #[pyclass(name = "DeviceColumn", module = "partgrid", frozen)]
 pub(crate) struct PyDeviceColumn {
-    column: DeviceColumn,
+    column: Aside<DeviceColumn>,
 }
 
 impl PyDeviceColumn {
+    fn new(column: DeviceColumn) -> Self {
+        Self {
+            column: Aside::new(column),
+        }
+    }
+
     /// A column of a tile, unless its nulls should be filled.
     pub(crate) fn of_tile(
         py: Python<'_>,
@@ -53,7 +60,7 @@ impl PyDeviceColumn {
             let hint = "copy the tile to the host first: to(\"kDLCPU\")";
             return Err(Error::unsupported(text).with_hint(hint).into());
         }
-        Ok(Self { column }.into_pyobject(py)?.into_any())
+        Ok(Self::new(column).into_pyobject(py)?.into_any())
     }
 
     fn numbers(&self, py: Python<'_>) -> CoreResult<DeviceNumbers> {
@@ -98,6 +105,17 @@ impl PyDeviceColumn {
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, [self.column.num_rows()])
+    }
+
+    /// The bytes from one element to the next, in a tuple.
+    ///
+    /// Raises:
+    ///     UnsupportedError: The column is no plain number; the text says what to cast.
+    ///     InvalidDataError: The column has nulls.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyTuple>> {
+        let item_bytes = self.numbers(py)?.element().item_bytes();
+        Ok(PyTuple::new(py, [item_bytes])?)
     }
 
     /// The bytes of the column's buffers, as far as they are known.
@@ -153,7 +171,7 @@ impl PyDeviceColumn {
             return Ok(PyArray::new(numbers).into_pyobject(py)?.into_any());
         }
         let column = py.detach(|| column.copy_to(wanted))?;
-        Ok(Self { column }.into_pyobject(py)?.into_any())
+        Ok(Self::new(column).into_pyobject(py)?.into_any())
     }
 
     fn __len__(&self) -> usize {

@@ -4,7 +4,10 @@
 //! import. A forked child gets one of its own; the parent's, whose threads the child does not have, is left alone. Never here: what the futures do.
 
 use std::future::{Future, poll_fn};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::pin::pin;
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -28,7 +31,7 @@ struct Started {
 }
 
 /// The runtime of this process, or null. Values are never freed: a child must not join its parent's threads, and the parent needs its own until it ends.
-static STARTED: AtomicPtr<Started> = AtomicPtr::new(std::ptr::null_mut());
+static STARTED: AtomicPtr<Started> = AtomicPtr::new(null_mut());
 
 /// The runtime of this process, started now if it was not. Takes no lock, so that a fork at any moment is harmless.
 pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
@@ -118,8 +121,44 @@ pub(crate) fn called<T>(work: impl FnOnce(Python<'_>) -> Outcome<T>) -> Result<T
 /// Drops what may hold objects of Python, with the GIL held, on a thread of which PyO3 cannot tell whether it holds it; see [`attached`]. When the interpreter has ended, nothing is
 /// dropped any more.
 pub(crate) fn drop_attached<T>(value: T) {
-    let value = std::mem::ManuallyDrop::new(value);
-    attached(|_| drop(std::mem::ManuallyDrop::into_inner(value)));
+    let value = ManuallyDrop::new(value);
+    attached(|_| drop(ManuallyDrop::into_inner(value)));
+}
+
+/// What an object of Python owns of memory that others may have to free, with code of Python. It is dropped with the object, that is at any moment: an exception that is on its way then is put aside, since
+/// it would end that code.
+pub(crate) struct Aside<T>(ManuallyDrop<T>);
+
+impl<T> Aside<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+}
+
+impl<T> Deref for Aside<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Drop for Aside<T> {
+    #[expect(unsafe_code, reason = "PyO3 has no way that bears a panic on its way")]
+    fn drop(&mut self) {
+        // SAFETY: not used any more.
+        let mut value = Some(unsafe { ManuallyDrop::take(&mut self.0) });
+        attached(|_| {
+            let (mut class, mut raised, mut traceback) = (null_mut(), null_mut(), null_mut());
+            // SAFETY: attached; three places for references.
+            unsafe { ffi::PyErr_Fetch(&raw mut class, &raw mut raised, &raw mut traceback) };
+            drop(value.take());
+            // SAFETY: the references that were fetched.
+            unsafe { ffi::PyErr_Restore(class, raised, traceback) };
+        });
+        // It is still there when the interpreter ends.
+        drop(value);
+    }
 }
 
 /// An object of Python that may be dropped on any thread, also within a callback of a C stream.

@@ -20,7 +20,7 @@ use crate::device::{
 use crate::error::Outcome;
 use crate::numpy::fill_value;
 use crate::partitioned::location_tuple;
-use crate::runtime::wait;
+use crate::runtime::{Aside, wait};
 use crate::storage::{Labels, PyStorage};
 
 /// The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
@@ -28,7 +28,7 @@ use crate::storage::{Labels, PyStorage};
 /// A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
 #[pyclass(name = "Tile", module = "partgrid", frozen)]
 pub(crate) struct PyTile {
-    tile: Tile,
+    tile: Aside<Tile>,
     position: Vec<usize>,
     region: Region,
 }
@@ -37,7 +37,7 @@ impl PyTile {
     pub(crate) fn try_new(grid: &PartitionGrid, position: Vec<usize>) -> Outcome<Self> {
         let region = grid.geometry().region(&position)?;
         Ok(Self {
-            tile: grid.tile(&position)?.clone(),
+            tile: Aside::new(grid.tile(&position)?.clone()),
             position,
             region,
         })
@@ -242,7 +242,7 @@ impl PyTile {
         let device = device.named("device")?;
         let tile = wait(py, tile_to(&self.tile, device))?;
         Ok(Self {
-            tile,
+            tile: Aside::new(tile),
             position: self.position.clone(),
             region: self.region.clone(),
         })

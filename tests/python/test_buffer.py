@@ -533,26 +533,62 @@ def test_extensions_in_c_ask_through_the_capsule(driver: Faulting) -> None:
 DOCUMENT = (ROOT / "docs" / "devices.md").read_text()
 
 
-def test_the_declarations_in_c_are_those_of_the_structs(tmp_path: Path) -> None:
+PROBE = """
+#include <stddef.h>
+_Static_assert(sizeof(Py_buffer_extended) == {struct}, "struct");
+_Static_assert(sizeof(partgrid_device_info) == {info}, "info");
+_Static_assert(offsetof(partgrid_device_info, byte_offset) == {offset}, "offset");
+_Static_assert(PyBUF_DEVICE == {device}, "flag");
+
+/* What an extension does: bytes, type and number of the device; 1 for memory of the CPU; -1 with an exception. */
+int probe(PyObject *obj, int flags, int64_t *found) {{
+    partgrid_buffer_api *api = PyCapsule_Import("partgrid.buffer.C_API", 0);
+    Py_buffer_extended ext;
+    if (!api || api->extended_bytes != sizeof ext || api->get_buffer_ext(obj, &ext, flags)) return -1;
+    int is_cpu = !(ext.flags & PyBUF_DEVICE) || !ext.device;
+    found[0] = ext.base.len;
+    if (!is_cpu) {{
+        partgrid_device_info *info = ext.device_info;
+        found[1] = info->device_type;
+        found[2] = info->device_id;
+    }}
+    found[3] = api->supports(obj, PyBUF_DEVICE);
+    api->release_ext(&ext);
+    return is_cpu;
+}}
+"""
+
+
+def test_an_extension_in_c_uses_the_declarations_as_they_stand(
+    driver: Faulting, tmp_path: Path
+) -> None:
     include = Path(sysconfig.get_paths()["include"])
     if shutil.which("cc") is None or not (include / "Python.h").exists():
-        pytest.skip(
-            "cc or Python.h is missing, with which the declarations of docs/devices.md are compiled"
-        )
+        pytest.skip("cc or Python.h is missing, which compile the declarations of docs/devices.md")
     declared = "\n".join(re.findall(r"```c\n(.*?)```", DOCUMENT, flags=re.DOTALL))
-    checks = f"""
-#include <stddef.h>
-_Static_assert(sizeof(Py_buffer_extended) == {pg.buffer.STRUCT_SIZE}, "struct");
-_Static_assert(sizeof(partgrid_device_info) == {pg.buffer.INFO_SIZE}, "info");
-_Static_assert(offsetof(partgrid_device_info, byte_offset) == {Info.byte_offset.offset}, "offset");
-_Static_assert(offsetof(partgrid_buffer_api, supports) == {Interface.supports.offset}, "supports");
-_Static_assert(PyBUF_DEVICE == {pg.buffer.DEVICE}, "flag");
-"""
-    program = tmp_path / "declared.c"
-    program.write_text(declared + checks)
-    subprocess.run(
-        ["cc", "-std=c11", "-Werror", "-fsyntax-only", f"-I{include}", program], check=True
-    )
+    program, library = tmp_path / "probe.c", tmp_path / "probe.so"
+    sizes = {"struct": pg.buffer.STRUCT_SIZE, "info": pg.buffer.INFO_SIZE}
+    places = {"offset": Info.byte_offset.offset, "device": pg.buffer.DEVICE}
+    program.write_text(declared + PROBE.format(**sizes, **places))
+    command = ["cc", "-std=c11", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{include}"]
+    subprocess.run([*command, "-o", library, program], check=True)
+    probe = ctypes.PyDLL(str(library)).probe
+    probe.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.POINTER(ctypes.c_int64)]
+    found = (ctypes.c_int64 * 4)()
+    column = on_device()
+    assert probe(column, FULL_RO, found) == 0
+    assert list(found) == [8000, 12, 3, 1]
+    assert probe(on_host(), FULL_RO, found) == 1
+    assert (found[0], found[3]) == (8000, 1)
+    assert probe(b"abc", SIMPLE, found) == 1
+    assert (found[0], found[3]) == (3, 0)
+    with pytest.raises(BufferError, match="read-only"):
+        probe(column, FULL_RO | WRITABLE, found)
+    with pytest.raises(TypeError, match="bytes-like"):
+        probe(5, FULL_RO, found)
+    del column
+    gc.collect()
+    assert not driver.buffers
 
 
 def test_the_examples_of_the_document_run() -> None:

@@ -58,6 +58,7 @@ def test_a_column_says_what_and_where_it_is(driver: Faulting) -> None:
     assert repr(column) == "DeviceColumn 'x' (5,) of Int16 on kDLExtDev:3"
     shown = column.name, column.device, column.shape, column.dtype, column.nbytes, len(column)
     assert shown == ("x", "kDLExtDev:3", (5,), "h", 10, 5)
+    assert column.strides == (2,)
     assert column.address in driver.buffers
     assert column.__dlpack_device__() == (12, 3)
     assert not hasattr(column, "__cuda_array_interface__")
@@ -385,6 +386,28 @@ def test_cuda_gets_its_array_interface(driver: Faulting) -> None:
     with pytest.raises(BufferError, match="stream of ROCm"):
         rocm.__dlpack__(stream=2, max_version=(1, 0))
     assert not driver.read_bytes
+
+
+def test_memory_may_be_freed_by_python_while_an_exception_is_on_its_way() -> None:
+    """The producer here frees with code of Python, which an exception that is set would end."""
+    grids = [imported(device) for device in (1, 2, 2, 1)]
+    pairs = [pair for _, pair in grids]
+    tiles = [grid.tile(0) for grid, _ in grids[:3]]
+    columns = [tile.column("b") for tile in tiles[2:]]
+    last = [grid for grid, _ in grids[3:]]
+    grids.clear()
+    # Each is the last to hold its memory, and goes when the exception leaves the call.
+    with pytest.raises(errors.UnsupportedError, match="the column is Utf8"):
+        tiles.pop(0).column("b")
+    with pytest.raises(errors.NotLocalError, match="kDLCUDA:1"):
+        tiles.pop(0).__arrow_c_array__()
+    tiles.clear()
+    with pytest.raises(errors.UnsupportedError, match="the column is Utf8"):
+        _ = columns.pop().__cuda_array_interface__
+    with pytest.raises(errors.NotFoundError):
+        _ = last.pop()["nothing"]
+    gc.collect()
+    assert [each.count for pair in pairs for each in pair] == [1] * 8
 
 
 def test_a_slice_on_a_gpu_begins_at_an_address() -> None:

@@ -19,6 +19,7 @@ use crate::index::indexed;
 use crate::partitioned::handles;
 use crate::query::sql;
 use crate::result::PyQuery;
+use crate::runtime::Aside;
 use crate::tile::PyTile;
 
 /// A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
@@ -27,7 +28,7 @@ use crate::tile::PyTile;
 /// a grid of these rows, `grid[10:20, ["a"]]` of both. Nothing is copied by any of them.
 #[pyclass(name = "Grid", module = "partgrid", frozen)]
 pub(crate) struct PyGrid {
-    core: Arc<PartitionGrid>,
+    core: Aside<Arc<PartitionGrid>>,
     /// The handles of all tiles, made once so that they keep their identity.
     handles: PyOnceLock<Py<PyList>>,
     /// The communicator of the SPMD program of which the grid is a part.
@@ -37,7 +38,7 @@ pub(crate) struct PyGrid {
 impl PyGrid {
     pub(crate) fn new(core: PartitionGrid) -> Self {
         Self {
-            core: Arc::new(core),
+            core: Aside::new(Arc::new(core)),
             handles: PyOnceLock::new(),
             comm: None,
         }

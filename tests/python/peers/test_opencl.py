@@ -94,6 +94,25 @@ def test_a_kernel_computes_on_the_buffer_of_a_tile(engine: Engine) -> None:
     assert (got == 2 * np.arange(100)).all()
 
 
+def test_columns_hand_over_the_object_of_the_driver_and_where_to_begin(engine: Engine) -> None:
+    there = pg.from_arrow(pa.table({"x": np.arange(100, dtype=np.int32)})).to("kDLOpenCL:0")
+    column = there[40:60].tile(0).column("x")
+    assert column.__dlpack_device__() == (4, 0)
+    assert column.address == _first_buffer(there.tile(0))
+    with pg.buffer.get_buffer(column) as buffer:
+        assert (buffer.device_info, buffer.byte_offset, buffer.nbytes) == ((4, 0), 160, 80)
+        got = np.empty(20, np.int32)
+        theirs = cl.Buffer.from_int_ptr(buffer.pointer)
+        cl.enqueue_copy(engine.queue, got, theirs, src_offset=buffer.byte_offset, is_blocking=True)
+        assert (got == np.arange(40, 60)).all()
+    with pytest.raises(TypeError, match="kDLOpenCL:0"):
+        np.asarray(column)
+    with pytest.raises(RuntimeError, match="Unsupported device"):
+        np.from_dlpack(column)
+    assert np.from_dlpack(column, device="cpu").tolist() == list(range(40, 60))
+    assert memoryview(column.to("kDLCPU")).tolist() == list(range(40, 60))
+
+
 def _first_buffer(tile: pg.Tile) -> int:
     """The data pointer of the only column, as a consumer of the C struct sees it."""
     _, array = tile.__arrow_c_device_array__()
