@@ -34,7 +34,7 @@ test-python: extension
 
 # The extension has the feature `cuda` by default; nothing of CUDA is needed to build it.
 test-gpu: extension
-	$(VENV)/bin/python -m pytest tests/gpu -q -s -rs -p no:cacheprovider
+	$(VENV)/bin/python -m pytest tests/gpu -v -s -rs -p no:cacheprovider
 
 # Other queries than those of `make test`; a failure names its seed.
 test-queries: extension
