@@ -49,7 +49,7 @@ use super::tally::Tally;
 use crate::location::Locality;
 use crate::query::plan::facts::Facts;
 use crate::query::plan::prune::{Kept, prune};
-use crate::query::plan::sorted::start_of_value;
+use crate::query::plan::sorted::{known_order, may_be_cut, start_of_value};
 
 /// Shares are multiples of so many rows; fewer are not worth a thread.
 const SHARE_UNIT: usize = 1024;
@@ -153,21 +153,28 @@ impl GridScanExec {
         let sorted: Vec<usize> = (0..self.num_columns)
             .filter(|place| self.is_ascending(*place))
             .collect();
-        let groups = self.groups(!sorted.is_empty());
+        let out = self.columns.get(..self.num_columns).unwrap_or_default();
+        let known = known_order(&self.facts, out);
+        let groups = self.groups(!sorted.is_empty() || !known.is_empty());
         let shares = spread_groups(&groups, num_shares, batch_rows.min(SHARE_UNIT));
         let schema = self.narrow_schema();
         let mut facts = EquivalenceProperties::new(Arc::clone(&schema));
-        let order = |place: usize| -> Result<PhysicalSortExpr> {
+        let order = |place: usize, options: SortOptions| {
             let column = Column::new(schema.field(place).name(), place);
-            let ascending = SortOptions::new(false, false);
-            Ok(PhysicalSortExpr::new(Arc::new(column), ascending))
+            PhysicalSortExpr::new(Arc::new(column), options)
         };
+        let ascending = SortOptions::new(false, false);
         for place in &sorted {
-            facts.add_ordering([order(*place)?]);
+            facts.add_ordering([order(*place, ascending)]);
         }
-        if let Some(place) = sorted.first().filter(|_| shares.len() > 1)
-            && let Some((aligned, cuts)) = self.aligned(*place, &shares)
-            && let Some(key) = LexOrdering::new([order(*place)?])
+        if !known.is_empty() {
+            let known = known.iter();
+            facts.add_ordering(known.map(|(place, options)| order(*place, *options)));
+        }
+        let cut = sorted.first().copied().or_else(|| self.cut_of(&known));
+        if let Some(place) = cut.filter(|_| shares.len() > 1)
+            && let Some((aligned, cuts)) = self.aligned(place, &shares)
+            && let Some(key) = LexOrdering::new([order(place, ascending)])
         {
             let cuts = cuts.into_iter().map(|cut| SplitPoint::new(vec![cut]));
             let range = RangePartitioning::try_new(key, cuts.collect())?;
@@ -183,6 +190,13 @@ impl GridScanExec {
             shares: shares.into(),
             ..self
         })
+    }
+
+    /// The place of the column by which the grid is known to be sorted, if shares may be cut between its values.
+    fn cut_of(&self, known: &[(usize, SortOptions)]) -> Option<usize> {
+        let (place, options) = *known.first()?;
+        let column = *self.columns.get(place)?;
+        may_be_cut(&self.facts, column, options).then_some(place)
     }
 
     /// The shares, cut where the value of the sorted column at a place of the output changes.

@@ -1,17 +1,19 @@
-//! Whether a column is sorted, and shares of rows that no value straddles.
+//! By which columns rows are sorted, and shares of rows that no value straddles.
 //!
-//! Comes in: a grid and a column; shares of rows. Goes out: a proof, found by comparing all neighbours, and kept; the shares with their cuts moved to where the value
-//! changes. Only whole numbers, dates, times and decimals without nulls, ascending, in tiles that are here. Never here: sorting.
+//! Comes in: a grid and its columns; shares of rows. Goes out: a proof that one column ascends, found by comparing all neighbours, and kept (whole numbers, dates, times and decimals
+//! without nulls, in tiles that are here); the order that whoever made the grid knows of; where a value begins. Never here: sorting.
 
 use std::cmp::Ordering;
 
 use arrow::array::{Array, ArrayRef};
+use arrow::compute::SortOptions;
 use arrow::compute::kernels::cmp::lt_eq;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 
 use super::estimate::column_here;
 use super::facts::{ColumnFacts, Facts};
+use crate::grid::SortColumn;
 
 /// So many rows of each row band are compared before all are.
 const FIRST_ROWS: usize = 1024;
@@ -42,6 +44,52 @@ pub(super) fn is_ascending(facts: &Facts, column: usize) -> bool {
     };
     bands.clone().all(|band| ascends(band, FIRST_ROWS))
         && bands.clone().all(|band| ascends(band, usize::MAX))
+}
+
+/// The places among `columns` by which the rows of the whole grid are sorted, with their directions: what the grid knows, as far as these columns go and values are ordered there as in SQL.
+pub(in crate::query) fn known_order(facts: &Facts, columns: &[usize]) -> Vec<(usize, SortOptions)> {
+    let grid = facts.grid();
+    let order = grid.order();
+    // Sorted within row bands only.
+    if !order.partitioned_by.is_empty() {
+        return Vec::new();
+    }
+    let place = |sorted: &SortColumn| -> Option<(usize, SortOptions)> {
+        let column = grid.schema().index_of(&sorted.name).ok()?;
+        let kind = grid.schema().fields().get(column)?.data_type();
+        // Of floats the grid takes -0.0 for 0.0, SQL does not.
+        let is_ordered_alike = kind.is_integer()
+            || kind.is_string()
+            || kind.is_decimal()
+            || *kind == DataType::Boolean
+            || matches!(
+                kind,
+                DataType::Date32
+                    | DataType::Date64
+                    | DataType::Time32(_)
+                    | DataType::Time64(_)
+                    | DataType::Timestamp(..)
+            );
+        let place = columns.iter().position(|known| *known == column)?;
+        is_ordered_alike.then_some((place, SortOptions::new(sorted.descending, false)))
+    };
+    order.sorted_by.iter().map_while(place).collect()
+}
+
+/// Whether shares may be cut between values of a column by which the whole grid is sorted: it ascends, has no nulls, and each row band knows its values.
+pub(in crate::query) fn may_be_cut(facts: &Facts, column: usize, options: SortOptions) -> bool {
+    let Some(known) = facts.column(column).filter(|_| !options.descending) else {
+        return false;
+    };
+    let without_nulls = known.null_counts.null_count() == 0
+        && known.null_counts.values().iter().all(|count| *count == 0);
+    without_nulls && knows_all(&known) && bands_ascend(facts, &known) == Some(true)
+}
+
+fn knows_all(known: &ColumnFacts) -> bool {
+    let is_known =
+        |bounds: &Option<ArrayRef>| bounds.as_ref().is_some_and(|all| all.null_count() == 0);
+    is_known(&known.least) && is_known(&known.greatest)
 }
 
 /// Whether no row band begins before the one in front of it ends; `None` when that is not known.
