@@ -203,7 +203,8 @@ fn exhausted(of: &str, limit: usize, operator: &str, additional: usize) -> DataF
 /// Bytes as people read them.
 pub(super) fn size(bytes: usize) -> String {
     let units = ["kB", "MB", "GB", "TB"];
-    let mut shown = (format!("{bytes} bytes"), 1000_usize);
+    let word = if bytes == 1 { "byte" } else { "bytes" };
+    let mut shown = (format!("{bytes} {word}"), 1000_usize);
     for unit in units {
         if bytes < shown.1 {
             break;

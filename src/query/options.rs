@@ -23,9 +23,27 @@ const LEAST_QUERIES: usize = 4;
 pub fn max_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let said = std::env::var(MAX_THREADS_VARIABLE).ok();
-    let said = said.and_then(|text| text.trim().parse::<usize>().ok());
-    said.filter(|threads| (1..=MAX_THREADS).contains(threads))
-        .unwrap_or(cores)
+    said.and_then(|text| threads_in(&text)).unwrap_or(cores)
+}
+
+fn threads_in(text: &str) -> Option<usize> {
+    let threads = text.trim().parse::<usize>().ok();
+    threads.filter(|threads| (1..=MAX_THREADS).contains(threads))
+}
+
+/// Whether the environment says a number of threads, if it says anything when a session is made.
+///
+/// # Errors
+/// `InvalidArgument` when it does not.
+fn check_variable() -> Result<()> {
+    match std::env::var(MAX_THREADS_VARIABLE) {
+        Ok(text) if !text.is_empty() && threads_in(&text).is_none() => {
+            Err(Error::invalid_argument(format!(
+                "{MAX_THREADS_VARIABLE} must be a whole number from 1 to {MAX_THREADS}, got `{text}`"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Settings of a [`Session`](super::Session).
@@ -85,6 +103,13 @@ impl SessionOptions {
     }
 
     pub(super) fn check(&self) -> Result<()> {
+        if self.threads.is_none() {
+            check_variable()?;
+        }
+        self.check_values()
+    }
+
+    fn check_values(&self) -> Result<()> {
         let too_small =
             |name: &str| Error::invalid_argument(format!("{name} must be at least 1, got 0"));
         match self {
@@ -164,6 +189,6 @@ impl QueryOptions {
             memory_limit_bytes: self.memory_limit_bytes,
             ..SessionOptions::default()
         };
-        session.check()
+        session.check_values()
     }
 }

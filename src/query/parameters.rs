@@ -51,20 +51,22 @@ impl Parameters {
         }
     }
 
-    /// The parameters whose values are durations.
-    pub(super) fn durations(&self) -> BTreeSet<String> {
-        let is_duration = |value: &ArrayRef| matches!(value.data_type(), DataType::Duration(_));
-        let named = |name: String, value: &ArrayRef| is_duration(value).then_some(name);
+    /// The types of the values, by parameter.
+    pub(super) fn types(&self) -> BTreeMap<String, DataType> {
+        let kind = |value: &ArrayRef| value.data_type().clone();
         match self {
-            Self::InOrder(values) => values
-                .iter()
-                .enumerate()
-                .filter_map(|(place, value)| named(format!("${}", place + 1), value))
-                .collect(),
-            Self::ByName(values) => values
-                .iter()
-                .filter_map(|(name, value)| named(format!("${name}"), value))
-                .collect(),
+            Self::InOrder(values) => {
+                let numbered = values.iter().enumerate();
+                numbered
+                    .map(|(place, value)| (format!("${}", place + 1), kind(value)))
+                    .collect()
+            }
+            Self::ByName(values) => {
+                let named = values.iter();
+                named
+                    .map(|(name, value)| (format!("${name}"), kind(value)))
+                    .collect()
+            }
         }
     }
 

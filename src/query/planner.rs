@@ -79,9 +79,9 @@ impl Planner {
         question: Question,
         parameters: Parameters,
     ) -> Result<Planned> {
-        let state = match parameters.durations() {
-            durations if durations.is_empty() => state,
-            durations => with_operations(state, Operations { durations })?,
+        let state = match parameters.types() {
+            values if values.is_empty() => state,
+            values => with_operations(state, Operations { values })?,
         };
         self.on_thread(async move {
             let known = names.now();

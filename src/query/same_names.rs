@@ -86,6 +86,7 @@ fn is_about_names(error: &DataFusionError) -> bool {
         "require unique expression names",
         "duplicate unqualified field name",
         "duplicate qualified field name",
+        "mbiguous reference to unqualified field",
     ]
     .iter()
     .any(|part| text.contains(part))

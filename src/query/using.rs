@@ -100,6 +100,9 @@ pub(super) fn rewrite_select(select: &mut Select) -> Result<()> {
 fn replace_in_wildcard(options: &mut WildcardAdditionalOptions, columns: &[Column]) {
     let items = options.opt_replace.take().map(|replace| replace.items);
     let mut items = items.unwrap_or_default();
+    for item in &mut items {
+        put(columns, &mut item.expr);
+    }
     for column in columns.iter().filter(|column| !column.is_left) {
         if !items
             .iter()
@@ -119,6 +122,7 @@ fn replace_in_wildcard(options: &mut WildcardAdditionalOptions, columns: &[Colum
 fn columns(from: &mut [TableWithJoins]) -> Result<Vec<Column>> {
     let mut columns: Vec<Column> = Vec::new();
     for (number, table) in from.iter_mut().enumerate() {
+        open_parentheses(table);
         let is_joined = |operator: &JoinOperator| sides(operator).is_some();
         if !table
             .joins
@@ -137,6 +141,19 @@ fn columns(from: &mut [TableWithJoins]) -> Result<Vec<Column>> {
         }
     }
     Ok(columns)
+}
+
+/// `(a JOIN b) JOIN c` is `a JOIN b JOIN c`.
+fn open_parentheses(table: &mut TableWithJoins) {
+    while let TableFactor::NestedJoin {
+        table_with_joins,
+        alias: None,
+    } = &mut table.relation
+    {
+        let inner = (**table_with_joins).clone();
+        table.relation = inner.relation;
+        table.joins.splice(0..0, inner.joins);
+    }
 }
 
 /// Whose value a column of USING has.
@@ -275,11 +292,13 @@ fn coalesce((one, other): (Expr, Expr)) -> Expr {
     })
 }
 
+/// Whether two names mean one column: without quotes they fold to lower case.
 fn same(one: &Ident, other: &Ident) -> bool {
-    match (one.quote_style, other.quote_style) {
-        (None, None) => one.value.eq_ignore_ascii_case(&other.value),
-        _ => one.value == other.value,
-    }
+    let folded = |name: &Ident| match name.quote_style {
+        None => name.value.to_lowercase(),
+        Some(_) => name.value.clone(),
+    };
+    folded(one) == folded(other)
 }
 
 /// Puts the values of columns in place of their names, but not within subqueries.

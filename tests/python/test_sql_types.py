@@ -101,6 +101,8 @@ def test_durations_are_parameters_beside_dates_and_timestamps() -> None:
             "short": True,
         }
     ]
+    sum_of_two = session.sql("SELECT $1 + $2 AS s, d + $3 AS d FROM t", [more, more, 3]).to_arrow()
+    assert sum_of_two.to_pydict() == {"s": [2 * more], "d": [date(2013, 7, 4)]}
     named = session.sql("SELECT $more + d AS d FROM t", {"more": more}).to_arrow()
     assert named["d"].to_pylist() == [datetime(2013, 7, 2, 2)]
 
@@ -114,6 +116,9 @@ def test_durations_are_parameters_beside_dates_and_timestamps() -> None:
         ("SELECT n FROM t WHERE s = 1.5", None),
         ("SELECT n FROM t WHERE n = $1", [date(2013, 7, 1)]),
         ("SELECT n FROM t WHERE d > $1", [3]),
+        ("SELECT n FROM t WHERE d IN (1, 2)", None),
+        ("SELECT n FROM t WHERE s BETWEEN 1 AND 2", None),
+        ("SELECT n FROM t WHERE d IS NOT DISTINCT FROM (n)", None),
     ],
 )
 def test_days_and_numbers_are_not_compared(sql: str, values: list[object] | None) -> None:
@@ -153,3 +158,13 @@ def test_sums_beyond_64_bits_are_an_error_and_have_a_remedy() -> None:
     sql = "SELECT sum(CAST(x AS DECIMAL(38, 0))) AS s FROM t"
     answer = pg.sql(sql, t=table).to_arrow()
     assert answer["s"].to_pylist() == [Decimal(2**64)]
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "2000"])
+def test_a_wrong_number_of_threads_in_the_environment_is_an_error(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARTGRID_MAX_THREADS", text)
+    with pytest.raises(pg.errors.InvalidArgumentError, match="PARTGRID_MAX_THREADS must be"):
+        pg.Session()
+    assert pg.Session(threads=1).sql("SELECT 1 AS x").to_arrow()["x"].to_pylist() == [1]

@@ -3,13 +3,14 @@
 //! Comes in: an expression or a plan whose types are settled, or the engine's list of rules. Goes out: the same expression with `IN` lists and fields of structs that keep nulls apart, rules that keep `=`
 //! and `IS NOT DISTINCT FROM` apart, and an error for a form that cannot be kept. Never here: what makes plans faster.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{is_null, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{NullEquality, Result, ScalarValue};
+use datafusion::common::{Column, NullEquality, Result, ScalarValue};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
@@ -203,6 +204,12 @@ impl OptimizerRule for CrossJoins {
 /// `Unsupported`, with the form that says what is meant.
 pub(in crate::query) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                check_names(part)?;
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
         if let LogicalPlan::Filter(filter) = node {
             for condition in split_conjunction(&filter.predicate) {
                 let alone = match condition {
@@ -218,6 +225,47 @@ pub(in crate::query) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
+}
+
+/// Refuses a subquery whose conditions on columns from outside name two columns of one name: the engine takes them for one.
+fn check_names(expression: &Expr) -> Result<()> {
+    let (subquery, members) = match expression {
+        Expr::Exists(exists) => (&exists.subquery, Vec::new()),
+        Expr::InSubquery(found) => (&found.subquery, found.subquery.subquery.expressions()),
+        Expr::ScalarSubquery(subquery) => (subquery, Vec::new()),
+        _ => return Ok(()),
+    };
+    if subquery.outer_ref_columns.is_empty() {
+        return Ok(());
+    }
+    let mut columns: BTreeSet<Column> = BTreeSet::new();
+    for member in &members {
+        columns.extend(member.column_refs().into_iter().cloned());
+    }
+    subquery.subquery.apply(|node| {
+        if let LogicalPlan::Filter(filter) = node {
+            for condition in split_conjunction(&filter.predicate) {
+                if condition.contains_outer() {
+                    columns.extend(condition.column_refs().into_iter().cloned());
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let mut names = BTreeSet::new();
+    let twice = columns
+        .iter()
+        .find(|column| !names.insert(column.name.as_str()));
+    let Some(Column { name, .. }) = twice else {
+        return Ok(());
+    };
+    let text = format!(
+        "a subquery that compares columns from outside with two columns `{name}` of its own is not supported"
+    );
+    let hint = format!(
+        "give one of them another name: FROM a, (SELECT {name} AS {name}_of_b FROM b) AS b"
+    );
+    Err(Error::unsupported(text).with_hint(hint).into())
 }
 
 /// `wanted` says that the rows are kept for which the condition is true, so that false and unknown are the same.

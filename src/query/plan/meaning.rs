@@ -1,16 +1,13 @@
 //! Gives expressions the meaning that SQL gives them, where the engine has another.
 //!
-//! Comes in: a logical plan whose types are settled. Goes out: the same plan, each expression of which went past the rules that are listed here, once. Never here: the rules, but that of
-//! dates.
+//! Comes in: a logical plan whose types are settled. Goes out: the same plan, each expression of which went past the rules that are listed here, once. Never here: the rules.
 
-use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::error::DataFusionError;
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::checked::{checked, is_checked_late};
@@ -69,58 +66,7 @@ fn all_parts(expression: Expr, schema: &DFSchema, may_be_late: bool) -> Result<T
         |part| {
             exact(part)
                 .transform_data(|part| checked(part, schema))?
-                .transform_data(|part| with_hours(part, schema))?
                 .transform_data(with_rows_or_none)
         },
     )
-}
-
-/// A date and an interval with hours make a timestamp; the engine makes a date of them, and drops the hours.
-fn with_hours(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expression else {
-        return Ok(Transformed::no(expression));
-    };
-    if !matches!(op, Operator::Plus | Operator::Minus) {
-        let same = BinaryExpr::new(left, op, right);
-        return Ok(Transformed::no(Expr::BinaryExpr(same)));
-    }
-    let is_date =
-        |part: &Expr| Ok::<_, DataFusionError>(part.get_type(schema)? == DataType::Date32);
-    let may_have_hours = |part: &Expr| {
-        let is_interval = matches!(part.get_type(schema)?, DataType::Interval(_));
-        Ok::<_, DataFusionError>(is_interval && !is_of_days(part, schema))
-    };
-    let timestamp =
-        |part: Box<Expr>| Box::new(cast(*part, DataType::Timestamp(TimeUnit::Nanosecond, None)));
-    let (is_left, is_right) = (
-        may_have_hours(&right)? && is_date(&left)?,
-        may_have_hours(&left)? && is_date(&right)?,
-    );
-    let (left, right) = match (is_left, is_right) {
-        (true, _) => (timestamp(left), right),
-        (_, true) => (left, timestamp(right)),
-        _ => (left, right),
-    };
-    let changed = Expr::BinaryExpr(BinaryExpr::new(left, op, right));
-    Ok(match is_left || is_right {
-        true => Transformed::yes(changed),
-        false => Transformed::no(changed),
-    })
-}
-
-/// Whether an interval is a literal of whole days and months, or what the engine makes of the number in `date + 31`.
-fn is_of_days(interval: &Expr, schema: &DFSchema) -> bool {
-    match interval {
-        Expr::Cast(interval) => match &*interval.expr {
-            Expr::Cast(days) => days
-                .expr
-                .get_type(schema)
-                .is_ok_and(|kind| kind.is_integer()),
-            _ => false,
-        },
-        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds == 0,
-        Expr::Literal(ScalarValue::IntervalDayTime(Some(value)), _) => value.milliseconds == 0,
-        Expr::Literal(ScalarValue::IntervalYearMonth(_), _) => true,
-        _ => false,
-    }
 }

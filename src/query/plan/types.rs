@@ -1,23 +1,23 @@
 //! Operations over types that the engine refuses or misreads, written so that it does not.
 //!
-//! Comes in: an operation that the SQL planner meets, or a logical plan whose types are not settled yet. Goes out: comparisons of times of different units, durations that are given as
+//! Comes in: an operation that the SQL planner meets, or a logical plan whose types are not settled yet. Goes out: comparisons of times of different units, durations and days that are given as
 //! parameters, windows that are ordered by what has no distances, and an error for a comparison of a date with a number. Never here: the meaning of nulls, overflow.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::{Between, InList, Placeholder, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound,
-    WindowFrameUnits, cast,
+    Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    cast,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -27,11 +27,14 @@ use crate::error::{Error, ErrorKind};
 /// The unit that times of different units are compared in.
 const FINEST: DataType = DataType::Time64(TimeUnit::Nanosecond);
 
+/// A date with hours. In nanoseconds there are none before 1677 and after 2262.
+const MOMENT: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
 /// Operations that the SQL planner would refuse at once.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Operations {
-    /// The parameters whose values are durations.
-    pub(in crate::query) durations: BTreeSet<String>,
+    /// The types of the values of parameters.
+    pub(in crate::query) values: BTreeMap<String, DataType>,
 }
 
 impl ExprPlanner for Operations {
@@ -42,8 +45,14 @@ impl ExprPlanner for Operations {
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         match expr.op {
             BinaryOperator::Plus | BinaryOperator::Minus => {
-                for side in [&mut expr.left, &mut expr.right] {
-                    self.as_interval(side);
+                let is_date = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Date32));
+                let (left, right) = (is_date(&expr.left), is_date(&expr.right));
+                self.beside(&mut expr.left, right);
+                self.beside(&mut expr.right, left);
+                if left && may_have_hours(&expr.right, schema) {
+                    expr.left = cast(expr.left, MOMENT);
+                } else if right && may_have_hours(&expr.left, schema) {
+                    expr.right = cast(expr.right, MOMENT);
                 }
             }
             BinaryOperator::Eq
@@ -64,14 +73,32 @@ impl ExprPlanner for Operations {
 }
 
 impl Operations {
-    /// A duration beside a date or a timestamp is an interval; the engine would take it for another date.
-    fn as_interval(&self, side: &mut Expr) {
-        if let Expr::Placeholder(Placeholder { id, field: None }) = side
-            && self.durations.contains(id)
-        {
+    /// A parameter that is added or subtracted, in the type of its value; the engine would take it for another date. Beside a date a duration is an interval, and a number is so many days.
+    fn beside(&self, side: &mut Expr, is_date: bool) {
+        let Expr::Placeholder(Placeholder { id, field }) = side else {
+            return;
+        };
+        let Some(kind) = self.values.get(id).filter(|_| field.is_none()) else {
+            return;
+        };
+        let is_duration = matches!(kind, DataType::Duration(_));
+        if is_duration || kind.is_integer() && is_date {
+            *field = Some(Arc::new(Field::new(id.as_str(), kind.clone(), true)));
+        }
+        if is_duration && is_date {
             let interval = DataType::Interval(IntervalUnit::MonthDayNano);
             *side = cast(side.clone(), interval);
         }
+    }
+}
+
+/// Whether a date and this make a timestamp: an interval, unless it is a literal of whole days and months. The engine makes a date of them, and drops the hours.
+fn may_have_hours(interval: &Expr, schema: &DFSchema) -> bool {
+    match interval {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds != 0,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(value)), _) => value.milliseconds != 0,
+        Expr::Literal(ScalarValue::IntervalYearMonth(_), _) => false,
+        other => matches!(other.get_type(schema), Ok(DataType::Interval(_))),
     }
 }
 
@@ -132,24 +159,19 @@ impl AnalyzerRule for Types {
 fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expression {
         Expr::BinaryExpr(pair) if compares(pair.op) => {
-            check_comparison(&pair, schema)?;
+            check_comparison(&pair.left, &pair.right, schema)?;
             Ok(Transformed::no(Expr::BinaryExpr(pair)))
         }
-        Expr::Between(range)
-            if are_different_times([&*range.expr, &*range.low, &*range.high], schema) =>
-        {
-            let finest = |part: Box<Expr>| Box::new(cast(*part, FINEST));
-            let (low, high) = (finest(range.low), finest(range.high));
-            let range = Between::new(finest(range.expr), range.negated, low, high);
-            Ok(Transformed::yes(Expr::Between(range)))
+        Expr::Between(range) => {
+            check_comparison(&range.expr, &range.low, schema)?;
+            check_comparison(&range.expr, &range.high, schema)?;
+            Ok(between(range, schema))
         }
-        Expr::InList(list)
-            if are_different_times(list.list.iter().chain([&*list.expr]), schema) =>
-        {
-            let values = list.list.into_iter().map(|value| cast(value, FINEST));
-            let expr = Box::new(cast(*list.expr, FINEST));
-            let list = InList::new(expr, values.collect(), list.negated);
-            Ok(Transformed::yes(Expr::InList(list)))
+        Expr::InList(list) => {
+            for value in &list.list {
+                check_comparison(&list.expr, value, schema)?;
+            }
+            Ok(in_list(list, schema))
         }
         Expr::WindowFunction(mut window) => {
             let is_changed = by_peers(&mut window, schema)?;
@@ -163,6 +185,26 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
+fn between(range: Between, schema: &DFSchema) -> Transformed<Expr> {
+    if !are_different_times([&*range.expr, &*range.low, &*range.high], schema) {
+        return Transformed::no(Expr::Between(range));
+    }
+    let finest = |part: Box<Expr>| Box::new(cast(*part, FINEST));
+    let (low, high) = (finest(range.low), finest(range.high));
+    let range = Between::new(finest(range.expr), range.negated, low, high);
+    Transformed::yes(Expr::Between(range))
+}
+
+fn in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
+    if !are_different_times(list.list.iter().chain([&*list.expr]), schema) {
+        return Transformed::no(Expr::InList(list));
+    }
+    let values = list.list.into_iter().map(|value| cast(value, FINEST));
+    let expr = Box::new(cast(*list.expr, FINEST));
+    let list = InList::new(expr, values.collect(), list.negated);
+    Transformed::yes(Expr::InList(list))
+}
+
 fn compares(operator: Operator) -> bool {
     matches!(
         operator,
@@ -172,6 +214,8 @@ fn compares(operator: Operator) -> bool {
             | Operator::LtEq
             | Operator::Gt
             | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
     )
 }
 
@@ -179,9 +223,9 @@ fn compares(operator: Operator) -> bool {
 ///
 /// # Errors
 /// `Query` for a comparison of a date or a timestamp with a whole number.
-fn check_comparison(pair: &BinaryExpr, schema: &DFSchema) -> Result<()> {
+fn check_comparison(left: &Expr, right: &Expr, schema: &DFSchema) -> Result<()> {
     let of = |part: &Expr| part.get_type(schema).ok();
-    let (Some(left), Some(right)) = (of(&pair.left), of(&pair.right)) else {
+    let (Some(left), Some(right)) = (of(left), of(right)) else {
         return Ok(());
     };
     let is_day = |data_type: &DataType| {
@@ -193,7 +237,7 @@ fn check_comparison(pair: &BinaryExpr, schema: &DFSchema) -> Result<()> {
     if !(is_day(&left) && right.is_numeric() || left.is_numeric() && is_day(&right)) {
         return Ok(());
     }
-    let text = format!("these types cannot be compared: {left} {} {right}", pair.op);
+    let text = format!("these types cannot be compared: {left} and {right}");
     let error = Error::new(ErrorKind::Query, text);
     let hint =
         "write dates as DATE '2013-07-01'; to_timestamp(seconds) makes a timestamp of a number";

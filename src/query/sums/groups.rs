@@ -2,7 +2,7 @@
 //!
 //! Comes in: arrays of values with the group of each row. Goes out: one total for each group. Never here: which row belongs to which group.
 
-use std::marker::PhantomData;
+use std::collections::BTreeMap;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray};
 use arrow::datatypes::Decimal128Type;
@@ -12,52 +12,74 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::accumu
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::nulls::filtered_null_mask;
 
 use super::outcome::Outcome;
-use super::total::Summed;
+use super::total::{Summed, Wide};
 use crate::error::Error;
 
-/// The totals so far.
+/// The totals so far, as wide as the values: hardly any of them ever wraps around.
 #[derive(Debug)]
-pub(super) struct Groups<T> {
-    totals: Vec<i128>,
+pub(super) struct Groups<T: Summed> {
+    lows: Vec<<T::Native as Wide>::Low>,
+    /// How often totals wrapped around, of those groups whose totals did.
+    wraps: BTreeMap<usize, i64>,
     nulls: NullState,
     outcome: Outcome,
-    of: PhantomData<T>,
 }
 
 impl<T: Summed> Groups<T> {
     pub(super) fn new(outcome: Outcome) -> Self {
         Self {
-            totals: Vec::new(),
+            lows: Vec::new(),
+            wraps: BTreeMap::new(),
             nulls: NullState::new(),
             outcome,
-            of: PhantomData,
         }
     }
 
+    /// Adds each value to the total of its group.
     fn add<V: Summed>(
         &mut self,
         values: &[ArrayRef],
-        groups: &[usize],
+        (groups, num_groups): (&[usize], usize),
         filter: Option<&BooleanArray>,
-        num_groups: usize,
+        split: impl Fn(V::Native) -> (<T::Native as Wide>::Low, i64) + Send + Sync,
     ) -> Result<()> {
         let values = only::<V>(values)?;
-        self.totals.resize(num_groups, 0);
-        let totals = &mut self.totals;
-        let mut is_over = false;
+        self.lows.resize(num_groups, Default::default());
+        let (lows, wraps) = (&mut self.lows, &mut self.wraps);
         let add = |group: usize, value: V::Native| {
-            if let Some(total) = totals.get_mut(group) {
-                let (sum, over) = total.overflowing_add(value.into());
-                *total = sum;
-                is_over |= over;
+            let (more, more_wraps) = split(value);
+            if let Some(low) = lows.get_mut(group) {
+                let (sum, wrap) = T::Native::plus(*low, more);
+                *low = sum;
+                if wrap + more_wraps != 0 {
+                    *wraps.entry(group).or_default() += wrap + more_wraps;
+                }
             }
         };
         self.nulls
             .accumulate(groups, values, filter, num_groups, add);
-        match is_over {
-            true => Err(self.outcome.beyond()),
-            false => Ok(()),
+        Ok(())
+    }
+
+    /// The totals of the first groups, which are taken out.
+    fn take(&mut self, emit_to: EmitTo) -> Result<Vec<i128>> {
+        let lows = emit_to.take_needed(&mut self.lows);
+        let rest = self.wraps.split_off(&lows.len());
+        let wraps = std::mem::take(&mut self.wraps);
+        let moved = rest
+            .into_iter()
+            .map(|(group, wraps)| (group - lows.len(), wraps));
+        self.wraps = moved.collect();
+        if wraps.is_empty() {
+            let total = |low: &<T::Native as Wide>::Low| T::Native::join(*low, 0);
+            let totals: Option<Vec<i128>> = lows.iter().map(total).collect();
+            return totals.ok_or_else(|| self.outcome.beyond());
         }
+        let total = |(group, low): (usize, &<T::Native as Wide>::Low)| {
+            T::Native::join(*low, wraps.get(&group).copied().unwrap_or_default())
+        };
+        let totals: Option<Vec<i128>> = lows.iter().enumerate().map(total).collect();
+        totals.ok_or_else(|| self.outcome.beyond())
     }
 }
 
@@ -74,7 +96,8 @@ impl<T: Summed> GroupsAccumulator for Groups<T> {
         opt_filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> Result<()> {
-        self.add::<T>(values, group_indices, opt_filter, total_num_groups)
+        let groups = (group_indices, total_num_groups);
+        self.add::<T>(values, groups, opt_filter, |value| (value.low(), 0))
     }
 
     fn merge_batch(
@@ -83,16 +106,17 @@ impl<T: Summed> GroupsAccumulator for Groups<T> {
         group_indices: &[usize],
         total_num_groups: usize,
     ) -> Result<()> {
-        self.add::<Decimal128Type>(values, group_indices, None, total_num_groups)
+        let groups = (group_indices, total_num_groups);
+        self.add::<Decimal128Type>(values, groups, None, T::Native::split)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let totals = emit_to.take_needed(&mut self.totals);
+        let totals = self.take(emit_to)?;
         self.outcome.values(totals, self.nulls.build(emit_to))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        let totals = emit_to.take_needed(&mut self.totals);
+        let totals = self.take(emit_to)?;
         Ok(vec![self.outcome.states(totals, self.nulls.build(emit_to))])
     }
 
@@ -115,6 +139,7 @@ impl<T: Summed> GroupsAccumulator for Groups<T> {
     }
 
     fn size(&self) -> usize {
-        self.totals.capacity() * size_of::<i128>() + self.nulls.size()
+        let lows = self.lows.capacity() * size_of::<<T::Native as Wide>::Low>();
+        lows + self.wraps.len() * size_of::<(usize, i64)>() + self.nulls.size()
     }
 }

@@ -28,8 +28,39 @@ impl<T: ArrowPrimitiveType<Native: Wide> + Send + Sync + fmt::Debug> Summed for 
 
 /// Numbers of at most 128 bits.
 pub(super) trait Wide: ArrowNativeType + Into<i128> {
+    /// What a total of a group is kept in, beside how often it wrapped around.
+    type Low: Copy + Default + Send + Sync + fmt::Debug;
+
     /// Their sum; `None` beyond 128 bits.
     fn total(values: &[Self]) -> Option<i128>;
+
+    /// The number as the beginning of a total.
+    fn low(self) -> Self::Low;
+
+    /// The sum, and whether it wrapped around upwards (1) or downwards (-1).
+    fn plus(one: Self::Low, other: Self::Low) -> (Self::Low, i64);
+
+    /// The total of what is kept and how often it wrapped around; `None` beyond 128 bits.
+    fn join(low: Self::Low, wraps: i64) -> Option<i128>;
+
+    /// What is kept of a total, and how often it wraps around.
+    fn split(total: i128) -> (Self::Low, i64);
+}
+
+/// One wrap of 64 bits.
+const WRAP: i128 = 1 << 64;
+
+fn plus_signed(one: i64, other: i64) -> (i64, i64) {
+    match one.overflowing_add(other) {
+        (sum, false) => (sum, 0),
+        (sum, true) => (sum, if other < 0 { -1 } else { 1 }),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the rest is in the wraps")]
+fn split_signed(total: i128) -> (i64, i64) {
+    let low = total as i64;
+    (low, ((total - i128::from(low)) >> 64) as i64)
 }
 
 /// The sum of numbers whose upper and lower halves are summed apart, several at a time.
@@ -49,6 +80,24 @@ fn by_halves<T: Copy>(values: &[T], halves: impl Fn(T) -> (i64, u64)) -> i128 {
 const LOW: u64 = u32::MAX as u64;
 
 impl Wide for i32 {
+    type Low = i64;
+
+    fn low(self) -> i64 {
+        self.into()
+    }
+
+    fn plus(one: i64, other: i64) -> (i64, i64) {
+        plus_signed(one, other)
+    }
+
+    fn join(low: i64, wraps: i64) -> Option<i128> {
+        Some(i128::from(low) + i128::from(wraps) * WRAP)
+    }
+
+    fn split(total: i128) -> (i64, i64) {
+        split_signed(total)
+    }
+
     fn total(values: &[Self]) -> Option<i128> {
         Some(by_halves(values, |value| {
             (i64::from(value >> 31), u64::from(value.cast_unsigned()))
@@ -57,6 +106,24 @@ impl Wide for i32 {
 }
 
 impl Wide for i64 {
+    type Low = Self;
+
+    fn low(self) -> Self {
+        self
+    }
+
+    fn plus(one: Self, other: Self) -> (Self, i64) {
+        plus_signed(one, other)
+    }
+
+    fn join(low: Self, wraps: i64) -> Option<i128> {
+        Some(i128::from(low) + i128::from(wraps) * WRAP)
+    }
+
+    fn split(total: i128) -> (Self, i64) {
+        split_signed(total)
+    }
+
     fn total(values: &[Self]) -> Option<i128> {
         Some(by_halves(values, |value| {
             (value >> 32, value.cast_unsigned() & LOW)
@@ -65,6 +132,30 @@ impl Wide for i64 {
 }
 
 impl Wide for u64 {
+    type Low = Self;
+
+    fn low(self) -> Self {
+        self
+    }
+
+    fn plus(one: Self, other: Self) -> (Self, i64) {
+        let (sum, over) = one.overflowing_add(other);
+        (sum, i64::from(over))
+    }
+
+    fn join(low: Self, wraps: i64) -> Option<i128> {
+        Some(i128::from(low) + i128::from(wraps) * WRAP)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the rest is in the wraps"
+    )]
+    fn split(total: i128) -> (Self, i64) {
+        (total as Self, (total >> 64) as i64)
+    }
+
     fn total(values: &[Self]) -> Option<i128> {
         Some(by_halves(values, |value| {
             ((value >> 32).cast_signed(), value & LOW)
@@ -73,6 +164,25 @@ impl Wide for u64 {
 }
 
 impl Wide for i128 {
+    type Low = Self;
+
+    fn low(self) -> Self {
+        self
+    }
+
+    fn plus(one: Self, other: Self) -> (Self, i64) {
+        let (sum, over) = one.overflowing_add(other);
+        (sum, i64::from(over))
+    }
+
+    fn join(low: Self, wraps: i64) -> Option<i128> {
+        (wraps == 0).then_some(low)
+    }
+
+    fn split(total: i128) -> (Self, i64) {
+        (total, 0)
+    }
+
     fn total(values: &[Self]) -> Option<i128> {
         values
             .iter()
@@ -259,6 +369,32 @@ mod tests {
             prop_assert_eq!(i32::total(&small), Some(plainly(&small)));
             prop_assert_eq!(i64::total(&signed), Some(plainly(&signed)));
             prop_assert_eq!(u64::total(&unsigned), Some(plainly(&unsigned)));
+        }
+    }
+
+    fn kept<T: Wide>(values: &[T]) -> i128 {
+        let mut low = T::Low::default();
+        let mut wraps = 0;
+        for value in values {
+            let (sum, wrap) = T::plus(low, value.low());
+            (low, wraps) = (sum, wraps + wrap);
+        }
+        let total = T::join(low, wraps).unwrap();
+        let (low, wraps) = T::split(total);
+        assert_eq!(T::join(low, wraps), Some(total));
+        total
+    }
+
+    proptest! {
+        #[test]
+        fn totals_of_groups_come_through_wraps(
+            signed in prop::collection::vec(prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX)], 0..60),
+            unsigned in prop::collection::vec(prop_oneof![any::<u64>(), Just(u64::MAX)], 0..60),
+            small in prop::collection::vec(any::<i32>(), 0..60),
+        ) {
+            prop_assert_eq!(kept(&signed), plainly(&signed));
+            prop_assert_eq!(kept(&unsigned), plainly(&unsigned));
+            prop_assert_eq!(kept(&small), plainly(&small));
         }
     }
 
