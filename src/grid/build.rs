@@ -56,7 +56,7 @@ impl GridBuilder {
         })
     }
 
-    /// Says what is known of the order of the rows. The caller answers for it: values are not looked at.
+    /// Says what is known of the order of the rows. The caller answers for it: values are not looked at, and SQL neither sorts again what is sorted already nor looks whether it is.
     ///
     /// # Errors
     /// `NotFound` for a column that the schema does not have.

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::pattern;
-use super::using;
+use super::using::{self, same};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Rewrites a statement in place.
@@ -167,13 +167,6 @@ fn complete(spec: &mut WindowSpec, windows: &[NamedWindowDefinition], steps: usi
     }
     spec.window_frame = spec.window_frame.take().or(base.window_frame);
     Ok(())
-}
-
-fn same(one: &Ident, other: &Ident) -> bool {
-    match (one.quote_style, other.quote_style) {
-        (None, None) => one.value.eq_ignore_ascii_case(&other.value),
-        _ => one.value == other.value,
-    }
 }
 
 /// Gives the one column of a query a name that no column outside has: the engine compares by name.

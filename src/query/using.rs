@@ -292,8 +292,8 @@ fn coalesce((one, other): (Expr, Expr)) -> Expr {
     })
 }
 
-/// Whether two names mean one column: without quotes they fold to lower case.
-fn same(one: &Ident, other: &Ident) -> bool {
+/// Whether two names mean the same: without quotes they fold to lower case.
+pub(super) fn same(one: &Ident, other: &Ident) -> bool {
     let folded = |name: &Ident| match name.quote_style {
         None => name.value.to_lowercase(),
         Some(_) => name.value.clone(),

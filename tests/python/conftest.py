@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import partgrid as pg
+from devices import Faulting
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
@@ -22,3 +23,11 @@ def flights() -> pg.Grid:
 def flights_glob() -> str:
     """The same files as DuckDB and others take them."""
     return str(DATA / "flights" / "*" / "*.parquet")
+
+
+@pytest.fixture
+def driver() -> Faulting:
+    """The driver of a device whose memory faults when the host touches it, known as kDLExtDev."""
+    made = Faulting()
+    pg.register_copy_engine("kDLExtDev", made)
+    return made

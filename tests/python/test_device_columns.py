@@ -41,13 +41,6 @@ SAMPLES = samples()
 READABLE = {"kDLCUDAHost": 3, "kDLROCMHost": 11, "kDLCUDAManaged": 13}
 
 
-@pytest.fixture
-def driver() -> Faulting:
-    made = Faulting()
-    pg.register_copy_engine("kDLExtDev", made)
-    return made
-
-
 def column_of(values: Any, ordinal: int = 3) -> Any:
     table = pa.table({"x": pa.array(values)})
     return pg.from_arrow(table).to(f"kDLExtDev:{ordinal}").tile(0).column("x")

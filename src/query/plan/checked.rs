@@ -36,6 +36,9 @@ pub(super) fn is_checked_late(expression: &Expr) -> bool {
     };
     func.name() == "sum"
         && *op == Operator::Plus
+        // Conditions of a FILTER are never checked late.
+        && params.filter.is_none()
+        && !params.distinct
         && params.order_by.is_empty()
         && is_simple(left)
         && is_simple(right)

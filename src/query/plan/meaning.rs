@@ -3,16 +3,15 @@
 //! Comes in: a logical plan whose types are settled. Goes out: the same plan, each expression of which went past the rules that are listed here, once. Never here: the rules.
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::checked::{checked, is_checked_late};
 use super::exact::exact;
 use super::subqueries::with_rows_or_none;
+use super::walk::walk;
 
 /// Rewrites what the engine would take for something else.
 #[derive(Debug)]
@@ -20,24 +19,10 @@ pub(in crate::query) struct Meaning;
 
 impl AnalyzerRule for Meaning {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let meant = plan.transform_up_with_subqueries(|plan| {
-            let schema = merge_schema(&plan.inputs());
-            let names = NamePreserver::new(&plan);
-            let may_be_late = !counts(&plan);
-            let changed = plan.map_expressions(|expression| {
-                let name = names.save(&expression);
-                let changed = all_parts(expression, &schema, may_be_late)?;
-                Ok(match changed.transformed {
-                    true => changed.update_data(|expression| name.restore(expression)),
-                    false => changed,
-                })
-            })?;
-            match changed.transformed {
-                true => changed.map_data(LogicalPlan::recompute_schema),
-                false => Ok(changed),
-            }
-        });
-        meant.data()
+        walk(plan, |node| {
+            let may_be_late = !counts(node);
+            move |expression, schema: &DFSchema| all_parts(expression, schema, may_be_late)
+        })
     }
 
     fn name(&self) -> &'static str {

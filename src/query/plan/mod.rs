@@ -16,3 +16,4 @@ pub(super) mod settings;
 pub(super) mod sorted;
 mod subqueries;
 pub(super) mod types;
+mod walk;

@@ -8,13 +8,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::{Between, InList, Placeholder, WindowFunction};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
     cast,
@@ -22,6 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::walk::walk;
 use crate::error::{Error, ErrorKind};
 
 /// The unit that times of different units are compared in.
@@ -132,23 +131,9 @@ pub(in crate::query) struct Types;
 
 impl AnalyzerRule for Types {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let settled = plan.transform_up_with_subqueries(|plan| {
-            let schema = merge_schema(&plan.inputs());
-            let names = NamePreserver::new(&plan);
-            let changed = plan.map_expressions(|expression| {
-                let name = names.save(&expression);
-                let changed = expression.transform_up(|part| one(part, &schema))?;
-                Ok(match changed.transformed {
-                    true => changed.update_data(|expression| name.restore(expression)),
-                    false => changed,
-                })
-            })?;
-            match changed.transformed {
-                true => changed.map_data(LogicalPlan::recompute_schema),
-                false => Ok(changed),
-            }
-        });
-        settled.data()
+        walk(plan, |_| {
+            |expression: Expr, schema: &DFSchema| expression.transform_up(|part| one(part, schema))
+        })
     }
 
     fn name(&self) -> &'static str {

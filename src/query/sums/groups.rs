@@ -4,21 +4,23 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray};
-use arrow::datatypes::Decimal128Type;
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::datatypes::{ArrowPrimitiveType, Decimal128Type};
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::accumulate::NullState;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::nulls::filtered_null_mask;
 
 use super::outcome::Outcome;
-use super::total::{Summed, Wide};
-use crate::error::Error;
+use super::total::{Low, Summed, Wide, only};
+
+/// The lower part of totals of a type.
+type LowOf<T> = <<T as ArrowPrimitiveType>::Native as Wide>::Low;
 
 /// The totals so far, as wide as the values: hardly any of them ever wraps around.
 #[derive(Debug)]
 pub(super) struct Groups<T: Summed> {
-    lows: Vec<<T::Native as Wide>::Low>,
+    lows: Vec<LowOf<T>>,
     /// How often totals wrapped around, of those groups whose totals did.
     wraps: BTreeMap<usize, i64>,
     nulls: NullState,
@@ -41,7 +43,7 @@ impl<T: Summed> Groups<T> {
         values: &[ArrayRef],
         (groups, num_groups): (&[usize], usize),
         filter: Option<&BooleanArray>,
-        split: impl Fn(V::Native) -> (<T::Native as Wide>::Low, i64) + Send + Sync,
+        split: impl Fn(V::Native) -> (LowOf<T>, i64) + Send + Sync,
     ) -> Result<()> {
         let values = only::<V>(values)?;
         self.lows.resize(num_groups, Default::default());
@@ -49,7 +51,7 @@ impl<T: Summed> Groups<T> {
         let add = |group: usize, value: V::Native| {
             let (more, more_wraps) = split(value);
             if let Some(low) = lows.get_mut(group) {
-                let (sum, wrap) = T::Native::plus(*low, more);
+                let (sum, wrap) = low.plus(more);
                 *low = sum;
                 if wrap + more_wraps != 0 {
                     *wraps.entry(group).or_default() += wrap + more_wraps;
@@ -70,22 +72,14 @@ impl<T: Summed> Groups<T> {
             .into_iter()
             .map(|(group, wraps)| (group - lows.len(), wraps));
         self.wraps = moved.collect();
-        if wraps.is_empty() {
-            let total = |low: &<T::Native as Wide>::Low| T::Native::join(*low, 0);
-            let totals: Option<Vec<i128>> = lows.iter().map(total).collect();
-            return totals.ok_or_else(|| self.outcome.beyond());
-        }
-        let total = |(group, low): (usize, &<T::Native as Wide>::Low)| {
-            T::Native::join(*low, wraps.get(&group).copied().unwrap_or_default())
+        let total = |(group, low): (usize, &LowOf<T>)| {
+            // Nearly always there is none to be looked up.
+            let wraps = (!wraps.is_empty()).then(|| wraps.get(&group).copied());
+            low.join(wraps.flatten().unwrap_or_default())
         };
         let totals: Option<Vec<i128>> = lows.iter().enumerate().map(total).collect();
         totals.ok_or_else(|| self.outcome.beyond())
     }
-}
-
-fn only<V: Summed>(values: &[ArrayRef]) -> Result<&PrimitiveArray<V>> {
-    let array = values.first().and_then(|array| array.as_primitive_opt());
-    array.ok_or_else(|| Error::internal("sums of values of another type").into())
 }
 
 impl<T: Summed> GroupsAccumulator for Groups<T> {
@@ -107,7 +101,7 @@ impl<T: Summed> GroupsAccumulator for Groups<T> {
         total_num_groups: usize,
     ) -> Result<()> {
         let groups = (group_indices, total_num_groups);
-        self.add::<Decimal128Type>(values, groups, None, T::Native::split)
+        self.add::<Decimal128Type>(values, groups, None, LowOf::<T>::split)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
@@ -139,7 +133,7 @@ impl<T: Summed> GroupsAccumulator for Groups<T> {
     }
 
     fn size(&self) -> usize {
-        let lows = self.lows.capacity() * size_of::<<T::Native as Wide>::Low>();
+        let lows = self.lows.capacity() * size_of::<LowOf<T>>();
         lows + self.wraps.len() * size_of::<(usize, i64)>() + self.nulls.size()
     }
 }

@@ -28,39 +28,83 @@ impl<T: ArrowPrimitiveType<Native: Wide> + Send + Sync + fmt::Debug> Summed for 
 
 /// Numbers of at most 128 bits.
 pub(super) trait Wide: ArrowNativeType + Into<i128> {
-    /// What a total of a group is kept in, beside how often it wrapped around.
-    type Low: Copy + Default + Send + Sync + fmt::Debug;
+    /// What a total of a group is kept in.
+    type Low: Low;
 
     /// Their sum; `None` beyond 128 bits.
     fn total(values: &[Self]) -> Option<i128>;
 
     /// The number as the beginning of a total.
     fn low(self) -> Self::Low;
+}
 
+/// The lower part of a total; beside it stands how often it wrapped around.
+pub(super) trait Low: Copy + Default + Send + Sync + fmt::Debug {
     /// The sum, and whether it wrapped around upwards (1) or downwards (-1).
-    fn plus(one: Self::Low, other: Self::Low) -> (Self::Low, i64);
+    fn plus(self, other: Self) -> (Self, i64);
 
-    /// The total of what is kept and how often it wrapped around; `None` beyond 128 bits.
-    fn join(low: Self::Low, wraps: i64) -> Option<i128>;
+    /// The whole total; `None` beyond 128 bits.
+    fn join(self, wraps: i64) -> Option<i128>;
 
-    /// What is kept of a total, and how often it wraps around.
-    fn split(total: i128) -> (Self::Low, i64);
+    /// The lower part of a total, and how often it wraps around.
+    fn split(total: i128) -> (Self, i64);
 }
 
 /// One wrap of 64 bits.
 const WRAP: i128 = 1 << 64;
 
-fn plus_signed(one: i64, other: i64) -> (i64, i64) {
-    match one.overflowing_add(other) {
-        (sum, false) => (sum, 0),
-        (sum, true) => (sum, if other < 0 { -1 } else { 1 }),
+impl Low for i64 {
+    fn plus(self, other: Self) -> (Self, i64) {
+        match self.overflowing_add(other) {
+            (sum, false) => (sum, 0),
+            (sum, true) => (sum, if other < 0 { -1 } else { 1 }),
+        }
+    }
+
+    fn join(self, wraps: i64) -> Option<i128> {
+        Some(i128::from(self) + i128::from(wraps) * WRAP)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the rest is in the wraps")]
+    fn split(total: i128) -> (Self, i64) {
+        let low = total as Self;
+        (low, ((total - i128::from(low)) >> 64) as i64)
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the rest is in the wraps")]
-fn split_signed(total: i128) -> (i64, i64) {
-    let low = total as i64;
-    (low, ((total - i128::from(low)) >> 64) as i64)
+impl Low for u64 {
+    fn plus(self, other: Self) -> (Self, i64) {
+        let (sum, over) = self.overflowing_add(other);
+        (sum, i64::from(over))
+    }
+
+    fn join(self, wraps: i64) -> Option<i128> {
+        Some(i128::from(self) + i128::from(wraps) * WRAP)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the rest is in the wraps"
+    )]
+    fn split(total: i128) -> (Self, i64) {
+        (total as Self, (total >> 64) as i64)
+    }
+}
+
+impl Low for i128 {
+    fn plus(self, other: Self) -> (Self, i64) {
+        let (sum, over) = self.overflowing_add(other);
+        (sum, i64::from(over))
+    }
+
+    fn join(self, wraps: i64) -> Option<i128> {
+        (wraps == 0).then_some(self)
+    }
+
+    fn split(total: i128) -> (Self, i64) {
+        (total, 0)
+    }
 }
 
 /// The sum of numbers whose upper and lower halves are summed apart, several at a time.
@@ -82,111 +126,56 @@ const LOW: u64 = u32::MAX as u64;
 impl Wide for i32 {
     type Low = i64;
 
-    fn low(self) -> i64 {
-        self.into()
-    }
-
-    fn plus(one: i64, other: i64) -> (i64, i64) {
-        plus_signed(one, other)
-    }
-
-    fn join(low: i64, wraps: i64) -> Option<i128> {
-        Some(i128::from(low) + i128::from(wraps) * WRAP)
-    }
-
-    fn split(total: i128) -> (i64, i64) {
-        split_signed(total)
-    }
-
     fn total(values: &[Self]) -> Option<i128> {
         Some(by_halves(values, |value| {
             (i64::from(value >> 31), u64::from(value.cast_unsigned()))
         }))
+    }
+
+    fn low(self) -> i64 {
+        self.into()
     }
 }
 
 impl Wide for i64 {
     type Low = Self;
 
-    fn low(self) -> Self {
-        self
-    }
-
-    fn plus(one: Self, other: Self) -> (Self, i64) {
-        plus_signed(one, other)
-    }
-
-    fn join(low: Self, wraps: i64) -> Option<i128> {
-        Some(i128::from(low) + i128::from(wraps) * WRAP)
-    }
-
-    fn split(total: i128) -> (Self, i64) {
-        split_signed(total)
-    }
-
     fn total(values: &[Self]) -> Option<i128> {
         Some(by_halves(values, |value| {
             (value >> 32, value.cast_unsigned() & LOW)
         }))
+    }
+
+    fn low(self) -> Self {
+        self
     }
 }
 
 impl Wide for u64 {
     type Low = Self;
 
-    fn low(self) -> Self {
-        self
-    }
-
-    fn plus(one: Self, other: Self) -> (Self, i64) {
-        let (sum, over) = one.overflowing_add(other);
-        (sum, i64::from(over))
-    }
-
-    fn join(low: Self, wraps: i64) -> Option<i128> {
-        Some(i128::from(low) + i128::from(wraps) * WRAP)
-    }
-
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the rest is in the wraps"
-    )]
-    fn split(total: i128) -> (Self, i64) {
-        (total as Self, (total >> 64) as i64)
-    }
-
     fn total(values: &[Self]) -> Option<i128> {
         Some(by_halves(values, |value| {
             ((value >> 32).cast_signed(), value & LOW)
         }))
+    }
+
+    fn low(self) -> Self {
+        self
     }
 }
 
 impl Wide for i128 {
     type Low = Self;
 
-    fn low(self) -> Self {
-        self
-    }
-
-    fn plus(one: Self, other: Self) -> (Self, i64) {
-        let (sum, over) = one.overflowing_add(other);
-        (sum, i64::from(over))
-    }
-
-    fn join(low: Self, wraps: i64) -> Option<i128> {
-        (wraps == 0).then_some(low)
-    }
-
-    fn split(total: i128) -> (Self, i64) {
-        (total, 0)
-    }
-
     fn total(values: &[Self]) -> Option<i128> {
         values
             .iter()
             .try_fold(0_i128, |total, value| total.checked_add(*value))
+    }
+
+    fn low(self) -> Self {
+        self
     }
 }
 
@@ -204,7 +193,7 @@ fn total_of<T: Summed>(values: &PrimitiveArray<T>) -> Option<i128> {
 }
 
 /// The only array of a call.
-fn only<T: Summed>(values: &[ArrayRef]) -> Result<&PrimitiveArray<T>> {
+pub(super) fn only<T: Summed>(values: &[ArrayRef]) -> Result<&PrimitiveArray<T>> {
     let array = values.first().and_then(|array| array.as_primitive_opt());
     array.ok_or_else(|| Error::internal("a sum of values of another type").into())
 }
@@ -376,12 +365,12 @@ mod tests {
         let mut low = T::Low::default();
         let mut wraps = 0;
         for value in values {
-            let (sum, wrap) = T::plus(low, value.low());
+            let (sum, wrap) = low.plus(value.low());
             (low, wraps) = (sum, wraps + wrap);
         }
-        let total = T::join(low, wraps).unwrap();
-        let (low, wraps) = T::split(total);
-        assert_eq!(T::join(low, wraps), Some(total));
+        let total = low.join(wraps).unwrap();
+        let (low, wraps) = T::Low::split(total);
+        assert_eq!(low.join(wraps), Some(total));
         total
     }
 
