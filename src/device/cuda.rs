@@ -7,12 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 
 use super::engine::{CopyEngine, DeviceBuffer, Event};
 use crate::error::{Error, ErrorKind, Result};
+
+/// So many bytes of a pattern are made on the host.
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// The engine, once the driver was found.
 pub(super) fn engine() -> Result<Arc<dyn CopyEngine>> {
@@ -148,31 +152,99 @@ impl CopyEngine for Cuda {
 
     fn write(&self, ordinal: u32, bytes: &[u8]) -> Result<DeviceBuffer> {
         let bound = self.bound(ordinal)?;
-        // SAFETY: the context is current; the address is freed by `Allocation` alone.
-        let address = unsafe { result::malloc_sync(bytes.len()) };
-        let address = address.map_err(|error| {
-            let text = format!("allocating {} bytes on kDLCUDA:{ordinal}", bytes.len());
-            failed(text, error)
-        })?;
-        let allocation = Allocation {
-            context: Arc::clone(&bound.context),
-            address,
-        };
+        let (address, buffer) = allocated(&bound, ordinal, bytes.len())?;
         // SAFETY: the allocation has as many bytes.
         let copied = unsafe { result::memcpy_htod_sync(address, bytes) };
-        // A copy from memory that is not pinned returns when the bytes are staged, and may still be on its way.
-        let copied = copied.and_then(|()| {
-            // SAFETY: null is the stream that the copy was in.
-            unsafe { result::stream::synchronize(std::ptr::null_mut()) }
-        });
-        copied.map_err(|error| {
+        copied.and_then(|()| finished()).map_err(|error| {
             let text = format!("copying {} bytes to kDLCUDA:{ordinal}", bytes.len());
             failed(text, error)
         })?;
-        let handle =
-            usize::try_from(address).map_err(|_| Error::internal("an address on a GPU"))?;
-        Ok(DeviceBuffer::new(handle, bytes.len(), Box::new(allocation)))
+        Ok(buffer)
     }
+
+    /// That of the context that is current on this thread, as libraries of CUDA set it.
+    fn current(&self) -> Result<u32> {
+        let asking = |error| failed("asking for the current GPU", error);
+        if current().map_err(asking)?.is_null() {
+            return Ok(0);
+        }
+        let mut device = 0;
+        // SAFETY: there is a context, and the driver writes one number.
+        let found = unsafe { sys::cuCtxGetDevice(&raw mut device) };
+        found.result().map_err(asking)?;
+        u32::try_from(device).map_err(|_| Error::internal("a GPU's number"))
+    }
+
+    fn allocate(&self, ordinal: u32, num_bytes: usize) -> Result<DeviceBuffer> {
+        let bound = self.bound(ordinal)?;
+        Ok(allocated(&bound, ordinal, num_bytes)?.1)
+    }
+
+    fn fill(&self, ordinal: u32, handle: usize, bytes: Range<usize>, pattern: &[u8]) -> Result<()> {
+        let _bound = self.bound(ordinal)?;
+        let start = address(handle, bytes.start)?;
+        let filled = fill(start, bytes.len(), pattern).and_then(|()| finished());
+        filled.map_err(|error| {
+            let text = format!("filling {} bytes of kDLCUDA:{ordinal}", bytes.len());
+            failed(text, error)
+        })
+    }
+}
+
+/// New memory in the context that is current, and its address.
+fn allocated(
+    bound: &Bound,
+    ordinal: u32,
+    num_bytes: usize,
+) -> Result<(sys::CUdeviceptr, DeviceBuffer)> {
+    // SAFETY: the context is current; the address is freed by `Allocation` alone.
+    let address = unsafe { result::malloc_sync(num_bytes) };
+    let address = address.map_err(|error| {
+        let text = format!("allocating {num_bytes} bytes on kDLCUDA:{ordinal}");
+        failed(text, error)
+    })?;
+    let allocation = Allocation {
+        context: Arc::clone(&bound.context),
+        address,
+    };
+    let handle = usize::try_from(address).map_err(|_| Error::internal("an address on a GPU"))?;
+    let buffer = DeviceBuffer::new(handle, num_bytes, Box::new(allocation));
+    Ok((address, buffer))
+}
+
+/// Waits for what is on its way: a copy from memory that is not pinned returns when the bytes are staged, one within the GPU at once.
+fn finished() -> std::result::Result<(), DriverError> {
+    // SAFETY: null is the stream that the calls were in.
+    unsafe { result::stream::synchronize(std::ptr::null_mut()) }
+}
+
+/// Writes a pattern over and over: bytes that are all the same by the driver, others from a block that is brought there once and doubles from then on.
+fn fill(
+    start: sys::CUdeviceptr,
+    num_bytes: usize,
+    pattern: &[u8],
+) -> std::result::Result<(), DriverError> {
+    if num_bytes == 0 || pattern.is_empty() {
+        return Ok(());
+    }
+    if let Some(byte) = pattern.first()
+        && pattern.iter().all(|other| other == byte)
+    {
+        // SAFETY: the caller's memory, of as many bytes.
+        return unsafe { result::memset_d8_sync(start, *byte, num_bytes) };
+    }
+    let block = pattern.repeat((BLOCK_BYTES / pattern.len()).max(1));
+    let block = block.get(..num_bytes).unwrap_or(&block);
+    // SAFETY: as above, and the block is not longer.
+    unsafe { result::memcpy_htod_sync(start, block) }?;
+    let mut done = block.len();
+    while done < num_bytes {
+        let next = done.min(num_bytes - done);
+        // SAFETY: both runs lie in the caller's memory, and do not overlap.
+        unsafe { result::memcpy_dtod_sync(start + done as u64, start, next) }?;
+        done += next;
+    }
+    Ok(())
 }
 
 fn failed(doing: impl Display, error: DriverError) -> Error {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
@@ -32,6 +33,37 @@ pub trait CopyEngine: Debug + Send + Sync {
     /// # Errors
     /// `ResourcesExhausted` when the device has no room; whatever the driver says.
     fn write(&self, ordinal: u32, bytes: &[u8]) -> Result<DeviceBuffer>;
+
+    /// The number of the device that the calling thread works with, where its driver knows such a thing; else 0.
+    ///
+    /// # Errors
+    /// Whatever the driver says.
+    fn current(&self) -> Result<u32> {
+        Ok(0)
+    }
+
+    /// A new buffer on the device of so many bytes (never none), whose content is not defined.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` when the device has no room; `Unsupported` unless the engine has its own way.
+    fn allocate(&self, ordinal: u32, num_bytes: usize) -> Result<DeviceBuffer> {
+        Err(copies_only(ordinal, num_bytes))
+    }
+
+    /// Writes `pattern` over and over into these bytes of a buffer of [`CopyEngine::allocate`], and returns when they are there. Both lengths go into each other.
+    ///
+    /// # Errors
+    /// Whatever the driver says; `Unsupported` unless the engine has its own way.
+    fn fill(&self, ordinal: u32, handle: usize, bytes: Range<usize>, pattern: &[u8]) -> Result<()> {
+        let _ = (handle, pattern);
+        Err(copies_only(ordinal, bytes.len()))
+    }
+}
+
+fn copies_only(ordinal: u32, num_bytes: usize) -> Error {
+    Error::unsupported(format!(
+        "the engine of device {ordinal} only copies, it lays out no memory of its own ({num_bytes} bytes were wanted)"
+    ))
 }
 
 /// What must happen before a device array may be read: the `sync_event` of the Arrow C Device interface, a pointer to an event of the driver.

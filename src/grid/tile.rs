@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayData, RecordBatch};
+use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use async_trait::async_trait;
@@ -68,6 +68,16 @@ pub trait TileData: Any + Debug + Send + Sync {
     /// Whatever stands in the way of bringing them here; `InvalidArgument` for a column that does not exist.
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
         self.open_columns(columns)
+    }
+
+    /// Whether a row may hold one of these values (of the column's type) in a column (index in this tile), as far as that is known without reading the column: from bloom filters of
+    /// files. `true` where nobody knows.
+    ///
+    /// # Errors
+    /// Whatever stands in the way of asking; `InvalidArgument` for a column that does not exist.
+    async fn may_hold(&self, column: usize, values: &ArrayRef) -> Result<bool> {
+        let _ = (column, values);
+        Ok(true)
     }
 
     /// Some rows and columns (indices in this tile) over the same memory, where the data has a way of its own for that.

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 
@@ -125,5 +125,13 @@ impl TileData for TileView {
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
         let below = chosen(&self.columns, columns)?;
         self.sliced(&self.tile.data().fetch(&below).await?)
+    }
+
+    /// What no row of the whole holds, none of its rows holds.
+    async fn may_hold(&self, column: usize, values: &ArrayRef) -> Result<bool> {
+        match chosen(&self.columns, &[column])?.as_slice() {
+            [below] => self.tile.data().may_hold(*below, values).await,
+            _ => Ok(true),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Bloom filters of column chunks -> row groups that cannot hold a wanted value.
 //!
-//! Comes in: the row groups that statistics keep, the filter. Goes out: fewer of them. A filter that is missing or damaged proves nothing. Never here: other statistics.
+//! Comes in: the row groups that statistics keep, the filter; for lazy tiles one chunk and values. Goes out: fewer of them; whether the chunk can hold a value. A filter that is missing or damaged proves nothing. Never here: other statistics.
 
 use std::sync::Arc;
 
@@ -69,9 +69,16 @@ async fn is_possible(
     row_group: usize,
     condition: &Bound,
 ) -> Result<bool> {
-    let Some(chunk) = chunk_of(footer, row_group, condition) else {
+    let chunk = chunk_of(footer, row_group, condition.name(), condition.values());
+    let Some(chunk) = chunk else {
         return Ok(true);
     };
+    let filter = read(file, chunk).await?;
+    Ok(filter.is_none_or(|filter| may_hold(&filter, chunk, condition.values())))
+}
+
+/// The bloom filter of a column chunk; nothing if there is none that can be read.
+pub(super) async fn read(file: &SourceFile, chunk: &ColumnChunkMetaData) -> Result<Option<Sbbf>> {
     let range = |chunk: &ColumnChunkMetaData| {
         let start = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
         let length = u64::try_from(chunk.bloom_filter_length()?).ok()?;
@@ -79,33 +86,27 @@ async fn is_possible(
         (stop <= file.size_bytes && length <= MAX_BYTES).then_some(start..stop)
     };
     let Some(range) = range(chunk) else {
-        return Ok(true);
+        return Ok(None);
     };
     let bytes = fetch(file, range).await?;
     if check_struct(&bytes).is_err() {
-        return Ok(true);
+        return Ok(None);
     }
     let filter = contained(&file.name, || {
         Sbbf::from_bytes(&bytes).map_err(|error| Error::invalid_data(error.to_string()))
     });
-    let Ok(filter) = filter else {
-        return Ok(true);
-    };
-    if filter.num_blocks() == 0 {
-        return Ok(true);
-    }
-    let held = held(&filter, chunk.column_type(), condition);
-    Ok(held.unwrap_or(true))
+    Ok(filter.ok().filter(|filter| filter.num_blocks() > 0))
 }
 
-/// The chunk of the condition's column, if that is flat and of the condition's type.
-fn chunk_of<'a>(
+/// The chunk of a column by its name, if that is flat and of the type of the values.
+pub(super) fn chunk_of<'a>(
     footer: &'a Footer,
     row_group: usize,
-    condition: &Bound,
+    name: &str,
+    values: &ArrayRef,
 ) -> Option<&'a ColumnChunkMetaData> {
-    let (root, field) = footer.schema().column_with_name(condition.name())?;
-    if field.data_type() != condition.values().data_type() {
+    let (root, field) = footer.schema().column_with_name(name)?;
+    if field.data_type() != values.data_type() {
         return None;
     }
     let schema = footer.parquet().file_metadata().schema_descr();
@@ -118,9 +119,13 @@ fn chunk_of<'a>(
         .get(leaf)
 }
 
+/// Whether one of the values can be in the chunk of this filter.
+pub(super) fn may_hold(filter: &Sbbf, chunk: &ColumnChunkMetaData, values: &ArrayRef) -> bool {
+    held(filter, chunk.column_type(), values).unwrap_or(true)
+}
+
 /// Whether one of the values can be there; nothing for types whose stored form is not known here.
-fn held(filter: &Sbbf, stored: Type, condition: &Bound) -> Option<bool> {
-    let values = condition.values();
+fn held(filter: &Sbbf, stored: Type, values: &ArrayRef) -> Option<bool> {
     let whole = |values: &ArrayRef| {
         let signed = values.data_type() != &DataType::UInt64;
         let wide = if signed {

@@ -13,10 +13,12 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
+use parquet::bloom_filter::Sbbf;
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::Mutex;
 
 use super::assembly::{column_axis, empty_grid};
+use super::bloom::{self, chunk_of};
 use super::budget::Budget;
 use super::decode::Rows;
 use super::error::{blocking, contained};
@@ -30,8 +32,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData, chosen};
 use crate::location::Location;
 
-/// The part of the memory limit that columns may use while they are decoded.
+/// The part of the memory limit that is not for columns that are kept: they use it while they are decoded, and bloom filters do.
 const DECODING_PART: u64 = 4;
+
+/// The part of the limit that bloom filters may use.
+const BLOOM_PART: u64 = 16;
 
 /// What the cache weighs in: a larger column than 4 GiB would not fit a weight in bytes.
 const WEIGHT_BYTES: usize = 1 << 10;
@@ -53,6 +58,8 @@ struct State {
     pid: u32,
     /// Row band and column of the grid -> the column.
     columns: Cache<(usize, usize), ArrayRef>,
+    /// File, row group and column of the grid -> the bloom filter, if there is one.
+    blooms: Cache<(usize, usize, usize), Option<Arc<Sbbf>>>,
     /// One for each row band, so that nobody reads what another is reading.
     reading: Vec<Mutex<()>>,
     budget: Arc<Budget>,
@@ -113,7 +120,12 @@ pub(super) fn grid(
 
 impl State {
     fn new(plan: &Plan, memory_limit_bytes: u64) -> Self {
-        let decoding = memory_limit_bytes / DECODING_PART;
+        let apart = memory_limit_bytes / DECODING_PART;
+        let blooms = memory_limit_bytes / BLOOM_PART;
+        let weigh_bloom = |_: &(usize, usize, usize), filter: &Option<Arc<Sbbf>>| {
+            let blocks = filter.as_ref().map_or(1, |filter| filter.num_blocks());
+            u32::try_from(blocks * size_of::<[u32; 8]>()).unwrap_or(u32::MAX)
+        };
         let weigh = |_: &(usize, usize), column: &ArrayRef| {
             let weight = column.get_array_memory_size().div_ceil(WEIGHT_BYTES);
             u32::try_from(weight).unwrap_or(u32::MAX)
@@ -123,10 +135,15 @@ impl State {
             columns: Cache::builder()
                 .weigher(weigh)
                 .eviction_policy(EvictionPolicy::lru())
-                .max_capacity((memory_limit_bytes - decoding) / WEIGHT_BYTES as u64)
+                .max_capacity((memory_limit_bytes - apart) / WEIGHT_BYTES as u64)
+                .build(),
+            blooms: Cache::builder()
+                .weigher(weigh_bloom)
+                .eviction_policy(EvictionPolicy::lru())
+                .max_capacity(blooms)
                 .build(),
             reading: plan.tasks.iter().map(|_| Mutex::new(())).collect(),
-            budget: Arc::new(Budget::new(decoding)),
+            budget: Arc::new(Budget::new(apart - blooms)),
         }
     }
 }
@@ -208,6 +225,37 @@ impl Source {
             .buffered(self.concurrency)
             .try_collect()
             .await
+    }
+
+    /// Whether a row of a row band may hold one of these values, by the bloom filters of its row groups.
+    async fn may_hold(&self, number: usize, column: usize, values: &ArrayRef) -> Result<bool> {
+        let state = self.state();
+        let (task, file, footer) = parts(&self.plan, number)?;
+        let is_remote = matches!(file.place, Place::Remote { .. });
+        if state.columns.contains_key(&(number, column))
+            || is_remote && self.pid != std::process::id()
+        {
+            return Ok(true);
+        }
+        let name = self.plan.columns.schema.field(column).name();
+        for row_group in task.row_groups.clone() {
+            let Some(chunk) = chunk_of(footer, row_group, name, values) else {
+                return Ok(true);
+            };
+            let key = (task.file, row_group, column);
+            let filter = match state.blooms.get(&key) {
+                Some(known) => known,
+                None => {
+                    let filter = bloom::read(file, chunk).await?.map(Arc::new);
+                    state.blooms.insert(key, filter.clone());
+                    filter
+                }
+            };
+            if filter.is_none_or(|filter| bloom::may_hold(&filter, chunk, values)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// As `columns`, for callers that cannot await.
@@ -307,5 +355,12 @@ impl TileData for LazyTile {
         let wanted = chosen(&self.columns, columns)?;
         let values = Arc::clone(&self.source).columns(self.task, wanted).await?;
         self.batch(columns, values)
+    }
+
+    async fn may_hold(&self, column: usize, values: &ArrayRef) -> Result<bool> {
+        match chosen(&self.columns, &[column])?.as_slice() {
+            [column] => self.source.may_hold(self.task, *column, values).await,
+            _ => Ok(true),
+        }
     }
 }

@@ -29,7 +29,7 @@ use crate::error::{Error, ErrorKind};
 type Estimate = fn(&[ArrayRef]) -> f64;
 
 /// By name, with all aliases.
-const GROWING: [(&[&str], Estimate); 10] = [
+const GROWING: [(&[&str], Estimate); 11] = [
     (&["repeat"], repeated),
     (&["lpad", "rpad"], padded),
     (&["replace"], replaced),
@@ -38,6 +38,10 @@ const GROWING: [(&[&str], Estimate); 10] = [
     (&["array_resize", "list_resize"], resized),
     (&["generate_series", "range"], counted),
     (&["concat"], joined),
+    (
+        &["array_concat", "list_concat", "array_cat", "list_cat"],
+        joined,
+    ),
     (&["concat_ws"], joined_with),
     (&["array_to_string", "list_to_string"], lists_joined),
 ];

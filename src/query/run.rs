@@ -27,6 +27,7 @@ use tokio::time::{Instant, Sleep};
 use super::bounds::{Queue, RunPool};
 use super::exec::dense::dense;
 use super::exec::own::owning;
+use super::exec::portion::portioned;
 use super::exec::stop::{Stop, stoppable};
 use super::exec::wait::waiting;
 use super::faults;
@@ -256,7 +257,7 @@ fn ready(
     let plan = reset_plan_states(plan)?;
     let options = context.session_config().options();
     let plan = FilterPushdown::new_post_optimization().optimize(plan, options)?;
-    let plan = owning(dense(waiting(plan)?, context)?)?;
+    let plan = portioned(owning(dense(waiting(plan)?, context)?)?)?;
     Ok(stoppable(plan, stop)?)
 }
 
@@ -343,21 +344,31 @@ async fn next(batches: &mut SendableRecordBatchStream) -> Option<Result<RecordBa
         .catch_unwind()
         .await;
     match next {
-        Ok(batch) => batch.map(|batch| batch.map_err(Error::from)),
+        Ok(batch) => batch.map(|batch| batch.map_err(|error| too_long_or(Error::from(error)))),
         Err(panic) => Some(Err(panicked(panic.as_ref()))),
     }
 }
 
-/// Arrow panics where the texts of one batch have more than 2 GiB; all else is a fault.
+/// A panic, which is a fault, unless it says that texts are too long.
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_default();
-    if text.contains("offset overflow") || text.contains("byte array offset overflow") {
-        let text = "the texts of one batch have more than 2 GiB";
-        return Error::new(ErrorKind::ResourcesExhausted, text)
-            .with_hint("make them shorter, or cast them to a type without that limit: arrow_cast(…, 'LargeUtf8')");
+    let text = format!("an operator of the query panicked: {text}");
+    too_long_or(Error::internal(text))
+}
+
+/// Arrow panics or fails where the texts of one batch have more than 2 GiB; other errors stay as they are.
+fn too_long_or(error: Error) -> Error {
+    let is_ours = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Query);
+    if is_ours || !error.message().to_lowercase().contains("offset overflow") {
+        return error;
     }
-    Error::internal(format!("an operator of the query panicked: {text}"))
+    let text = "the texts of one batch have more than 2 GiB";
+    let hint =
+        "make them shorter, or cast them to a type without that limit: arrow_cast(…, 'LargeUtf8')";
+    Error::new(ErrorKind::ResourcesExhausted, text)
+        .with_hint(hint)
+        .with_source(error)
 }

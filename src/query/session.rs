@@ -32,6 +32,7 @@ use super::plan::exact;
 use super::plan::join_order::JoinOrder;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
+use super::plan::one_step::OneStep;
 use super::plan::pause::PauseOften;
 use super::plan::settings::for_tiles;
 use super::plan::types::{Operations, Types, with_operations};
@@ -481,9 +482,10 @@ fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rules(rules)
-        .with_analyzer_rule(Arc::new(Meaning))
+        .with_analyzer_rule(Arc::new(Meaning { limit }))
         .with_optimizer_rules(exact::rules())
         .with_optimizer_rule(Arc::new(JoinOrder))
+        .with_physical_optimizer_rule(Arc::new(OneStep))
         .with_physical_optimizer_rule(Arc::new(Arithmetic))
         .with_physical_optimizer_rule(Arc::new(PauseOften))
         .build();

@@ -51,6 +51,27 @@ def test_the_memory_is_that_of_the_gpu() -> None:
         assert out.tolist() == list(range(1000))
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0, -2.25])
+@pytest.mark.parametrize("shape", [(7,), (64, 33, 5), (3_000_000,)])
+def test_storages_are_made_and_filled_on_the_gpu(shape: tuple[int, ...], value: float) -> None:
+    storage = pg.storage.full(shape, value, device="gpu", alignment_size=128)
+    assert storage.address % 128 == 0
+    assert storage.__dlpack_device__() == (2, 0)
+    with Driver() as driver:
+        assert driver.is_on_device(storage.address)
+        # In C order, and nothing lies between elements of one dimension.
+        rows = [(storage.address, shape[-1])] if len(shape) == 1 else []
+        first, second = (*shape, 0)[:2]
+        for i in range(first if not rows else 0):
+            for j in range(second):
+                place = storage.address + i * storage.strides[0] + j * storage.strides[1]
+                rows.append((place, shape[-1]))
+        for place, count in rows:
+            out = np.empty(count)
+            driver.to_host(out.ctypes.data, place, out.nbytes)
+            assert (out == value).all()
+
+
 def test_sql_reads_what_is_on_the_gpu() -> None:
     there = pg.from_arrow(table()).to("kDLCUDA:0")
     found = there.sql("SELECT sum(n) AS s, max(t) AS t FROM self WHERE n >= 500").to_arrow()

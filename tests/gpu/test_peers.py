@@ -40,6 +40,33 @@ def test_torch_computes_where_the_column_is(dtype: str) -> None:
         assert float(torch.from_dlpack(column).double().sum()) == 4950.0
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cupy_and_torch_write_to_storages_where_they_are(dtype: str) -> None:
+    cupy = pytest.importorskip("cupy", reason="cupy is not installed")
+    storage = pg.storage.full((5, 4, 3), 2, dtype, backend="gt:gpu")
+    array = pg.storage.as_cupy(storage)
+    assert (array.data.ptr, array.shape, array.strides) == (
+        storage.address,
+        storage.shape,
+        storage.strides,
+    )
+    assert float(array.astype("float64").sum()) == 120.0
+    array[1, 2, :] = 7
+    again = cupy.from_dlpack(storage)
+    assert (again.data.ptr, float(again.astype("float64").sum())) == (storage.address, 135.0)
+
+
+def test_torch_reads_and_writes_storages_where_they_are() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch was built without CUDA")
+    storage = pg.storage.full((5, 4), 1.5, "float32", device="gpu")
+    tensor = torch.from_dlpack(storage)
+    assert (tensor.data_ptr(), str(tensor.device)) == (storage.address, "cuda:0")
+    tensor[2] += 1
+    assert float(torch.as_tensor(storage, device="cuda").sum()) == 34.0
+
+
 def test_pylibcudf_takes_tiles_and_columns_and_gives_tables() -> None:
     pylibcudf = pytest.importorskip("pylibcudf", reason="pylibcudf is not installed")
     ours = pa.table({"n": pa.array([1, None, 3], pa.int64()), "t": ["a", "bc", None]})

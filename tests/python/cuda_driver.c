@@ -70,6 +70,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) { (void)attribut
 int cuDevicePrimaryCtxRetain(char **context, int device) { *context = contexts + device; return OK; }
 int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return OK; }
 int cuCtxGetCurrent(char **context) { *context = current; return OK; }
+int cuCtxGetDevice(int *device) { *device = device_of(); return current ? OK : INVALID_CONTEXT; }
 int cuCtxSetCurrent(char *context) { current = context; return OK; }
 int cuGetErrorName(int error, const char **text) { (void)error; *text = "NAME"; return OK; }
 int cuGetErrorString(int error, const char **text) { *text = error == OUT_OF_MEMORY ? "out of memory" : "some error"; return OK; }
@@ -119,6 +120,33 @@ int cuMemcpyDtoH_v2(void *out, uint64_t place, size_t count) {
     rights(block, PROT_READ);
     memcpy(out, (void *)(uintptr_t)place, count);
     rights(block, PROT_NONE);
+    return OK;
+}
+
+/* On its way until somebody waits for the stream, and in order with the copies. */
+int cuMemcpyDtoD_v2(uint64_t to, uint64_t from, size_t count) {
+    Block *block, *source;
+    int code = checked(from, count, &source);
+    if (!code) code = checked(to, count, &block);
+    if (code) return code;
+    if (from < to + count && to < from + count) return INVALID;
+    settle();
+    char *copy = malloc(count);
+    rights(source, PROT_READ);
+    memcpy(copy, (void *)(uintptr_t)from, count);
+    rights(source, PROT_NONE);
+    staged[num_staged++] = (Copy){(char *)(uintptr_t)to, copy, count};
+    return OK;
+}
+
+int cuMemsetD8_v2(uint64_t place, unsigned char byte, size_t count) {
+    Block *block;
+    int code = checked(place, count, &block);
+    if (code) return code;
+    settle();
+    char *copy = malloc(count);
+    memset(copy, byte, count);
+    staged[num_staged++] = (Copy){(char *)(uintptr_t)place, copy, count};
     return OK;
 }
 

@@ -105,6 +105,74 @@ assert driver.stand_in_waited() == 0
 assert again.to("kDLCPU").to_arrow()["n"].to_pylist() == [1, 2, 3]
 assert (driver.stand_in_waited(), driver.stand_in_event()) == (1, 0x5eed)
 """,
+    "storages lie in memory of the GPU": """
+def values(storage):
+    "The elements, copied by the driver itself."
+    context = ctypes.c_void_p()
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), storage.__dlpack_device__()[1])
+    driver.cuCtxSetCurrent(context)
+    last = sum((extent - 1) * stride for extent, stride in zip(storage.shape, storage.strides))
+    out = np.zeros(last + storage.itemsize, "u1")
+    assert driver.cuMemcpyDtoH_v2(ctypes.c_void_p(out.ctypes.data), ctypes.c_uint64(storage.address), ctypes.c_size_t(out.size)) == 0
+    driver.cuCtxSetCurrent(None)
+    return np.ndarray(storage.shape, storage.__cuda_array_interface__["typestr"], out, strides=storage.strides)
+
+for dtype, value in [("f8", 1.25), ("i4", -7), ("i2", 258), ("u1", 9), ("?", True), ("c16", 2 - 3j), ("f8", 0.0)]:
+    for shape in [(), (5,), (70, 3, 41), (300_000,)]:
+        for backend in ("gt:gpu", "dace:gpu"):
+            full = pg.storage.full(shape, value, dtype, backend=backend) if len(shape) == 3 else pg.storage.full(shape, value, dtype, device="gpu", alignment_size=64)
+            assert driver.stand_in_staged() == 0, "a copy is still on its way"
+            assert values(full).tolist() == np.full(shape, value, dtype).tolist(), (dtype, shape)
+            assert len(shape) == 3 or full.address % 64 == 0
+assert values(pg.storage.zeros((40, 30), device="gpu")).tolist() == np.zeros((40, 30)).tolist()
+assert values(pg.storage.ones((4, 3), "f4", device="gpu")).tolist() == np.ones((4, 3)).tolist()
+storage = pg.storage.zeros((4, 3), device="gpu", dims="IJ", alignment_size=32, aligned_index=(1, 1))
+assert (storage.address + sum(storage.strides)) % 32 == 0
+assert repr(storage).endswith("on kDLCUDA:0"), repr(storage)
+interface = storage.__cuda_array_interface__
+assert interface["data"] == (storage.address, False) and interface["shape"] == (4, 3) and interface["strides"] == storage.strides
+assert storage.__gt_dims__ == ("I", "J") and storage.__gt_origin__ == (1, 1)
+assert not hasattr(storage, "__array_interface__")
+assert storage.__dlpack_device__() == (2, 0)
+for refused, ask in [
+    (TypeError, lambda: np.asarray(storage)),
+    (BufferError, lambda: memoryview(storage)),
+    (BufferError, lambda: storage.__dlpack__(dl_device=(1, 0))),
+    (BufferError, lambda: storage.__dlpack__(copy=True)),
+    (BufferError, lambda: storage.__dlpack__(stream=0)),
+    (TypeError, lambda: pg.storage.as_numpy(storage)),
+    (errors.NotLocalError, lambda: pg.from_storage(storage)),
+    (TypeError, lambda: storage[0]),
+]:
+    try:
+        ask()
+    except refused as error:
+        assert "kDLCUDA:0" in str(error) or "GPU" in str(error) or "CUDA" in str(error) or "(2, 0)" in str(error), error
+    else:
+        raise AssertionError(refused)
+storage.__dlpack__(stream=1, max_version=(1, 1), dl_device=(2, 0))
+with pg.buffer.get_buffer(storage) as buffer:
+    assert (buffer.pointer, buffer.device_info) == (storage.address, (2, 0))
+like = pg.storage.ones_like(storage)
+assert like.__dlpack_device__() == (2, 0) and like.dims == ("I", "J")
+context = ctypes.c_void_p()
+driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1)
+driver.cuCtxSetCurrent(context)
+assert pg.storage.zeros((3,), device="gpu").__dlpack_device__() == (2, 1), "the GPU that is current"
+assert current() == context.value
+driver.cuCtxSetCurrent(None)
+import os
+os.environ["STAND_IN_BYTES"] = "800000"
+try:
+    pg.storage.zeros((1000, 1000), device="gpu")
+except errors.ResourcesExhaustedError as error:
+    assert "kDLCUDA:0" in str(error), error
+else:
+    raise AssertionError
+del storage, like, full, interface, buffer
+gc.collect()
+assert driver.stand_in_bytes() == 0
+""",
     "errors of the driver are kinds of ours": """
 import os
 grid = pg.from_arrow(table(100_000))

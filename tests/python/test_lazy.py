@@ -146,6 +146,79 @@ def test_a_selection_that_is_opened_reads_its_columns_only(proxy: Proxy) -> None
     assert len(array) == 3
 
 
+def test_columns_of_conditions_come_first_and_the_others_only_where_a_row_passes(
+    proxy: Proxy,
+) -> None:
+    grid = lazy_grid(proxy)
+    value = grid.sql("SELECT c1 FROM self WHERE file = 1 LIMIT 1").to_arrow()["c1"][0].as_py()
+    grid = lazy_grid(proxy)
+    footers, column_bytes = proxy.read_bytes(), 8 * ROWS
+    session = pg.Session(threads=1)
+    session.register("t", grid)
+    result = session.sql("SELECT c2, c3, c4 FROM t WHERE c1 + 0 = $1", [value]).collect()
+    assert len(result) == 1
+    # Of one file all three columns, of the others only that of the condition.
+    assert proxy.read_bytes() - footers <= 1.1 * 6 * column_bytes + 10_000
+    assert result.metrics is not None
+    assert result.metrics.read_bytes == result.metrics.groups["file"]["bytes"] == 6 * column_bytes
+    none = session.sql("SELECT c5, c6 FROM t WHERE c1 + 0 = -1").collect()
+    assert none.metrics is not None
+    assert (len(none), none.metrics.read_bytes) == (0, 3 * column_bytes)
+    assert (none.metrics.read_rows, none.metrics.read_tiles) == (3 * ROWS, 3)
+
+
+@pytest.fixture(scope="module")
+def with_blooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Row groups that statistics cannot tell from one another, with bloom filters."""
+    path = tmp_path_factory.mktemp("blooms") / "a.parquet"
+    duckdb.connect().sql(
+        f"""
+        COPY (SELECT (i * 7919 % 20000)::BIGINT * 2 AS n, 'text ' || (i * 7919 % 20000) * 2 AS t, i AS place
+              FROM range(20000) AS r(i))
+        TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048, DICTIONARY_SIZE_LIMIT 100000)
+        """
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("n = 19999", 0),
+        ("n = 19998", 1),
+        ("n IN (19999, 19998, 20001)", 1),
+        ("n IN (1, 3, 5, 7, 9) AND place >= 0", 0),
+        ("n = 19999 OR n = 20001", 0),
+        ("t = 'text 19999'", 0),
+        ("t = 'text 19998' AND n < 20000", 1),
+        ("n IN (SELECT x FROM (VALUES (19998), (3)) AS v(x))", 1),
+    ],
+)
+def test_bloom_filters_leave_tiles_unread(with_blooms: Path, condition: str, rows: int) -> None:
+    for rows_of_a_tile in (2048, 1000):
+        grid = pg.read_parquet(with_blooms, lazy=True, tile_rows=rows_of_a_tile)
+        result = grid.sql(f"SELECT place FROM self WHERE {condition}").collect()
+        assert len(result) == rows
+        metrics = result.metrics
+        assert metrics is not None
+        # One value in a hundred or so seems to be there though it is not.
+        assert metrics.read_rows <= (rows + 2) * 2048, condition
+        # What every row group might hold is read.
+        every = grid.sql("SELECT count(place) AS n FROM self WHERE n != 19999").to_arrow()
+        assert every["n"].to_pylist() == [20_000]
+
+
+def test_views_of_lazy_tiles_ask_the_same_filters(with_blooms: Path) -> None:
+    grid = pg.read_parquet(with_blooms, lazy=True, tile_rows=2048)[100:15_000][["place", "n"]]
+    result = grid.sql("SELECT place FROM self WHERE n = 19999").collect()
+    assert result.metrics is not None
+    assert (len(result), result.metrics.read_rows <= 2 * 2048) == (0, True)
+    frame = grid.to_arrow()
+    value = frame["n"][7_000].as_py()
+    found = grid.sql("SELECT place FROM self WHERE n = $1", [value]).to_arrow()
+    assert found["place"].to_pylist() == [frame["place"][7_000].as_py()]
+
+
 def test_many_who_ask_at_once_read_once(proxy: Proxy) -> None:
     grid = lazy_grid(proxy)
     footers = proxy.read_bytes()

@@ -14,8 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use super::PyStorage;
-use crate::array::{converted, refuse_devices};
-use crate::buffer::{DEVICE, PLAIN_FLAGS, Request};
+use crate::array::{check_stream, converted, refuse_devices};
+use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::convert::import;
 use crate::dlpack::capsule_of;
 use crate::error::Outcome;
@@ -42,6 +42,28 @@ impl PyStorage {
             "{consumer} reads memory of the host, the storage is on {}\nhint: partgrid.storage.as_cupy(storage).get() copies it",
             self.core.device()
         )))
+    }
+
+    /// Refuses wishes of consumers of DLPack that memory of a GPU cannot meet.
+    fn refuse_elsewhere(
+        &self,
+        stream: Option<&Bound<'_, PyAny>>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<()> {
+        check_stream(self.core.device(), stream)?;
+        let own = self.__dlpack_device__();
+        let text = match dl_device {
+            Some(other) if other != own => {
+                format!("dl_device must be {own:?}, where the storage is, got {other:?}")
+            }
+            _ if copy == Some(true) => {
+                format!("a storage on {} gives no copies", self.core.device())
+            }
+            _ => return Ok(()),
+        };
+        let hint = "partgrid.storage.as_cupy(storage) copies with copy() and get()";
+        Err(PyBufferError::new_err(format!("{text}\nhint: {hint}")))
     }
 
     /// An array interface, which is the same for numpy and for CUDA but for its name.
@@ -179,10 +201,10 @@ impl PyStorage {
     /// DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
     ///
     /// Args:
-    ///     stream: `None`, since the CPU has no streams.
+    ///     stream: `None` on the CPU, which has no streams; on a GPU any stream of CUDA, since what made the storage is done.
     ///     max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get only copies of a frozen storage.
-    ///     dl_device: `None` or `(1, 0)`, the CPU.
-    ///     copy: `True` copies; `None` and `False` never do.
+    ///     dl_device: `None` or the device of the storage; `(1, 0)` is the CPU.
+    ///     copy: `True` copies, on the CPU; `None` and `False` never do.
     ///
     /// Returns:
     ///     A capsule `dltensor_versioned`, or `dltensor` for versions before 1.0.
@@ -202,7 +224,11 @@ impl PyStorage {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
-        refuse_devices(stream, dl_device)?;
+        if self.core.device() == Device::CPU {
+            refuse_devices(stream, dl_device)?;
+        } else {
+            self.refuse_elsewhere(stream.as_ref(), dl_device, copy)?;
+        }
         let lent = self.lent(copy == Some(true))?;
         capsule_of(py, export_memory(lent, max_version))
     }
@@ -228,9 +254,12 @@ impl PyStorage {
         let core = &slf.get().core;
         // SAFETY: the interpreter's own struct.
         let request = unsafe { Request::begin(view, flags) }?;
-        if core.device() != Device::CPU {
-            let text = format!("the memory is on {}, not the host's", core.device());
-            return Err(PyBufferError::new_err(text));
+        let on_host = core.device() == Device::CPU;
+        if !on_host && !request.knows_devices() {
+            return Err(PyBufferError::new_err(format!(
+                "the memory is on {}, not the host's; consumers that know devices ask as partgrid.buffer.get_buffer does",
+                core.device()
+            )));
         }
         let Some(format) = core.item().format() else {
             return Err(PyBufferError::new_err(format!(
@@ -248,7 +277,10 @@ impl PyStorage {
             strides: plan.strides(),
             is_writable: guard.is_some(),
             read_only: FROZEN,
-            device: None,
+            device: (!on_host).then(|| {
+                let device = DLDevice::new(core.device());
+                DeviceInfo::at(device.device_type, device.device_id.into())
+            }),
             held: guard.map(|guard| Box::new(guard) as Box<dyn std::any::Any>),
         };
         // SAFETY: the storage keeps its memory, which may be written as long as the guard lives.

@@ -3,14 +3,13 @@
 //! Comes in: shapes, types, values and parameters, or another storage or array. Goes out: new storages. Never here: where elements lie, which `partgrid::storage` decides.
 
 use partgrid::error::Error;
-use partgrid::storage::{
-    Fill, Host, MemorySource, Parameters, Place, Plan, Storage, layout_of, no_gpu,
-};
+use partgrid::storage::{Fill, Host, MemorySource, Parameters, Place, Plan, Storage, layout_of};
 use pyo3::prelude::*;
 
 use super::PyStorage;
 use super::arguments::{Asked, Labels, Numbers};
 use super::dtype::Typed;
+use super::gpu::Gpu;
 use crate::argument::{Count, Given};
 use crate::error::Outcome;
 
@@ -26,11 +25,11 @@ enum Content {
 }
 
 /// Where memory for storages comes from.
-fn source(place: Place) -> Result<&'static (dyn MemorySource + Sync), Error> {
-    match place {
-        Place::Host => Ok(&Host),
-        Place::Gpu => Err(no_gpu()),
-    }
+fn source(place: Place) -> Result<Box<dyn MemorySource + Send + Sync>, Error> {
+    Ok(match place {
+        Place::Host => Box::new(Host),
+        Place::Gpu => Box::new(Gpu::try_new()?),
+    })
 }
 
 fn make(
@@ -53,11 +52,12 @@ fn make(
         Content::Ones | Content::Value(_) => Fill::Item(&value),
     };
     let Typed { item, foreign } = typed;
-    let is_long = plan.num_bytes() >= LONG_BYTES && matches!(fill, Fill::Item(_));
+    let on_host = plan.place() == Place::Host;
+    let is_long = plan.num_bytes() >= LONG_BYTES && matches!(fill, Fill::Item(_)) || !on_host;
     let storage = if is_long {
-        py.detach(|| Storage::try_new(plan, item, fill, source))
+        py.detach(|| Storage::try_new(plan, item, fill, source.as_ref()))
     } else {
-        Storage::try_new(plan, item, fill, source)
+        Storage::try_new(plan, item, fill, source.as_ref())
     };
     Ok(PyStorage::new(storage?, foreign))
 }
@@ -135,7 +135,7 @@ macro_rules! making {
         ///     aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         ///     alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         ///     backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        ///     device: `"gpu"` for memory of an accelerator; by default that of the host.
+        ///     device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         ///     dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         ///     layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
         ///

@@ -1,4 +1,4 @@
-//! Storages: laid-out, aligned memory for stencils. What callers pass is read in `arguments.rs` and `dtype.rs`, storages are made in `make.rs`, `interfaces.rs` is what other libraries see
+//! Storages: laid-out, aligned memory for stencils. What callers pass is read in `arguments.rs` and `dtype.rs`, storages are made in `make.rs` (in memory of a GPU: `gpu.rs`), `interfaces.rs` is what other libraries see
 //! of them, `band.rs` makes grids of them.
 //!
 //! Where elements lie is decided by `partgrid::storage`.
@@ -6,6 +6,7 @@
 mod arguments;
 mod band;
 mod dtype;
+mod gpu;
 mod interfaces;
 mod make;
 

@@ -104,6 +104,11 @@ impl Condition {
         })
     }
 
+    /// The numbers of the columns that it reads, in order.
+    pub(super) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
     pub(super) fn is_optional(&self) -> bool {
         self.is_optional
     }

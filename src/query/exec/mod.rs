@@ -1,12 +1,15 @@
 //! Runs while a query runs: reading tiles and putting column bands side by side.
 
+mod ahead;
 mod align;
 mod condition;
 pub(super) mod dense;
 pub(super) mod expressions;
+mod growth;
 pub(super) mod morsel;
 pub(super) mod narrow;
 pub(super) mod own;
+pub(super) mod portion;
 mod read;
 pub(super) mod scan;
 mod sieve;

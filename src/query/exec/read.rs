@@ -14,6 +14,7 @@ use datafusion::error::{DataFusionError, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 
+use super::ahead::{fetch, may_hold};
 use super::morsel::Morsel;
 use super::scan::GridScanExec;
 use super::sieve::{Passed, Sieve};
@@ -137,24 +138,45 @@ impl Reader {
                 .as_ref()
                 .and_then(|bands| bands.get(morsel.row_band));
             (self.row_band, self.place) = (morsel.row_band, self.scan.place_of(morsel.row_band));
-            let tally = self.scan.tally();
-            if may_match == Some(&false) {
-                tally.skip(self.place, morsel.rows.end - morsel.rows.start);
+            let num_rows = morsel.rows.end - morsel.rows.start;
+            if may_match == Some(&false) || !self.may_hold(morsel.row_band).await? {
+                self.scan.tally().skip(self.place, num_rows);
                 continue;
             }
-            tally.open(self.place);
-            let batch = self.scan.fetch(morsel.row_band).await?;
-            let bound = |row: u64| {
-                usize::try_from(row)
-                    .unwrap_or(usize::MAX)
-                    .min(batch.num_rows())
+            self.scan.tally().open(self.place);
+            let number = |row: u64| usize::try_from(row).unwrap_or(usize::MAX);
+            let rows = number(morsel.rows.start)..number(morsel.rows.end);
+            let how = (&mut self.sieve, rows.clone(), self.batch_rows);
+            let Some(batch) = fetch(&self.scan, morsel.row_band, how).await? else {
+                self.scan.tally().read(self.place, num_rows);
+                self.count_filtered();
+                continue;
             };
-            let rows = bound(morsel.rows.start)..bound(morsel.rows.end);
+            let bound = |row: usize| row.min(batch.num_rows());
+            let rows = bound(rows.start)..bound(rows.end);
             let batch = batch.slice(rows.start, rows.len());
             self.open = Some((batch, 0..rows.len()));
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Whether a row of a row band that is not here may pass, by what its source knows of it.
+    async fn may_hold(&mut self, row_band: usize) -> Result<bool> {
+        if !self.scan.stitch().is_far(self.scan.facts(), row_band) {
+            return Ok(true);
+        }
+        let wanted = self.sieve.wanted()?;
+        may_hold(&self.scan, row_band, &wanted).await
+    }
+
+    /// Takes note of the rows that dynamic filters took away.
+    fn count_filtered(&mut self) {
+        let filtered = self.sieve.take_filtered();
+        if filtered > 0 {
+            let counter = &self.scan.tally().filtered_rows;
+            counter.fetch_add(filtered, Ordering::Relaxed);
+        }
     }
 
     /// Finds out anew which row bands may hold a row, if the dynamic filters say something else than before. Of a grid with many row bands only now and then, since all are judged.
@@ -222,11 +244,7 @@ impl Reader {
                 }
                 Passed::Rows(rows) => self.chosen.extend_from_slice(rows.values()),
             }
-            let filtered = self.sieve.take_filtered();
-            if filtered > 0 {
-                let counter = &self.scan.tally().filtered_rows;
-                counter.fetch_add(filtered, Ordering::Relaxed);
-            }
+            self.count_filtered();
         }
         let is_last = window.end == batch.num_rows() || window.is_empty();
         self.gather_chosen(&batch, if is_last { 1 } else { self.batch_rows })?;

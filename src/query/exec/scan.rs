@@ -5,12 +5,12 @@
 //! `TileData`; how rows are tested, which is `sieve`.
 
 mod count;
+mod deal;
 mod show;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
@@ -278,12 +278,8 @@ impl GridScanExec {
         &self.dynamic
     }
 
-    /// All columns of all rows of a row band.
-    pub(super) async fn fetch(&self, row_band: usize) -> Result<RecordBatch> {
-        Ok(self
-            .stitch
-            .fetch(&self.facts, row_band, &self.tally)
-            .await?)
+    pub(super) fn stitch(&self) -> &Stitch {
+        &self.stitch
     }
 
     pub(super) fn tally(&self) -> &Tally {

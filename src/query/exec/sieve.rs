@@ -16,6 +16,7 @@ use datafusion::physical_expr::expressions::DynamicFilterTracking;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
+use super::ahead::{Wanted, wanted_values};
 use super::condition::{Condition, Outcome};
 
 /// After so many windows the conditions are put in order anew.
@@ -35,8 +36,11 @@ pub(super) enum Passed {
 #[derive(Debug)]
 pub(super) struct Sieve {
     schema: SchemaRef,
+    required: Vec<Arc<dyn PhysicalExpr>>,
     /// In the order in which they run.
     conditions: Vec<Condition>,
+    /// What [`Sieve::wanted`] says, until the dynamic filters say something else.
+    wanted: Option<Arc<[Wanted]>>,
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
     tracking: Vec<DynamicFilterTracking>,
     windows: usize,
@@ -59,7 +63,9 @@ impl Sieve {
             .collect();
         let mut sieve = Self {
             schema: Arc::clone(schema),
+            required: required.to_vec(),
             conditions: conditions?,
+            wanted: None,
             dynamic: dynamic.to_vec(),
             tracking: dynamic
                 .iter()
@@ -89,6 +95,7 @@ impl Sieve {
             return Ok(false);
         }
         self.is_started = true;
+        self.wanted = None;
         self.conditions.retain(|condition| !condition.is_optional());
         for part in self.known()?.iter().flat_map(split_conjunction) {
             self.conditions
@@ -104,6 +111,27 @@ impl Sieve {
         filters
             .map(|filter| snapshot_physical_expr(Arc::clone(filter)))
             .collect()
+    }
+
+    /// The numbers of the columns that conditions read now, in order.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        let columns = self.conditions.iter().flat_map(Condition::columns);
+        let mut columns: Vec<usize> = columns.copied().collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// Columns of which every row that passes has one of some values.
+    pub(super) fn wanted(&mut self) -> Result<Arc<[Wanted]>> {
+        if let Some(wanted) = &self.wanted {
+            return Ok(Arc::clone(wanted));
+        }
+        let mut all = self.known()?;
+        all.extend(self.required.iter().map(Arc::clone));
+        let wanted: Arc<[Wanted]> = wanted_values(&all, &self.schema).into();
+        self.wanted = Some(Arc::clone(&wanted));
+        Ok(wanted)
     }
 
     /// The rows `rows` of the batch that pass.

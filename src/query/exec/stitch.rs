@@ -60,18 +60,51 @@ impl Stitch {
         touched.max().copied().unwrap_or(Locality::Memory)
     }
 
-    /// The batch of all rows of one row band.
+    /// The number of columns.
+    pub(super) fn num_columns(&self) -> usize {
+        self.num_columns
+    }
+
+    /// The column of the result at a place, as the tile at a row band and one of its columns.
+    pub(super) fn origin<'a>(
+        &self,
+        grid: &'a PartitionGrid,
+        (row_band, place): (usize, usize),
+    ) -> Option<(&'a Tile, usize)> {
+        let mut bands = self.bands.iter();
+        bands.find_map(|(band, wanted)| {
+            let (local, _) = wanted.iter().find(|(_, other)| *other == place)?;
+            Some((grid.row_band(row_band).get(*band)?, *local))
+        })
+    }
+
+    /// Whether bytes of a row band are not in the memory of this process.
+    pub(super) fn is_far(&self, facts: &Facts, row_band: usize) -> bool {
+        let (tiles, localities) = (facts.grid().row_band(row_band), facts.localities(row_band));
+        self.bands.keys().any(|band| {
+            let found = tiles.get(*band).zip(localities.get(*band));
+            found.is_some_and(|(tile, locality)| is_brought(tile, *locality))
+        })
+    }
+
+    /// Puts the columns at the places that are wanted and still missing into `columns`, for all rows of one row band.
     pub(super) async fn fetch(
         &self,
-        facts: &Facts,
-        row_band: usize,
-        tally: &Tally,
-    ) -> Result<RecordBatch> {
+        (facts, row_band, tally): (&Facts, usize, &Tally),
+        columns: &mut [Option<ArrayRef>],
+        is_wanted: impl Fn(usize) -> bool + Send,
+    ) -> Result<()> {
         let grid = facts.grid();
         let localities = facts.localities(row_band);
-        let mut columns: Vec<Option<ArrayRef>> = vec![None; self.num_columns];
         for (band, wanted) in &self.bands {
-            let locals = locals(wanted);
+            let is_missing = |(_, place): &&(usize, usize)| {
+                is_wanted(*place) && columns.get(*place).is_some_and(Option::is_none)
+            };
+            let wanted: Vec<_> = wanted.iter().filter(is_missing).copied().collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let locals = locals(&wanted);
             let tile = grid.tile(&[row_band, *band])?;
             let batch = tile
                 .data()
@@ -92,7 +125,18 @@ impl Stitch {
                 }
             }
         }
-        let rows = grid
+        Ok(())
+    }
+
+    /// The batch of all columns of one row band.
+    pub(super) fn batch(
+        &self,
+        facts: &Facts,
+        row_band: usize,
+        columns: Vec<Option<ArrayRef>>,
+    ) -> Result<RecordBatch> {
+        let rows = facts
+            .grid()
             .rows()
             .interval(row_band)
             .map(|rows| rows.end - rows.start);

@@ -9,19 +9,25 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::checked::{checked, is_checked_late};
+use super::concatenate::bounded;
 use super::exact::exact;
 use super::subqueries::with_rows_or_none;
 use super::walk::walk;
 
 /// Rewrites what the engine would take for something else.
 #[derive(Debug)]
-pub(in crate::query) struct Meaning;
+pub(in crate::query) struct Meaning {
+    /// The bytes that the session may use.
+    pub(in crate::query) limit: usize,
+}
 
 impl AnalyzerRule for Meaning {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         walk(plan, |node| {
             let may_be_late = !counts(node);
-            move |expression, schema: &DFSchema| all_parts(expression, schema, may_be_late)
+            move |expression, schema: &DFSchema| {
+                all_parts(expression, schema, (may_be_late, self.limit))
+            }
         })
     }
 
@@ -42,7 +48,11 @@ fn counts(plan: &LogicalPlan) -> bool {
     }
 }
 
-fn all_parts(expression: Expr, schema: &DFSchema, may_be_late: bool) -> Result<Transformed<Expr>> {
+fn all_parts(
+    expression: Expr,
+    schema: &DFSchema,
+    (may_be_late, limit): (bool, usize),
+) -> Result<Transformed<Expr>> {
     expression.transform_down_up(
         |part| match may_be_late && is_checked_late(&part) {
             true => Ok(Transformed::new(part, false, TreeNodeRecursion::Jump)),
@@ -51,6 +61,7 @@ fn all_parts(expression: Expr, schema: &DFSchema, may_be_late: bool) -> Result<T
         |part| {
             exact(part)
                 .transform_data(|part| checked(part, schema))?
+                .transform_data(|part| bounded(part, schema, limit))?
                 .transform_data(with_rows_or_none)
         },
     )

@@ -2,6 +2,7 @@
 
 mod cardinality;
 pub(super) mod checked;
+mod concatenate;
 pub(super) mod copies;
 mod estimate;
 pub(in crate::query) mod exact;
@@ -10,6 +11,7 @@ pub(super) mod join_order;
 mod join_search;
 pub(super) mod meaning;
 pub(super) mod narrow;
+pub(super) mod one_step;
 pub(super) mod pause;
 pub(super) mod prune;
 pub(super) mod settings;

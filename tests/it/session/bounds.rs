@@ -155,6 +155,12 @@ fn what_grows_without_end_is_a_typed_error_and_the_session_goes_on() {
         "SELECT length(repeat(name, 100000000)) FROM t",
         "SELECT length(lpad('x', 2000000000)), length(rpad(name, 1000000000)) FROM t",
         "SELECT replace(repeat('a', 1000000), 'a', repeat('b', 1000000))",
+        "SELECT max(length(n || n || n || n || n || n)) FROM (SELECT repeat(name, 200000) AS n FROM t)",
+        "SELECT length(n || repeat('y', 40000000)) FROM (SELECT repeat('x', 40000000) AS n)",
+        "SELECT array_concat(n, n, n) FROM (SELECT array_repeat(1, 5000000) AS n)",
+        "SELECT max(cardinality(a)) FROM (SELECT array_agg(value) OVER (ORDER BY value ROWS UNBOUNDED PRECEDING) AS a FROM generate_series(1, 9000000))",
+        "SELECT max(length(s)) FROM (SELECT string_agg(repeat(name, 100), ',') OVER (PARTITION BY id % 2) AS s FROM t, generate_series(1, 9000))",
+        "SELECT max(length(x)) FROM (SELECT unnest(generate_series(1, 100000)), repeat('x', 1000000) AS x)",
         "SELECT array_repeat(1, 1000000000000)",
         "SELECT generate_series(1, 1000000000000000000)",
         "SELECT generate_series(timestamp '2000-01-01', timestamp '2020-01-01', interval '1 millisecond')",
@@ -177,6 +183,22 @@ fn what_grows_without_end_is_a_typed_error_and_the_session_goes_on() {
     }
     assert_eq!(world.numbers("SELECT length(repeat('x', 1000))"), [1000]);
     assert_eq!(world.session.tables(), ["t"]);
+}
+
+#[test]
+fn what_fits_in_portions_goes_through_however_many_there_are() {
+    let options = SessionOptions::default()
+        .with_threads(2)
+        .with_memory_limit_bytes(50_000_000);
+    let world = World::with(&options, &[300]);
+    let all = "SELECT sum(u) FROM (SELECT unnest(generate_series(1, 100000)) AS u FROM t)";
+    assert_eq!(world.numbers(all), [300 * 100_000 * 100_001 / 2]);
+    let deep = "SELECT count(u) FROM (SELECT unnest(unnest(l)) AS u FROM (SELECT array_repeat(array_repeat(id, 100), 100) AS l FROM t))";
+    assert_eq!(world.numbers(deep), [3_000_000]);
+    let lists = "SELECT sum(CAST(cardinality(a) AS BIGINT)) FROM (SELECT array_agg(value) OVER (PARTITION BY value % 300 ORDER BY value) AS a FROM generate_series(1, 60000))";
+    assert_eq!(world.numbers(lists), [300 * 200 * 201 / 2]);
+    let framed = "SELECT sum(CAST(cardinality(a) AS BIGINT)) FROM (SELECT array_agg(value) OVER (ORDER BY value ROWS 9 PRECEDING) AS a FROM generate_series(1, 200000))";
+    assert_eq!(world.numbers(framed), [199_991 * 10 + 45]);
 }
 
 #[test]
