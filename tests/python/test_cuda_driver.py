@@ -120,7 +120,8 @@ def values(storage):
 for dtype, value in [("f8", 1.25), ("i4", -7), ("i2", 258), ("u1", 9), ("?", True), ("c16", 2 - 3j), ("f8", 0.0)]:
     for shape in [(), (5,), (70, 3, 41), (300_000,)]:
         for backend in ("gt:gpu", "dace:gpu"):
-            full = pg.storage.full(shape, value, dtype, backend=backend) if len(shape) == 3 else pg.storage.full(shape, value, dtype, device="gpu", alignment_size=64)
+            how = {"backend": backend} if len(shape) == 3 else {"device": "gpu", "alignment_size": 64}
+            full = pg.storage.full(shape, value, dtype, **how)
             assert driver.stand_in_staged() == 0, "a copy is still on its way"
             assert values(full).tolist() == np.full(shape, value, dtype).tolist(), (dtype, shape)
             assert len(shape) == 3 or full.address % 64 == 0

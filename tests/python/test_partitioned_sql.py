@@ -59,8 +59,10 @@ QUERIES = [
     "SELECT {keys}, count(*) AS c FROM t GROUP BY ROLLUP ({keys})",
     "SELECT {first} || 'x' AS k, count(*) AS c FROM t GROUP BY {first} || 'x'",
     "SELECT k, sum(c) AS s FROM (SELECT {first} AS k, flag, count(*) AS c FROM t GROUP BY {keys}, flag) GROUP BY k",
-    "SELECT a.{first} AS k, a.c, b.c AS d FROM (SELECT {keys}, count(*) AS c FROM t GROUP BY {keys}) AS a JOIN (SELECT {keys}, sum(row) AS c FROM v GROUP BY {keys}) AS b USING ({keys})",
-    "SELECT a.{first} AS k, a.c, b.c AS d FROM (SELECT {keys}, count(*) AS c FROM t GROUP BY {keys}) AS a FULL JOIN (SELECT {keys}, sum(row) AS c FROM u GROUP BY {keys}) AS b USING ({keys})",
+    "SELECT a.{first} AS k, a.c, b.c AS d FROM (SELECT {keys}, count(*) AS c FROM t GROUP BY {keys}) AS a "
+    "JOIN (SELECT {keys}, sum(row) AS c FROM v GROUP BY {keys}) AS b USING ({keys})",
+    "SELECT a.{first} AS k, a.c, b.c AS d FROM (SELECT {keys}, count(*) AS c FROM t GROUP BY {keys}) AS a "
+    "FULL JOIN (SELECT {keys}, sum(row) AS c FROM u GROUP BY {keys}) AS b USING ({keys})",
     "SELECT {first} AS k, c, rank() OVER (PARTITION BY c ORDER BY {first}) AS r FROM (SELECT {keys}, count(*) AS c FROM t GROUP BY {keys})",
     "SELECT {first}, c, row_number() OVER (PARTITION BY {first} ORDER BY c) AS r FROM (SELECT {keys}, count(*) AS c FROM t GROUP BY {keys})",
     "SELECT {first} AS k, count(*) AS c FROM (SELECT * FROM t UNION ALL SELECT * FROM u) GROUP BY {first}",
@@ -111,9 +113,7 @@ def test_groups_of_a_partitioned_grid_are_made_in_one_step(path: Path, by: list[
         assert "RepartitionExec" in shown, shown
 
 
-def test_a_part_of_the_rows_and_uneven_bands_are_dealt_out_as_others(
-    path: Path, table: pa.Table
-) -> None:
+def test_a_part_of_the_rows_and_uneven_bands_are_dealt_out_as_others(path: Path) -> None:
     session = pg.Session(threads=3)
     whole = pg.read_parquet(path, partition_by="key", num_partitions=7)
     session.register("part", whole[10:5000])

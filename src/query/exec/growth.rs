@@ -1,4 +1,4 @@
-//! How much an operator makes of a row: of lists that become rows, and of windows whose values are lists.
+//! How much an operator makes of a row: of lists that become rows, of windows whose values are lists, of long values that are the same in each row.
 //!
 //! Comes in: operators, batches of their input. Goes out: bytes that the operator will make of each row, estimated before it does. Never here: what is done about it (`portion.rs`).
 
@@ -13,14 +13,19 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::window::{
     PlainAggregateWindowExpr, SlidingAggregateWindowExpr, WindowExpr,
 };
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
 use crate::grid::slice_bytes;
+
+/// From this size on it matters how often a value is written out.
+const WIDE_BYTES: u64 = 4096;
 
 /// Aggregates whose values hold all rows that they have seen.
 const COLLECTING: [&str; 2] = ["array_agg", "string_agg"];
@@ -35,6 +40,8 @@ pub(super) enum Growth {
     Unnest(Arc<[(usize, usize)]>),
     /// A list for each row, of the rows of its window.
     Windows(Arc<[Window]>),
+    /// Values of so many bytes that are written out for each row.
+    Wide(u64),
 }
 
 /// One collecting aggregate of a window operator.
@@ -57,6 +64,11 @@ impl Growth {
                 .collect();
             return (!lists.is_empty()).then_some((Self::Unnest(lists), false));
         }
+        if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+            let parts = projection.expr().iter().map(|part| wide(&part.expr));
+            let bytes: u64 = parts.sum();
+            return (bytes > 0).then_some((Self::Wide(bytes), false));
+        }
         let (windows, keeps) = if let Some(whole) = node.downcast_ref::<WindowAggExec>() {
             (whole.window_expr(), true)
         } else {
@@ -71,6 +83,7 @@ impl Growth {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Unnest(_) => "unnest".to_owned(),
+            Self::Wide(_) => "a long value in each row".to_owned(),
             Self::Windows(windows) => {
                 let names: Vec<&str> = windows.iter().map(|window| window.name.as_str()).collect();
                 format!("{} over windows", names.join(", "))
@@ -96,6 +109,17 @@ impl Window {
             frame_rows: frame_rows(window.get_window_frame()),
         })
     }
+}
+
+/// The bytes of the long values that an expression has in it.
+fn wide(expression: &Arc<dyn PhysicalExpr>) -> u64 {
+    let own = match expression.downcast_ref::<Literal>() {
+        Some(literal) => literal.value().size() as u64,
+        None => 0,
+    };
+    let children = expression.children().into_iter().map(wide);
+    let own = if own < WIDE_BYTES { 0 } else { own };
+    children.fold(own, u64::saturating_add)
 }
 
 /// The most rows of a frame between two counts of rows.
@@ -128,7 +152,7 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new(growth: Growth) -> Self {
         let num_windows = match &growth {
-            Growth::Unnest(_) => 0,
+            Growth::Unnest(_) | Growth::Wide(_) => 0,
             Growth::Windows(windows) => windows.len(),
         };
         Self {
@@ -142,6 +166,7 @@ impl Meter {
         let mut bytes = vec![0_u64; batch.num_rows()];
         match &self.growth {
             Growth::Unnest(lists) => unnested(batch, lists, &mut bytes),
+            Growth::Wide(width) => bytes.fill(*width),
             Growth::Windows(windows) => {
                 for (window, seen) in windows.iter().zip(&mut self.seen) {
                     collected(batch, window, seen, &mut bytes)?;

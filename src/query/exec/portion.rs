@@ -1,6 +1,6 @@
 //! Small portions for operators that make much of little.
 //!
-//! Comes in: a plan. Goes out: the same plan, in which UNNEST and windows of lists get their input in batches of which they will not make more than a part of the memory limit, and an error
+//! Comes in: a plan. Goes out: the same plan, in which UNNEST, windows of lists and projections of long values get their input in batches of which they will not make more than a part of the memory limit, and an error
 //! before one row, or all rows of an operator that keeps them, would not fit. They allocate beside the memory pool, whole batches at once; a machine that has no room for it ends the process.
 //! Never here: how much an operator makes (`growth.rs`).
 

@@ -193,6 +193,9 @@ fn what_fits_in_portions_goes_through_however_many_there_are() {
     let world = World::with(&options, &[300]);
     let all = "SELECT sum(u) FROM (SELECT unnest(generate_series(1, 100000)) AS u FROM t)";
     assert_eq!(world.numbers(all), [300 * 100_000 * 100_001 / 2]);
+    let literals = "SELECT sum(CAST(length(x || id) AS BIGINT)) FROM (SELECT repeat('x', 1000000) AS x, id FROM t)";
+    let digits = 10 + 2 * 90 + 3 * 200;
+    assert_eq!(world.numbers(literals), [300 * 1_000_000 + digits]);
     let deep = "SELECT count(u) FROM (SELECT unnest(unnest(l)) AS u FROM (SELECT array_repeat(array_repeat(id, 100), 100) AS l FROM t))";
     assert_eq!(world.numbers(deep), [3_000_000]);
     let lists = "SELECT sum(CAST(cardinality(a) AS BIGINT)) FROM (SELECT array_agg(value) OVER (PARTITION BY value % 300 ORDER BY value) AS a FROM generate_series(1, 60000))";

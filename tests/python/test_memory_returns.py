@@ -1,0 +1,54 @@
+"""What queries used is given back: 200 of them at once under a memory limit, none lost, none wrong, and the process as small as before."""
+
+import subprocess
+import sys
+import textwrap
+
+
+def test_two_hundred_queries_at_once_leave_nothing_behind() -> None:
+    program = textwrap.dedent(
+        """
+        import gc, time
+        from concurrent.futures import ThreadPoolExecutor
+        import numpy as np, pyarrow as pa
+        import partgrid as pg
+
+        def resident():
+            with open("/proc/self/status") as status:
+                return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+        rows = 1_000_000
+        session = pg.Session(memory_limit="1GB")
+        columns = {"id": np.arange(rows), "g": np.arange(rows) % 1000, "t": [f"text {row % 5000}" for row in range(rows)]}
+        session.register("t", pg.from_arrow(pa.table(columns)))
+        shapes = [
+            ("SELECT g, count(*) AS c, sum(id) AS s FROM t WHERE id >= {} GROUP BY g", lambda n: 1000),
+            ("SELECT t, count(*) AS c FROM t WHERE id <> {} GROUP BY t", lambda n: 5000),
+            ("SELECT id FROM t WHERE id >= {} ORDER BY t, id DESC LIMIT 100", lambda n: 100),
+            ("SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id WHERE a.id < {}", lambda n: n),
+        ]
+
+        def asked(number):
+            text, wanted = shapes[number % 4]
+            return len(session.sql(text.format(number)).collect()) == wanted(number)
+
+        with ThreadPoolExecutor(200) as pool:
+            assert all(pool.map(asked, range(8)))
+            time.sleep(12)
+            gc.collect()
+            before = resident()
+            assert sum(pool.map(asked, range(200))) == 200
+        assert session.memory_bytes == 0
+        for _ in range(40):
+            # The allocator gives memory back when nobody has used it for a while.
+            time.sleep(1)
+            if resident() <= 1.05 * before:
+                break
+        else:
+            raise AssertionError((before, resident()))
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
