@@ -43,6 +43,7 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     load_parquet,
     read_parquet,
     register_copy_engine,
+    shared_memory,
     sql,
 )
 from partgrid._polars import from_polars  # noqa: E402
@@ -97,6 +98,7 @@ __all__ = [
     "load_parquet",
     "read_parquet",
     "register_copy_engine",
+    "shared_memory",
     "sql",
     "storage",
 ]

@@ -32,6 +32,7 @@ mod ranks;
 mod result;
 mod runtime;
 mod schema;
+mod share;
 mod storage;
 mod stream;
 mod tile;
@@ -85,6 +86,8 @@ mod _native {
     use crate::runtime::{end_calls, forget_calls};
     #[pymodule_export]
     use crate::schema::PySchema;
+    #[pymodule_export]
+    use crate::share::shared_memory;
     #[pymodule_export]
     use crate::storage::{
         PyStorage, empty, empty_like, from_storage, full, full_like, ones, ones_like, zeros,

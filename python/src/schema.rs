@@ -1,15 +1,12 @@
 //! `Schema`: names and types of columns, without data.
 
-use std::io::Cursor;
-
 use arrow::datatypes::{DataType, SchemaRef};
-use arrow::ipc::reader::StreamReader;
-use arrow::ipc::writer::StreamWriter;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyType};
 
 use crate::capsule::schema_capsule;
 use crate::error::Outcome;
+use crate::share::{schema_bytes, schema_from};
 
 /// The names and types of columns. Any library that takes `__arrow_c_schema__` reads it: `pyarrow.schema(schema)`. Pickles with the standard library.
 #[pyclass(name = "Schema", module = "partgrid", frozen, eq)]
@@ -52,16 +49,13 @@ impl PySchema {
     /// Makes a schema from what another one pickled. Used by `pickle`.
     #[classmethod]
     fn _from_ipc(_class: &Bound<'_, PyType>, stream: &[u8]) -> Outcome<Self> {
-        let reader = StreamReader::try_new(Cursor::new(stream), None)?;
-        Ok(Self::new(reader.schema()))
+        Ok(Self::new(schema_from(stream)?))
     }
 
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
     ) -> Outcome<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
-        let mut stream = Vec::new();
-        StreamWriter::try_new(&mut stream, &slf.get().core)?.finish()?;
-        let stream = PyBytes::new(slf.py(), &stream);
+        let stream = schema_bytes(slf.py(), &slf.get().core)?;
         Ok((slf.get_type().getattr("_from_ipc")?, (stream,)))
     }
 

@@ -1,9 +1,12 @@
 //! `Tile`.
 
+use std::sync::{Arc, OnceLock};
+
 use partgrid::device::tile_to;
 use partgrid::error::format_position;
 use partgrid::grid::{FillValue, Numbers, PartitionGrid, Region, Tile, picture};
 use partgrid::location::{Device, Location};
+use partgrid::share::{self, Handle};
 use partgrid::storage::Storage;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
@@ -25,22 +28,51 @@ use crate::storage::{Labels, PyStorage};
 
 /// The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
 ///
-/// A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
+/// A tile shares the memory of its grid and keeps it alive. Pickles with the standard library, without data; a pickled tile does not keep it alive. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
 #[pyclass(name = "Tile", module = "partgrid", frozen)]
 pub(crate) struct PyTile {
     tile: Aside<Tile>,
     position: Vec<usize>,
     region: Region,
+    /// Its handle, once it was pickled, and the grid that the handle names if it was made for that.
+    handle: OnceLock<(Handle, Option<Aside<Arc<PartitionGrid>>>)>,
 }
 
 impl PyTile {
-    pub(crate) fn try_new(grid: &PartitionGrid, position: Vec<usize>) -> Outcome<Self> {
-        let region = grid.geometry().region(&position)?;
-        Ok(Self {
-            tile: Aside::new(grid.tile(&position)?.clone()),
+    pub(crate) fn new(tile: Tile, position: Vec<usize>, region: Region) -> Self {
+        Self {
+            tile: Aside::new(tile),
             position,
             region,
-        })
+            handle: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn tile(&self) -> &Tile {
+        &self.tile
+    }
+
+    pub(crate) fn place(&self) -> &[usize] {
+        &self.position
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The handle by which another process opens the tile as long as this object is there.
+    pub(crate) fn handle(&self) -> Outcome<&Handle> {
+        if let Some((handle, _)) = self.handle.get() {
+            return Ok(handle);
+        }
+        let (handle, grid) = share::keep(&self.tile)?;
+        let (handle, _) = self.handle.get_or_init(|| (handle, grid.map(Aside::new)));
+        Ok(handle)
+    }
+
+    pub(crate) fn try_new(grid: &PartitionGrid, position: Vec<usize>) -> Outcome<Self> {
+        let region = grid.geometry().region(&position)?;
+        Ok(Self::new(grid.tile(&position)?.clone(), position, region))
     }
 
     /// All columns as one array.
@@ -241,11 +273,7 @@ impl PyTile {
     fn to(&self, py: Python<'_>, device: Given<Device>) -> Outcome<Self> {
         let device = device.named("device")?;
         let tile = wait(py, tile_to(&self.tile, device))?;
-        Ok(Self {
-            tile: Aside::new(tile),
-            position: self.position.clone(),
-            region: self.region.clone(),
-        })
+        Ok(Self::new(tile, self.position.clone(), self.region.clone()))
     }
 
     /// The Arrow PyCapsule interface for devices: schema and array of the batch where it is, without copying.

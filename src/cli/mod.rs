@@ -10,6 +10,7 @@ mod grid_argument;
 mod hints;
 mod load;
 mod output;
+mod ps;
 mod shell;
 mod show;
 mod sql;
@@ -46,6 +47,7 @@ EXAMPLES
   partgrid copy flights/ s3://bucket/flights/
   partgrid sql -f query.sql --grid a=a.parquet --grid b=b/ --output result.parquet
   partgrid distarray check sections.json
+  partgrid ps
   echo 'SELECT count(*) AS n FROM t' | partgrid sql - --grid t=t.parquet --format csv
 
 EXIT CODES
@@ -87,6 +89,7 @@ enum Verb {
     Copy(Box<load::Copy>),
     Sql(Box<sql::Sql>),
     Distarray(distarray::Distarray),
+    Ps(ps::Ps),
 }
 
 /// Runs the command with `arguments`, the name of the program first, and returns its exit code: [`EXIT_DONE`], [`EXIT_FAILED`] or [`EXIT_USAGE`].
@@ -126,6 +129,7 @@ pub fn run(
             let done = sql.run(&mut stdout, stderr);
             done.map_err(|error| in_options(error, "sql"))
         }
+        Verb::Ps(ps) => ps.run(&mut stdout),
         Verb::Distarray(distarray) => return checked(distarray, &mut stdout, stderr),
     };
     let done = done.and_then(|()| stdout.flush().map_err(|error| output::write_failed(&error)));

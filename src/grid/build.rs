@@ -20,6 +20,7 @@ use crate::location::host_setting;
 /// Collects the tiles of a grid of rows x columns.
 #[derive(Debug)]
 pub struct GridBuilder {
+    id: Option<GridId>,
     schema: SchemaRef,
     geometry: Geometry,
     tiles: Vec<Option<Tile>>,
@@ -47,6 +48,7 @@ impl GridBuilder {
         let geometry = Geometry::try_new([rows, columns])?;
         let tiles = vec![None; geometry.num_tiles()];
         Ok(Self {
+            id: None,
             schema,
             geometry,
             tiles,
@@ -54,6 +56,12 @@ impl GridBuilder {
             locals: None,
             ranks: None,
         })
+    }
+
+    /// Gives the grid the name of the one in another process that has the same tiles.
+    pub(crate) fn with_id(self, id: GridId) -> Self {
+        let id = Some(id);
+        Self { id, ..self }
     }
 
     /// Says what is known of the order of the rows. The caller answers for it: values are not looked at, and SQL neither sorts again what is sorted already nor looks whether it is.
@@ -139,7 +147,7 @@ impl GridBuilder {
             return Err(Error::invalid_argument("a tile is missing").with_position(&position));
         }
         Ok(PartitionGrid {
-            id: GridId::try_random()?,
+            id: self.id.map_or_else(GridId::try_random, Ok)?,
             schema: self.schema,
             geometry: self.geometry,
             tiles: self.tiles.into_iter().flatten().collect(),

@@ -50,7 +50,6 @@ pub(crate) use view::chosen;
 
 #[cfg(feature = "sql")]
 pub(crate) use tile::bytes_apart;
-#[cfg(any(feature = "parquet", feature = "sql"))]
 pub(crate) use tile::slice_bytes;
 
 use crate::error::{Error, Result};

@@ -17,10 +17,10 @@ use twox_hash::XxHash64;
 
 use super::bands::Band;
 use super::filter::FilterCondition;
-use super::ipc;
 use super::layout::{Plan, ReadTask};
 use super::spill::write_failed;
 use crate::error::{Error, ErrorKind, Result};
+use crate::share::ipc;
 
 /// Another layout of these files must have another number.
 const LAYOUT: u32 = 1;

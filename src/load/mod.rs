@@ -22,7 +22,6 @@ mod footer;
 mod footer_statistics;
 mod hive;
 mod input;
-mod ipc;
 mod job;
 mod keep;
 mod layout;

@@ -13,11 +13,10 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use async_trait::async_trait;
 
-use super::ipc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{TileData, slice_bytes};
 use crate::location::{Locality, Location};
-use crate::share::map_unnamed;
+use crate::share::{ipc, map_unnamed};
 
 /// A tile whose bytes lie in a file.
 #[derive(Debug)]

@@ -25,6 +25,9 @@ pub struct Handle {
     pub owner: Location,
 }
 
+/// With what the names of sockets begin.
+pub(super) const SOCKET_PREFIX: &str = "partgrid-";
+
 /// The random name of one life of a process. Process ids come again, these do not; a forked child has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Incarnation(u128);
@@ -62,6 +65,17 @@ impl Incarnation {
     #[must_use]
     pub fn bits(self) -> u128 {
         self.0
+    }
+
+    /// The name under which the process can be reached on its host; everybody can see it.
+    pub(super) fn socket_name(self) -> String {
+        format!("{SOCKET_PREFIX}{:016x}", self.0 >> 64)
+    }
+
+    /// The half that is not in the name: whoever knows it is the process, or was given a handle.
+    pub(super) fn proof(self) -> u64 {
+        let [half @ .., _, _, _, _, _, _, _, _] = self.0.to_le_bytes();
+        u64::from_le_bytes(half)
     }
 
     fn try_random() -> Result<Self> {

@@ -1,26 +1,52 @@
-//! Grids that this process keeps open, and handles that name their tiles across process borders.
+//! Grids that this process keeps open, handles that name their tiles across process borders, and memory that processes share.
 //!
-//! Comes in: grids to publish, handles to open. Goes out: tiles, or the precise reason why there is none: the grid was dropped (`PartitionLost`), or it lives
-//! in another process (`NotLocal`). Read on in `handle.rs` (what crosses the border). Never here: ownership of a grid (only weak references), a lock (a fork
-//! may come at any moment, and the child would wait for it forever), data that changes hands.
+//! Comes in: grids to publish, handles to open. Goes out: tiles, of this process or over the memory of another one of this host, or the precise reason why there is none: the grid was
+//! dropped or its process ended (`PartitionLost`), or it lives on another host (`NotLocal`). Read on in `handle.rs` (what crosses the border), `remote.rs` (tiles by their handles), `segment.rs`
+//! (the memory), `broker.rs` (its owner), `reader.rs` (the others), `grids.rs` (whole grids). Never here: ownership of a grid (only weak references), a lock that a fork could leave locked (the
+//! child would wait for it forever), memory that somebody can still change.
 //!
 //! Grid ids are random and grids never change. So whoever has a grid of the right id has the right data, also a forked child with the memory of its parent.
 
+mod grids;
 mod handle;
+#[cfg(any(feature = "parquet", target_os = "linux"))]
+pub(crate) mod ipc;
 #[cfg(feature = "parquet")]
 mod map;
+mod remote;
+
+#[cfg(target_os = "linux")]
+mod broker;
+#[cfg(target_os = "linux")]
+mod fork;
+#[cfg(target_os = "linux")]
+mod listing;
+#[cfg(target_os = "linux")]
+mod reader;
+#[cfg(target_os = "linux")]
+mod segment;
+#[cfg(target_os = "linux")]
+mod socket;
+#[cfg(target_os = "linux")]
+mod tile;
+#[cfg(target_os = "linux")]
+mod wire;
 
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 
+pub use grids::{attach, gathered, keep, spread, to_shared};
 pub use handle::{Handle, Incarnation};
 #[cfg(feature = "parquet")]
 pub use map::map_unnamed;
+pub use remote::RemoteTile;
+#[cfg(target_os = "linux")]
+pub use tile::SharedTile;
 
 use crate::error::{Error, ErrorKind, Result, format_position};
-use crate::grid::{GridId, PartitionGrid, Tile};
-use crate::location::Location;
+use crate::grid::{GridId, PartitionGrid, Region, Tile};
+use crate::location::{Location, host_address};
 
 const NUM_BUCKETS: usize = 1024;
 
@@ -54,60 +80,153 @@ pub fn find(id: GridId) -> Option<Arc<PartitionGrid>> {
     same.find_map(|(_, grid)| grid.upgrade())
 }
 
-/// The handle of the tile at a position, owned by this process. Publishes the grid if it is not.
+/// The handle of the tile at a position: owned by this process, or the one by which this process has the tile. Publishes the grid if it is not.
 ///
 /// # Errors
 /// `NotFound` for a position outside the grid, `Internal` when the operating system gives no random bytes.
 pub fn handle(grid: &Arc<PartitionGrid>, position: &[usize]) -> Result<Handle> {
-    grid.tile(position)?;
-    Ok(of_here(grid)?(position.to_vec()))
+    let tile = grid.tile(position)?;
+    Ok(of_here(grid)?(position.to_vec(), tile))
 }
 
-/// The handles of all tiles in row-major order, owned by this process. Publishes the grid if it is not.
+/// The handles of all tiles in row-major order, as [`handle`] gives them. Publishes the grid if it is not.
 ///
 /// # Errors
 /// `Internal` when the operating system gives no random bytes.
 pub fn handles(grid: &Arc<PartitionGrid>) -> Result<impl Iterator<Item = Handle> + '_> {
-    Ok(grid.geometry().positions().map(of_here(grid)?))
+    let here = of_here(grid)?;
+    let tiles = grid.geometry().positions().zip(grid.tiles());
+    Ok(tiles.map(move |(position, tile)| here(position, tile)))
 }
 
-/// What makes handles of positions.
-fn of_here(grid: &Arc<PartitionGrid>) -> Result<impl Fn(Vec<usize>) -> Handle + use<>> {
+/// What makes handles of positions and tiles.
+fn of_here(grid: &Arc<PartitionGrid>) -> Result<impl Fn(Vec<usize>, &Tile) -> Handle + use<>> {
     if find(grid.id()).is_none() {
         publish(grid);
     }
     let (id, incarnation, owner) = (grid.id(), Incarnation::current()?, Location::here());
-    Ok(move |position| Handle {
-        grid: id,
-        position,
-        incarnation,
-        owner: owner.clone(),
+    Ok(move |position, tile: &Tile| match remote::handle_of(tile) {
+        // Of a grid that was attached: its owner has it at the same position.
+        Some(known) if known.grid == id => known.clone(),
+        _ => Handle {
+            grid: id,
+            position,
+            incarnation,
+            owner: owner.clone(),
+        },
     })
 }
 
-/// The tile that a handle names.
+/// The tile that a handle names: of this process, or, mapped and not copied, of another one of this user and host.
+///
+/// The other process must let its handles be opened ([`serve`]). A tile that is not in shared memory there ([`to_shared`]) is copied once, for all who read it at a time. What is open stays
+/// readable when the other process ends.
 ///
 /// # Errors
-/// `PartitionLost` when this process gave the handle and the grid was dropped since; `NotLocal` when another process gave it and this one has not got the
-/// grid; `NotFound` when the grid has no such position.
+/// `PartitionLost` when the grid was dropped or its process ended; `NotLocal` when it is on another host; `NotFound` when the grid has no such position; `ResourcesExhausted` when the other
+/// process does not answer within seconds; `PermissionDenied` when it is another user's; `InvalidData` or `Protocol` when what it sends is not safe to read.
 pub fn open(handle: &Handle) -> Result<Tile> {
+    Ok(open_region(handle)?.0)
+}
+
+/// As [`open`], with the place of the tile in its grid.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_region(handle: &Handle) -> Result<(Tile, Region)> {
     if let Some(grid) = find(handle.grid) {
-        return grid.tile(&handle.position).cloned();
+        let tile = grid.tile(&handle.position)?.clone();
+        return Ok((tile, grid.geometry().region(&handle.position)?));
     }
+    acquire(handle)
+}
+
+/// The tile of a handle whose grid is not in this process.
+fn acquire(handle: &Handle) -> Result<(Tile, Region)> {
     if handle.incarnation == Incarnation::current()? {
-        return Err(lost(handle));
+        return Err(dropped(handle.grid).with_position(&handle.position));
     }
+    elsewhere(handle)
+}
+
+#[cfg(target_os = "linux")]
+fn elsewhere(handle: &Handle) -> Result<(Tile, Region)> {
+    let tile = reader::acquire(handle)?;
+    let region = tile.region().cloned();
+    let region = region.ok_or_else(|| Error::internal("a tile of another process has a region"))?;
+    Ok((Tile::new(tile), region))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn elsewhere(handle: &Handle) -> Result<(Tile, Region)> {
     Err(not_local(handle))
 }
 
-fn lost(handle: &Handle) -> Error {
+/// Lets other processes of this user and host open the handles of this one, from now on. Starts a thread, once; whoever sends a handle away calls it before.
+///
+/// # Errors
+/// `Storage` or `ResourcesExhausted` when the system gives no socket or thread. Outside Linux it does nothing, and handles open where they were made.
+pub fn serve() -> Result<()> {
+    #[cfg(target_os = "linux")]
+    broker::serve()?;
+    Ok(())
+}
+
+/// A process that shares tiles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharingProcess {
+    /// Its id; 0 when it is in a namespace that this process does not see.
+    pub process: u32,
+    /// The segments that it has made and that are still there; `None` when it does not answer.
+    pub segments: Option<Vec<SharedSegment>>,
+}
+
+/// One segment of shared memory, as its owner lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedSegment {
+    /// The grid for which it was made.
+    pub grid: GridId,
+    /// The position in that grid.
+    pub position: Vec<usize>,
+    /// Its bytes, once, however many processes map it.
+    pub segment_bytes: u64,
+    /// Whether it is a copy of a tile in private memory, which goes when nobody leases it any more.
+    pub is_copy: bool,
+    /// The ids of the processes that lease it beside its owner, once for each lease.
+    pub readers: Vec<u32>,
+}
+
+/// The processes of this user on this host that let their handles be opened.
+///
+/// # Errors
+/// `Storage` or `ResourcesExhausted` when the system does not tell; `Unsupported` outside Linux.
+pub fn sharing_processes() -> Result<Vec<SharingProcess>> {
+    #[cfg(target_os = "linux")]
+    return listing::sharing_processes();
+    #[cfg(not(target_os = "linux"))]
+    Err(grids::only_linux())
+}
+
+/// This process had the grid and has it no more.
+fn dropped(grid: GridId) -> Error {
+    let message = format!("the grid was dropped, its tile is gone: grid {grid}");
+    Error::new(ErrorKind::PartitionLost, message)
+        .with_hint("keep the grid, or the `__partitioned__` dictionary made from it, alive while handles are in use")
+}
+
+/// Nobody answers under the name of the owner.
+#[cfg(target_os = "linux")]
+fn gone(handle: &Handle) -> Error {
+    if handle.owner.host() != host_address() {
+        return not_local(handle);
+    }
     let message = format!(
-        "the grid was dropped, its tile is gone: grid {}",
-        handle.grid
+        "the process that had the tile has ended, or cannot be reached from here: {}, grid {}",
+        handle.owner, handle.grid
     );
     Error::new(ErrorKind::PartitionLost, message)
         .with_position(&handle.position)
-        .with_hint("keep the grid, or the `__partitioned__` dictionary made from it, alive while handles are in use")
+        .with_hint("make the grid again in a process that lives as long as its handles; processes in other network namespaces (containers) do not see each other")
 }
 
 fn not_local(handle: &Handle) -> Error {
@@ -121,7 +240,7 @@ fn not_local(handle: &Handle) -> Error {
     Error::new(ErrorKind::NotLocal, message)
         .with_position(&handle.position)
         .with_hint(format!(
-            "open the handle in the process that made it, or send the batch of tile {position} itself; shared memory between processes is not built yet"
+            "open the handle in the process that made it, or in another one on its host, or send the batch of tile {position} itself"
         ))
 }
 

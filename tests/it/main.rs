@@ -25,5 +25,6 @@ mod picture;
 mod query;
 mod session;
 mod share;
+mod shared_memory;
 mod storage;
 mod support;

@@ -141,12 +141,13 @@ fn a_forked_child_has_its_own_incarnation_and_opens_the_handles_of_its_parent() 
 }
 
 #[test]
-fn in_a_forked_child_a_dropped_grid_of_the_parent_is_not_local_and_one_of_its_own_is_lost() {
+fn in_a_forked_child_a_dropped_grid_is_lost_be_it_of_the_parent_or_its_own() {
     let grid = shared();
     let from_parent = handle(&grid, &[1, 0]).unwrap();
     drop(grid);
     in_child(|| {
-        assert_eq!(open(&from_parent).unwrap_err().kind(), ErrorKind::NotLocal);
+        let lost = ErrorKind::PartitionLost;
+        assert_eq!(open(&from_parent).unwrap_err().kind(), lost);
         let own = shared();
         let made_here = handle(&own, &[0, 0])?;
         drop(own);

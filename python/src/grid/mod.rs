@@ -24,6 +24,8 @@ use crate::tile::PyTile;
 
 /// A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
 ///
+/// Pickles with the standard library, without data: another process of this host opens the tiles in shared memory (`to_shared`).
+///
 /// Made by `read_parquet`, `from_arrow`, `Result.to_grid`, or by indexing another grid: `grid["a"]` and `grid[["a", "b"]]` are grids of these columns, `grid[10:20]` is
 /// a grid of these rows, `grid[10:20, ["a"]]` of both. Nothing is copied by any of them.
 #[pyclass(name = "Grid", module = "partgrid", frozen)]
@@ -37,8 +39,13 @@ pub(crate) struct PyGrid {
 
 impl PyGrid {
     pub(crate) fn new(core: PartitionGrid) -> Self {
+        Self::shared(Arc::new(core))
+    }
+
+    /// A grid that others may have as well.
+    pub(crate) fn shared(core: Arc<PartitionGrid>) -> Self {
         Self {
-            core: Aside::new(Arc::new(core)),
+            core: Aside::new(core),
             handles: PyOnceLock::new(),
             comm: None,
         }

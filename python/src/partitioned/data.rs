@@ -21,7 +21,7 @@ pub(super) fn batch_of(path: &str, object: &Bound<'_, PyAny>, first: u64) -> Out
             .cast::<PyHandle>()
             .map_err(PyErr::from)?
             .get()
-            .batch(),
+            .batch(py),
         Kind::Arrow => one_batch(object),
         Kind::Pandas => pandas_table(object).and_then(|table| one_batch(&table)),
         Kind::Array => of_array(object, first),

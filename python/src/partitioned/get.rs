@@ -56,8 +56,8 @@ impl DataKind {
 
 /// Turns handles of `__partitioned__` into data. `partgrid.get` is the one for pandas.
 ///
-/// Call it with one handle, a list or a tuple of them; for a list it returns a list, for a tuple a tuple, in the same order. It pickles with the standard library. No data is moved
-/// between processes.
+/// Call it with one handle, a list or a tuple of them; for a list it returns a list, for a tuple a tuple, in the same order. It pickles with the standard library. Handles of other processes
+/// of this user and host are opened in shared memory, see `Handle.tile`.
 ///
 /// Args:
 ///     data: `"pandas"`: a `pandas.DataFrame` with Arrow-backed columns (`pandas.ArrowDtype`); `"polars"`: a `polars.DataFrame`; `"pyarrow"`: a `pyarrow.RecordBatch`; `"arro3"`: an
@@ -67,8 +67,8 @@ impl DataKind {
 /// Raises:
 ///     InvalidArgumentError: `data` is none of these.
 ///     ProtocolError: It was called with something else than a handle.
-///     PartitionLostError: The grid lived in this process and is gone.
-///     NotLocalError: The tile lives in another process.
+///     PartitionLostError: The grid was dropped, or its process has ended.
+///     NotLocalError: The tile lives on another host.
 ///     ImportError: The library is missing.
 ///
 /// Examples:
@@ -96,7 +96,11 @@ impl PyGet {
     }
 
     fn open<'py>(self, handle: &Bound<'py, PyHandle>) -> Outcome<Bound<'py, PyAny>> {
-        let tile = handle.get().tile()?.into_pyobject(handle.py())?.into_any();
+        let tile = handle
+            .get()
+            .tile(handle.py())?
+            .into_pyobject(handle.py())?
+            .into_any();
         Ok(match self.kind {
             DataKind::Pandas => convert::to_pandas(&tile)?,
             DataKind::Polars => convert::to_polars(&tile)?,
@@ -110,7 +114,7 @@ impl PyGet {
 
 /// The tile of a handle as a two-dimensional array.
 fn ndarray_of<'py>(handle: &Bound<'py, PyHandle>) -> Outcome<Bound<'py, PyAny>> {
-    let batch = handle.get().batch()?;
+    let batch = handle.get().batch(handle.py())?;
     let grid = PartitionGrid::try_from_batches(batch.schema(), &[batch])?;
     let wish = Wish {
         dtype: None,

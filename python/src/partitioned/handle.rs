@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use partgrid::error::Error;
-use partgrid::grid::{GridId, PartitionGrid};
-use partgrid::location::Location;
-use partgrid::share::{self, Handle, Incarnation};
+use partgrid::grid::PartitionGrid;
+use partgrid::share::Handle;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 use crate::error::Outcome;
+use crate::share::{HandleParts, handle_of, opened, parts_of};
 use crate::tile::PyTile;
 
 /// Names one tile of one grid, wherever it lives. Small, hashable, and pickles with the standard library; the data stays where it is.
 ///
-/// A handle keeps its grid alive in the process that made it; a pickled one does not.
+/// A handle keeps its grid alive in the process that made it; a pickled one does not. Another process of the same user and host opens it in shared memory.
 #[pyclass(name = "Handle", module = "partgrid", frozen, eq, hash)]
 pub(crate) struct PyHandle {
     core: Handle,
@@ -44,13 +43,11 @@ impl PyHandle {
     }
 
     /// The data of the tile.
-    pub(super) fn batch(&self) -> Outcome<RecordBatch> {
-        Ok(share::open(&self.core)?.open()?)
+    pub(super) fn batch(&self, py: Python<'_>) -> Outcome<RecordBatch> {
+        let (tile, _) = opened(py, &self.core)?;
+        Ok(py.detach(|| tile.open())?)
     }
 }
-
-/// What a pickled handle carries: grid, position, incarnation, owner's address, process and device.
-type Parts = (u128, Vec<usize>, u128, String, u64, String);
 
 #[pymethods]
 impl PyHandle {
@@ -60,47 +57,33 @@ impl PyHandle {
         PyTuple::new(py, &self.core.position)
     }
 
-    /// The tile. Nothing is copied.
+    /// The tile: of this process, or over the memory of another one of this user on this host. Nothing is copied, unless the tile is in private memory there: it is then copied once, for all
+    /// processes that have it open at a time (see `Grid.to_shared`).
+    ///
+    /// What is open stays readable when the other process ends.
     ///
     /// Returns:
     ///     The tile that the handle names.
     ///
     /// Raises:
-    ///     PartitionLostError: The grid lived in this process and is gone.
-    ///     NotLocalError: The tile lives in another process.
-    pub(super) fn tile(&self) -> Outcome<PyTile> {
-        share::open(&self.core)?;
-        let grid = share::find(self.core.grid)
-            .ok_or_else(|| Error::internal("an opened handle has a grid in this process"))?;
-        PyTile::try_new(&grid, self.core.position.clone())
+    ///     PartitionLostError: The grid was dropped, or its process has ended.
+    ///     NotLocalError: The tile lives on another host.
+    ///     ResourcesExhaustedError: Its process does not answer within seconds, or has no room.
+    ///     PermissionDeniedError: Its process is another user's.
+    pub(super) fn tile(&self, py: Python<'_>) -> Outcome<PyTile> {
+        let (tile, region) = opened(py, &self.core)?;
+        Ok(PyTile::new(tile, self.core.position.clone(), region))
     }
 
     /// Makes a handle from what another one pickled. Used by `pickle`.
     #[classmethod]
-    fn _from_parts(_class: &Bound<'_, PyType>, parts: Parts) -> Outcome<Self> {
-        let (grid, position, incarnation, host, process, device) = parts;
-        let host = host
-            .parse()
-            .map_err(|_| Error::invalid_argument(format!("no IP address: {host}")))?;
-        let core = Handle {
-            grid: GridId::from_bits(grid),
-            position,
-            incarnation: Incarnation::from_bits(incarnation),
-            owner: Location::new(host, process, device.parse()?),
-        };
+    fn _from_parts(_class: &Bound<'_, PyType>, parts: HandleParts) -> Outcome<Self> {
+        let core = handle_of(parts)?;
         Ok(Self { core, _kept: None })
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Parts,))> {
-        let core = &slf.get().core;
-        let parts = (
-            core.grid.bits(),
-            core.position.clone(),
-            core.incarnation.bits(),
-            core.owner.host().to_string(),
-            core.owner.process(),
-            core.owner.device().to_string(),
-        );
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Outcome<(Bound<'py, PyAny>, (HandleParts,))> {
+        let parts = parts_of(&slf.get().core)?;
         Ok((slf.get_type().getattr("_from_parts")?, (parts,)))
     }
 

@@ -10,7 +10,7 @@ mod text;
 use std::collections::HashMap;
 
 use crate::grid::{PartitionGrid, Tile};
-use crate::location::Location;
+use crate::location::{Locality, Location};
 
 pub use summary::{html, summary};
 pub use svg::svg;
@@ -22,7 +22,7 @@ fn shape_line(grid: &PartitionGrid) -> String {
     format!("{rows} x {}", counted(grid.num_columns() as u64, "column"))
 }
 
-/// `12 x 1 tiles, 48.3 MB`.
+/// `12 x 1 tiles, 48.3 MB`, and how much of it is in shared memory.
 fn tiling_line(grid: &PartitionGrid) -> String {
     let (down, across) = (grid.rows().num_intervals(), grid.columns().num_intervals());
     let noun = if grid.tiles().len() == 1 {
@@ -31,8 +31,14 @@ fn tiling_line(grid: &PartitionGrid) -> String {
         "tiles"
     };
     let size = bytes(grid.memory_bytes());
+    let is_shared = |tile: &&Tile| tile.data().locality() == Locality::Shared;
+    let place = match grid.tiles().iter().filter(is_shared).count() {
+        0 => String::new(),
+        all if all == grid.tiles().len() => " in shared memory".to_owned(),
+        some => format!(", {} in shared memory", counted(some as u64, "tile")),
+    };
     format!(
-        "{} x {} {noun}, {size}",
+        "{} x {} {noun}, {size}{place}",
         thousands(down as u64),
         thousands(across as u64)
     )
