@@ -9,6 +9,7 @@
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars
 # make bench-storage  allocating storages, beside numpy
+# make bench-share  opening tiles in another process, beside pickling them
 # make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
 
 VENV := .venv
@@ -19,7 +20,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-tpch clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-tpch clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -92,6 +93,9 @@ bench-small: extension
 
 bench-storage: extension
 	$(VENV)/bin/python tests/benches/storage.py
+
+bench-share: extension
+	$(VENV)/bin/python tests/benches/share.py
 
 bench-tpch: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt

@@ -1,6 +1,6 @@
 //! `Tile`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use partgrid::device::tile_to;
 use partgrid::error::format_position;
@@ -28,13 +28,16 @@ use crate::storage::{Labels, PyStorage};
 
 /// The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
 ///
-/// A tile shares the memory of its grid and keeps it alive. Pickles with the standard library, without data; a pickled tile does not keep it alive. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
+/// A tile shares the memory of its grid and keeps it alive. Pickles with the standard library, without data: another process can open it as long as this tile, or
+/// the grid that it was taken from, is there. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
 #[pyclass(name = "Tile", module = "partgrid", frozen)]
 pub(crate) struct PyTile {
     tile: Aside<Tile>,
     position: Vec<usize>,
     region: Region,
-    /// Its handle, once it was pickled, and the grid that the handle names if it was made for that.
+    /// The grid that it was taken from, as long as somebody has that.
+    grid: Weak<PartitionGrid>,
+    /// Its handle, once it was pickled or if it came by one, and the grid that must be kept for it.
     handle: OnceLock<(Handle, Option<Aside<Arc<PartitionGrid>>>)>,
 }
 
@@ -44,8 +47,16 @@ impl PyTile {
             tile: Aside::new(tile),
             position,
             region,
+            grid: Weak::new(),
             handle: OnceLock::new(),
         }
+    }
+
+    /// A tile that another process has under this handle.
+    pub(crate) fn of_handle(tile: Tile, handle: &Handle, region: Region) -> Self {
+        let made = Self::new(tile, handle.position.clone(), region);
+        made.handle.get_or_init(|| (handle.clone(), None));
+        made
     }
 
     pub(crate) fn tile(&self) -> &Tile {
@@ -60,19 +71,26 @@ impl PyTile {
         &self.region
     }
 
-    /// The handle by which another process opens the tile as long as this object is there.
+    /// The handle by which another process opens the tile as long as this object, or the grid that it was taken from, is there.
     pub(crate) fn handle(&self) -> Outcome<&Handle> {
         if let Some((handle, _)) = self.handle.get() {
             return Ok(handle);
         }
-        let (handle, grid) = share::keep(&self.tile)?;
+        let (handle, grid) = match self.grid.upgrade() {
+            Some(grid) => (share::handle(&grid, &self.position)?, Some(grid)),
+            None => share::keep(&self.tile)?,
+        };
         let (handle, _) = self.handle.get_or_init(|| (handle, grid.map(Aside::new)));
         Ok(handle)
     }
 
-    pub(crate) fn try_new(grid: &PartitionGrid, position: Vec<usize>) -> Outcome<Self> {
+    pub(crate) fn try_new(grid: &Arc<PartitionGrid>, position: Vec<usize>) -> Outcome<Self> {
         let region = grid.geometry().region(&position)?;
-        Ok(Self::new(grid.tile(&position)?.clone(), position, region))
+        let tile = grid.tile(&position)?.clone();
+        Ok(Self {
+            grid: Arc::downgrade(grid),
+            ..Self::new(tile, position, region)
+        })
     }
 
     /// All columns as one array.

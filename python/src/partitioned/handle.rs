@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use partgrid::grid::PartitionGrid;
-use partgrid::share::Handle;
+use partgrid::share::{self, Handle};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
@@ -71,8 +71,11 @@ impl PyHandle {
     ///     ResourcesExhaustedError: Its process does not answer within seconds, or has no room.
     ///     PermissionDeniedError: Its process is another user's.
     pub(super) fn tile(&self, py: Python<'_>) -> Outcome<PyTile> {
+        if let Some(grid) = share::find(self.core.grid) {
+            return PyTile::try_new(&grid, self.core.position.clone());
+        }
         let (tile, region) = opened(py, &self.core)?;
-        Ok(PyTile::new(tile, self.core.position.clone(), region))
+        Ok(PyTile::of_handle(tile, &self.core, region))
     }
 
     /// Makes a handle from what another one pickled. Used by `pickle`.
