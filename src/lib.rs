@@ -6,7 +6,7 @@
 //! 2. [`grid`]: the central noun, [`PartitionGrid`]; a tile is data behind the trait [`grid::TileData`], at a [`location`].
 //! 3. [`query`]: SQL over grids.
 //! 4. Side exits: [`partitioned`] and [`distarray`] describe a grid as two protocols do, [`device`] hands batches through the Arrow C interfaces, [`share`] names
-//!    tiles across process borders, [`storage`] lays memory out for stencils.
+//!    tiles across process borders and shares their memory, [`storage`] lays memory out for stencils.
 //! 5. [`cli`]: the `partgrid` command as a function.
 //!
 //! Everything fails with one [`Error`], whose [`ErrorKind`] says what a program can do about it.

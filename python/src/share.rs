@@ -109,15 +109,15 @@ impl PyTile {
         let (handle, schema, position, start, shape, bytes) = parts;
         let handle = handle_of(handle)?;
         let region = Region::try_new(start, shape)?;
-        let tile = match share::find(handle.grid) {
-            Some(grid) => grid.tile(&handle.position)?.clone(),
-            None => {
-                let num_rows = region.shape().first().copied().unwrap_or(0);
-                let schema = schema_from(schema.as_bytes())?;
-                Tile::new(Arc::new(RemoteTile::new(handle, schema, num_rows, bytes)))
-            }
-        };
-        Ok(Self::new(tile, position, region))
+        if let Some(grid) = share::find(handle.grid) {
+            let tile = grid.tile(&handle.position)?.clone();
+            let made = Self::new(tile, position, region);
+            return Ok(made.with_handle(handle, Some(grid)));
+        }
+        let num_rows = region.shape().first().copied().unwrap_or(0);
+        let schema = schema_from(schema.as_bytes())?;
+        let data = RemoteTile::new(handle, schema, num_rows, bytes);
+        Ok(Self::new(Tile::new(Arc::new(data)), position, region))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Outcome<(Bound<'py, PyAny>, (TileParts<'py>,))> {

@@ -52,11 +52,10 @@ impl PyTile {
         }
     }
 
-    /// A tile that another process has under this handle.
-    pub(crate) fn of_handle(tile: Tile, handle: &Handle, region: Region) -> Self {
-        let made = Self::new(tile, handle.position.clone(), region);
-        made.handle.get_or_init(|| (handle.clone(), None));
-        made
+    /// The same tile, known by this handle, for which `grid` is kept.
+    pub(crate) fn with_handle(self, handle: Handle, grid: Option<Arc<PartitionGrid>>) -> Self {
+        self.handle.get_or_init(|| (handle, grid.map(Aside::new)));
+        self
     }
 
     pub(crate) fn tile(&self) -> &Tile {

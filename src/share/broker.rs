@@ -5,7 +5,7 @@
 //! Never here: what keeps a grid alive; anything of a parent in a forked child.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often a reader that waits hears that its tile is on the way.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How long nobody is accepted when there are no descriptors.
+const PAUSE: Duration = Duration::from_millis(10);
 
 const FOREVER: Duration = Duration::ZERO;
 
@@ -102,22 +105,26 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Broker {
     fn accept(self: &Arc<Self>, listening: &Descriptor, incarnation: Incarnation) {
         while listening.is_ours() {
-            let accepted = socket::accept(listening).map_err(|error| socket::failed(&error));
-            let taken = accepted.and_then(Descriptor::try_new).and_then(|socket| {
+            let Ok(accepted) = socket::accept(listening) else {
+                // No descriptors are left for the moment.
+                thread::sleep(PAUSE);
+                continue;
+            };
+            let taken = Descriptor::try_new(accepted).and_then(|socket| {
                 let peer = socket::same_user(&socket)?;
                 Ok((socket, peer))
             });
+            // Another user's is closed at once.
             let Ok((socket, peer)) = taken else {
-                // A foreign user, or no descriptors left for the moment.
-                thread::sleep(Duration::from_millis(1));
                 continue;
             };
+            self.num_readers.fetch_add(1, Ordering::AcqRel);
             let reader = Reader {
                 broker: Arc::clone(self),
                 socket,
                 peer,
             };
-            if self.num_readers.fetch_add(1, Ordering::AcqRel) >= MAX_READERS {
+            if self.num_readers.load(Ordering::Acquire) > MAX_READERS {
                 let text = format!("the owner shares with {MAX_READERS} processes already");
                 reader.refuse(Error::new(ErrorKind::ResourcesExhausted, text));
                 continue;
@@ -206,7 +213,7 @@ impl Reader {
     }
 
     fn serve(self, incarnation: Incarnation) {
-        let mut leases = Vec::new();
+        let mut leases = HashSet::new();
         // An error ends the connection, and with it the leases.
         drop(self.answer_all(incarnation, &mut leases));
         let mut all = locked(&self.broker.leases);
@@ -219,7 +226,7 @@ impl Reader {
         drop(ended);
     }
 
-    fn answer_all(&self, incarnation: Incarnation, leases: &mut Vec<u64>) -> Result<()> {
+    fn answer_all(&self, incarnation: Incarnation, leases: &mut HashSet<u64>) -> Result<()> {
         socket::set_patience(&self.socket, PATIENCE, PATIENCE)?;
         let mut packet = vec![0; MAX_PACKET_BYTES];
         match self.next(&mut packet) {
@@ -238,7 +245,7 @@ impl Reader {
                 Request::Hello => return Err(strange("two greetings")),
                 Request::Acquire { grid, position } => match self.acquire(grid, &position) {
                     Ok((mapped, grant)) => {
-                        leases.push(grant.lease);
+                        leases.insert(grant.lease);
                         self.hand_over(&mapped, grant)?;
                     }
                     Err(error) => {
@@ -327,16 +334,13 @@ impl Reader {
         self.reply(&Reply::Segment(grant), Some(file.as_fd()))
     }
 
-    fn release(&self, ended: &[u64], leases: &mut Vec<u64>) {
-        leases.retain(|lease| !ended.contains(lease));
+    fn release(&self, ended: &[u64], leases: &mut HashSet<u64>) {
+        let own = ended.iter().filter(|lease| leases.remove(lease));
+        let own: Vec<u64> = own.copied().collect();
         let mut all = locked(&self.broker.leases);
-        let own = |lease: &&u64| {
-            let known = all.get(lease);
-            known.is_some_and(|known| known.reader == self.peer.process)
-        };
-        let own: Vec<u64> = ended.iter().filter(own).copied().collect();
         let ended: Vec<Lease> = own.iter().filter_map(|lease| all.remove(lease)).collect();
         drop(all);
+        // Unmapped without the lock.
         drop(ended);
     }
 

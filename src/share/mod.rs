@@ -24,6 +24,8 @@ mod listing;
 #[cfg(target_os = "linux")]
 mod reader;
 #[cfg(target_os = "linux")]
+mod sealed;
+#[cfg(target_os = "linux")]
 mod segment;
 #[cfg(target_os = "linux")]
 mod socket;
@@ -46,7 +48,7 @@ pub use tile::SharedTile;
 
 use crate::error::{Error, ErrorKind, Result, format_position};
 use crate::grid::{GridId, PartitionGrid, Region, Tile};
-use crate::location::{Location, host_address};
+use crate::location::Location;
 
 const NUM_BUCKETS: usize = 1024;
 
@@ -217,7 +219,7 @@ fn dropped(grid: GridId) -> Error {
 /// Nobody answers under the name of the owner.
 #[cfg(target_os = "linux")]
 fn gone(handle: &Handle) -> Error {
-    if handle.owner.host() != host_address() {
+    if handle.owner.host() != crate::location::host_address() {
         return not_local(handle);
     }
     let message = format!(

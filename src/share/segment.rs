@@ -17,7 +17,7 @@ use memmap2::Mmap;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
-use super::ipc;
+use super::{ipc, sealed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::slice_bytes;
 
@@ -154,7 +154,7 @@ fn read(map: Mmap, kept: impl FnOnce(Mmap) -> Bytes) -> Result<Content> {
     let range = start..start + map.len();
     let segment_bytes = map.len() as u64;
     let file = Buffer::from(kept(map));
-    let (batch, metadata) = ipc::read_sealed(&file).map_err(|error| {
+    let (batch, metadata) = sealed::read(&file).map_err(|error| {
         let text = format!("a shared tile could not be read: {error}");
         Error::invalid_data(text).with_source(error)
     })?;

@@ -142,7 +142,7 @@ impl SharedTile {
         &self.mapped
     }
 
-    /// What a reader must know beside the segment; an error when that does not fit a packet.
+    /// What a reader must know beside the segment; `None` when that does not fit a packet.
     pub(super) fn wire_part(&self) -> Option<Option<Part>> {
         let Some((rows, columns)) = &self.part else {
             return Some(None);

@@ -75,7 +75,8 @@ impl PyHandle {
             return PyTile::try_new(&grid, self.core.position.clone());
         }
         let (tile, region) = opened(py, &self.core)?;
-        Ok(PyTile::of_handle(tile, &self.core, region))
+        let made = PyTile::new(tile, self.core.position.clone(), region);
+        Ok(made.with_handle(self.core.clone(), None))
     }
 
     /// Makes a handle from what another one pickled. Used by `pickle`.
