@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_calls", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
+__all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_calls", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "shared_memory", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
 
 BUFFER_COOKIE: Final[int]
 BUFFER_DEVICE: Final[int]
@@ -570,8 +570,8 @@ class Get:
     """
     Turns handles of `__partitioned__` into data. `partgrid.get` is the one for pandas.
 
-    Call it with one handle, a list or a tuple of them; for a list it returns a list, for a tuple a tuple, in the same order. It pickles with the standard library. No data is moved
-    between processes.
+    Call it with one handle, a list or a tuple of them; for a list it returns a list, for a tuple a tuple, in the same order. It pickles with the standard library. Handles of other processes
+    of this user and host are opened in shared memory, see `Handle.tile`.
 
     Args:
         data: `"pandas"`: a `pandas.DataFrame` with Arrow-backed columns (`pandas.ArrowDtype`); `"polars"`: a `polars.DataFrame`; `"pyarrow"`: a `pyarrow.RecordBatch`; `"arro3"`: an
@@ -581,8 +581,8 @@ class Get:
     Raises:
         InvalidArgumentError: `data` is none of these.
         ProtocolError: It was called with something else than a handle.
-        PartitionLostError: The grid lived in this process and is gone.
-        NotLocalError: The tile lives in another process.
+        PartitionLostError: The grid was dropped, or its process has ended.
+        NotLocalError: The tile lives on another host.
         ImportError: The library is missing.
 
     Examples:
@@ -609,6 +609,8 @@ class Get:
 class Grid:
     """
     A dataframe cut into a grid of tiles: axis 0 is rows, axis 1 columns. Never changes; what looks like a change makes a new grid that shares the tiles.
+
+    Pickles with the standard library, without data: another process of this host opens the tiles in shared memory (`to_shared`).
 
     Made by `read_parquet`, `from_arrow`, `Result.to_grid`, or by indexing another grid: `grid["a"]` and `grid[["a", "b"]]` are grids of these columns, `grid[10:20]` is
     a grid of these rows, `grid[10:20, ["a"]]` of both. Nothing is copied by any of them.
@@ -656,7 +658,13 @@ class Grid:
         `(IP, PID)`. In an SPMD program `locals` has the positions of this rank, and the `data` of others is `None`; else there is no `locals`. The handles keep the grid alive in this process. Two keys are not in the draft: `schema`, a
         `Schema` with names and types, and `version`, the day of the draft.
         """
+    def __reduce__(self, /) -> tuple[Any, tuple[tuple[int, bytes, list[list[int]], tuple[list[tuple[str, bool]], list[str]], list[tuple[int, list[int], int, str, int, str]], list[int]]]]: ...
     def __repr__(self, /) -> str: ...
+    @classmethod
+    def _from_parts(cls, /, parts: tuple[int, bytes, Sequence[Sequence[int]], tuple[Sequence[tuple[str, bool]], Sequence[str]], Sequence[tuple[int, Sequence[int], int, str, int, str]], Sequence[int]]) -> Grid:
+        """
+        Makes a grid from what another one pickled. Used by `pickle`.
+        """
     def _repr_html_(self, /) -> str:
         """
         The grid for notebooks: a small picture of its tiles, and the columns.
@@ -926,6 +934,30 @@ class Grid:
         """
         The grid as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
         """
+    def to_shared(self, /) -> Grid:
+        """
+        The grid with its tiles in shared memory, which other processes of this user on this host read in place.
+
+        Pickle the grid, a tile or a handle to hand it to another process: with `multiprocessing`, joblib, or any other way. Nothing but names is pickled. A grid in private memory can be handed over
+        as well; each tile is then copied when the first process opens it, and that copy goes when no process uses it any more.
+
+        Returns:
+            A grid of the same cuts. Each tile is copied once, one after the other, and lazy ones are read; tiles in shared memory of this process stay as they are. Drop this grid afterwards: the memory
+            is then counted once, however many processes read it, and each tile takes a descriptor of this process.
+
+        Raises:
+            ResourcesExhaustedError: There is no room, or there are no descriptors left.
+            UnsupportedError: Not on Linux, or a type that Arrow IPC does not hold.
+            NotLocalError: A tile is on a device; copy it to the host first.
+
+        Examples:
+            >>> import partgrid as pg, pickle, pyarrow as pa
+            >>> grid = pg.from_arrow(pa.table({"a": [1, 2, 3]})).to_shared()
+            >>> print(repr(grid).splitlines()[0])
+            Grid of 3 rows x 1 column in 1 x 1 tile, 24 B in shared memory
+            >>> len(pickle.dumps(grid)) < 1000
+            True
+        """
     def write_parquet(self, /, url: str | PathLike[str], *, partition_by: str | Sequence[str] | None = None, compression: "str | None" = "zstd", file_per_tile: "bool" = False, overwrite: "bool" = False, storage_options: dict[str, str] | None = None, store: Incomplete | None = None) -> int:
         """
         Writes the grid as Parquet files, one for each row band, named `part-00000.parquet` and so on in the order of the rows.
@@ -959,7 +991,7 @@ class Handle:
     """
     Names one tile of one grid, wherever it lives. Small, hashable, and pickles with the standard library; the data stays where it is.
 
-    A handle keeps its grid alive in the process that made it; a pickled one does not.
+    A handle keeps its grid alive in the process that made it; a pickled one does not. Another process of the same user and host opens it in shared memory.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -978,14 +1010,19 @@ class Handle:
         """
     def tile(self, /) -> Tile:
         """
-        The tile. Nothing is copied.
+        The tile: of this process, or over the memory of another one of this user on this host. Nothing is copied, unless the tile is in private memory there: it is then copied once, for all
+        processes that have it open at a time (see `Grid.to_shared`).
+
+        What is open stays readable when the other process ends.
 
         Returns:
             The tile that the handle names.
 
         Raises:
-            PartitionLostError: The grid lived in this process and is gone.
-            NotLocalError: The tile lives in another process.
+            PartitionLostError: The grid was dropped, or its process has ended.
+            NotLocalError: The tile lives on another host.
+            ResourcesExhaustedError: Its process does not answer within seconds, or has no room.
+            PermissionDeniedError: Its process is another user's.
         """
 
 @final
@@ -2089,7 +2126,8 @@ class Tile:
     """
     The data at one position of a grid: a contiguous Arrow record batch that lives somewhere.
 
-    A tile shares the memory of its grid and keeps it alive. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
+    A tile shares the memory of its grid and keeps it alive. Pickles with the standard library, without data: another process can open it as long as this tile, or
+    the grid that it was taken from, is there. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
     """
     def __arrow_c_array__(self, /, requested_schema: Any | None = None) -> tuple:
         """
@@ -2122,7 +2160,13 @@ class Tile:
         """
         The number of rows.
         """
+    def __reduce__(self, /) -> tuple[Any, tuple[tuple[tuple[int, list[int], int, str, int, str], bytes, list[int], list[int], list[int], int]]]: ...
     def __repr__(self, /) -> str: ...
+    @classmethod
+    def _from_parts(cls, /, parts: tuple[tuple[int, Sequence[int], int, str, int, str], bytes, Sequence[int], Sequence[int], Sequence[int], int]) -> Tile:
+        """
+        Makes a tile from what another one pickled. Used by `pickle`.
+        """
     def array(self, /, *, fill_null: Any | None = None) -> Array:
         """
         All columns as one array of rows x columns, without copying.
@@ -2953,6 +2997,26 @@ def run_command(arguments: Sequence[str]) -> int:
 
     Returns:
         The exit code: 0 done, 1 failed, 2 wrong usage.
+    """
+
+def shared_memory() -> "list[dict[str, object]]":
+    """
+    The processes of this user on this host that share tiles, as `partgrid ps` shows them.
+
+    Returns:
+        One dictionary for each process: `pid`, and `segments`, a list of dictionaries with `grid` (the id as text), `position`, `nbytes` (of the segment, once, however many processes map it), `copy` (whether it
+        is a copy of a tile in private memory, which goes with its last reader) and `readers` (the ids of the processes that lease it beside its owner, once for each lease). `segments` is `None` when a
+        process does not answer.
+
+    Raises:
+        UnsupportedError: Not on Linux.
+
+    Examples:
+        >>> import os, partgrid as pg, pyarrow as pa
+        >>> grid = pg.from_arrow(pa.table({"a": [1, 2, 3]})).to_shared()
+        >>> [own] = [each for each in pg.shared_memory() if each["pid"] == os.getpid()]
+        >>> own["segments"][-1]["position"], own["segments"][-1]["readers"]
+        ((0, 0), [])
     """
 
 def sql(query: str, params: Any | None = None, **grids) -> Result:
