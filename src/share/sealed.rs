@@ -22,11 +22,9 @@ const WANTED_ALIGNMENT_BYTES: usize = 16;
 /// The number of bytes before the flat buffer of a message: a mark and the length.
 const PREFIX_BYTES: usize = 8;
 
-/// The batch of a file, without copying what is aligned, and the metadata of its footer: of a file that a partgrid of this host wrote from valid arrays, and that nobody can change: what lies where is checked, and not every value, so that nothing of it is
-/// read. Whatever is broken is an error, also where Arrow panics.
-pub(super) fn read(
-    file: &Buffer,
-) -> Result<(RecordBatch, HashMap<String, String>), ArrowError> {
+/// The batch of a file, without copying what is aligned, and the metadata of its footer. A partgrid of this host wrote the file from valid arrays, and nobody can change it: what lies where is
+/// checked, and not every value, so that nothing of it is read. Whatever is broken is an error, also where Arrow panics.
+pub(super) fn read(file: &Buffer) -> Result<(RecordBatch, HashMap<String, String>), ArrowError> {
     contained(|| {
         let footer = footer_of(file)?;
         let aligned = check_blocks(file, &footer)?;

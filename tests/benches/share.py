@@ -1,7 +1,7 @@
 """Handing tiles to another process: opened in shared memory, beside pickling the same table. Medians after a warm-up.
 
-Run by `make bench-share`. "opened" is from the pickled tile to a `pyarrow.RecordBatch` over its memory, with a new connection each time; "read" is the first pass over the values, which brings
-the pages into the process. Of pickling, the sender's and the receiver's time; the bytes go through a pipe.
+Run by `make bench-share`. "opened" is from the pickled tile to a `pyarrow.RecordBatch` over its memory, with a new connection each time; "read" is the first
+pass over the values, which brings the pages into the process. Of pickling, the sender's and the receiver's time; the bytes go through a pipe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import partgrid as pg
 
-ROUNDS = 9
+ROUNDS = 21
 
 READER = f"""
 import gc, pickle, statistics, sys, time
