@@ -2002,10 +2002,10 @@ class Storage:
         DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
 
         Args:
-            stream: `None`, since the CPU has no streams.
+            stream: `None` on the CPU, which has no streams; on a GPU any stream of CUDA, since what made the storage is done.
             max_version: The newest version that the consumer takes. Versions before 1.0 cannot say that memory is read-only, and get only copies of a frozen storage.
-            dl_device: `None` or `(1, 0)`, the CPU.
-            copy: `True` copies; `None` and `False` never do.
+            dl_device: `None` or the device of the storage; `(1, 0)` is the CPU.
+            copy: `True` copies, on the CPU; `None` and `False` never do.
 
         Returns:
             A capsule `dltensor_versioned`, or `dltensor` for versions before 1.0.
@@ -2461,7 +2461,7 @@ def empty(shape: Sequence[int], dtype: Any | None = None, *, aligned_index: Sequ
         aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
 
@@ -2489,7 +2489,7 @@ def empty_like(data: Any, dtype: Any | None = None, *, aligned_index: Sequence[i
         aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
 
@@ -2714,7 +2714,7 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any | None = None, *, ali
         aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
 
@@ -2743,7 +2743,7 @@ def full_like(data: Any, fill_value: Any, dtype: Any | None = None, *, aligned_i
         aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
 
@@ -2846,7 +2846,7 @@ def ones(shape: Sequence[int], dtype: Any | None = None, *, aligned_index: Seque
         aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
 
@@ -2875,7 +2875,7 @@ def ones_like(data: Any, dtype: Any | None = None, *, aligned_index: Sequence[in
         aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
 
@@ -3104,7 +3104,7 @@ def zeros(shape: Sequence[int], dtype: Any | None = None, *, aligned_index: Sequ
         aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
 
@@ -3132,7 +3132,7 @@ def zeros_like(data: Any, dtype: Any | None = None, *, aligned_index: Sequence[i
         aligned_index: The element to which the memory is aligned, by default the first one. It is the origin too, where stencils begin unless they are told otherwise.
         alignment_size: The bytes of which the address of that element is a multiple; a multiple or a divisor of the bytes of an element.
         backend: The name of a backend of GT4Py, whose alignment, device and layout are taken. It excludes giving these.
-        device: `"gpu"` for memory of an accelerator; by default that of the host.
+        device: `"gpu"` for memory of an accelerator: the GPU of CUDA that is current on this thread, by default the first. Without it that of the host.
         dims: What the dimensions mean: labels out of `"I"`, `"J"`, `"K"`, and `"0"`, `"1"` and so on for dimensions of data.
         layout: For each dimension the rank of its stride, 0 being the largest; by default C order.
 
