@@ -10,6 +10,7 @@ mod bounds;
 mod cache;
 mod error;
 mod exec;
+mod extremes;
 mod faults;
 mod function;
 mod growing;

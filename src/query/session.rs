@@ -39,9 +39,9 @@ use super::plan::types::{Operations, Types, with_operations};
 use super::planner::{Looked, Planned, Planner, within};
 use super::spill::SpillFolder;
 use super::statement::{Change, constant};
-use super::sums;
 use super::table::GridTable;
 use super::tiles::Tiles;
+use super::{extremes, sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 
@@ -102,6 +102,7 @@ impl Session {
         }
         aliases::add_to(&context);
         sums::add_to(&context);
+        extremes::add_to(&context);
         let tiles = Tiles {
             names: names.clone(),
         };

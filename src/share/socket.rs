@@ -12,9 +12,6 @@ use std::time::Duration;
 use super::fork::Descriptor;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many descriptors are taken out of a packet; one is all that is ever wanted.
-const MAX_DESCRIPTORS: usize = 4;
-
 /// How many may wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -247,7 +244,7 @@ fn take_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
             let length = length.saturating_sub(before);
             // SAFETY: of a header that the system wrote.
             let data = unsafe { libc::CMSG_DATA(header) }.cast::<RawFd>();
-            for number in 0..(length / size_of::<RawFd>()).min(2 * MAX_DESCRIPTORS) {
+            for number in 0..length / size_of::<RawFd>() {
                 // SAFETY: within the length that the system wrote.
                 let place = unsafe { data.add(number) };
                 // SAFETY: as above; aligned or not.

@@ -1,0 +1,45 @@
+"""min and max of floats in groups: NaN is greater than all numbers, infinities are values, and the order of rows says nothing."""
+
+import itertools
+import math
+
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+
+VALUES = [
+    [0.9, math.nan, 0.5, None],
+    [math.nan, 0.9, 0.5],
+    [-math.inf],
+    [math.inf],
+    [math.nan],
+    [None],
+    [-math.inf, math.inf, None],
+    [0.0, -0.0],
+    [-1.5, -2.5],
+]
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_groups_give_what_the_whole_gives(kind: pa.DataType, threads: int) -> None:
+    rows = [
+        (number, value)
+        for number, values in enumerate(VALUES)
+        for order in itertools.permutations(values)
+        for value in order
+    ]
+    table = pa.table(
+        {"k": [row[0] for row in rows], "f": pa.array([row[1] for row in rows], pa.float64())}
+    ).cast(pa.schema([("k", pa.int64()), ("f", kind)]))
+    session = pg.Session(threads=threads)
+    session.register("g", pg.from_arrow(table))
+    found = session.sql("SELECT k, min(f) AS a, max(f) AS b FROM g GROUP BY k ORDER BY k")
+    for row in found.to_arrow().to_pylist():
+        whole = session.sql("SELECT min(f) AS a, max(f) AS b FROM g WHERE k = $1", [row["k"]])
+        [wanted] = whole.to_arrow().to_pylist()
+        assert repr((row["a"], row["b"])) == repr((wanted["a"], wanted["b"])), VALUES[row["k"]]
+    [nan] = session.sql("SELECT max(f) AS b, min(f) AS a FROM g WHERE k = 0").to_arrow().to_pylist()
+    assert math.isnan(nan["b"])
+    assert nan["a"] == 0.5
