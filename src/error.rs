@@ -109,7 +109,18 @@ impl Error {
     /// Adds a pair of context, such as `("file", "a.parquet")`; pairs show in the order in which they were added.
     #[must_use]
     pub fn with_context(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.0.context.push((name, value.into()));
+        let pair = (name, value.into());
+        // Known already to whoever found it, and said once.
+        if !self.0.context.contains(&pair) {
+            self.0.context.push(pair);
+        }
+        self
+    }
+
+    /// The same without the pairs of context of a name.
+    #[must_use]
+    pub fn without_context(mut self, name: &str) -> Self {
+        self.0.context.retain(|(known, _)| *known != name);
         self
     }
 

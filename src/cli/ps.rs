@@ -56,7 +56,9 @@ fn listed(owners: &[SharingProcess]) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    let processes = match owners.len() {
+    let shares =
+        |owner: &&SharingProcess| owner.segments.as_ref().is_some_and(|all| !all.is_empty());
+    let processes = match owners.iter().filter(shares).count() {
         1 => "1 process shares".to_owned(),
         many => format!("{many} processes share"),
     };

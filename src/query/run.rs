@@ -26,6 +26,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::bounds::{Queue, RunPool};
 use super::exec::dense::dense;
+use super::exec::float_groups::undivided;
 use super::exec::own::owning;
 use super::exec::portion::portioned;
 use super::exec::stop::{Stop, stoppable};
@@ -254,7 +255,7 @@ fn ready(
     stop: &Stop,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     // A run learns its dynamic filters itself: those of the plan belong to nobody.
-    let plan = reset_plan_states(plan)?;
+    let plan = undivided(reset_plan_states(plan)?)?;
     let options = context.session_config().options();
     let plan = FilterPushdown::new_post_optimization().optimize(plan, options)?;
     let plan = portioned(owning(dense(waiting(plan)?, context)?)?)?;

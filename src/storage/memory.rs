@@ -165,14 +165,7 @@ impl Memory for HostMemory {
     }
 
     fn fill(&mut self, range: Range<usize>, pattern: &[u8]) -> Result<()> {
-        let is_within = range.start <= range.end && range.end <= self.num_bytes();
-        if !is_within || pattern.is_empty() || !range.len().is_multiple_of(pattern.len()) {
-            return Err(Error::invalid_argument(format!(
-                "a pattern of {} bytes must fill whole bytes of the memory, got {range:?} of {}",
-                pattern.len(),
-                self.num_bytes()
-            )));
-        }
+        check_fill(&range, pattern, self.num_bytes())?;
         // SAFETY: within the memory, as was just seen.
         let start = unsafe { self.as_ptr().add(range.start) }.cast::<MaybeUninit<u8>>();
         // SAFETY: these bytes belong to this value, which is borrowed exclusively; they may be undefined.
@@ -180,6 +173,21 @@ impl Memory for HostMemory {
         repeat(bytes, pattern);
         Ok(())
     }
+}
+
+/// Looks over what [`Memory::fill`] is given.
+///
+/// # Errors
+/// `InvalidArgument` for a range that is not within so many bytes, and for a pattern that does not go into it.
+pub fn check_fill(range: &Range<usize>, pattern: &[u8], num_bytes: usize) -> Result<()> {
+    let is_within = range.start <= range.end && range.end <= num_bytes;
+    if is_within && !pattern.is_empty() && range.len().is_multiple_of(pattern.len()) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "a pattern of {} bytes must fill whole bytes of the memory, got {range:?} of {num_bytes}",
+        pattern.len()
+    )))
 }
 
 /// Writes a pattern over and over. The loops over patterns of a known width become wide stores.

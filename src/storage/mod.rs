@@ -20,7 +20,7 @@ pub use access::WriteGuard;
 pub use backend::Backend;
 pub use dims::{Dim, Dims};
 pub use item::{Foreign, Item};
-pub use memory::{Host, Memory, MemorySource};
+pub use memory::{Host, Memory, MemorySource, check_fill};
 pub use parameters::Parameters;
 pub use plan::{Place, Plan, layout_of};
 

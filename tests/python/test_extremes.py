@@ -1,4 +1,4 @@
-"""min and max of floats in groups: NaN is greater than all numbers, infinities are values, and the order of rows says nothing."""
+"""Floats in groups: min and max order NaN and infinities whatever the order of rows, and what others learn cuts no group."""
 
 import itertools
 import math
@@ -43,3 +43,18 @@ def test_groups_give_what_the_whole_gives(kind: pa.DataType, threads: int) -> No
     [nan] = session.sql("SELECT max(f) AS b, min(f) AS a FROM g WHERE k = 0").to_arrow().to_pylist()
     assert math.isnan(nan["b"])
     assert nan["a"] == 0.5
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_a_join_learns_cuts_no_group_of_floats(threads: int) -> None:
+    """GROUP BY takes -0.0 for 0.0; a condition that a join or a TopK sends to the scan does not."""
+    table = pa.table({"f": [0.0, -0.0, 1.0, None], "k": [1, 2, 3, 4]})
+    session = pg.Session(threads=threads)
+    session.register("g", pg.from_arrow(table))
+    groups = "(SELECT f, sum(k) AS c FROM g GROUP BY f)"
+    joined = session.sql(f"SELECT x.c, y.c AS d FROM {groups} AS x JOIN {groups} AS y ON x.f = y.f")
+    rows = sorted(tuple(row.values()) for row in joined.to_arrow().to_pylist())
+    assert rows == [(3, 3), (3, 3)]
+    for direction in ("", "DESC"):
+        first = session.sql(f"SELECT f, c FROM {groups} ORDER BY f {direction} NULLS LAST LIMIT 2")
+        assert sorted(first.to_arrow()["c"].to_pylist()) == [3, 3]

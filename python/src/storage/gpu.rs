@@ -7,9 +7,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use partgrid::device::{CopyEngine, DeviceBuffer, copy_engine};
-use partgrid::error::{Error, Result};
+use partgrid::error::Result;
 use partgrid::location::Device;
-use partgrid::storage::{Memory, MemorySource, no_gpu};
+use partgrid::storage::{Memory, MemorySource, check_fill, no_gpu};
 
 /// The type of device that the specification means by `"gpu"`: CUDA.
 const CUDA: i32 = 2;
@@ -78,14 +78,7 @@ impl Memory for OnGpu {
     }
 
     fn fill(&mut self, range: Range<usize>, pattern: &[u8]) -> Result<()> {
-        let is_within = range.start <= range.end && range.end <= self.num_bytes();
-        if !is_within || pattern.is_empty() || !range.len().is_multiple_of(pattern.len()) {
-            return Err(Error::invalid_argument(format!(
-                "a pattern of {} bytes must fill whole bytes of the memory, got {range:?} of {}",
-                pattern.len(),
-                self.num_bytes()
-            )));
-        }
+        check_fill(&range, pattern, self.num_bytes())?;
         let handle = self.buffer.handle();
         self.engine.fill(self.ordinal, handle, range, pattern)
     }

@@ -2,9 +2,11 @@
 
 mod ahead;
 mod align;
+mod between;
 mod condition;
 pub(super) mod dense;
 pub(super) mod expressions;
+pub(super) mod float_groups;
 mod growth;
 pub(super) mod morsel;
 pub(super) mod narrow;

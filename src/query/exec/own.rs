@@ -3,26 +3,21 @@
 //! Comes in: a plan. Goes out: the same plan, in which a sort gets copies of rows instead of slices of tiles, once slices would cost too much. A sort counts the whole buffers under
 //! each slice: of a tile of a million rows, each slice of 8,192 counts as the tile, so that it would spill or fail with memory to spare. Never here: other changes of a plan.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::MemoryLimit;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-    ReplaceChildrenOptions,
-};
 use futures::StreamExt;
+use futures::stream::BoxStream;
+
+use super::between::{Between, Room, put_under};
 
 /// Copies begin when the slices so far count as this part of the memory limit, over all partitions.
 const PART: usize = 8;
@@ -36,92 +31,29 @@ pub(in crate::query) fn owning(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn E
         let keeps_all = node
             .downcast_ref::<SortExec>()
             .is_some_and(|sort| sort.fetch().is_none_or(|rows| rows > FEW_ROWS));
-        let Some(input) = node.children().first().map(|input| Arc::clone(input)) else {
-            return Ok(Transformed::no(node));
-        };
-        if !keeps_all || input.downcast_ref::<OwnRowsExec>().is_some() {
+        if !keeps_all {
             return Ok(Transformed::no(node));
         }
-        let owning: Arc<dyn ExecutionPlan> = Arc::new(OwnRowsExec { input });
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        Ok(Transformed::yes(
-            node.replace_children(vec![owning], recompute)?,
-        ))
+        let owning = put_under(Arc::clone(&node), OwnRows)?;
+        Ok(owning.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
     .data()
 }
 
 /// Copies rows out of large buffers.
-#[derive(Debug, Clone)]
-struct OwnRowsExec {
-    input: Arc<dyn ExecutionPlan>,
-}
+#[derive(Debug)]
+struct OwnRows;
 
-impl DisplayAs for OwnRowsExec {
-    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("OwnRowsExec")
-    }
-}
+impl Between for OwnRows {
+    const NAME: &'static str = "OwnRowsExec";
 
-impl ExecutionPlan for OwnRowsExec {
-    fn name(&self) -> &'static str {
-        "OwnRowsExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
+    fn hand_on(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop();
-        let input =
-            input.ok_or_else(|| DataFusionError::Internal("no child was given".to_owned()))?;
-        Ok(Arc::new(Self { input }))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        let limit = match context.memory_pool().memory_limit() {
-            MemoryLimit::Finite(limit) => limit,
-            _ => usize::MAX,
-        };
-        let most = limit / PART / self.input.output_partitioning().partition_count().max(1);
+        batches: SendableRecordBatchStream,
+        room: Room,
+    ) -> BoxStream<'static, Result<RecordBatch>> {
+        let most = room.limit_bytes / PART / room.num_partitions;
         let mut counted = 0_usize;
-        let batches = self.input.execute(partition, context)?;
         let owned = batches.map(move |batch| {
             let batch = batch?;
             counted = counted.saturating_add(get_record_batch_memory_size(&batch));
@@ -131,10 +63,7 @@ impl ExecutionPlan for OwnRowsExec {
                 own(&batch)
             }
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(
-            self.schema(),
-            owned,
-        )))
+        owned.boxed()
     }
 }
 

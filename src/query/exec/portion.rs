@@ -4,22 +4,17 @@
 //! before one row, or all rows of an operator that keeps them, would not fit. They allocate beside the memory pool, whole batches at once; a machine that has no room for it ends the process.
 //! Never here: how much an operator makes (`growth.rs`).
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::MemoryLimit;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::between::{Between, Room, put_under};
 use super::growth::{Growth, Meter};
 use crate::error::{Error, ErrorKind};
 use crate::query::bounds::size;
@@ -30,111 +25,43 @@ const PART: u64 = 16;
 /// The plan with small portions under operators that grow.
 pub(in crate::query) fn portioned(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
-        let found = Growth::of(node.as_ref());
-        let Some(((growth, keeps), input)) = found.zip(node.children().first().copied()) else {
+        let Some((growth, keeps)) = Growth::of(node.as_ref()) else {
             return Ok(Transformed::no(node));
         };
-        let portions: Arc<dyn ExecutionPlan> = Arc::new(PortionExec {
-            input: Arc::clone(input),
-            growth,
-            keeps,
-        });
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        let node = node.replace_children(vec![portions], recompute)?;
-        Ok(Transformed::yes(node))
+        let portioned = put_under(Arc::clone(&node), InPortions { growth, keeps })?;
+        Ok(portioned.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
     .data()
 }
 
 /// Cuts batches.
-#[derive(Debug, Clone)]
-struct PortionExec {
-    input: Arc<dyn ExecutionPlan>,
+#[derive(Debug)]
+struct InPortions {
     growth: Growth,
     /// Whether the operator above keeps all that it makes.
     keeps: bool,
 }
 
-impl DisplayAs for PortionExec {
-    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "PortionExec: {}", self.growth.name())
-    }
-}
+impl Between for InPortions {
+    const NAME: &'static str = "PortionExec";
 
-impl ExecutionPlan for PortionExec {
-    fn name(&self) -> &'static str {
-        "PortionExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
+    fn hand_on(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop();
-        let input =
-            input.ok_or_else(|| DataFusionError::Internal("no child was given".to_owned()))?;
-        let portions = Self {
-            input,
-            ..Self::clone(&self)
-        };
-        Ok(Arc::new(portions))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        let limit = match context.memory_pool().memory_limit() {
-            MemoryLimit::Finite(limit) => limit as u64,
-            _ => u64::MAX,
-        };
+        batches: SendableRecordBatchStream,
+        room: Room,
+    ) -> BoxStream<'static, Result<RecordBatch>> {
         let mut portions = Portions {
             meter: Meter::new(self.growth.clone()),
             name: self.growth.name(),
             keeps: self.keeps,
-            limit,
+            limit: room.limit_bytes as u64,
             kept: 0,
         };
-        let batches = self.input.execute(partition, context)?;
-        let cut = batches
-            .map(move |batch| {
-                Ok::<_, DataFusionError>(stream::iter(portions.of(&batch?)?.into_iter().map(Ok)))
-            })
-            .try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), cut)))
+        let cut = batches.map(move |batch| {
+            let portions = portions.of(&batch?)?;
+            Ok::<_, DataFusionError>(stream::iter(portions.into_iter().map(Ok)))
+        });
+        cut.try_flatten().boxed()
     }
 }
 
