@@ -10,6 +10,7 @@
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars
 # make bench-storage  allocating storages, beside numpy
 # make bench-share  opening tiles in another process, beside pickling them
+# make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries
 # make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
 
 VENV := .venv
@@ -20,7 +21,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-tpch clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-tpch clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -96,6 +97,9 @@ bench-storage: extension
 
 bench-share: extension
 	$(VENV)/bin/python tests/benches/share.py
+
+bench-serve: extension
+	$(VENV)/bin/python tests/benches/serve.py
 
 bench-tpch: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt

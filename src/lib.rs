@@ -7,7 +7,9 @@
 //! 3. [`query`]: SQL over grids.
 //! 4. Side exits: [`partitioned`] and [`distarray`] describe a grid as two protocols do, [`device`] hands batches through the Arrow C interfaces, [`share`] names
 //!    tiles across process borders and shares their memory, [`storage`] lays memory out for stencils.
-//! 5. [`cli`]: the `partgrid` command as a function.
+//! 5. [`serve`]: a server that holds grids, over Arrow Flight SQL; [`client`]: what another server holds; [`catalog`]: grids
+//!    that outlive the process.
+//! 6. [`cli`]: the `partgrid` command as a function.
 //!
 //! Everything fails with one [`Error`], whose [`ErrorKind`] says what a program can do about it.
 //!
@@ -15,13 +17,20 @@
 //! | --- | --- | --- |
 //! | `parquet` | yes | [`load`]: parquet, object_store |
 //! | `sql` | yes | [`query`]: DataFusion |
-//! | `cli` | yes | [`cli`] and the command `partgrid`; needs both others |
+//! | `serve` | yes | [`serve`]: arrow-flight, tonic, axum, rustls; needs both others |
+//! | `cli` | yes | [`cli`] and the command `partgrid`; needs `parquet` and `sql` |
 
+#[cfg(feature = "serve")]
+pub mod catalog;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "serve")]
+pub mod client;
 pub mod device;
 pub mod distarray;
 pub mod error;
+#[cfg(feature = "serve")]
+pub(crate) mod flight;
 pub mod grid;
 #[cfg(feature = "parquet")]
 pub mod load;
@@ -30,6 +39,8 @@ pub mod memory;
 pub mod partitioned;
 #[cfg(feature = "sql")]
 pub mod query;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod share;
 pub mod storage;
 

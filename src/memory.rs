@@ -31,6 +31,21 @@ fn control_group_limit_bytes() -> Option<u64> {
     text.trim().parse().ok()
 }
 
+/// The memory of this process that is in use at this moment, in bytes; `None` where the system does not say.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes: u64 = lines
+        .next()?
+        .trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(kibibytes.saturating_mul(1024))
+}
+
 const UNITS: [(&str, u64); 10] = [
     ("", 1),
     ("b", 1),

@@ -13,6 +13,7 @@ step cargo clippy --package partgrid --no-default-features --locked -- -D warnin
 step cargo clippy --package partgrid --no-default-features --features parquet --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --features cloud --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --features sql --locked -- -D warnings
+step cargo clippy --package partgrid --no-default-features --features serve --locked -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --package partgrid --no-deps --locked
 stub=$(mktemp -d)
 trap 'rm -rf "$stub"' EXIT

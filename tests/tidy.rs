@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The module folders of the core, and what each may use besides itself (STYLE: imports go down only).
-const DIRECTION: [(&str, &[&str]); 12] = [
+const DIRECTION: [(&str, &[&str]); 16] = [
     ("error", &[]),
     ("memory", &["error"]),
     ("location", &["error"]),
@@ -26,6 +26,10 @@ const DIRECTION: [(&str, &[&str]); 12] = [
     ("distarray", &["error", "location", "grid"]),
     ("load", BELOW_LOAD),
     ("query", BELOW_LOAD),
+    ("flight", &["error", "memory", "location", "grid"]),
+    ("catalog", &["error", "memory", "location", "grid", "share", "load"]),
+    ("client", BELOW_SERVE),
+    ("serve", BELOW_SERVE),
     ("cli", BELOW_CLI),
 ];
 const BELOW_LOAD: &[&str] = &[
@@ -39,6 +43,21 @@ const BELOW_LOAD: &[&str] = &[
     "partitioned",
     "distarray",
 ];
+const BELOW_SERVE: &[&str] = &[
+    "error",
+    "memory",
+    "location",
+    "grid",
+    "storage",
+    "share",
+    "device",
+    "partitioned",
+    "distarray",
+    "load",
+    "query",
+    "flight",
+    "catalog",
+];
 const BELOW_CLI: &[&str] = &[
     "error",
     "memory",
@@ -51,14 +70,21 @@ const BELOW_CLI: &[&str] = &[
     "distarray",
     "load",
     "query",
+    "flight",
+    "catalog",
+    "client",
+    "serve",
 ];
 
 /// Libraries that only some folders may name.
-const LIBRARIES: [(&str, &[&str]); 4] = [
+const LIBRARIES: [(&str, &[&str]); 7] = [
     ("parquet", &["load"]),
-    ("object_store", &["load"]),
+    ("object_store", &["load", "catalog"]),
     ("datafusion", &["query", "cluster"]),
     ("pyo3", &["python"]),
+    ("arrow_flight", &["flight", "client", "serve"]),
+    ("tonic", &["flight", "client", "serve"]),
+    ("axum", &["serve"]),
 ];
 
 /// The folders that may hold `unsafe`; tests may too, under their own `expect`.

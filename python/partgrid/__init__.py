@@ -14,6 +14,7 @@ from partgrid import buffer, distarray, engines, storage  # noqa: E402
 from partgrid._frames import from_pandas  # noqa: E402
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Array,
+    Connection,
     DeviceColumn,
     DistArray,
     Get,
@@ -29,11 +30,13 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     ResultStream,
     Schema,
     Section,
+    Server,
     Session,
     Tile,
     __version__,
     _end_calls,
     _forget_calls,
+    connect,
     from_arrow,
     from_distarray,
     from_dlpack,
@@ -61,6 +64,7 @@ get = Get("pandas")
 
 __all__ = [
     "Array",
+    "Connection",
     "DeviceColumn",
     "DistArray",
     "Get",
@@ -77,10 +81,12 @@ __all__ = [
     "ResultStream",
     "Schema",
     "Section",
+    "Server",
     "Session",
     "Tile",
     "__version__",
     "buffer",
+    "connect",
     "distarray",
     "engines",
     "errors",

@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_calls", "_from_parts", "_from_ranks", "_rank_part", "block", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "shared_memory", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
+__all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "Connection", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Server", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_calls", "_from_parts", "_from_ranks", "_rank_part", "block", "connect", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "shared_memory", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
 
 BUFFER_COOKIE: Final[int]
 BUFFER_DEVICE: Final[int]
@@ -120,6 +120,93 @@ class Array:
     def strides(self, /) -> tuple:
         """
         The bytes from one element to the next along each dimension.
+        """
+
+@final
+class Connection:
+    """
+    A connection to a server, made by `connect`. Safe to use from several threads; a forked child makes its own.
+    """
+    def __repr__(self, /) -> str: ...
+    def grid(self, /, name: str) -> Grid:
+        """
+        A grid of the server, with all that a grid can do. Its tiles stay where they are until they are read: then they are mapped, without a copy, where the server runs on this host as this user, and fetched
+        column by column elsewhere. Nothing that was fetched is kept.
+
+        Args:
+            name: The name.
+
+        Returns:
+            The grid as it is now. When the server drops or replaces it, tiles that were not read are lost (`PartitionLostError` or `NotFoundError`).
+
+        Raises:
+            QueryError: The server has no such grid for this caller.
+            ProtocolError: It is no server of partgrid.
+        """
+    def grids(self, /) -> list[str]:
+        """
+        The names of the grids that the caller may see, sorted.
+
+        Raises:
+            PermissionDeniedError: The token is not good.
+        """
+    def load_parquet(self, /, path: str | PathLike[str] | Sequence[str | PathLike[str]], name: str, *, if_exists: str = "fail", columns: Sequence[str] | None = None, lazy: "bool" = False, tile_rows: int | None = None, progress: bool | None = None) -> dict:
+        """
+        Has the server load Parquet files as a grid, and waits. Ctrl-C ends the load on the server.
+
+        Args:
+            path: Paths, folders, patterns or URLs as the server sees them; it loads only from places that its administrator allows (`load.from`).
+            name: The name.
+            if_exists: What to do when the server has a grid of the name: `"fail"` or `"replace"`.
+            columns: Names of the wanted columns; all by default.
+            lazy: Whether tiles are read when they are used.
+            tile_rows: Rows of a tile; as the server finds right by default.
+            progress: True for a bar in any case, False for none; by default where a person sees it.
+
+        Returns:
+            `{"rows": …}`.
+
+        Raises:
+            PermissionDeniedError: The token or the server does not allow it.
+            QueryError: There is such a grid.
+            InvalidDataError: The load failed; the text is the server's.
+        """
+    def sql(self, /, query: str) -> Result:
+        """
+        Plans a statement on the server; it runs there when its result is asked for, and rows come as they are found. One that names something (CREATE VIEW, CREATE TABLE … AS, DROP) takes
+        effect now.
+
+        Args:
+            query: The SQL text.
+
+        Returns:
+            A result that has not run yet. Its `progress` and `metrics` are None.
+
+        Raises:
+            QueryError: The SQL is wrong.
+            PermissionDeniedError: The token does not allow it.
+        """
+    def upload(self, /, data: Any, name: str, *, if_exists: str = "fail") -> dict:
+        """
+        Sends a grid to the server, tile for tile, and puts it under a name once all of it is there.
+
+        Args:
+            data: A grid, or other data as `Session.register` takes it.
+            name: The name.
+            if_exists: What to do when the server has a grid of the name: `"fail"` or `"replace"`.
+
+        Returns:
+            `{"rows": …, "durable": …}`: whether the grid outlives the server.
+
+        Raises:
+            QueryError: There is such a grid.
+            PermissionDeniedError: The token does not allow it.
+            ResourcesExhaustedError: It is larger than the server takes.
+        """
+    @property
+    def uri(self, /) -> str:
+        """
+        Where the server is.
         """
 
 @final
@@ -1775,6 +1862,106 @@ class Section:
         """
 
 @final
+class Server:
+    """
+    A server that holds grids: Arrow Flight SQL for any client (ADBC, JDBC, pyarrow.flight), and a status page.
+
+    It runs on threads of this process until `stop`, or the end of a `with` block. Grids are shared with it, not copied. A forked child has no server of its parent.
+
+    Without TLS and tokens it listens on this machine only. SQL of clients reads grids, and makes and drops them where their token says so; it never touches files, URLs or settings.
+
+    Args:
+        grids: Names and grids, or other data as `Session.register` takes it.
+        address: Where Flight SQL listens, as `"host:port"`; port 0 takes a free one. By default what `config` says, and a free port of 127.0.0.1 without it.
+        http: Where the status page and the metrics are, likewise; None for nowhere.
+        catalog: Where grids that clients make are kept: a folder, or the URL of an object store. What is there is served from the start. Without it they are gone when the server ends.
+        tls: Files of the certificate and its key in PEM, and, if clients must show certificates too, of those who vouch for them.
+        tokens: A file of tokens (`partgrid token` makes them); every call then needs one.
+        insecure: Whether addresses other than loopback are allowed without TLS and tokens: whoever reaches the port may then do everything.
+        config: A TOML file of settings. Arguments replace what it says.
+        settings: More settings by key, such as `{"limits.query_time": 120, "limits.query_memory": "2GiB"}`; the command `partgrid config` lists all.
+
+    Raises:
+        InvalidArgumentError: A setting is unknown or has no such value, or would let strangers in.
+        StorageError: The address is in use, or not one of this machine.
+        NotFoundError: A file is not there.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> with pg.Server({"airlines": pg.read_parquet("data/airlines.parquet")}) as server:
+        ...     server.uri.startswith("grpc://127.0.0.1:"), server.tables
+        (True, ['airlines'])
+    """
+    def __enter__(self, /) -> Server: ...
+    def __exit__(self, /, *_exception) -> None: ...
+    def __new__(cls, /, grids: dict | None = None, *, address: str | None = None, http: str | None = ..., catalog: str | PathLike[str] | None = None, tls: Any | None = None, tokens: str | PathLike[str] | None = None, insecure: "bool" = False, config: str | PathLike[str] | None = None, settings: dict | None = None) -> Server: ...
+    def __repr__(self, /) -> str: ...
+    def deregister(self, /, name: str) -> bool:
+        """
+        Takes a name away.
+
+        Args:
+            name: The name of a grid or view.
+
+        Returns:
+            Whether there was one.
+        """
+    def grid(self, /, name: str) -> Grid:
+        """
+        The grid under a name.
+
+        Args:
+            name: The name.
+
+        Returns:
+            The grid. Nothing is copied.
+
+        Raises:
+            QueryError: There is no such grid, or it is a view.
+        """
+    @property
+    def http_uri(self, /) -> str | None:
+        """
+        Where the status page is; None when it is off.
+        """
+    def register(self, /, name: str, data: Any) -> None:
+        """
+        Puts a grid under a name, in place of one that had it. Nothing is copied.
+
+        Args:
+            name: The name.
+            data: A grid, or other data as `Session.register` takes it.
+
+        Raises:
+            InvalidArgumentError: The name is empty, longer than 200 bytes, or has control characters.
+        """
+    def reload(self, /) -> None:
+        """
+        Reads the files of tokens and certificates again. Connections that are open stay.
+
+        Raises:
+            NotFoundError: A file is gone; then what was read before stays in use.
+            InvalidDataError: A file is not what it should be; likewise.
+        """
+    def stop(self, /, within: float | None = None) -> None:
+        """
+        Takes no more connections, lets what runs finish, and ends it when the time is over.
+
+        Args:
+            within: Seconds.
+        """
+    @property
+    def tables(self, /) -> list[str]:
+        """
+        The names of grids and views, sorted.
+        """
+    @property
+    def uri(self, /) -> str:
+        """
+        Where clients reach it: `grpc://host:port`, or `grpc+tls://` with a certificate.
+        """
+
+@final
 class Session:
     """
     Grids under names, for SQL.
@@ -2436,6 +2623,33 @@ def block(cuts: int | Sequence[int], num_ranks: int | None = None, *, padding: i
         >>> rows = pg.distarray.block([0, 4, 10], padding=1)
         >>> rows.dim_data(1)["start"], rows.dim_data(1)["padding"]
         (3, (1, 0))
+    """
+
+def connect(uri: str, *, token: str | None = None, ca: str | PathLike[str] | None = None, certificate: str | PathLike[str] | None = None, key: str | PathLike[str] | None = None, server_name: str | None = None) -> Connection:
+    """
+    Connects to a server of partgrid, or another one of Arrow Flight SQL.
+
+    Args:
+        uri: `grpc://host:port`, or `grpc+tls://host:port` with TLS.
+        token: The token to show with each call.
+        ca: A file of those who vouch for the server, in PEM; by default those that the system trusts.
+        certificate: A file of the certificate that the client shows, in PEM (mutual TLS).
+        key: A file of its key.
+        server_name: The name that the certificate of the server must have, where it is another than that of the URI.
+
+    Returns:
+        The connection.
+
+    Raises:
+        InvalidArgumentError: It is no such URI, or there is a certificate without a key.
+        StorageError: No server answers there, or its certificate is not trusted.
+
+    Examples:
+        >>> import partgrid as pg
+        >>> with pg.Server({"airlines": pg.read_parquet("data/airlines.parquet")}) as server:
+        ...     connection = pg.connect(server.uri)
+        ...     connection.grids(), connection.sql("SELECT count(*) AS n FROM airlines").to_arrow()["n"].to_pylist()
+        (['airlines'], [16])
     """
 
 def cyclic(size: int, num_ranks: int, block_size: int | None = None) -> Map:

@@ -132,6 +132,7 @@ with_default!(
     overwrite: bool,
     analyze: bool,
     volatile: bool,
+    insecure: bool,
     column_band: usize,
     rows: usize,
 );

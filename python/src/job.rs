@@ -283,6 +283,31 @@ pub(crate) fn wait_with_bar(
     Ok(grid)
 }
 
+/// A bar of a load, if one is to be shown.
+pub(crate) struct LoadBar(Option<Py<PyAny>>);
+
+impl LoadBar {
+    pub(crate) fn new(py: Python<'_>, wanted: Option<bool>) -> PyResult<Self> {
+        make_bar(py, wanted).map(Self)
+    }
+
+    /// Shows how far the load is.
+    pub(crate) fn show(&self, py: Python<'_>, core: Progress) -> PyResult<()> {
+        let Some(bar) = &self.0 else {
+            return Ok(());
+        };
+        let progress = PyLoadProgress { core };
+        bar.bind(py).call_method1("show", (progress,)).map(drop)
+    }
+
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.0 {
+            Some(bar) => bar.bind(py).call_method0("close").map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A bar of `partgrid._progress`, if one is to be shown.
 fn make_bar(py: Python<'_>, wanted: Option<bool>) -> PyResult<Option<Py<PyAny>>> {
     if wanted == Some(false) {

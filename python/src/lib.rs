@@ -6,10 +6,12 @@
 mod allocator;
 mod argument;
 mod array;
+mod asked;
 mod buffer;
 mod capsule;
 mod column;
 mod command;
+mod connection;
 mod convert;
 mod device;
 mod distarray;
@@ -32,6 +34,7 @@ mod ranks;
 mod result;
 mod runtime;
 mod schema;
+mod serve;
 mod share;
 mod storage;
 mod stream;
@@ -50,6 +53,8 @@ mod _native {
     use crate::column::PyDeviceColumn;
     #[pymodule_export]
     use crate::command::run_command;
+    #[pymodule_export]
+    use crate::connection::{PyConnection, connect};
     #[pymodule_export]
     use crate::distarray::{
         PyDistArray, PyDistribution, PyFinding, PyHaloPlan, PyMap, PyPlan, PySection, PyTransfer,
@@ -86,6 +91,8 @@ mod _native {
     use crate::runtime::{end_calls, forget_calls};
     #[pymodule_export]
     use crate::schema::PySchema;
+    #[pymodule_export]
+    use crate::serve::PyServer;
     #[pymodule_export]
     use crate::share::shared_memory;
     #[pymodule_export]

@@ -474,7 +474,7 @@ pub(crate) fn sql(
 }
 
 /// The grid that was passed under a name, or one over the object.
-fn grid_of(object: &Bound<'_, PyAny>, name: &str) -> Outcome<Arc<PartitionGrid>> {
+pub(crate) fn grid_of(object: &Bound<'_, PyAny>, name: &str) -> Outcome<Arc<PartitionGrid>> {
     if let Ok(grid) = object.cast::<PyGrid>() {
         return Ok(Arc::clone(grid.get().core()));
     }

@@ -6,18 +6,18 @@ use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
-use partgrid::query::{BatchStream, Query};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::argument::{self, Given};
+use crate::asked::{Asked, Rows};
 use crate::capsule::{schema_capsule, stream_capsule};
 use crate::convert;
 use crate::error::Outcome;
 use crate::function::PyArguments;
 use crate::grid::PyGrid;
 use crate::metrics::{PyQueryMetrics, PyQueryProgress};
-use crate::runtime::{Shared, runtime, wait_and_tick};
+use crate::runtime::{Shared, runtime, wait, wait_and_tick};
 use crate::schema::PySchema;
 use crate::stream::QueryBatches;
 use crate::wishes::Names;
@@ -32,7 +32,7 @@ const SHOWN_ROWS: usize = 10;
 #[pyclass(name = "Result", module = "partgrid", frozen)]
 pub(crate) struct PyQuery {
     text: String,
-    query: Query,
+    query: Asked,
     /// The process that planned it.
     pid: u32,
     /// The answer, once something needed it whole.
@@ -40,10 +40,10 @@ pub(crate) struct PyQuery {
 }
 
 impl PyQuery {
-    pub(crate) fn new(text: String, query: Query) -> Self {
+    pub(crate) fn new(text: String, query: impl Into<Asked>) -> Self {
         Self {
             text,
-            query,
+            query: query.into(),
             pid: std::process::id(),
             collected: OnceLock::new(),
         }
@@ -87,7 +87,7 @@ impl PyQuery {
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
-        start: fn(&Query) -> Result<BatchStream, Error>,
+        start: fn(&Asked) -> Result<Rows, Error>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
         let schema = self.query.schema();
         if let Some(batches) = self.collected.get() {
@@ -102,7 +102,7 @@ impl PyQuery {
     fn run(
         &self,
         py: Python<'_>,
-        start: fn(&Query) -> Result<BatchStream, Error>,
+        start: fn(&Asked) -> Result<Rows, Error>,
     ) -> Outcome<QueryBatches> {
         self.check_process()?;
         let stream = {
@@ -170,17 +170,23 @@ impl PyQuery {
         py: Python<'_>,
         #[pyo3(from_py_with = argument::analyze)] analyze: bool,
     ) -> Outcome<String> {
-        if !analyze {
-            return Ok(self.query.explain());
+        if let (Asked::Here(query), false) = (&self.query, analyze) {
+            return Ok(query.explain());
         }
         self.check_process()?;
         let query = self.query.clone();
-        self.shown(py, async move { query.explain_analyze().await })
+        self.shown(py, async move { query.explain(analyze).await })
     }
 
     /// Ends all runs that go on at this moment, from any thread: whoever waits for them gets a `CancelledError`. Later runs are not touched, and an answer that is kept stays.
-    fn cancel(&self) {
-        self.query.cancel();
+    fn cancel(&self, py: Python<'_>) -> Outcome<()> {
+        if let Asked::Here(query) = &self.query {
+            query.cancel();
+            return Ok(());
+        }
+        self.check_process()?;
+        let query = self.query.clone();
+        wait(py, async move { query.cancel().await })
     }
 
     /// How far the run is that began last; `None` before the first. May be asked from another thread.
@@ -230,7 +236,7 @@ impl PyQuery {
     ///     336776
     fn stream(&self, py: Python<'_>) -> Outcome<PyStream> {
         Ok(PyStream {
-            batches: self.run(py, Query::stream)?,
+            batches: self.run(py, Asked::stream)?,
         })
     }
 
@@ -295,7 +301,7 @@ impl PyQuery {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
-        self.capsule(py, requested_schema, Query::stream)
+        self.capsule(py, requested_schema, Asked::stream)
     }
 
     /// The Arrow PyCapsule interface: the schema of the answer.
@@ -337,7 +343,7 @@ impl Kept {
     ) -> Outcome<Bound<'py, PyCapsule>> {
         self.result
             .get()
-            .capsule(py, requested_schema, Query::stream_to_keep)
+            .capsule(py, requested_schema, Asked::stream_to_keep)
     }
 }
 
@@ -353,7 +359,7 @@ impl Bar {
     }
 
     /// Shows how far a query is.
-    pub(crate) fn show(&self, py: Python<'_>, query: &Query) -> PyResult<()> {
+    pub(crate) fn show(&self, py: Python<'_>, query: &Asked) -> PyResult<()> {
         let (Some(bar), Some(core)) = (&self.0, query.progress()) else {
             return Ok(());
         };

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use partgrid::error::{Error, ErrorKind, Result};
-use partgrid::query::{BatchStream, Query};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::asked::{Asked, Rows};
 use crate::result::Bar;
 use crate::runtime::{attached, drop_attached, poll_and_tick};
 
@@ -27,8 +27,8 @@ pub(crate) const INTERRUPTED: &str = "the query was interrupted";
 /// Batches of a query that runs on the runtime. Dropping it stops the query.
 pub(crate) struct QueryBatches {
     /// `None` after the end.
-    stream: Option<BatchStream>,
-    query: Query,
+    stream: Option<Rows>,
+    query: Asked,
     bar: Bar,
     pid: u32,
     /// Set when a signal handler raised; the flag in it when Python has seen the exception.
@@ -37,7 +37,7 @@ pub(crate) struct QueryBatches {
 
 impl QueryBatches {
     /// Reads a run of a query, and shows how far it is.
-    pub(crate) fn new(stream: BatchStream, query: Query, bar: Bar) -> Self {
+    pub(crate) fn new(stream: Rows, query: Asked, bar: Bar) -> Self {
         Self {
             stream: Some(stream),
             query,

@@ -11,6 +11,8 @@ mod hints;
 mod load;
 mod output;
 mod ps;
+#[cfg(feature = "serve")]
+mod serve;
 mod shell;
 mod show;
 mod sql;
@@ -48,6 +50,7 @@ EXAMPLES
   partgrid sql -f query.sql --grid a=a.parquet --grid b=b/ --output result.parquet
   partgrid distarray check sections.json
   partgrid ps
+  partgrid serve --grid flights=flights.parquet
   echo 'SELECT count(*) AS n FROM t' | partgrid sql - --grid t=t.parquet --format csv
 
 EXIT CODES
@@ -61,6 +64,7 @@ ENVIRONMENT
                  nothing by default
   PARTGRID_MAX_THREADS  on how many threads to run; the number of cores by default
   PARTGRID_HISTORY      the file of the statements of the shell; empty for none
+  PARTGRID_SECTION__KEY  a setting of the server, see `partgrid config --help`
   PARTGRID_HOST  the address of this machine that is shown for tiles
   PARTGRID_PROGRESS  0, false, no or off for no bars
   AWS_…, GOOGLE_…, AZURE_…  credentials and regions, as the tools of these clouds take them
@@ -90,6 +94,12 @@ enum Verb {
     Sql(Box<sql::Sql>),
     Distarray(distarray::Distarray),
     Ps(ps::Ps),
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::Serve>),
+    #[cfg(feature = "serve")]
+    Config(Box<serve::Config>),
+    #[cfg(feature = "serve")]
+    Token(serve::Token),
 }
 
 /// Runs the command with `arguments`, the name of the program first, and returns its exit code: [`EXIT_DONE`], [`EXIT_FAILED`] or [`EXIT_USAGE`].
@@ -130,6 +140,12 @@ pub fn run(
             done.map_err(|error| in_options(error, "sql"))
         }
         Verb::Ps(ps) => ps.run(&mut stdout),
+        #[cfg(feature = "serve")]
+        Verb::Serve(serve) => serve.run(stderr),
+        #[cfg(feature = "serve")]
+        Verb::Config(config) => config.run(&mut stdout),
+        #[cfg(feature = "serve")]
+        Verb::Token(token) => token.run(&mut stdout, stderr),
         Verb::Distarray(distarray) => return checked(distarray, &mut stdout, stderr),
     };
     let done = done.and_then(|()| stdout.flush().map_err(|error| output::write_failed(&error)));

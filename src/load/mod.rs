@@ -71,6 +71,26 @@ pub async fn load(sources: &[String], options: &LoadOptions) -> Result<Partition
     run(sources, options, &Arc::new(Counters::new())).await
 }
 
+/// The object store of a URL, and the prefix that it names there; credentials come from the environment.
+///
+/// # Errors
+/// `InvalidArgument` for what is no URL of a store, as [`load`] for one that cannot be had.
+#[cfg_attr(
+    not(feature = "serve"),
+    expect(dead_code, reason = "for catalogs of servers")
+)]
+pub(crate) fn store_at(
+    url: &str,
+) -> Result<(Arc<dyn object_store::ObjectStore>, object_store::path::Path)> {
+    match source::target_of(url, &LoadOptions::default())? {
+        source::Target::Remote { remote, prefix } => Ok((Arc::clone(&remote.store), prefix)),
+        source::Target::Local(_) => {
+            let text = format!("it must be the URL of an object store, got {url:?}");
+            Err(Error::invalid_argument(text))
+        }
+    }
+}
+
 async fn run(
     sources: &[String],
     options: &LoadOptions,

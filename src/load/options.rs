@@ -54,6 +54,7 @@ pub enum StringType {
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
     columns: Option<Vec<String>>,
+    allowed: Option<Vec<String>>,
     hive_partitioning: bool,
     tile_rows: Option<u64>,
     concurrency: Option<usize>,
@@ -79,6 +80,7 @@ impl Default for LoadOptions {
     fn default() -> Self {
         Self {
             columns: None,
+            allowed: None,
             hive_partitioning: true,
             tile_rows: None,
             concurrency: None,
@@ -194,6 +196,13 @@ impl LoadOptions {
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
+        self
+    }
+
+    /// Loads only from below these folders and URLs, wherever links lead: for sources that somebody else names.
+    #[must_use]
+    pub fn with_allowed(mut self, places: Vec<String>) -> Self {
+        self.allowed = Some(places);
         self
     }
 
@@ -342,6 +351,10 @@ impl LoadOptions {
 
     pub(super) fn store(&self) -> Option<&Arc<dyn ObjectStore>> {
         self.store.as_ref()
+    }
+
+    pub(super) fn allowed(&self) -> Option<&[String]> {
+        self.allowed.as_deref()
     }
 
     pub(super) fn deadline(&self) -> Option<Duration> {

@@ -16,6 +16,7 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;
 use futures::TryStreamExt;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::bounds::{Queue, RunPool, SessionMemory};
@@ -35,6 +36,7 @@ pub(super) struct Bounds {
     pub(super) queue: Queue,
     pub(super) names: Names,
     pub(super) timeout: Option<Duration>,
+    pub(super) on: Option<Handle>,
     pub(super) memory_limit_bytes: Option<usize>,
     /// The functions by name, for plans that list them.
     pub(super) functions: Option<Arc<TaskContext>>,
@@ -125,6 +127,7 @@ impl Query {
             memory,
             queue: self.bounds.queue.clone(),
             timeout: self.bounds.timeout,
+            on: self.bounds.on.clone(),
             text: self.text.clone(),
             cancelled: self.cancel.subscribe(),
             kept: keep.then(|| Kept::new(self.bounds.names.clone(), &pool)),

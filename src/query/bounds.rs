@@ -13,7 +13,7 @@ use datafusion::execution::memory_pool::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// What all queries of a session use together.
 #[derive(Debug)]
@@ -223,6 +223,8 @@ pub(super) fn size(bytes: usize) -> String {
 pub(super) struct Queue {
     turns: Arc<Semaphore>,
     at_once: u32,
+    /// Places to wait in; none says that all may wait.
+    places: Option<Arc<Semaphore>>,
     /// How many turns were given so far.
     begun: Arc<AtomicU64>,
 }
@@ -235,17 +237,37 @@ pub(super) struct Moment {
 }
 
 impl Queue {
-    pub(super) fn new(at_once: usize) -> Self {
+    pub(super) fn new(at_once: usize, max_waiting: Option<usize>) -> Self {
+        let places = max_waiting.map(|most| Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
         let at_once = u32::try_from(at_once.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         Self {
             turns: Arc::new(Semaphore::new(at_once as usize)),
             at_once,
+            places: places.map(Arc::new),
             begun: Arc::new(AtomicU64::new(0)),
         }
     }
 
     /// Waits for a turn among others.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` when as many wait already as may.
     pub(super) async fn turn(&self) -> Result<OwnedSemaphorePermit> {
+        let Some(places) = &self.places else {
+            return self.acquire(1).await;
+        };
+        // Nobody is passed by: a turn that is free at once is only taken when nobody waits for it.
+        if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
+            self.begun.fetch_add(1, Ordering::AcqRel);
+            return Ok(turn);
+        }
+        let _place = places.try_acquire().map_err(|_| {
+            let text = format!(
+                "{} queries run and as many wait for their turn as may",
+                self.at_once
+            );
+            Error::new(ErrorKind::ResourcesExhausted, text).with_hint("try again later")
+        })?;
         self.acquire(1).await
     }
 

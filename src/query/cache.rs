@@ -15,6 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 
 use super::exec::scan::GridScanExec;
+use super::options::Statements;
 
 /// How many plans are kept; the one that was not asked for longest goes.
 const MAX_PLANS: usize = 64;
@@ -28,6 +29,8 @@ pub(super) struct Question {
     pub(super) text: Arc<str>,
     pub(super) threads: usize,
     pub(super) memory_limit: usize,
+    /// What the statement may do; a plan is only kept of one that may do what it does.
+    pub(super) may: Statements,
     /// A child never runs plans of its parent.
     pub(super) pid: u32,
 }

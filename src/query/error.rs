@@ -223,6 +223,13 @@ pub(super) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Opti
     (distance <= (letters / 3).max(usize::from(letters > 1))).then_some(candidate)
 }
 
+/// A view where a grid is wanted.
+pub(super) fn is_a_view(name: &str) -> Error {
+    Error::new(ErrorKind::Query, format!("`{name}` is a view"))
+        .with_context("table", name)
+        .with_hint("CREATE TABLE … AS SELECT * FROM it makes a grid")
+}
+
 /// An error about a table that does not exist, with the near one or all that there are.
 pub(super) fn no_table(name: &str, known: &Known) -> Error {
     let error =

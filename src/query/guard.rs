@@ -36,8 +36,10 @@ pub(super) enum Does {
     Read,
     /// Lists the tables.
     ListTables,
-    /// Changes what a name of the session stands for.
+    /// Changes what the name of a grid or view stands for.
     Name,
+    /// Keeps, runs or forgets a statement under a name of SQL.
+    Prepare,
 }
 
 /// Parses one statement within the limits. `?` becomes `$1`, `$2` and so on.
@@ -266,11 +268,10 @@ fn does(statement: &SqlStatement) -> Result<Option<Does>> {
         SqlStatement::Drop {
             object_type: ObjectType::Table | ObjectType::View,
             ..
-        }
-        | SqlStatement::Execute { .. }
-        | SqlStatement::Deallocate { .. } => Some(Does::Name),
+        } => Some(Does::Name),
+        SqlStatement::Execute { .. } | SqlStatement::Deallocate { .. } => Some(Does::Prepare),
         SqlStatement::Prepare { statement, .. } => match does(statement)? {
-            Some(Does::Read) => Some(Does::Name),
+            Some(Does::Read) => Some(Does::Prepare),
             _ => None,
         },
         _ => None,

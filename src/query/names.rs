@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
@@ -24,9 +24,10 @@ use super::table::GridTable;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 
-/// Where the planner finds the names.
-pub(super) const CATALOG: &str = "partgrid";
-pub(super) const SCHEMA: &str = "public";
+/// The catalog and the schema of all grids and views, as SQL names them.
+pub const CATALOG: &str = "partgrid";
+/// See [`CATALOG`].
+pub const SCHEMA: &str = "public";
 
 /// How many views one statement may expand, views of views included.
 const MAX_VIEWS: usize = 200;
@@ -83,18 +84,66 @@ impl Known {
     }
 }
 
-/// The names of a session.
+/// The names of a session, or those of them that somebody may see.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Names(Arc<ArcSwap<Known>>);
+pub(super) struct Names {
+    all: Arc<ArcSwap<Known>>,
+    seen: Option<Arc<Seen>>,
+}
+
+/// Which names of tables are seen, and what is seen of the picture that was looked at last.
+struct Seen {
+    may_see: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    last: ArcSwapOption<[Arc<Known>; 2]>,
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Seen")
+    }
+}
 
 impl Names {
-    pub(super) fn now(&self) -> Arc<Known> {
-        self.0.load_full()
+    /// Those of the names of tables for which `may_see` holds, as they are at each moment.
+    pub(super) fn seeing(&self, may_see: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        let seen = Seen {
+            may_see: Box::new(may_see),
+            last: ArcSwapOption::empty(),
+        };
+        Self {
+            all: Arc::clone(&self.all),
+            seen: Some(Arc::new(seen)),
+        }
     }
 
+    /// Whether a table may be seen, or made, under the name.
+    pub(super) fn may_see(&self, name: &str) -> bool {
+        self.seen.as_ref().is_none_or(|seen| (seen.may_see)(name))
+    }
+
+    pub(super) fn now(&self) -> Arc<Known> {
+        let all = self.all.load_full();
+        let Some(seen) = &self.seen else {
+            return all;
+        };
+        if let Some(last) = seen.last.load().as_deref()
+            && let [of, known] = last
+            && Arc::ptr_eq(of, &all)
+        {
+            return Arc::clone(known);
+        }
+        let mut known = Known::clone(&all);
+        known.tables.retain(|name, _| (seen.may_see)(name));
+        known.plans = Arc::default();
+        let known = Arc::new(known);
+        seen.last.store(Some(Arc::new([all, Arc::clone(&known)])));
+        known
+    }
+
+    /// Changes all names, also those that are not seen: whoever changes one asks [`Names::may_see`] first.
     pub(super) fn change<T>(&self, change: impl Fn(&mut Known) -> T) -> T {
         let mut outcome = None;
-        self.0.rcu(|known| {
+        self.all.rcu(|known| {
             let mut known = Known::clone(known);
             known.plans = Arc::default();
             outcome = Some(change(&mut known));

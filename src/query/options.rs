@@ -6,6 +6,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::error::{Error, Result};
 use crate::memory::default_memory_limit_bytes;
 
@@ -55,6 +57,8 @@ pub struct SessionOptions {
     pub(super) spill_to: Option<PathBuf>,
     pub(super) timeout: Option<Duration>,
     pub(super) max_queries: Option<usize>,
+    pub(super) max_waiting: Option<usize>,
+    pub(super) runtime: Option<Handle>,
 }
 
 impl SessionOptions {
@@ -99,6 +103,20 @@ impl SessionOptions {
     #[must_use]
     pub fn with_max_queries(mut self, queries: usize) -> Self {
         self.max_queries = Some(queries);
+        self
+    }
+
+    /// How many queries wait for their turn before others are refused; without it, all wait.
+    #[must_use]
+    pub fn with_max_waiting(mut self, queries: usize) -> Self {
+        self.max_waiting = Some(queries);
+        self
+    }
+
+    /// The runtime on whose threads queries run, in place of the caller's: operators keep threads busy, and whoever speaks with others wants threads of their own.
+    #[must_use]
+    pub fn with_runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
         self
     }
 
@@ -159,6 +177,19 @@ pub struct QueryOptions {
     pub(super) timeout: Option<Duration>,
     pub(super) memory_limit_bytes: Option<usize>,
     pub(super) threads: Option<usize>,
+    pub(super) statements: Statements,
+}
+
+/// What statements may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Statements {
+    /// Read, without looking at settings of the engine.
+    Read,
+    /// Also name grids and views: `CREATE TABLE … AS`, `CREATE VIEW`, `DROP`.
+    Tables,
+    /// Also keep statements under names of SQL (`PREPARE`), and look at settings.
+    #[default]
+    All,
 }
 
 impl QueryOptions {
@@ -180,6 +211,13 @@ impl QueryOptions {
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// What the statement may do; by default all that the session can.
+    #[must_use]
+    pub fn with_statements(mut self, statements: Statements) -> Self {
+        self.statements = statements;
         self
     }
 

@@ -20,6 +20,7 @@ use super::faults::own_text;
 use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement};
 use super::parameters::Parameters;
+use super::permission;
 use super::plan::exact::check_subqueries;
 use super::plan::types::{Operations, with_operations};
 use super::same_names::{self, Wanted, restored};
@@ -50,7 +51,7 @@ pub(super) struct Looked {
     pub(super) statement: PreparedStatement,
     pub(super) plan: LogicalPlan,
     /// The names of its columns that the planner did not take.
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
     /// What the names stood for then.
     pub(super) known: Arc<Known>,
 }
@@ -86,7 +87,7 @@ impl Planner {
         self.on_thread(async move {
             let known = names.now();
             let text = Arc::clone(&question.text);
-            let planned = plan(&state, &known, &text, parameters).await;
+            let planned = plan(&state, &known, &question, parameters).await;
             let planned = planned.map_err(|error| placed(error, &text, &state, &known))?;
             // Names that changed meanwhile may be in the plan already.
             if let Planned::Rows {
@@ -109,7 +110,7 @@ impl Planner {
         .await
     }
 
-    /// A statement that reads, with its names looked up.
+    /// A statement that reads, with its names looked up; `None` for one that changes what names stand for.
     ///
     /// # Errors
     /// As [`Planner::plan`].
@@ -117,12 +118,12 @@ impl Planner {
         &self,
         state: SessionState,
         names: Names,
-        text: Arc<str>,
-    ) -> Result<Looked> {
+        question: Question,
+    ) -> Result<Option<Looked>> {
         self.on_thread(async move {
             let known = names.now();
-            let looked = look_up(&state, Arc::clone(&known), Arc::clone(&text)).await;
-            looked.map_err(|error| placed(error, &text, &state, &known))
+            let looked = look_up(&state, Arc::clone(&known), &question).await;
+            looked.map_err(|error| placed(error, &question.text, &state, &known))
         })
         .await
     }
@@ -205,10 +206,12 @@ pub(super) fn within<T>(
 async fn plan(
     state: &SessionState,
     known: &Known,
-    text: &Arc<str>,
+    question: &Question,
     parameters: Parameters,
 ) -> Result<Planned> {
+    let text = &question.text;
     let (statement, does) = guard::parse(state, text)?;
+    permission::check(question.may, &statement, does)?;
     match does {
         Does::Read => {
             let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
@@ -219,7 +222,7 @@ async fn plan(
             Ok(Planned::Rows { plan, lasting })
         }
         Does::ListTables => Ok(once(tables_listed(known)?)),
-        Does::Name => {
+        Does::Name | Does::Prepare => {
             if let Some((prepared, values)) =
                 executed(state, known, &statement, &parameters).await?
             {
@@ -239,11 +242,16 @@ fn once(plan: Arc<dyn ExecutionPlan>) -> Planned {
     Planned::Rows { plan, lasting }
 }
 
-async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Result<Looked> {
+async fn look_up(
+    state: &SessionState,
+    known: Arc<Known>,
+    question: &Question,
+) -> Result<Option<Looked>> {
+    let text = Arc::clone(&question.text);
     let (statement, does) = guard::parse(state, &text)?;
+    permission::check(question.may, &statement, does)?;
     if does != Does::Read {
-        let text = "only statements that read can be prepared";
-        return Err(Error::new(ErrorKind::Query, text));
+        return Ok(None);
     }
     let (plan, wanted) = Box::pin(same_names::planned(state, statement.clone())).await?;
     let types = Vec::new();
@@ -252,12 +260,12 @@ async fn look_up(state: &SessionState, known: Arc<Known>, text: Arc<str>) -> Res
         statement,
         types,
     };
-    Ok(Looked {
+    Ok(Some(Looked {
         statement,
         plan,
         wanted,
         known,
-    })
+    }))
 }
 
 async fn rows(

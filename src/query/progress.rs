@@ -23,6 +23,15 @@ pub struct QueryProgress {
     pub num_scans: usize,
 }
 
+impl QueryProgress {
+    /// How much of the rows of its scans it is done with, from 0 to 1; `None` for a query that scans no rows.
+    #[must_use]
+    pub fn fraction(&self) -> Option<f64> {
+        let share = self.num_rows as f64 / self.total_rows as f64;
+        (self.total_rows > 0).then_some(share.min(1.0))
+    }
+}
+
 /// How far a plan is.
 pub(super) fn progress(plan: &Arc<dyn ExecutionPlan>) -> QueryProgress {
     let mut sum = QueryProgress::default();

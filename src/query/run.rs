@@ -18,6 +18,7 @@ use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::{FutureExt, Stream, StreamExt};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -95,6 +96,8 @@ pub(super) struct Start {
     pub(super) memory: Arc<RunPool>,
     pub(super) queue: Queue,
     pub(super) timeout: Option<Duration>,
+    /// Where it runs; on the runtime of the caller without it.
+    pub(super) on: Option<Handle>,
     /// What was written, if errors can be shown in it.
     pub(super) text: Option<Arc<str>>,
     pub(super) cancelled: watch::Receiver<u64>,
@@ -168,7 +171,11 @@ impl BatchStream {
         };
         Ok(Self {
             receiver,
-            task: tokio::spawn(task.run()).abort_handle(),
+            task: match start.on {
+                Some(runtime) => runtime.spawn(task.run()),
+                None => tokio::spawn(task.run()),
+            }
+            .abort_handle(),
             stop,
             run,
             deadline,

@@ -9,10 +9,7 @@ use std::time::Duration;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::CatalogProvider;
-use datafusion::execution::disk_manager::DiskManagerBuilder;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::execution::SessionState;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -20,25 +17,18 @@ use super::aliases;
 use super::answer::{Bounds, Query};
 use super::bounds::{Queue, SessionMemory};
 use super::cache::{CachedPlan, Question, reads_grids_only};
-use super::error::no_table;
+use super::engine;
+use super::error::{is_a_view, no_table};
 use super::faults::own_text;
 use super::function::{Function, Kind};
 use super::growing::bounded;
-use super::names::{CATALOG, Catalog, Names, SCHEMA, Table, state_of};
+use super::names::{CATALOG, Catalog, Names, Table, state_of};
+use super::naming::Naming;
 use super::options::{QueryOptions, SessionOptions};
 use super::parameters::Parameters;
-use super::plan::copies::CountCopies;
-use super::plan::exact;
-use super::plan::join_order::JoinOrder;
-use super::plan::meaning::Meaning;
-use super::plan::narrow::Arithmetic;
-use super::plan::one_step::OneStep;
-use super::plan::pause::PauseOften;
-use super::plan::settings::for_tiles;
-use super::plan::types::{Operations, Types, with_operations};
-use super::planner::{Looked, Planned, Planner, within};
-use super::spill::SpillFolder;
-use super::statement::{Change, constant};
+use super::planner::{Planned, Planner, within};
+use super::prepared::Prepared;
+use super::statement::constant;
 use super::table::GridTable;
 use super::tiles::Tiles;
 use super::{extremes, sums};
@@ -62,10 +52,31 @@ const LEAST_BATCH_ROWS: usize = 256;
 pub struct Session {
     options: SessionOptions,
     context: SessionContext,
-    planner: Planner,
-    names: Names,
+    pub(super) planner: Planner,
+    pub(super) names: Names,
     memory: Arc<SessionMemory>,
     queue: Queue,
+    pub(super) naming: Naming,
+}
+
+/// What sessions over the same names may have in common.
+struct Shared {
+    planner: Planner,
+    memory: Arc<SessionMemory>,
+    queue: Queue,
+    naming: Naming,
+}
+
+impl Shared {
+    fn new(options: &SessionOptions) -> Self {
+        let queue = Queue::new(options.queries_at_once(), options.max_waiting);
+        Self {
+            planner: Planner::new(),
+            memory: Arc::new(SessionMemory::new(options.memory_limit())),
+            queue,
+            naming: Naming::default(),
+        }
+    }
 }
 
 impl Session {
@@ -74,7 +85,7 @@ impl Session {
     /// # Errors
     /// `InvalidArgument` for zero or more than 1024 threads, a limit of zero bytes and no query at once, `Storage` when no file can be made in the folder to spill to.
     pub fn try_new(options: &SessionOptions) -> Result<Self> {
-        Self::over(options, Names::default())
+        Self::over(options, Names::default(), Shared::new(options))
     }
 
     /// A session of its own over the same names: what is registered in one is known to the other. For a process that was forked, in which the first one has no threads; takes no
@@ -83,19 +94,39 @@ impl Session {
     /// # Errors
     /// `Storage` when no file can be made in the folder to spill to.
     pub fn try_again(&self) -> Result<Self> {
-        Self::over(&self.options, self.names.clone())
+        Self::over(
+            &self.options,
+            self.names.clone(),
+            Shared::new(&self.options),
+        )
     }
 
-    fn over(options: &SessionOptions, names: Names) -> Result<Self> {
+    /// A session that sees, and may make, only those grids and views for whose names `may_see` holds. It shares all else with this one: memory, turns, functions.
+    ///
+    /// # Errors
+    /// `Storage` when no file can be made in the folder to spill to.
+    pub fn seeing(&self, may_see: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Self> {
+        let shared = Shared {
+            planner: self.planner.clone(),
+            memory: Arc::clone(&self.memory),
+            queue: self.queue.clone(),
+            naming: self.naming.clone(),
+        };
+        Self::over(&self.options, self.names.seeing(may_see), shared)
+    }
+
+    fn over(options: &SessionOptions, names: Names, shared: Shared) -> Result<Self> {
         options.check()?;
         let limit = options.memory_limit();
         let catalog = Arc::new(Catalog::new(names.clone()));
-        let state = state(options, limit)?;
+        // A query that may use less makes no larger values, also where the planner folds constants.
+        let each = options.query_memory_limit_bytes.unwrap_or(limit).min(limit);
+        let state = engine::state(options, each)?;
         state.catalog_list().register_catalog(
             CATALOG.to_owned(),
             Arc::clone(&catalog) as Arc<dyn CatalogProvider>,
         );
-        let growing = bounded(&state, limit);
+        let growing = bounded(&state, each);
         let context = SessionContext::new_with_state(state);
         for function in growing {
             context.register_udf(function);
@@ -113,10 +144,11 @@ impl Session {
         let session = Self {
             options: options.clone(),
             context,
-            planner: Planner::new(),
+            planner: shared.planner,
             names,
-            memory: Arc::new(SessionMemory::new(limit)),
-            queue: Queue::new(options.queries_at_once()),
+            memory: shared.memory,
+            queue: shared.queue,
+            naming: shared.naming,
         };
         for function in session.names.now().functions.values() {
             session.add(function);
@@ -137,6 +169,18 @@ impl Session {
         self.names
             .change(|known| known.tables.insert(name.to_owned(), table.clone()));
         Ok(())
+    }
+
+    /// The grid under exactly this name; `None` when nothing has it.
+    ///
+    /// # Errors
+    /// `Query` when it is the name of a view.
+    pub fn named(&self, name: &str) -> Result<Option<Arc<PartitionGrid>>> {
+        match self.names.now().tables.get(name) {
+            None => Ok(None),
+            Some(Table::Grid(table)) => Ok(Some(Arc::clone(table.grid()))),
+            Some(Table::View(_)) => Err(is_a_view(name)),
+        }
     }
 
     /// Takes the name of a grid or view away; says whether there was one.
@@ -190,9 +234,7 @@ impl Session {
         self.names.grid(name).ok_or_else(|| {
             let known = self.names.now();
             match known.table(name) {
-                Some(_) => Error::new(ErrorKind::Query, format!("`{name}` is a view"))
-                    .with_context("table", name)
-                    .with_hint("CREATE TABLE … AS SELECT * FROM it makes a grid"),
+                Some(_) => is_a_view(name),
                 None => no_table(name, &known),
             }
         })
@@ -268,14 +310,30 @@ impl Session {
     /// # Errors
     /// As [`Session::sql`].
     pub async fn prepare(&self, text: &str) -> Result<Prepared> {
-        let state = self.state(&QueryOptions::default());
-        let names = self.names.clone();
-        let looking = self.planner.prepare(state, names, Arc::from(text));
-        let looked = within(self.options.timeout, looking).await?;
-        Ok(Prepared {
+        let prepared = self.prepare_any(text, &QueryOptions::default()).await?;
+        prepared.ok_or_else(|| {
+            let text = "only statements that read can be prepared";
+            Error::new(ErrorKind::Query, text)
+        })
+    }
+
+    /// As [`Session::prepare`]; `None` for a statement that changes what names stand for, which is checked and no more.
+    ///
+    /// # Errors
+    /// As [`Session::sql_with`].
+    pub async fn prepare_any(
+        &self,
+        text: &str,
+        options: &QueryOptions,
+    ) -> Result<Option<Prepared>> {
+        let state = self.state(options);
+        let question = self.question(text, options);
+        let looking = self.planner.prepare(state, self.names.clone(), question);
+        let looked = within(self.timeout(options), looking).await?;
+        Ok(looked.map(|looked| Prepared {
             session: self.clone(),
             looked: Arc::new(looked),
-        })
+        }))
     }
 
     fn question(&self, text: &str, options: &QueryOptions) -> Question {
@@ -283,11 +341,12 @@ impl Session {
             text: Arc::from(text),
             threads: self.threads(options),
             memory_limit: self.planned_limit(options),
+            may: options.statements,
             pid: std::process::id(),
         }
     }
 
-    fn timeout(&self, options: &QueryOptions) -> Option<Duration> {
+    pub(super) fn timeout(&self, options: &QueryOptions) -> Option<Duration> {
         options.timeout.or(self.options.timeout)
     }
 
@@ -304,7 +363,7 @@ impl Session {
     }
 
     /// What plans are made with: the names, functions and threads of this moment.
-    fn state(&self, options: &QueryOptions) -> SessionState {
+    pub(super) fn state(&self, options: &QueryOptions) -> SessionState {
         let mut state = self.context.state();
         let threads = self.threads(options);
         if state.config().target_partitions() != threads {
@@ -332,7 +391,7 @@ impl Session {
             .or(self.options.query_memory_limit_bytes)
     }
 
-    fn query(
+    pub(super) fn query(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         config: SessionConfig,
@@ -345,150 +404,10 @@ impl Session {
             queue: self.queue.clone(),
             names: self.names.clone(),
             timeout: self.timeout(options),
+            on: self.options.runtime.clone(),
             memory_limit_bytes: self.query_limit(options),
             functions: (!reads_grids_only(&plan)).then(|| self.context.task_ctx()),
         };
         Query::new(plan, bounds)
     }
-
-    /// Does it, and says what was done.
-    async fn change(
-        &self,
-        change: Change,
-        config: &SessionConfig,
-        options: &QueryOptions,
-    ) -> Result<String> {
-        match change {
-            Change::Nothing(why) => Ok(why),
-            Change::View { name, view } => {
-                self.names.change(|known| {
-                    known
-                        .tables
-                        .insert(name.clone(), Table::View(Arc::clone(&view)))
-                });
-                Ok(format!("view {name}"))
-            }
-            Change::Drop { name } => {
-                self.names.change(|known| known.tables.remove(&name));
-                Ok(format!("dropped {name}"))
-            }
-            Change::Prepare { name, statement } => {
-                self.names
-                    .change(|known| known.prepared.insert(name.clone(), Arc::clone(&statement)));
-                Ok(format!("prepared {name}"))
-            }
-            Change::Deallocate { name } => {
-                self.names.change(|known| known.prepared.remove(&name));
-                Ok(format!("deallocated {name}"))
-            }
-            Change::Table {
-                name,
-                plan,
-                or_replace,
-            } => {
-                let query = self.query(plan, config.clone(), options);
-                let grid =
-                    PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
-                let rows = grid.num_rows();
-                let table = Table::Grid(Arc::new(GridTable::new(Arc::new(grid))));
-                let taken = self.names.change(|known| {
-                    let taken = !or_replace && known.tables.contains_key(&name);
-                    if !taken {
-                        known.tables.insert(name.clone(), table.clone());
-                    }
-                    taken
-                });
-                if taken {
-                    let text = format!("somebody else made a table `{name}` meanwhile");
-                    return Err(Error::new(ErrorKind::Query, text).with_context("table", name));
-                }
-                Ok(format!(
-                    "table {name}, {}",
-                    crate::grid::picture::counted(rows, "row")
-                ))
-            }
-        }
-    }
-}
-
-/// A statement whose names were looked up, and whose parameters wait for values.
-#[derive(Clone)]
-pub struct Prepared {
-    session: Session,
-    looked: Arc<Looked>,
-}
-
-impl Prepared {
-    /// The SQL text.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.looked.statement.text
-    }
-
-    /// The parameters, sorted, with the types that their places suggest; values of other types are cast as SQL casts by itself.
-    ///
-    /// # Errors
-    /// `Query` when one parameter stands in places of different types.
-    pub fn parameters(&self) -> Result<Vec<(String, Option<DataType>)>> {
-        let mut parameters: Vec<_> = self
-            .looked
-            .plan
-            .get_parameter_types()?
-            .into_iter()
-            .collect();
-        parameters.sort_by(|(one, _), (other, _)| (one.len(), one).cmp(&(other.len(), other)));
-        Ok(parameters)
-    }
-
-    /// The query with values for the parameters; runs nothing yet. Needs a tokio runtime.
-    ///
-    /// # Errors
-    /// As [`Session::sql_with`].
-    pub async fn query(&self, parameters: Parameters, options: &QueryOptions) -> Result<Query> {
-        options.check()?;
-        let session = &self.session;
-        let state = session.state(options);
-        let config = state.config().clone();
-        let (names, looked) = (session.names.clone(), Arc::clone(&self.looked));
-        let shown = own_text(&looked.statement.text, &names.now());
-        let planning = session.planner.execute(state, names, looked, parameters);
-        let plan = within(session.timeout(options), planning).await?;
-        Ok(session.query(plan, config, options).with_text(shown))
-    }
-}
-
-fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
-    let mut config = for_tiles(SessionConfig::new())
-        .with_information_schema(true)
-        .with_create_default_catalog_and_schema(false)
-        .with_default_catalog_and_schema(CATALOG, SCHEMA)
-        .with_target_partitions(options.threads_now());
-    let settings = config.options_mut();
-    // Without a zone, TIMESTAMP WITH TIME ZONE loses its offset, and a comparison reads it in the zone of the column: hours off, silently.
-    settings.execution.time_zone = Some("UTC".to_owned());
-    settings.sql_parser.collect_spans = true;
-    // DataFusion's optimizer simplifies expressions after it has noted whether they can be null (`x IS NOT TRUE`), and then holds that against them.
-    settings.execution.skip_physical_aggregate_schema_check = true;
-    let spill = SpillFolder::try_new(options.spill_to.as_deref())?;
-    let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(spill));
-    let runtime = RuntimeEnvBuilder::new()
-        .with_disk_manager_builder(disk)
-        .with_memory_limit(limit, 1.0)
-        .build_arc()?;
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-        vec![Arc::new(CountCopies), Arc::new(Types)];
-    rules.extend(Analyzer::new().rules);
-    let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_default_features()
-        .with_analyzer_rules(rules)
-        .with_analyzer_rule(Arc::new(Meaning { limit }))
-        .with_optimizer_rules(exact::rules())
-        .with_optimizer_rule(Arc::new(JoinOrder))
-        .with_physical_optimizer_rule(Arc::new(OneStep))
-        .with_physical_optimizer_rule(Arc::new(Arithmetic))
-        .with_physical_optimizer_rule(Arc::new(PauseOften))
-        .build();
-    with_operations(state, Operations::default())
 }

@@ -53,6 +53,16 @@ pub(super) enum Change {
     Nothing(String),
 }
 
+impl Change {
+    /// The name of the grid or view that it makes or drops.
+    pub(super) fn table(&self) -> Option<&str> {
+        match self {
+            Self::Table { name, .. } | Self::View { name, .. } | Self::Drop { name } => Some(name),
+            Self::Prepare { .. } | Self::Deallocate { .. } | Self::Nothing(_) => None,
+        }
+    }
+}
+
 fn wrong(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Query, text)
 }

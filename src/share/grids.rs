@@ -17,7 +17,7 @@ use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, RowOrder, Tile};
 /// # Errors
 /// `ResourcesExhausted` without room or descriptors; `Unsupported` for a type that Arrow IPC does not hold, and outside Linux; `NotLocal` for a tile on a device; with the position.
 pub fn to_shared(grid: &PartitionGrid) -> Result<PartitionGrid> {
-    super::serve()?;
+    crate::share::serve()?;
     let [rows, columns] = [grid.rows().clone(), grid.columns().clone()];
     let builder = GridBuilder::try_new(Arc::clone(grid.schema()), rows, columns)?;
     let mut builder = builder.with_order(grid.order().clone())?;

@@ -143,8 +143,11 @@ pub fn open_region(handle: &Handle) -> Result<(Tile, Region)> {
     acquire(handle)
 }
 
-/// The tile of a handle whose grid is not in this process.
-fn acquire(handle: &Handle) -> Result<(Tile, Region)> {
+/// The tile of a handle whose grid is in another process, whatever this one has under its id.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn acquire(handle: &Handle) -> Result<(Tile, Region)> {
     if handle.incarnation == Incarnation::current()? {
         return Err(dropped(handle.grid).with_position(&handle.position));
     }

@@ -23,6 +23,8 @@ mod locality;
 mod partitioned;
 mod picture;
 mod query;
+#[cfg(feature = "serve")]
+mod serve;
 mod session;
 mod share;
 mod shared_memory;

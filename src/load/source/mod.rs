@@ -4,6 +4,7 @@
 //! system, `remote.rs` lists object stores (which `store.rs` opens, with `cloud.rs`, `aws.rs`, `settings.rs`), `pattern.rs` says which names match. Never here: what is in the files.
 
 #[cfg(feature = "cloud")]
+mod allowed;
 mod aws;
 #[cfg(feature = "cloud")]
 mod cloud;
@@ -65,6 +66,11 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
             "at least one source is needed, got none",
         ));
     }
+    if let Some(places) = options.allowed() {
+        for source in sources {
+            allowed::check_source(places, source)?;
+        }
+    }
     let given = options
         .store()
         .map(|store| Arc::new(Remote::given(Arc::clone(store))));
@@ -74,6 +80,9 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
             Some(remote) => remote::find(remote, source, source).await?,
             None => find_one(source, options.storage_options()).await?,
         };
+        if let Some(places) = options.allowed() {
+            allowed::check_files(places, &found)?;
+        }
         files.extend(found.into_iter().map(|file| (file.name.clone(), file)));
     }
     Ok(files.into_values().collect())

@@ -1,0 +1,277 @@
+//! `connect` and `Connection`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use partgrid::client::{Client, ClientOptions, IfExists, RemoteLoad};
+use partgrid::error::Error;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::argument::{self, Count, Given, optional};
+use crate::asked::{Asked, There};
+use crate::error::Outcome;
+use crate::grid::PyGrid;
+use crate::job::LoadBar;
+use crate::query::grid_of;
+use crate::result::PyQuery;
+use crate::runtime::{wait, wait_and_tick};
+use crate::wishes::Sources;
+
+/// Connects to a server of partgrid, or another one of Arrow Flight SQL.
+///
+/// Args:
+///     uri: `grpc://host:port`, or `grpc+tls://host:port` with TLS.
+///     token: The token to show with each call.
+///     ca: A file of those who vouch for the server, in PEM; by default those that the system trusts.
+///     certificate: A file of the certificate that the client shows, in PEM (mutual TLS).
+///     key: A file of its key.
+///     server_name: The name that the certificate of the server must have, where it is another than that of the URI.
+///
+/// Returns:
+///     The connection.
+///
+/// Raises:
+///     InvalidArgumentError: It is no such URI, or there is a certificate without a key.
+///     StorageError: No server answers there, or its certificate is not trusted.
+///
+/// Examples:
+///     >>> import partgrid as pg
+///     >>> with pg.Server({"airlines": pg.read_parquet("data/airlines.parquet")}) as server:
+///     ...     connection = pg.connect(server.uri)
+///     ...     connection.grids(), connection.sql("SELECT count(*) AS n FROM airlines").to_arrow()["n"].to_pylist()
+///     (['airlines'], [16])
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+#[pyo3(signature = (uri, *, token=None, ca=None, certificate=None, key=None, server_name=None))]
+pub(crate) fn connect(
+    py: Python<'_>,
+    uri: Given<String>,
+    token: Option<Given<String>>,
+    ca: Option<Given<PathBuf>>,
+    certificate: Option<Given<PathBuf>>,
+    key: Option<Given<PathBuf>>,
+    server_name: Option<Given<String>>,
+) -> Outcome<PyConnection> {
+    let uri = uri.named("uri")?;
+    let mut options = ClientOptions::default();
+    if let Some(token) = optional(token, "token")? {
+        options = options.with_token(token);
+    }
+    if let Some(ca) = optional(ca, "ca")? {
+        options = options.with_ca(ca);
+    }
+    match (optional(certificate, "certificate")?, optional(key, "key")?) {
+        (Some(certificate), Some(key)) => options = options.with_identity(certificate, key),
+        (None, None) => {}
+        _ => {
+            let text = "certificate and key go together, got one of them";
+            return Err(Error::invalid_argument(text).into());
+        }
+    }
+    if let Some(name) = optional(server_name, "server_name")? {
+        options = options.with_server_name(name);
+    }
+    let client = wait(py, async move { Client::connect(&uri, &options).await })?;
+    Ok(PyConnection {
+        client,
+        pid: std::process::id(),
+    })
+}
+
+fn named_choice(if_exists: &str) -> Outcome<IfExists> {
+    match if_exists {
+        "fail" => Ok(IfExists::Fail),
+        "replace" => Ok(IfExists::Replace),
+        other => {
+            let text = format!("if_exists must be \"fail\" or \"replace\", got {other:?}");
+            Err(Error::invalid_argument(text).into())
+        }
+    }
+}
+
+/// A connection to a server, made by `connect`. Safe to use from several threads; a forked child makes its own.
+#[pyclass(name = "Connection", module = "partgrid", frozen)]
+pub(crate) struct PyConnection {
+    client: Client,
+    pid: u32,
+}
+
+impl PyConnection {
+    fn client(&self) -> Outcome<Client> {
+        if self.pid == std::process::id() {
+            return Ok(self.client.clone());
+        }
+        Err(Error::invalid_argument(
+            "this connection was made before a fork, in the parent process",
+        )
+        .with_hint("call connect() again in this process")
+        .into())
+    }
+}
+
+#[pymethods]
+impl PyConnection {
+    /// Where the server is.
+    #[getter]
+    fn uri(&self) -> &str {
+        self.client.uri()
+    }
+
+    /// The names of the grids that the caller may see, sorted.
+    ///
+    /// Raises:
+    ///     PermissionDeniedError: The token is not good.
+    fn grids(&self, py: Python<'_>) -> Outcome<Vec<String>> {
+        let client = self.client()?;
+        wait(py, async move { client.grids().await })
+    }
+
+    /// A grid of the server, with all that a grid can do. Its tiles stay where they are until they are read: then they are mapped, without a copy, where the server runs on this host as this user, and fetched
+    /// column by column elsewhere. Nothing that was fetched is kept.
+    ///
+    /// Args:
+    ///     name: The name.
+    ///
+    /// Returns:
+    ///     The grid as it is now. When the server drops or replaces it, tiles that were not read are lost (`PartitionLostError` or `NotFoundError`).
+    ///
+    /// Raises:
+    ///     QueryError: The server has no such grid for this caller.
+    ///     ProtocolError: It is no server of partgrid.
+    fn grid(&self, py: Python<'_>, name: Given<String>) -> Outcome<PyGrid> {
+        let (client, name) = (self.client()?, name.named("name")?);
+        let grid = wait(py, async move { client.grid(&name).await })?;
+        Ok(PyGrid::new(grid))
+    }
+
+    /// Plans a statement on the server; it runs there when its result is asked for, and rows come as they are found. One that names something (CREATE VIEW, CREATE TABLE … AS, DROP) takes
+    /// effect now.
+    ///
+    /// Args:
+    ///     query: The SQL text.
+    ///
+    /// Returns:
+    ///     A result that has not run yet. Its `progress` and `metrics` are None.
+    ///
+    /// Raises:
+    ///     QueryError: The SQL is wrong.
+    ///     PermissionDeniedError: The token does not allow it.
+    fn sql(&self, py: Python<'_>, query: Given<String>) -> Outcome<PyQuery> {
+        let (client, text) = (self.client()?, query.named("query")?);
+        let (asking, asked) = (client.clone(), text.clone());
+        let query = wait(py, async move { asking.sql(&asked).await })?;
+        let there = There {
+            client,
+            query,
+            text: text.clone(),
+        };
+        Ok(PyQuery::new(text, Asked::There(Box::new(there))))
+    }
+
+    /// Sends a grid to the server, tile for tile, and puts it under a name once all of it is there.
+    ///
+    /// Args:
+    ///     data: A grid, or other data as `Session.register` takes it.
+    ///     name: The name.
+    ///     if_exists: What to do when the server has a grid of the name: `"fail"` or `"replace"`.
+    ///
+    /// Returns:
+    ///     `{"rows": …, "durable": …}`: whether the grid outlives the server.
+    ///
+    /// Raises:
+    ///     QueryError: There is such a grid.
+    ///     PermissionDeniedError: The token does not allow it.
+    ///     ResourcesExhaustedError: It is larger than the server takes.
+    #[pyo3(signature = (data, name, *, if_exists="fail"))]
+    fn upload<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        name: Given<String>,
+        if_exists: &str,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        let (client, name) = (self.client()?, name.named("name")?);
+        let grid = grid_of(data, "data")?;
+        let if_exists = named_choice(if_exists)?;
+        let sent = Arc::clone(&grid);
+        let promised = wait(py, async move {
+            Box::pin(client.upload(&sent, &name, if_exists)).await
+        })?;
+        let answer = PyDict::new(py);
+        answer.set_item("rows", promised.num_rows)?;
+        answer.set_item("durable", promised.is_durable)?;
+        Ok(answer)
+    }
+
+    /// Has the server load Parquet files as a grid, and waits. Ctrl-C ends the load on the server.
+    ///
+    /// Args:
+    ///     path: Paths, folders, patterns or URLs as the server sees them; it loads only from places that its administrator allows (`load.from`).
+    ///     name: The name.
+    ///     if_exists: What to do when the server has a grid of the name: `"fail"` or `"replace"`.
+    ///     columns: Names of the wanted columns; all by default.
+    ///     lazy: Whether tiles are read when they are used.
+    ///     tile_rows: Rows of a tile; as the server finds right by default.
+    ///     progress: True for a bar in any case, False for none; by default where a person sees it.
+    ///
+    /// Returns:
+    ///     `{"rows": …}`.
+    ///
+    /// Raises:
+    ///     PermissionDeniedError: The token or the server does not allow it.
+    ///     QueryError: There is such a grid.
+    ///     InvalidDataError: The load failed; the text is the server's.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (path, name, *, if_exists="fail", columns=None, lazy: "bool" = false, tile_rows=None, progress=None))]
+    fn load_parquet<'py>(
+        &self,
+        py: Python<'py>,
+        path: Given<Sources>,
+        name: Given<String>,
+        if_exists: &str,
+        columns: Option<Given<Vec<String>>>,
+        #[pyo3(from_py_with = argument::lazy)] lazy: bool,
+        tile_rows: Option<Given<Count>>,
+        progress: Option<Given<bool>>,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        let client = self.client()?;
+        let wanted = RemoteLoad {
+            sources: path.named("path")?.into_strings()?,
+            name: name.named("name")?,
+            if_exists: named_choice(if_exists)?,
+            columns: optional(columns, "columns")?.unwrap_or_default(),
+            is_lazy: lazy,
+            tile_rows: optional(tile_rows, "tile_rows")?.map(|count| count.0),
+        };
+        let job = wait(py, async move { client.load(&wanted).await })?;
+        let bar = LoadBar::new(py, optional(progress, "progress")?)?;
+        let seen = Arc::new(Mutex::new(None));
+        let (noted, waited) = (Arc::clone(&seen), job.clone());
+        let waiting = async move {
+            let note =
+                |progress| *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+            waited.wait(note).await
+        };
+        let done = wait_and_tick(py, waiting, || {
+            let now = *seen.lock().unwrap_or_else(PoisonError::into_inner);
+            now.map_or(Ok(()), |progress| bar.show(py, progress))
+        });
+        bar.close(py)?;
+        let rows = match done {
+            Ok(rows) => rows,
+            Err(raised) => {
+                // Whoever is interrupted wants no grid any more.
+                drop(wait(py, async move { job.cancel().await }));
+                return Err(raised);
+            }
+        };
+        let answer = PyDict::new(py);
+        answer.set_item("rows", rows)?;
+        Ok(answer)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Connection({:?})", self.client.uri())
+    }
+}

@@ -1,0 +1,272 @@
+//! `Server`.
+
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use partgrid::error::{Error, ErrorKind};
+use partgrid::load::{LoadOptions, load};
+use partgrid::serve::{Server, Settings};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
+
+use crate::argument::{Given, Seconds, insecure, optional, shown};
+use crate::error::Outcome;
+use crate::grid::PyGrid;
+use crate::query::grid_of;
+use crate::runtime::wait;
+
+/// A server that holds grids: Arrow Flight SQL for any client (ADBC, JDBC, pyarrow.flight), and a status page.
+///
+/// It runs on threads of this process until `stop`, or the end of a `with` block. Grids are shared with it, not copied. A forked child has no server of its parent.
+///
+/// Without TLS and tokens it listens on this machine only. SQL of clients reads grids, and makes and drops them where their token says so; it never touches files, URLs or settings.
+///
+/// Args:
+///     grids: Names and grids, or other data as `Session.register` takes it.
+///     address: Where Flight SQL listens, as `"host:port"`; port 0 takes a free one. By default what `config` says, and a free port of 127.0.0.1 without it.
+///     http: Where the status page and the metrics are, likewise; None for nowhere.
+///     catalog: Where grids that clients make are kept: a folder, or the URL of an object store. What is there is served from the start. Without it they are gone when the server ends.
+///     tls: Files of the certificate and its key in PEM, and, if clients must show certificates too, of those who vouch for them.
+///     tokens: A file of tokens (`partgrid token` makes them); every call then needs one.
+///     insecure: Whether addresses other than loopback are allowed without TLS and tokens: whoever reaches the port may then do everything.
+///     config: A TOML file of settings. Arguments replace what it says.
+///     settings: More settings by key, such as `{"limits.query_time": 120, "limits.query_memory": "2GiB"}`; the command `partgrid config` lists all.
+///
+/// Raises:
+///     InvalidArgumentError: A setting is unknown or has no such value, or would let strangers in.
+///     StorageError: The address is in use, or not one of this machine.
+///     NotFoundError: A file is not there.
+///
+/// Examples:
+///     >>> import partgrid as pg
+///     >>> with pg.Server({"airlines": pg.read_parquet("data/airlines.parquet")}) as server:
+///     ...     server.uri.startswith("grpc://127.0.0.1:"), server.tables
+///     (True, ['airlines'])
+#[pyclass(name = "Server", module = "partgrid", frozen)]
+pub(crate) struct PyServer {
+    server: ManuallyDrop<Arc<Server>>,
+    pid: u32,
+}
+
+impl Drop for PyServer {
+    #[expect(unsafe_code, reason = "a child must not touch what its parent runs")]
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            // SAFETY: not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.server) };
+        }
+    }
+}
+
+/// What a value of a setting is as text.
+fn setting(value: &Bound<'_, PyAny>) -> Outcome<String> {
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(flag.is_true().to_string());
+    }
+    if let Ok(path) = value.extract::<PathBuf>() {
+        return Ok(path.to_string_lossy().into_owned());
+    }
+    if value.extract::<f64>().is_ok() {
+        return Ok(value.str()?.to_string());
+    }
+    let text = format!(
+        "a setting must be a text, a number, True or False, got {}",
+        shown(value)
+    );
+    Err(Error::invalid_argument(text).into())
+}
+
+fn files(tls: &Bound<'_, PyAny>) -> Outcome<Vec<String>> {
+    let paths: Vec<PathBuf> = tls.extract().unwrap_or_default();
+    if !(2..=3).contains(&paths.len()) {
+        let text = format!(
+            "tls must be files of certificate and key, and of the client CA if there is one, got {}",
+            shown(tls)
+        );
+        return Err(Error::invalid_argument(text).into());
+    }
+    let texts = paths
+        .into_iter()
+        .map(|path| path.to_string_lossy().into_owned());
+    Ok(texts.collect())
+}
+
+impl PyServer {
+    fn of_here(&self) -> Outcome<&Arc<Server>> {
+        if self.pid == std::process::id() {
+            return Ok(&self.server);
+        }
+        let text = "the server runs in the process that started it, of which this one is a fork";
+        Err(Error::new(ErrorKind::NotLocal, text).into())
+    }
+}
+
+#[pymethods]
+impl PyServer {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (grids=None, *, address=None, http=Some("127.0.0.1:0"), catalog=None, tls=None, tokens=None, insecure: "bool" = false, config=None, settings=None))]
+    fn new(
+        py: Python<'_>,
+        grids: Option<&Bound<'_, PyDict>>,
+        address: Option<&str>,
+        http: Option<&str>,
+        catalog: Option<Given<PathBuf>>,
+        tls: Option<&Bound<'_, PyAny>>,
+        tokens: Option<Given<PathBuf>>,
+        #[pyo3(from_py_with = insecure)] insecure: bool,
+        config: Option<Given<PathBuf>>,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<Self> {
+        let mut said = Settings::default();
+        // Free ports, unless somebody says otherwise.
+        said.add_flag("server.address", "127.0.0.1:0")?;
+        said.add_flag("server.http", "127.0.0.1:0")?;
+        if let Some(path) = optional(config, "config")? {
+            said.add_file(&path)?;
+        }
+        if let Some(address) = address {
+            said.add_flag("server.address", address)?;
+        }
+        match http {
+            Some("127.0.0.1:0") => {}
+            other => said.add_flag("server.http", other.unwrap_or("off"))?,
+        }
+        if let Some(catalog) = optional(catalog, "catalog")? {
+            said.add_flag("server.catalog", catalog.to_string_lossy())?;
+        }
+        if let Some(tls) = tls {
+            let keys = ["tls.certificate", "tls.key", "tls.client_ca"];
+            for (key, path) in keys.iter().zip(files(tls)?) {
+                said.add_flag(key, path)?;
+            }
+        }
+        if let Some(path) = optional(tokens, "tokens")? {
+            said.add_flag("auth.tokens", path.to_string_lossy())?;
+        }
+        if insecure {
+            said.add_flag("server.insecure", "true")?;
+        }
+        for (key, value) in settings.iter().flat_map(|settings| settings.iter()) {
+            let key: String = key.extract()?;
+            said.add_flag(&key, setting(&value)?)?;
+        }
+        let mut options = said.options()?;
+        for (name, data) in grids.iter().flat_map(|grids| grids.iter()) {
+            let name: String = name.extract()?;
+            let grid = grid_of(&data, &format!("grids[{name:?}]"))?;
+            options = options.with_grid(name, grid);
+        }
+        let configured = said.grids();
+        let server = wait(py, async move {
+            for (name, path) in configured {
+                let loaded = Box::pin(load(&[path], &LoadOptions::default())).await?;
+                options = options.with_grid(name, Arc::new(loaded));
+            }
+            Server::start(&options).await
+        })?;
+        Ok(Self {
+            server: ManuallyDrop::new(Arc::new(server)),
+            pid: std::process::id(),
+        })
+    }
+
+    /// Where clients reach it: `grpc://host:port`, or `grpc+tls://` with a certificate.
+    #[getter]
+    fn uri(&self) -> String {
+        self.server.uri().to_owned()
+    }
+
+    /// Where the status page is; None when it is off.
+    #[getter]
+    fn http_uri(&self) -> Option<String> {
+        self.server.http_uri()
+    }
+
+    /// The names of grids and views, sorted.
+    #[getter]
+    fn tables(&self) -> Outcome<Vec<String>> {
+        Ok(self.of_here()?.session().tables())
+    }
+
+    /// Puts a grid under a name, in place of one that had it. Nothing is copied.
+    ///
+    /// Args:
+    ///     name: The name.
+    ///     data: A grid, or other data as `Session.register` takes it.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The name is empty, longer than 200 bytes, or has control characters.
+    fn register(&self, name: Given<String>, data: &Bound<'_, PyAny>) -> Outcome<()> {
+        let grid = grid_of(data, "data")?;
+        Ok(self.of_here()?.register(&name.named("name")?, grid)?)
+    }
+
+    /// Takes a name away.
+    ///
+    /// Args:
+    ///     name: The name of a grid or view.
+    ///
+    /// Returns:
+    ///     Whether there was one.
+    fn deregister(&self, name: Given<String>) -> Outcome<bool> {
+        Ok(self.of_here()?.session().deregister(&name.named("name")?))
+    }
+
+    /// The grid under a name.
+    ///
+    /// Args:
+    ///     name: The name.
+    ///
+    /// Returns:
+    ///     The grid. Nothing is copied.
+    ///
+    /// Raises:
+    ///     QueryError: There is no such grid, or it is a view.
+    fn grid(&self, name: Given<String>) -> Outcome<PyGrid> {
+        let grid = self.of_here()?.session().grid(&name.named("name")?)?;
+        Ok(PyGrid::shared(grid))
+    }
+
+    /// Reads the files of tokens and certificates again. Connections that are open stay.
+    ///
+    /// Raises:
+    ///     NotFoundError: A file is gone; then what was read before stays in use.
+    ///     InvalidDataError: A file is not what it should be; likewise.
+    fn reload(&self) -> Outcome<()> {
+        Ok(self.of_here()?.reload()?)
+    }
+
+    /// Takes no more connections, lets what runs finish, and ends it when the time is over.
+    ///
+    /// Args:
+    ///     within: Seconds.
+    #[pyo3(signature = (within=None))]
+    fn stop(&self, py: Python<'_>, within: Option<Given<Seconds>>) -> Outcome<()> {
+        let within = optional(within, "within")?.and_then(|within| within.limit);
+        let within = within.unwrap_or(Duration::from_secs(10));
+        let server = Arc::clone(self.of_here()?);
+        wait(py, async move {
+            server.shutdown(within).await;
+            Ok(())
+        })
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Outcome<()> {
+        if self.pid != std::process::id() {
+            return Ok(());
+        }
+        self.stop(py, None)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Server({:?})", self.server.uri())
+    }
+}

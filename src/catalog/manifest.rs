@@ -1,0 +1,216 @@
+//! What says that a grid is there.
+//!
+//! Comes in: a grid and the files of its tiles. Goes out: a text that checks itself: JSON, and the checksum of it in front. A manifest that is cut short, damaged or of another format is refused. Never here: writing.
+
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use arrow::datatypes::{Schema, SchemaRef};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash64;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::{Axis, GridId, PartitionGrid};
+use crate::share::ipc;
+
+/// The format of manifests; others are refused.
+const FORMAT: u32 = 1;
+
+/// With what a manifest begins, before its checksum.
+const MAGIC: &str = "partgrid manifest ";
+
+/// The checksum of bytes, as manifests have it.
+pub(super) fn checksum(bytes: &[u8]) -> String {
+    let mut hasher = XxHash64::default();
+    hasher.write(bytes);
+    format!("{:016x}", hasher.finish())
+}
+
+/// A grid under a name at one time, or that there is none any more.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Manifest {
+    pub(super) name: String,
+    pub(super) number: u64,
+    /// `None` says that it was dropped.
+    pub(super) contents: Option<Contents>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    format: u32,
+    name: String,
+    number: u64,
+    contents: Option<Contents>,
+}
+
+/// What a grid is made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Contents {
+    /// The id of the grid: the same data has the same id after a restart.
+    id: String,
+    /// The columns, as an Arrow IPC file without rows, in base64.
+    schema: String,
+    row_cuts: Vec<u64>,
+    column_cuts: Vec<u64>,
+    pub(super) tiles: Vec<TileFile>,
+}
+
+/// The file of a tile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TileFile {
+    pub(super) position: Vec<usize>,
+    pub(super) path: String,
+    pub(super) bytes: u64,
+    pub(super) checksum: String,
+    pub(super) rows: u64,
+    pub(super) memory_bytes: u64,
+}
+
+impl TileFile {
+    /// The same file at a position.
+    pub(super) fn at(mut self, position: &[usize]) -> Self {
+        self.position = position.to_vec();
+        self
+    }
+}
+
+/// The geometry of a grid that was kept.
+pub(super) struct Outline {
+    pub(super) id: GridId,
+    pub(super) schema: SchemaRef,
+    pub(super) rows: Axis,
+    pub(super) columns: Axis,
+}
+
+impl Outline {
+    /// The columns of the tile at a position.
+    pub(super) fn band(&self, position: &[usize]) -> Result<SchemaRef> {
+        let band = position
+            .get(1)
+            .and_then(|band| self.columns.interval(*band));
+        let band = band.ok_or_else(|| damaged("it has a tile outside of its cuts"))?;
+        let numbers: Vec<usize> = band.filter_map(|at| usize::try_from(at).ok()).collect();
+        Ok(Arc::new(self.schema.project(&numbers)?))
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::invalid_data(format!("the manifest is damaged: {what}"))
+}
+
+impl Manifest {
+    /// As bytes to write.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be written as JSON.
+    pub(super) fn to_bytes(&self) -> Result<Bytes> {
+        let written = Written {
+            format: FORMAT,
+            name: self.name.clone(),
+            number: self.number,
+            contents: self.contents.clone(),
+        };
+        let json = serde_json::to_string_pretty(&written).map_err(|error| {
+            Error::internal("a manifest is not to be written").with_source(error)
+        })?;
+        let sum = checksum(json.as_bytes());
+        Ok(Bytes::from(format!("{MAGIC}{sum}\n{json}")))
+    }
+
+    /// Reads it, and sees that nothing is missing.
+    ///
+    /// # Errors
+    /// `InvalidData` for what is no manifest, `Unsupported` for one of a later format.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
+        let rest = text.strip_prefix(MAGIC);
+        let rest = rest.ok_or_else(|| damaged("it does not begin as one"))?;
+        let (sum, json) = rest
+            .split_once('\n')
+            .ok_or_else(|| damaged("it is cut short"))?;
+        if checksum(json.as_bytes()) != sum {
+            return Err(damaged("its checksum is another"));
+        }
+        let written: Written =
+            serde_json::from_str(json).map_err(|error| damaged(&error.to_string()))?;
+        if written.format != FORMAT {
+            let text = format!(
+                "the manifest is of format {}, this version reads {FORMAT}",
+                written.format
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok(Self {
+            name: written.name,
+            number: written.number,
+            contents: written.contents,
+        })
+    }
+}
+
+impl Contents {
+    /// Those of a grid whose tiles are in these files.
+    ///
+    /// # Errors
+    /// `Unsupported` for columns that Arrow IPC does not hold.
+    pub(super) fn of(grid: &PartitionGrid, tiles: Vec<TileFile>) -> Result<Self> {
+        let mut bytes = Vec::new();
+        let empty = arrow::array::RecordBatch::new_empty(Arc::clone(grid.schema()));
+        ipc::write(&empty, &[], &mut bytes)?;
+        Ok(Self {
+            id: grid.id().to_string(),
+            schema: STANDARD.encode(bytes),
+            row_cuts: grid.rows().cuts().to_vec(),
+            column_cuts: grid.columns().cuts().to_vec(),
+            tiles,
+        })
+    }
+
+    /// The columns and cuts.
+    ///
+    /// # Errors
+    /// `InvalidData` when they are none.
+    pub(super) fn outline(&self) -> Result<Outline> {
+        let bytes = STANDARD.decode(&self.schema);
+        let bytes = bytes.map_err(|_| damaged("its columns are no base64"))?;
+        let (empty, _) = ipc::read(&Buffer::from(bytes))
+            .map_err(|error| damaged(&format!("its columns: {error}")))?;
+        let schema: Schema = empty.schema().as_ref().clone();
+        let bits = u128::from_str_radix(&self.id, 16).map_err(|_| damaged("its id"))?;
+        Ok(Outline {
+            id: GridId::from_bits(bits),
+            schema: Arc::new(schema),
+            rows: Axis::try_new(self.row_cuts.clone())?,
+            columns: Axis::try_new(self.column_cuts.clone())?,
+        })
+    }
+
+    /// Sees that each file is there and as long as it was.
+    ///
+    /// # Errors
+    /// `InvalidData` with the file.
+    pub(super) fn check_lengths(&self, lengths: &BTreeMap<String, u64>) -> Result<()> {
+        for tile in &self.tiles {
+            let text = match lengths.get(&tile.path) {
+                Some(length) if *length == tile.bytes => continue,
+                Some(length) => format!(
+                    "the file of a tile must have {} bytes, it has {length}",
+                    tile.bytes
+                ),
+                None => "the file of a tile is gone".to_owned(),
+            };
+            return Err(Error::invalid_data(text)
+                .with_file(&tile.path)
+                .with_position(&tile.position));
+        }
+        Ok(())
+    }
+}

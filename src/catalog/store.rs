@@ -1,0 +1,35 @@
+//! Where a catalog lies.
+//!
+//! Comes in: paths within the catalog, bytes. Goes out: bytes. What was put is there after a crash. Never here: what the bytes are.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::error::Result;
+
+/// A place for files that are written once.
+#[async_trait]
+pub(super) trait Store: Debug + Send + Sync {
+    /// Where it is, for messages.
+    fn place(&self) -> String;
+
+    /// Whether nobody else writes while this process does.
+    fn is_ours_alone(&self) -> bool;
+
+    /// Lets go of the place; what is written later is an error.
+    fn close(&self) {}
+
+    /// Writes a file durably, all or nothing; `false` when there is one already.
+    async fn put_new(&self, path: &str, bytes: Bytes) -> Result<bool>;
+
+    /// The bytes of a file.
+    async fn read(&self, path: &str) -> Result<Bytes>;
+
+    /// The files below a folder with their lengths; none when there is no such folder.
+    async fn list(&self, folder: &str) -> Result<Vec<(String, u64)>>;
+
+    /// Removes a file; nothing when it is gone.
+    async fn remove(&self, path: &str) -> Result<()>;
+}

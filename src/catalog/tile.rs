@@ -1,0 +1,171 @@
+//! Tiles of a catalog.
+//!
+//! Comes in: the file of a tile. Goes out: the tile, read when it is needed, with its length and checksum seen, and kept in memory while there is room. Never here: writing.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
+
+use super::manifest::{TileFile, checksum};
+use super::store::Store;
+use crate::error::{Error, Result};
+use crate::grid::{Tile, TileData, slice_bytes};
+use crate::location::Location;
+use crate::memory::default_memory_limit_bytes;
+use crate::share::ipc;
+
+/// A tile in a catalog.
+#[derive(Debug)]
+pub(super) struct KeptTile {
+    store: Arc<dyn Store>,
+    file: TileFile,
+    schema: SchemaRef,
+    runtime: Option<Runtime>,
+    cache: TileCache,
+}
+
+/// Tiles that were read and are known to be right, by their paths; those that nobody asks for go first.
+pub(super) type TileCache = Cache<String, RecordBatch>;
+
+/// One for a share of the memory that queries may use by default.
+pub(super) fn cache() -> TileCache {
+    let kibibytes = default_memory_limit_bytes() as u64 / MEMORY_SHARE / 1024;
+    Cache::builder()
+        .max_capacity(kibibytes)
+        .weigher(|_, batch: &RecordBatch| {
+            u32::try_from(slice_bytes(batch) / 1024)
+                .unwrap_or(u32::MAX)
+                .max(1)
+        })
+        .eviction_policy(EvictionPolicy::lru())
+        .build()
+}
+
+/// A catalog keeps so many parts of one in memory.
+const MEMORY_SHARE: u64 = 4;
+
+impl KeptTile {
+    /// Made on the runtime that shall read it.
+    pub(super) fn new(
+        store: &Arc<dyn Store>,
+        cache: &TileCache,
+        file: TileFile,
+        schema: SchemaRef,
+    ) -> Self {
+        Self {
+            store: Arc::clone(store),
+            file,
+            schema,
+            runtime: Runtime::try_current().ok(),
+            cache: cache.clone(),
+        }
+    }
+
+    /// One whose batch is at hand.
+    pub(super) fn with_batch(
+        store: &Arc<dyn Store>,
+        cache: &TileCache,
+        file: TileFile,
+        batch: RecordBatch,
+    ) -> Self {
+        let kept = Self::new(store, cache, file, batch.schema());
+        kept.cache.insert(kept.file.path.clone(), batch);
+        kept
+    }
+
+    /// The file of a tile that is in this very catalog.
+    pub(super) fn of<'a>(tile: &'a Tile, store: &Arc<dyn Store>) -> Option<&'a TileFile> {
+        let data: &dyn Any = tile.data().as_ref();
+        let kept = data.downcast_ref::<Self>()?;
+        Arc::ptr_eq(&kept.store, store).then_some(&kept.file)
+    }
+
+    fn known(&self) -> Option<RecordBatch> {
+        self.cache.get(&self.file.path)
+    }
+
+    async fn load(&self) -> Result<RecordBatch> {
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
+        let bytes = self.store.read(&self.file.path).await?;
+        let (file, schema) = (self.file.clone(), Arc::clone(&self.schema));
+        let decoded = tokio::task::spawn_blocking(move || decode(&bytes, &file, &schema)).await;
+        let decoded = decoded.map_err(|error| {
+            Error::internal("a thread that read a tile ended").with_source(error)
+        })?;
+        let place = || format!("{}/{}", self.store.place(), self.file.path);
+        let batch = decoded.map_err(|error| error.with_file(place()))?;
+        self.cache.insert(self.file.path.clone(), batch.clone());
+        Ok(batch)
+    }
+
+    fn load_now(&self) -> Result<RecordBatch> {
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
+        let missing = || Error::internal("a tile of a catalog was made outside of a runtime");
+        let runtime = self.runtime.as_ref().ok_or_else(missing)?;
+        match Runtime::try_current().map(|here| here.runtime_flavor()) {
+            Ok(RuntimeFlavor::CurrentThread) => Err(Error::unsupported(
+                "a tile of a catalog cannot be waited for on a runtime of one thread",
+            )
+            .with_hint("await fetch() instead")),
+            Ok(_) => tokio::task::block_in_place(|| runtime.block_on(self.load())),
+            Err(_) => runtime.block_on(self.load()),
+        }
+    }
+}
+
+fn decode(bytes: &[u8], file: &TileFile, schema: &SchemaRef) -> Result<RecordBatch> {
+    if bytes.len() as u64 != file.bytes || checksum(bytes) != file.checksum {
+        let text = "the file of a tile is damaged: its length or checksum is another than its manifest says";
+        return Err(Error::invalid_data(text).with_position(&file.position));
+    }
+    let mut aligned = MutableBuffer::with_capacity(bytes.len());
+    aligned.extend_from_slice(bytes);
+    let (batch, _) = ipc::read(&Buffer::from(aligned))?;
+    if batch.num_rows() as u64 != file.rows || batch.schema().fields() != schema.fields() {
+        let text = "the file of a tile has other rows or columns than its manifest says";
+        return Err(Error::invalid_data(text).with_position(&file.position));
+    }
+    Ok(batch)
+}
+
+#[async_trait]
+impl TileData for KeptTile {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn num_rows(&self) -> u64 {
+        self.file.rows
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.file.memory_bytes
+    }
+
+    fn locations(&self) -> Vec<Location> {
+        vec![Location::here()]
+    }
+
+    fn is_lazy(&self) -> bool {
+        !self.cache.contains_key(&self.file.path)
+    }
+
+    fn open(&self) -> Result<RecordBatch> {
+        self.load_now()
+    }
+
+    async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
+        Ok(self.load().await?.project(columns)?)
+    }
+}

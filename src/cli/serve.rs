@@ -1,0 +1,292 @@
+//! `partgrid serve`: a server until it is told to stop; `partgrid config`: its settings; `partgrid token`: who may call it.
+//!
+//! Comes in: flags, a file of settings, the environment. Goes out: a server; what it says goes to standard error. Never here: what is served.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use comfy_table::Table;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::grid_argument::GridArgument;
+use super::{Pipe, grid_argument, runtime, say};
+use crate::error::{Error, Result};
+use crate::grid::picture;
+use crate::load::{LoadOptions, load};
+use crate::serve::{Scope, Server, Settings, new_token};
+
+/// Where settings come from: a file, the environment, flags; each replaces those before it
+#[derive(Debug, Args)]
+struct Sources {
+    /// A TOML file of settings; see `partgrid config`
+    #[arg(long, value_name = "FILE", env = "PARTGRID_CONFIG")]
+    config: Option<PathBuf>,
+    /// One setting, for instance limits.query_time=120; once for each
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Where Flight SQL listens [default: 127.0.0.1:8815]
+    #[arg(long, value_name = "HOST:PORT")]
+    address: Option<String>,
+    /// Where the status page and the metrics are, or off [default: 127.0.0.1:8816]
+    #[arg(long, value_name = "HOST:PORT")]
+    http: Option<String>,
+    /// Where grids that clients make are kept: a folder, or the URL of an object store. Without it
+    /// they are gone when the server ends
+    #[arg(long, value_name = "FOLDER")]
+    catalog: Option<String>,
+    /// The certificate, in PEM; encrypts both ports
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<String>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// Clients must show a certificate that one of these vouches for
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<String>,
+    /// Ask every caller for one of these tokens; `partgrid token` makes them
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<String>,
+    /// Allow addresses other than loopback without TLS and tokens: whoever reaches the port may do
+    /// everything
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl Sources {
+    fn settings(&self) -> Result<Settings> {
+        let mut settings = Settings::default();
+        if let Some(path) = &self.config {
+            settings.add_file(path)?;
+        }
+        settings.add_environment(std::env::vars())?;
+        let flags = [
+            ("server.address", &self.address),
+            ("server.http", &self.http),
+            ("server.catalog", &self.catalog),
+            ("tls.certificate", &self.tls_certificate),
+            ("tls.key", &self.tls_key),
+            ("tls.client_ca", &self.tls_client_ca),
+            ("auth.tokens", &self.tokens),
+        ];
+        for (key, value) in flags {
+            if let Some(value) = value {
+                settings.add_flag(key, value)?;
+            }
+        }
+        if self.insecure {
+            settings.add_flag("server.insecure", "true")?;
+        }
+        for pair in &self.set {
+            let Some((key, value)) = pair.split_once('=') else {
+                let text = format!("--set must read like KEY=VALUE, got {pair:?}");
+                return Err(Error::invalid_argument(text));
+            };
+            settings.add_flag(key.trim(), value)?;
+        }
+        Ok(settings)
+    }
+}
+
+/// Serve grids over Arrow Flight SQL, with a status page
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  partgrid serve --grid flights=flights.parquet
+  partgrid serve --config server.toml
+  partgrid serve --address 0.0.0.0:8815 --tls-certificate cert.pem --tls-key key.pem \\
+      --tokens tokens.toml
+  PARTGRID_LIMITS__QUERY_TIME=120 partgrid serve --config server.toml
+
+Any client of Flight SQL can connect: ADBC, JDBC, pyarrow.flight. Without TLS and tokens only this
+machine can. The first SIGTERM or Ctrl-C lets what runs finish (server.stop_within seconds), the
+second ends it; SIGHUP reads certificates and tokens again.")]
+pub(super) struct Serve {
+    #[command(flatten)]
+    sources: Sources,
+    /// A grid and its files (file, folder or pattern), loaded before the server listens; once for
+    /// each
+    #[arg(long = "grid", value_name = "NAME=PATH", value_parser = grid_argument::parse)]
+    grids: Vec<GridArgument>,
+}
+
+impl Serve {
+    pub(super) fn run(&self, stderr: &mut dyn Write) -> Result<()> {
+        // What a client made the decoder give up on is an error of that client, and one line in the log.
+        std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "contained")));
+        let settings = self.sources.settings()?;
+        let mut options = settings.options()?;
+        let runtime = runtime(None)?;
+        let configured = settings.grids().into_iter();
+        let asked = self.grids.iter();
+        let asked = asked.map(|grid| (grid.name.clone(), grid.path.clone()));
+        for (name, path) in configured.chain(asked) {
+            let sources = [path];
+            let grid = runtime.block_on(Box::pin(load(&sources, &LoadOptions::default())))?;
+            let rows = picture::counted(grid.num_rows(), "row");
+            say(stderr, &format!("loaded {name}: {rows}\n"));
+            options = options.with_grid(name, Arc::new(grid));
+        }
+        let ended = runtime.block_on(async {
+            let server = Server::start(&options).await?;
+            say(stderr, &format!("serving Flight SQL at {}\n", server.uri()));
+            if let Some(uri) = server.http_uri() {
+                say(stderr, &format!("status page at {uri}/\n"));
+            }
+            tell_service_manager("READY=1");
+            wait(&server, stderr).await?;
+            tell_service_manager("STOPPING=1");
+            say(stderr, "stopping: what runs may finish\n");
+            let stopping = server.shutdown(settings.stop_within());
+            let mut again = stop_signals()?;
+            tokio::select! {
+                () = stopping => {}
+                _ = again.interrupt.recv() => {}
+                _ = again.terminate.recv() => {}
+            }
+            Ok(())
+        });
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        ended
+    }
+}
+
+struct StopSignals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+fn stop_signals() -> Result<StopSignals> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| {
+            Error::internal("the command cannot listen to signals").with_source(error)
+        })
+    };
+    Ok(StopSignals {
+        interrupt: listen(SignalKind::interrupt())?,
+        terminate: listen(SignalKind::terminate())?,
+    })
+}
+
+/// Waits for the signal to stop; reloads at each SIGHUP.
+async fn wait(server: &Server, stderr: &mut dyn Write) -> Result<()> {
+    let mut stop = stop_signals()?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(|error| {
+        Error::internal("the command cannot listen to signals").with_source(error)
+    })?;
+    loop {
+        tokio::select! {
+            _ = stop.interrupt.recv() => return Ok(()),
+            _ = stop.terminate.recv() => return Ok(()),
+            _ = hangup.recv() => match server.reload() {
+                Ok(()) => say(stderr, "certificates and tokens were read again\n"),
+                Err(error) => say(stderr, &format!("those of before stay in use: {error}\n")),
+            },
+        }
+    }
+}
+
+/// Tells systemd, where it listens.
+fn tell_service_manager(state: &str) {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let text = path.to_string_lossy();
+    let address = match text.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent = address
+        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
+    if let Err(error) = sent {
+        tracing::warn!(%error, "the service manager was not told {state}");
+    }
+}
+
+/// Show the settings of `partgrid serve` that hold here, and where each was said
+#[derive(Debug, Args)]
+#[command(after_help = "A file of settings is TOML:
+  [server]
+  address = \"127.0.0.1:8815\"
+  [limits]
+  query_time = 120
+  query_memory = \"2GiB\"
+  [grids]
+  flights = \"data/flights/**/*.parquet\"
+
+The variable of limits.query_time is PARTGRID_LIMITS__QUERY_TIME. A flag replaces a variable, a
+variable replaces the file.")]
+pub(super) struct Config {
+    #[command(flatten)]
+    sources: Sources,
+}
+
+impl Config {
+    pub(super) fn run(&self, stdout: &mut Pipe<'_>) -> Result<()> {
+        let settings = self.sources.settings()?;
+        settings.options()?;
+        let mut table = Table::new();
+        table
+            .load_preset(comfy_table::presets::NOTHING)
+            .set_header(["setting", "value", "said in", "what it is"]);
+        for (key, value, origin, what) in settings.listed() {
+            table.add_row([key, value, origin.to_string(), what.to_owned()]);
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        let lines = table.lines().map(|line| line.trim_end().to_owned());
+        stdout.print(&format!("{}\n", lines.collect::<Vec<_>>().join("\n")))
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ScopeName {
+    /// Look at grids and query them
+    Read,
+    /// Also make, replace and drop grids
+    Write,
+    /// Also see and cancel what others do
+    Admin,
+}
+
+/// Make a token: the token goes to standard output, once; its entry for the file of tokens to
+/// standard error
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLE
+  partgrid token analyst --scope read --only 'flights*' --valid-days 90 2>> tokens.toml
+
+The file holds the SHA-256 of tokens, never a token. A client sends the token as
+`authorization: Bearer TOKEN`, or as the password of any user.")]
+pub(super) struct Token {
+    /// The name under which the server lists what its bearer does
+    name: String,
+    /// What its bearer may do
+    #[arg(long, value_enum, default_value = "read")]
+    scope: ScopeName,
+    /// A pattern of the names of grids that its bearer may see; once for each [default: all]
+    #[arg(long = "only", value_name = "PATTERN")]
+    grids: Vec<String>,
+    /// After how many days it is no longer good [default: never]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    valid_days: Option<u32>,
+}
+
+impl Token {
+    pub(super) fn run(&self, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> Result<()> {
+        let scope = match self.scope {
+            ScopeName::Read => Scope::Read,
+            ScopeName::Write => Scope::Write,
+            ScopeName::Admin => Scope::Admin,
+        };
+        let day = Duration::from_secs(24 * 3600);
+        let valid_for = self.valid_days.map(|days| day * days);
+        let (token, entry) = new_token(&self.name, scope, &self.grids, valid_for)?;
+        say(stderr, &entry);
+        stdout.print(&format!("{token}\n"))
+    }
+}

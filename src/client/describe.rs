@@ -1,0 +1,122 @@
+//! What a server says of a grid -> a grid.
+//!
+//! Comes in: JSON of a server. Goes out: a grid whose tiles know where they are; that it is consistent is checked as for any grid. Never here: fetching.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use serde::Deserialize;
+
+use super::connection::Client;
+use super::tile::{Outline, ServedTile};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, Tile};
+use crate::location::Location;
+use crate::share::{Handle, Incarnation, find};
+
+/// A grid as its server describes it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Described {
+    id: String,
+    row_cuts: Vec<u64>,
+    column_cuts: Vec<u64>,
+    tiles: Vec<DescribedTile>,
+    left_out: u64,
+    owner: Option<Owner>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DescribedTile {
+    position: Vec<usize>,
+    rows: u64,
+    bytes: u64,
+}
+
+/// The process that has the tiles.
+#[derive(Debug, Deserialize)]
+struct Owner {
+    host: IpAddr,
+    pid: u64,
+    incarnation: String,
+}
+
+impl Described {
+    /// # Errors
+    /// `Protocol` when it is no description.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            let text = format!("the server describes its grid in words that are not ours: {error}");
+            Error::new(ErrorKind::Protocol, text)
+                .with_hint("other servers of Flight answer SQL; their tables have no tiles")
+        })
+    }
+
+    fn owner(&self) -> Option<(Location, Incarnation)> {
+        let owner = self.owner.as_ref()?;
+        let bits = u128::from_str_radix(&owner.incarnation, 16).ok()?;
+        let location = Location::new(owner.host, owner.pid, crate::location::Device::CPU);
+        Some((location, Incarnation::from_bits(bits)))
+    }
+}
+
+/// The grid, of tiles that are fetched when they are read. If this process has the very grid, that one.
+///
+/// # Errors
+/// `Protocol` when the parts do not make a grid.
+pub(super) fn grid(
+    client: &Client,
+    described: Described,
+    schema: SchemaRef,
+) -> Result<PartitionGrid> {
+    let broken = |what: &str| {
+        Error::new(
+            ErrorKind::Protocol,
+            format!("the server describes a grid that cannot be: {what}"),
+        )
+    };
+    let bits = u128::from_str_radix(&described.id, 16).map_err(|_| broken("its id"))?;
+    let id = GridId::from_bits(bits);
+    if let Some(known) = find(id) {
+        return Ok(PartitionGrid::clone(&known));
+    }
+    if described.left_out > 0 {
+        return Err(Error::unsupported(format!(
+            "the grid has {} more tiles than a server describes",
+            described.left_out
+        ))
+        .with_hint("query it by SQL"));
+    }
+    let owner = described.owner();
+    let cut = |cuts: Vec<u64>| Axis::try_new(cuts).map_err(|_| broken("its cuts"));
+    let (rows, columns) = (cut(described.row_cuts)?, cut(described.column_cuts)?);
+    let bands: Result<Vec<SchemaRef>> = columns
+        .intervals()
+        .map(|band| {
+            let numbers: Vec<usize> = band.filter_map(|at| usize::try_from(at).ok()).collect();
+            Ok(Arc::new(schema.project(&numbers)?))
+        })
+        .collect();
+    let bands = bands?;
+    let mut builder = GridBuilder::try_new(Arc::clone(&schema), rows, columns)?.with_id(id);
+    for tile in described.tiles {
+        let band = tile.position.get(1).and_then(|band| bands.get(*band));
+        let outline = Outline {
+            client: client.clone(),
+            handle: owner.clone().map(|(owner, incarnation)| Handle {
+                grid: id,
+                position: tile.position.clone(),
+                incarnation,
+                owner,
+            }),
+            grid: id,
+            position: tile.position.clone(),
+            schema: Arc::clone(band.ok_or_else(|| broken("the position of a tile"))?),
+            num_rows: tile.rows,
+            memory_bytes: tile.bytes,
+        };
+        let data = ServedTile::new(outline);
+        builder.set(&tile.position, Tile::new(Arc::new(data)))?;
+    }
+    builder.build()
+}

@@ -1,0 +1,129 @@
+//! Loads that a server does.
+//!
+//! Comes in: sources that the server can reach, a name. Goes out: a job that is watched from here. Never here: loading.
+
+use std::time::Duration;
+
+use super::connection::Client;
+use super::upload::{IfExists, first};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::{JobName, JobProgress, LoadRequest, Named};
+use crate::load::Progress;
+
+/// How often a server is asked how far it is.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// What a server is to load.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemoteLoad {
+    /// Paths and URLs as the server sees them.
+    pub sources: Vec<String>,
+    /// The name of the grid.
+    pub name: String,
+    /// What to do when there is one.
+    pub if_exists: IfExists,
+    /// The columns; all without any.
+    pub columns: Vec<String>,
+    /// Whether tiles are read when they are used.
+    pub is_lazy: bool,
+    /// Rows of a tile; as the server finds right for `None`.
+    pub tile_rows: Option<u64>,
+}
+
+/// A load of a server. Dropping it leaves the load alone.
+#[derive(Debug, Clone)]
+pub struct RemoteJob {
+    client: Client,
+    job: u64,
+}
+
+impl Client {
+    /// Has the server load files as a grid. It goes on whether or not anybody waits.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for places that the server does not load from, and without the right to write; whatever else the server says.
+    pub async fn load(&self, wanted: &RemoteLoad) -> Result<RemoteJob> {
+        let request = LoadRequest {
+            name: wanted.name.clone(),
+            sources: wanted.sources.clone(),
+            replace: wanted.if_exists == IfExists::Replace,
+            columns: wanted.columns.clone(),
+            is_lazy: wanted.is_lazy,
+            tile_rows: wanted.tile_rows.unwrap_or(0),
+        };
+        let begun: JobName = first(&self.act("Load", request.to_bytes()).await?)?;
+        Ok(RemoteJob {
+            client: self.clone(),
+            job: begun.job,
+        })
+    }
+}
+
+impl RemoteJob {
+    async fn ask(&self) -> Result<JobProgress> {
+        let body = JobName { job: self.job }.to_bytes();
+        first(&self.client.act("JobProgress", body).await?)
+    }
+
+    /// How far it is.
+    ///
+    /// # Errors
+    /// Whatever the server says.
+    pub async fn progress(&self) -> Result<Progress> {
+        Ok(progress_of(&self.ask().await?))
+    }
+
+    /// Ends it; its grid does not appear.
+    ///
+    /// # Errors
+    /// Whatever the server says.
+    pub async fn cancel(&self) -> Result<()> {
+        let body = JobName { job: self.job }.to_bytes();
+        self.client.act("CancelJob", body).await.map(drop)
+    }
+
+    /// Waits for its end, telling `see` how far it is now and then; gives the rows of the grid.
+    ///
+    /// # Errors
+    /// Why it failed, as the server says; `Cancelled` when somebody ended it.
+    pub async fn wait(&self, mut see: impl FnMut(Progress) + Send) -> Result<u64> {
+        loop {
+            let told = self.ask().await?;
+            see(progress_of(&told));
+            match told.state.as_str() {
+                "running" => tokio::time::sleep(INTERVAL).await,
+                "done" => return Ok(told.num_rows),
+                "cancelled" => {
+                    return Err(Error::new(ErrorKind::Cancelled, "the load was cancelled"));
+                }
+                _ => {
+                    let (message, hint) = crate::flight::split_hint(&told.message);
+                    let error = Error::new(ErrorKind::InvalidData, message);
+                    return Err(match hint {
+                        Some(hint) => error.with_hint(hint),
+                        None => error,
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn progress_of(told: &JobProgress) -> Progress {
+    Progress {
+        num_files: 0,
+        total_files: 0,
+        num_tiles: told.num_tiles,
+        total_tiles: told.total_tiles,
+        num_rows: told.num_rows,
+        total_rows: told.total_rows,
+        num_bytes: told.num_bytes,
+        total_bytes: told.total_bytes,
+        tile_bytes: 0,
+        spilled_tiles: 0,
+        resumed_tiles: 0,
+        arranged_rows: 0,
+        rows_to_arrange: 0,
+        elapsed: Duration::from_millis(told.elapsed_millis),
+    }
+}

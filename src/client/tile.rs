@@ -1,0 +1,203 @@
+//! Tiles of a server.
+//!
+//! Comes in: what the server says of a tile. Goes out: a tile that is mapped where the server is on this host and of this user, and fetched column by column elsewhere. Nothing that was fetched is kept: a
+//! grid of a server may be larger than this machine. Never here: which tiles there are.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
+
+use super::connection::Client;
+use crate::error::{Error, Result};
+use crate::flight::messages::{Named, TileTicket};
+use crate::grid::{GridId, Tile, TileData};
+use crate::location::{Locality, Location, host_address};
+use crate::share::{Handle, acquire};
+
+/// What is known of a tile before it is read.
+pub(super) struct Outline {
+    pub(super) client: Client,
+    /// Its name within the host of the server, where the server said it.
+    pub(super) handle: Option<Handle>,
+    pub(super) grid: GridId,
+    pub(super) position: Vec<usize>,
+    pub(super) schema: SchemaRef,
+    pub(super) num_rows: u64,
+    pub(super) memory_bytes: u64,
+}
+
+/// A tile that a server holds.
+pub struct ServedTile {
+    outline: Outline,
+    /// The runtime that carries the connection.
+    runtime: Option<Runtime>,
+    /// The tile over the server's memory, once it was mapped; `None` once that was found not to work.
+    mapped: OnceLock<Option<Tile>>,
+}
+
+impl fmt::Debug for ServedTile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outline {
+            client, position, ..
+        } = &self.outline;
+        write!(formatter, "ServedTile({position:?} of {client:?})")
+    }
+}
+
+impl ServedTile {
+    /// Made on the runtime that carries the connection.
+    pub(super) fn new(outline: Outline) -> Self {
+        Self {
+            outline,
+            runtime: Runtime::try_current().ok(),
+            mapped: OnceLock::new(),
+        }
+    }
+
+    fn is_on_this_host(&self) -> bool {
+        let handle = self.outline.handle.as_ref();
+        handle.is_some_and(|handle| handle.owner.host() == host_address())
+    }
+
+    /// The tile over the server's own memory; `None` where that cannot be.
+    fn mapped(&self) -> Option<&Tile> {
+        let tile = self.mapped.get_or_init(|| {
+            let handle = self.outline.handle.as_ref().filter(|_| self.is_on_this_host())?;
+            match acquire(handle).map(|(tile, _)| tile) {
+                Ok(tile) if self.is_right(&tile) => Some(tile),
+                Ok(_) => None,
+                Err(error) => {
+                    tracing::debug!(%error, "a tile of a server on this host is fetched, not mapped");
+                    None
+                }
+            }
+        });
+        tile.as_ref()
+    }
+
+    fn is_right(&self, tile: &Tile) -> bool {
+        let outline = &self.outline;
+        tile.num_rows() == outline.num_rows
+            && tile.data().schema().fields() == outline.schema.fields()
+    }
+
+    /// The columns by way of the server.
+    async fn fetched(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let outline = &self.outline;
+        let number = |place: usize| outline.position.get(place).map(|at| *at as u64);
+        let schema: SchemaRef = Arc::new(outline.schema.project(columns)?);
+        let ticket = TileTicket {
+            grid: outline.grid.bits().to_le_bytes().to_vec(),
+            row_band: number(0).unwrap_or(u64::MAX),
+            column_band: number(1),
+            columns: columns
+                .iter()
+                .map(|column| u32::try_from(*column).unwrap_or(u32::MAX))
+                .collect(),
+            is_projected: true,
+        };
+        let batches = outline.client.fetch(ticket.to_bytes()).await?;
+        let batches: Vec<RecordBatch> = batches.try_collect().await?;
+        let num_rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        let is_right = batches
+            .iter()
+            .all(|batch| batch.schema().fields() == schema.fields());
+        if num_rows as u64 != outline.num_rows || !is_right {
+            let text = "the tile that came has other rows or columns than its grid says";
+            return Err(Error::invalid_data(text).with_position(&outline.position));
+        }
+        if columns.is_empty() {
+            let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+            return Ok(RecordBatch::try_new_with_options(schema, vec![], &options)?);
+        }
+        let joined = tokio::task::spawn_blocking(move || concat_batches(&schema, &batches)).await;
+        let joined = joined.map_err(|error| {
+            Error::internal("a thread that joined rows ended").with_source(error)
+        })?;
+        Ok(joined?)
+    }
+
+    /// As [`ServedTile::fetched`], waited for here.
+    fn fetched_now(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let runtime = self
+            .runtime
+            .as_ref()
+            .ok_or_else(|| Error::internal("a tile of a server was made outside of a runtime"))?;
+        match Runtime::try_current().map(|here| here.runtime_flavor()) {
+            Ok(RuntimeFlavor::CurrentThread) => Err(Error::unsupported(
+                "a tile of a server cannot be waited for on a runtime of one thread",
+            )
+            .with_hint("await fetch() instead")),
+            Ok(_) => tokio::task::block_in_place(|| runtime.block_on(self.fetched(columns))),
+            Err(_) => runtime.block_on(self.fetched(columns)),
+        }
+    }
+}
+
+#[async_trait]
+impl TileData for ServedTile {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.outline.schema)
+    }
+
+    fn num_rows(&self) -> u64 {
+        self.outline.num_rows
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.outline.memory_bytes
+    }
+
+    fn locations(&self) -> Vec<Location> {
+        match (self.mapped.get(), &self.outline.handle) {
+            (Some(Some(tile)), _) => tile.locations(),
+            (_, Some(handle)) => vec![handle.owner.clone()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn locality(&self) -> Locality {
+        match self.mapped.get() {
+            Some(Some(_)) => Locality::Shared,
+            None if self.is_on_this_host() => Locality::Shared,
+            _ => Locality::Process,
+        }
+    }
+
+    fn open(&self) -> Result<RecordBatch> {
+        if let Some(tile) = self.mapped() {
+            return tile.open();
+        }
+        let all: Vec<usize> = (0..self.outline.schema.fields().len()).collect();
+        self.fetched_now(&all)
+    }
+
+    fn open_columns(&self, columns: &[usize]) -> Result<RecordBatch> {
+        match self.mapped() {
+            Some(tile) => tile.data().open_columns(columns),
+            None => self.fetched_now(columns),
+        }
+    }
+
+    async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let is_known = self.mapped.get().is_some();
+        let mapped = match is_known || !self.is_on_this_host() {
+            true => self.mapped(),
+            // The server may take its time to make the memory.
+            false => match Runtime::try_current().map(|here| here.runtime_flavor()) {
+                Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| self.mapped()),
+                _ => self.mapped(),
+            },
+        };
+        match mapped {
+            Some(tile) => tile.data().fetch(columns).await,
+            None => self.fetched(columns).await,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Our own messages within Flight: tickets of tiles, uploads, sessions.
+//!
+//! Comes in: names of grids, positions. Goes out: bytes for tickets, commands and actions, each with the name of its type, as Flight SQL does it. Numbers of fields never change their meaning.
+//! Never here: Flight SQL itself, what the messages do.
+
+use std::collections::HashMap;
+
+use arrow_flight::sql::Any;
+use prost::Message;
+
+use crate::error::{Error, Result};
+
+/// With what the names of our types begin.
+const TYPES: &str = "type.googleapis.com/partgrid.";
+
+/// A message that says what it is.
+pub(crate) trait Named: Message + Default {
+    /// Its name within `partgrid.`.
+    const NAME: &'static str;
+
+    /// As bytes that begin with the name.
+    fn to_bytes(&self) -> Vec<u8> {
+        let any = Any {
+            type_url: format!("{TYPES}{}", Self::NAME),
+            value: self.encode_to_vec().into(),
+        };
+        any.encode_to_vec()
+    }
+
+    /// The message, if this is one of them.
+    ///
+    /// # Errors
+    /// `Protocol` when it says so and is not.
+    fn from_any(any: &Any) -> Result<Option<Self>> {
+        if any.type_url.strip_prefix(TYPES) != Some(Self::NAME) {
+            return Ok(None);
+        }
+        let decoded = Self::decode(any.value.as_ref());
+        decoded.map(Some).map_err(|error| torn(Self::NAME, &error))
+    }
+}
+
+/// Bytes that should be a message.
+pub(crate) fn torn(name: &str, error: &prost::DecodeError) -> Error {
+    let text = format!("the message is no {name}: {error}");
+    Error::new(crate::error::ErrorKind::Protocol, text)
+}
+
+/// The ticket of tiles of a grid: whole row bands with some columns, or one tile.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TileTicket {
+    /// The 128 bits of the grid's id.
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) grid: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    pub(crate) row_band: u64,
+    /// All column bands without it.
+    #[prost(uint64, optional, tag = "3")]
+    pub(crate) column_band: Option<u64>,
+    /// Numbers of the columns that are wanted, within the tile or the grid; see `is_projected`.
+    #[prost(uint32, repeated, tag = "4")]
+    pub(crate) columns: Vec<u32>,
+    /// Whether `columns` says which; else all.
+    #[prost(bool, tag = "5")]
+    pub(crate) is_projected: bool,
+}
+
+impl Named for TileTicket {
+    const NAME: &'static str = "TileTicket";
+}
+
+/// A part of an answer that the server keeps.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PartTicket {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) answer: Vec<u8>,
+    #[prost(uint32, tag = "2")]
+    pub(crate) part: u32,
+}
+
+impl Named for PartTicket {
+    const NAME: &'static str = "PartTicket";
+}
+
+/// Names an answer that is being made, for the next question how far it is.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PollCommand {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) answer: Vec<u8>,
+}
+
+impl Named for PollCommand {
+    const NAME: &'static str = "PollCommand";
+}
+
+/// Upload of tiles into a grid under construction.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct UploadCommand {
+    /// The upload, as `BeginUpload` named it.
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) upload: Vec<u8>,
+    /// The position of the tile that follows.
+    #[prost(uint64, tag = "2")]
+    pub(crate) row_band: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) column_band: u64,
+}
+
+impl Named for UploadCommand {
+    const NAME: &'static str = "UploadCommand";
+}
+
+/// Begins a grid under construction.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct BeginUpload {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    /// The columns, as an Arrow IPC message.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) schema: Vec<u8>,
+    #[prost(uint64, repeated, tag = "3")]
+    pub(crate) row_cuts: Vec<u64>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub(crate) column_cuts: Vec<u64>,
+    /// Whether a grid of the name is replaced; else its being there is an error.
+    #[prost(bool, tag = "5")]
+    pub(crate) replace: bool,
+}
+
+impl Named for BeginUpload {
+    const NAME: &'static str = "BeginUpload";
+}
+
+/// Names an upload: the answer to `BeginUpload`, and what is committed or given up.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Upload {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) upload: Vec<u8>,
+}
+
+impl Named for Upload {
+    const NAME: &'static str = "Upload";
+}
+
+/// What the server promises of what it took.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Acknowledgement {
+    /// Whether it outlives the server.
+    #[prost(bool, tag = "1")]
+    pub(crate) is_durable: bool,
+    #[prost(uint64, tag = "2")]
+    pub(crate) num_rows: u64,
+}
+
+impl Named for Acknowledgement {
+    const NAME: &'static str = "Acknowledgement";
+}
+
+/// A load that the server is to do.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct LoadRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) sources: Vec<String>,
+    #[prost(bool, tag = "3")]
+    pub(crate) replace: bool,
+    /// All without any.
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) columns: Vec<String>,
+    #[prost(bool, tag = "5")]
+    pub(crate) is_lazy: bool,
+    /// As the server finds right without it.
+    #[prost(uint64, tag = "6")]
+    pub(crate) tile_rows: u64,
+}
+
+impl Named for LoadRequest {
+    const NAME: &'static str = "LoadRequest";
+}
+
+/// Names a load.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct JobName {
+    #[prost(uint64, tag = "1")]
+    pub(crate) job: u64,
+}
+
+impl Named for JobName {
+    const NAME: &'static str = "JobName";
+}
+
+/// How far a load is.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct JobProgress {
+    /// `running`, `done`, `failed` or `cancelled`.
+    #[prost(string, tag = "1")]
+    pub(crate) state: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) num_rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) total_rows: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) num_bytes: u64,
+    #[prost(uint64, tag = "5")]
+    pub(crate) total_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub(crate) num_tiles: u64,
+    #[prost(uint64, tag = "7")]
+    pub(crate) total_tiles: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) elapsed_millis: u64,
+    #[prost(uint64, optional, tag = "9")]
+    pub(crate) remaining_millis: Option<u64>,
+    /// Why it failed.
+    #[prost(string, tag = "10")]
+    pub(crate) message: String,
+}
+
+impl Named for JobProgress {
+    const NAME: &'static str = "JobProgress";
+}
+
+/// The value of an option of a Flight session.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SessionOptionValue {
+    #[prost(oneof = "OptionValue", tags = "1, 2, 3, 4, 5")]
+    pub(crate) value: Option<OptionValue>,
+}
+
+/// What a value can be.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum OptionValue {
+    #[prost(string, tag = "1")]
+    Text(String),
+    #[prost(bool, tag = "2")]
+    Flag(bool),
+    #[prost(sfixed64, tag = "3")]
+    Whole(i64),
+    #[prost(double, tag = "4")]
+    Number(f64),
+    #[prost(message, tag = "5")]
+    Texts(Texts),
+}
+
+/// Several texts.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Texts {
+    #[prost(string, repeated, tag = "1")]
+    pub(crate) values: Vec<String>,
+}
+
+/// `SetSessionOptions` of Flight.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SetSessionOptionsRequest {
+    #[prost(map = "string, message", tag = "1")]
+    pub(crate) session_options: HashMap<String, SessionOptionValue>,
+}
+
+/// Why an option was not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum OptionError {
+    Unspecified = 0,
+    InvalidName = 1,
+    InvalidValue = 2,
+    Error = 3,
+}
+
+/// The error of one option.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SessionOptionError {
+    #[prost(enumeration = "OptionError", tag = "1")]
+    pub(crate) value: i32,
+}
+
+/// The answer to it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SetSessionOptionsResult {
+    #[prost(map = "string, message", tag = "1")]
+    pub(crate) errors: HashMap<String, SessionOptionError>,
+}
+
+/// The answer to `GetSessionOptions` of Flight.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GetSessionOptionsResult {
+    #[prost(map = "string, message", tag = "1")]
+    pub(crate) session_options: HashMap<String, SessionOptionValue>,
+}
+
+/// The answer to `CloseSession` of Flight; 1 says that it is closed.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CloseSessionResult {
+    #[prost(int32, tag = "1")]
+    pub(crate) status: i32,
+}

@@ -1,0 +1,18 @@
+//! What servers and their clients say to each other, over Arrow Flight.
+//!
+//! Comes in: batches, errors, names of tiles. Goes out: the messages of the protocol, and back. Read on in `messages.rs` (what is ours within Flight), `encode.rs` (batches -> messages), `guard.rs`
+//! and `decode.rs` (messages of strangers -> batches), `status.rs` (errors). Never here: connections, who may do what.
+
+mod decode;
+mod encode;
+mod guard;
+pub(crate) mod messages;
+mod status;
+
+pub(crate) use decode::{Decoded, Decoder};
+pub(crate) use encode::{Compression, encoded, of_flight, schema_bytes};
+pub(crate) use guard::Bounds;
+pub(crate) use status::{REQUEST, error_of, split_hint, status_of};
+
+/// The most bytes of one message of a stream of batches that is sent, roughly: a batch that is larger goes in several.
+pub(crate) const MESSAGE_BYTES: usize = 2 * 1024 * 1024;

@@ -1,0 +1,114 @@
+//! Errors <-> statuses of gRPC.
+//!
+//! Comes in: an [`Error`], or what another side sent. Goes out: a status whose metadata keep the kind, so that both sides speak of the same kinds. Never here: what may be told to whom.
+
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::{Code, Status};
+
+use crate::error::{Error, ErrorKind};
+
+/// Where the kind of an error stands.
+const KIND: &str = "x-partgrid-kind";
+
+/// Where the name of a request stands.
+pub(crate) const REQUEST: &str = "x-request-id";
+
+/// Each kind, its name on the wire, and the code for those who know only codes.
+const KINDS: [(ErrorKind, &str, Code); 14] = [
+    (
+        ErrorKind::InvalidArgument,
+        "invalid-argument",
+        Code::InvalidArgument,
+    ),
+    (
+        ErrorKind::InvalidData,
+        "invalid-data",
+        Code::InvalidArgument,
+    ),
+    (ErrorKind::Protocol, "protocol", Code::InvalidArgument),
+    (ErrorKind::NotFound, "not-found", Code::NotFound),
+    (
+        ErrorKind::PermissionDenied,
+        "permission-denied",
+        Code::PermissionDenied,
+    ),
+    (ErrorKind::NotLocal, "not-local", Code::FailedPrecondition),
+    (ErrorKind::PartitionLost, "partition-lost", Code::NotFound),
+    (ErrorKind::Unsupported, "unsupported", Code::Unimplemented),
+    (
+        ErrorKind::ResourcesExhausted,
+        "resources-exhausted",
+        Code::ResourceExhausted,
+    ),
+    (
+        ErrorKind::Storage { retryable: true },
+        "storage-retryable",
+        Code::Unavailable,
+    ),
+    (
+        ErrorKind::Storage { retryable: false },
+        "storage",
+        Code::Internal,
+    ),
+    (ErrorKind::Query, "query", Code::InvalidArgument),
+    // Somebody else ended it: clients take `Cancelled` for their own Ctrl-C.
+    (ErrorKind::Cancelled, "cancelled", Code::Aborted),
+    (ErrorKind::Internal, "internal", Code::Internal),
+];
+
+/// The status that says this.
+pub(crate) fn status_of(kind: ErrorKind, text: impl Into<String>, request: &str) -> Status {
+    let known = KINDS.iter().find(|(known, _, _)| *known == kind);
+    let (name, code) = known.map_or(("internal", Code::Internal), |(_, name, code)| {
+        (*name, *code)
+    });
+    let mut metadata = MetadataMap::new();
+    metadata.insert(KIND, MetadataValue::from_static(name));
+    if let Ok(request) = request.parse() {
+        metadata.insert(REQUEST, request);
+    }
+    Status::with_metadata(code, text, metadata)
+}
+
+/// The error that a status says. One of another server, without a kind, has that of its code.
+pub(crate) fn error_of(status: &Status) -> Error {
+    let name = status.metadata().get(KIND);
+    let name = name.and_then(|name| name.to_str().ok());
+    let known = KINDS.iter().find(|(_, known, _)| Some(*known) == name);
+    let kind = match known {
+        Some((kind, _, _)) => *kind,
+        None => kind_of(status.code()),
+    };
+    let (message, hint) = split_hint(status.message());
+    let mut error = Error::new(kind, message);
+    if let Some(hint) = hint {
+        error = error.with_hint(hint);
+    }
+    let request = status.metadata().get(REQUEST);
+    match request.and_then(|request| request.to_str().ok()) {
+        Some(request) => error.with_context("request", request),
+        None => error,
+    }
+}
+
+/// The text of an error whose last line is a hint, in two.
+pub(crate) fn split_hint(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once("\nhint: ") {
+        Some((message, hint)) => (message, Some(hint)),
+        None => (text, None),
+    }
+}
+
+fn kind_of(code: Code) -> ErrorKind {
+    match code {
+        Code::InvalidArgument | Code::OutOfRange => ErrorKind::InvalidArgument,
+        Code::NotFound => ErrorKind::NotFound,
+        Code::PermissionDenied | Code::Unauthenticated => ErrorKind::PermissionDenied,
+        Code::ResourceExhausted | Code::DeadlineExceeded => ErrorKind::ResourcesExhausted,
+        Code::Unimplemented => ErrorKind::Unsupported,
+        Code::Cancelled | Code::Aborted => ErrorKind::Cancelled,
+        Code::Unavailable => ErrorKind::Storage { retryable: true },
+        Code::DataLoss => ErrorKind::InvalidData,
+        _ => ErrorKind::Internal,
+    }
+}

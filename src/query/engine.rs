@@ -1,0 +1,65 @@
+//! The engine of a session: DataFusion with our rules and settings.
+//!
+//! Comes in: options. Goes out: a state without tables. Never here: names, running.
+
+use std::sync::Arc;
+
+use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::prelude::SessionConfig;
+
+use super::names::{CATALOG, SCHEMA};
+use super::options::SessionOptions;
+use super::plan::copies::CountCopies;
+use super::plan::exact;
+use super::plan::join_order::JoinOrder;
+use super::plan::meaning::Meaning;
+use super::plan::narrow::Arithmetic;
+use super::plan::one_step::OneStep;
+use super::plan::pause::PauseOften;
+use super::plan::settings::for_tiles;
+use super::plan::types::{Operations, Types, with_operations};
+use super::spill::SpillFolder;
+use crate::error::Result;
+
+/// What statements are planned with, for queries within a limit of memory.
+///
+/// # Errors
+/// `Storage` when no file can be made in the folder to spill to.
+pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
+    let mut config = for_tiles(SessionConfig::new())
+        .with_information_schema(true)
+        .with_create_default_catalog_and_schema(false)
+        .with_default_catalog_and_schema(CATALOG, SCHEMA)
+        .with_target_partitions(options.threads_now());
+    let settings = config.options_mut();
+    // Without a zone, TIMESTAMP WITH TIME ZONE loses its offset, and a comparison reads it in the zone of the column: hours off, silently.
+    settings.execution.time_zone = Some("UTC".to_owned());
+    settings.sql_parser.collect_spans = true;
+    // DataFusion's optimizer simplifies expressions after it has noted whether they can be null (`x IS NOT TRUE`), and then holds that against them.
+    settings.execution.skip_physical_aggregate_schema_check = true;
+    let spill = SpillFolder::try_new(options.spill_to.as_deref())?;
+    let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(spill));
+    let runtime = RuntimeEnvBuilder::new()
+        .with_disk_manager_builder(disk)
+        .with_memory_limit(limit, 1.0)
+        .build_arc()?;
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(CountCopies), Arc::new(Types)];
+    rules.extend(Analyzer::new().rules);
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_analyzer_rules(rules)
+        .with_analyzer_rule(Arc::new(Meaning { limit }))
+        .with_optimizer_rules(exact::rules())
+        .with_optimizer_rule(Arc::new(JoinOrder))
+        .with_physical_optimizer_rule(Arc::new(OneStep))
+        .with_physical_optimizer_rule(Arc::new(Arithmetic))
+        .with_physical_optimizer_rule(Arc::new(PauseOften))
+        .build();
+    with_operations(state, Operations::default())
+}

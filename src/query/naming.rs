@@ -1,0 +1,177 @@
+//! What names stand for from now on.
+//!
+//! Comes in: grids for names, statements that name something. Goes out: the name stands for the grid, and outlives the process where a [`Keeper`] sees to that. One change of grids at a time, so that what was
+//! kept and what is named are the same. Never here: planning, files.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use async_trait::async_trait;
+use datafusion::prelude::SessionConfig;
+use tokio::sync::Mutex;
+
+use super::error::is_a_view;
+use super::names::Table;
+use super::options::QueryOptions;
+use super::session::Session;
+use super::statement::Change;
+use super::table::GridTable;
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::PartitionGrid;
+
+/// Makes grids under names outlive the process.
+#[async_trait]
+pub trait Keeper: Debug + Send + Sync {
+    /// Keeps a grid under a name, in place of one that has it; gives the same grid.
+    ///
+    /// # Errors
+    /// Whatever stands in the way; then the name keeps what it had.
+    async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>>;
+
+    /// Forgets what is kept under a name.
+    ///
+    /// # Errors
+    /// Whatever stands in the way; then the name keeps what it had.
+    async fn forget(&self, name: &str) -> Result<()>;
+}
+
+/// How names are changed; shared by all sessions over them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Naming {
+    /// Held while a grid gets a name.
+    turn: Arc<Mutex<()>>,
+    keeper: Arc<ArcSwapOption<Arc<dyn Keeper>>>,
+}
+
+/// Does it to the end, also when nobody waits for it any more: what was kept is named, too.
+async fn finished<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::spawn(work).await;
+    done.map_err(|error| Error::internal("a task that named a grid ended").with_source(error))?
+}
+
+impl Session {
+    /// Has grids that statements and [`Session::put`] name kept from now on. [`Session::register`] keeps nothing.
+    pub fn keep_with(&self, keeper: Arc<dyn Keeper>) {
+        self.naming.keeper.store(Some(Arc::new(keeper)));
+    }
+
+    /// Puts a grid under exactly this name: the one that `make` makes of what has the name, which nobody changes meanwhile. It is kept first, where there is a keeper.
+    ///
+    /// # Errors
+    /// That of `make` and of the keeper; `Query` when it is the name of a view.
+    pub async fn put(
+        &self,
+        name: &str,
+        make: impl FnOnce(Option<&Arc<PartitionGrid>>) -> Result<Arc<PartitionGrid>> + Send,
+    ) -> Result<Arc<PartitionGrid>> {
+        let named = self.put_table(name, |before| match before {
+            None => make(None),
+            Some(Table::Grid(table)) => make(Some(table.grid())),
+            Some(Table::View(_)) => Err(is_a_view(name)),
+        });
+        named.await
+    }
+
+    async fn put_table(
+        &self,
+        name: &str,
+        make: impl FnOnce(Option<&Table>) -> Result<Arc<PartitionGrid>> + Send,
+    ) -> Result<Arc<PartitionGrid>> {
+        let turn = Arc::clone(&self.naming.turn).lock_owned().await;
+        let made = make(self.names.now().tables.get(name))?;
+        let (names, name) = (self.names.clone(), name.to_owned());
+        let keeper = self.naming.keeper.load_full();
+        finished(async move {
+            let _turn = turn;
+            let grid = match keeper {
+                Some(keeper) => keeper.keep(&name, &made).await?,
+                None => made,
+            };
+            let table = Table::Grid(Arc::new(GridTable::new(Arc::clone(&grid))));
+            names.change(|known| known.tables.insert(name.clone(), table.clone()));
+            Ok(grid)
+        })
+        .await
+    }
+
+    /// Takes the name of a grid or view away, also from what is kept; says whether there was one.
+    ///
+    /// # Errors
+    /// That of the keeper; then the name stays.
+    pub async fn drop_table(&self, name: &str) -> Result<bool> {
+        let turn = Arc::clone(&self.naming.turn).lock_owned().await;
+        let (names, name) = (self.names.clone(), name.to_owned());
+        let keeper = self.naming.keeper.load_full();
+        finished(async move {
+            let _turn = turn;
+            if let Some(keeper) = keeper {
+                keeper.forget(&name).await?;
+            }
+            let removed = names.change(|known| known.tables.remove(&name));
+            Ok(removed.is_some())
+        })
+        .await
+    }
+
+    /// Does it, and says what was done.
+    pub(super) async fn change(
+        &self,
+        change: Change,
+        config: &SessionConfig,
+        options: &QueryOptions,
+    ) -> Result<String> {
+        if let Some(name) = change.table().filter(|name| !self.names.may_see(name)) {
+            let text = "there is no right to make or drop a table of this name";
+            return Err(Error::new(ErrorKind::PermissionDenied, text).with_context("table", name));
+        }
+        match change {
+            Change::Nothing(why) => Ok(why),
+            Change::View { name, view } => {
+                self.names.change(|known| {
+                    known
+                        .tables
+                        .insert(name.clone(), Table::View(Arc::clone(&view)))
+                });
+                Ok(format!("view {name}"))
+            }
+            Change::Drop { name } => {
+                self.drop_table(&name).await?;
+                Ok(format!("dropped {name}"))
+            }
+            Change::Prepare { name, statement } => {
+                self.names
+                    .change(|known| known.prepared.insert(name.clone(), Arc::clone(&statement)));
+                Ok(format!("prepared {name}"))
+            }
+            Change::Deallocate { name } => {
+                self.names.change(|known| known.prepared.remove(&name));
+                Ok(format!("deallocated {name}"))
+            }
+            Change::Table {
+                name,
+                plan,
+                or_replace,
+            } => {
+                let query = self.query(plan, config.clone(), options);
+                let grid =
+                    PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
+                let rows = grid.num_rows();
+                let named = self.put_table(&name, |before| match before {
+                    Some(_) if !or_replace => {
+                        let text = format!("somebody else made a table `{name}` meanwhile");
+                        Err(Error::new(ErrorKind::Query, text).with_context("table", &name))
+                    }
+                    _ => Ok(Arc::new(grid)),
+                });
+                named.await?;
+                Ok(format!(
+                    "table {name}, {}",
+                    crate::grid::picture::counted(rows, "row")
+                ))
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What tickets and handles stand for: planned queries, prepared statements, answers that are kept.
+//!
+//! Comes in: what a caller asked for. Goes out: a random name under which only that caller finds it again, until nobody asked for a while. Bounded in number. Never here: running.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+
+use super::auth::Caller;
+use super::call::{name_of, random_name, unknown};
+use super::poll::Polled;
+use super::running::Task;
+use super::upload::Construction;
+use crate::error::Result;
+use crate::query::{Parameters, Prepared};
+
+/// How long something is kept that nobody asks for.
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(300);
+
+/// Prepared statements live as long as a connection may rest.
+const PREPARED_FOR: Duration = Duration::from_secs(3600);
+
+/// How many of each kind are kept.
+const MOST: u64 = 10_000;
+
+/// Something that belongs to one caller.
+#[derive(Clone)]
+struct Owned<T> {
+    /// As they were then: who may less since then finds nothing.
+    owner: Caller,
+    what: T,
+}
+
+/// Things of one kind by random names.
+pub(super) struct Named<T> {
+    what: &'static str,
+    known: Cache<[u8; 16], Owned<T>>,
+}
+
+impl<T: Clone + Send + Sync + 'static> Named<T> {
+    fn new(what: &'static str, kept_for: Duration) -> Self {
+        let known = Cache::builder()
+            .max_capacity(MOST)
+            .time_to_idle(kept_for)
+            .eviction_policy(EvictionPolicy::lru())
+            .build();
+        Self { what, known }
+    }
+
+    /// Keeps it, and gives its name.
+    pub(super) fn keep(&self, caller: &Caller, what: T) -> [u8; 16] {
+        let name = random_name();
+        let owner = caller.clone();
+        self.known.insert(name, Owned { owner, what });
+        name
+    }
+
+    /// What the caller keeps under the name.
+    ///
+    /// # Errors
+    /// `NotFound` when there is nothing, or it is another's.
+    pub(super) fn find(&self, caller: &Caller, name: &[u8]) -> Result<T> {
+        let found = self.known.get(&name_of(name, self.what)?);
+        let own = found.filter(|found| found.owner == *caller);
+        own.map(|own| own.what).ok_or_else(|| unknown(self.what))
+    }
+
+    /// Puts something else under a name of the caller.
+    ///
+    /// # Errors
+    /// As [`Named::find`].
+    pub(super) fn replace(&self, caller: &Caller, name: &[u8], what: T) -> Result<()> {
+        drop(self.find(caller, name)?);
+        let owner = caller.clone();
+        self.known
+            .insert(name_of(name, self.what)?, Owned { owner, what });
+        Ok(())
+    }
+
+    /// Forgets it, and gives what it was.
+    ///
+    /// # Errors
+    /// As [`Named::find`].
+    pub(super) fn remove(&self, caller: &Caller, name: &[u8]) -> Result<T> {
+        let what = self.find(caller, name)?;
+        self.known.invalidate(&name_of(name, self.what)?);
+        Ok(what)
+    }
+
+    /// How many there are, roughly.
+    pub(super) fn len(&self) -> u64 {
+        self.known.entry_count()
+    }
+}
+
+/// What a ticket gives.
+#[derive(Clone)]
+pub(super) enum Answer {
+    /// The rows of queries, one after the other: one for each row of parameters.
+    Queries { tasks: Vec<Task>, schema: SchemaRef },
+    /// What is known already.
+    Batch(RecordBatch),
+}
+
+/// What a handle of a prepared statement stands for.
+#[derive(Clone)]
+pub(super) struct Statement {
+    pub(super) text: Arc<str>,
+    /// Looked up already, if it reads.
+    pub(super) prepared: Option<Arc<Prepared>>,
+    /// A set of values for each time that it is to run.
+    pub(super) bound: Vec<Parameters>,
+}
+
+/// All that is kept for callers.
+pub(super) struct Answers {
+    pub(super) tickets: Named<Answer>,
+    pub(super) statements: Named<Statement>,
+    pub(super) polled: Named<Arc<Polled>>,
+    pub(super) uploads: Named<Arc<Construction>>,
+}
+
+impl Answers {
+    pub(super) fn new() -> Self {
+        Self {
+            tickets: Named::new("ticket", KEPT_FOR),
+            statements: Named::new("prepared statement", PREPARED_FOR),
+            polled: Named::new("answer", KEPT_FOR),
+            uploads: Named::new("upload", KEPT_FOR),
+        }
+    }
+}

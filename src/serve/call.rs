@@ -1,0 +1,200 @@
+//! One request: who asks, under which name, and what they are told when it fails.
+//!
+//! Comes in: a request of gRPC that passed the door. Goes out: a [`Call`]; errors as statuses, with their full text in the log under the name of the request. Never here: what is asked.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use futures::FutureExt;
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+
+use super::auth::{Caller, Scope};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::torn;
+use crate::flight::status_of;
+
+/// How many errors are kept for the page.
+const RECENT_ERRORS: usize = 50;
+
+/// The longest name that a client may give to a request.
+const MAX_REQUEST_BYTES: usize = 64;
+
+/// The longest text of an error that is sent, as gRPC writes it: clients refuse 8 KiB of trailers.
+const MAX_ERROR_BYTES: usize = 2000;
+
+/// Who asks, and under which name.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) caller: Caller,
+    /// The name of the request: the client's, or a random one.
+    pub(super) request: Arc<str>,
+    /// The name of the client's Flight session, if it has one.
+    pub(super) session: Option<Arc<str>>,
+    errors: Arc<RecentErrors>,
+}
+
+/// An error that somebody was told.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    pub(super) at: SystemTime,
+    pub(super) request: Arc<str>,
+    pub(super) caller: Arc<str>,
+    pub(super) kind: ErrorKind,
+    pub(super) message: String,
+}
+
+/// The errors of late.
+#[derive(Debug, Default)]
+pub(super) struct RecentErrors(Mutex<VecDeque<Told>>);
+
+impl RecentErrors {
+    fn note(&self, told: Told) {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() == RECENT_ERRORS {
+            recent.pop_front();
+        }
+        recent.push_back(told);
+    }
+
+    /// Those that a caller may see, the latest first: their own, or all for an administrator.
+    pub(super) fn seen_by(&self, caller: &Caller) -> Vec<Told> {
+        let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = |told: &&Told| caller.scope() == Scope::Admin || told.caller == *caller.name();
+        recent.iter().rev().filter(seen).cloned().collect()
+    }
+}
+
+impl Call {
+    pub(super) fn new(
+        caller: Caller,
+        request: Option<&str>,
+        session: Option<Arc<str>>,
+        errors: Arc<RecentErrors>,
+    ) -> Self {
+        Self {
+            caller,
+            request: request_name(request),
+            session,
+            errors,
+        }
+    }
+
+    /// What comes of the work, as gRPC says it. A panic is a fault of the server that only this client hears of.
+    pub(super) async fn answer<T>(
+        &self,
+        work: impl Future<Output = Result<T>>,
+    ) -> std::result::Result<tonic::Response<T>, Status> {
+        let done = AssertUnwindSafe(work).catch_unwind().await;
+        let done = done.unwrap_or_else(|_| Err(Error::internal("the server panicked")));
+        let mut response = tonic::Response::new(done.map_err(|error| self.status(&error))?);
+        if let Ok(name) = self.request.parse() {
+            let metadata: &mut MetadataMap = response.metadata_mut();
+            metadata.insert(crate::flight::REQUEST, name);
+        }
+        Ok(response)
+    }
+
+    /// The status that says an error to this caller; the full text goes to the log.
+    pub(super) fn status(&self, error: &Error) -> Status {
+        let text = self.told(error);
+        tracing::info!(request = %self.request, caller = %self.caller.name(), kind = ?error.kind(), error = %error, "failed");
+        self.errors.note(Told {
+            at: SystemTime::now(),
+            request: Arc::clone(&self.request),
+            caller: Arc::clone(self.caller.name()),
+            kind: error.kind(),
+            message: text.clone(),
+        });
+        status_of(error.kind(), text, &self.request)
+    }
+
+    /// What this caller is told: administrators all, others nothing of the paths and stores of the server.
+    pub(super) fn told(&self, error: &Error) -> String {
+        let mut text = match error.kind() {
+            _ if self.caller.scope() == Scope::Admin => error.to_string(),
+            ErrorKind::Internal => format!(
+                "a fault of the server; its log has more under the request {}",
+                self.request
+            ),
+            ErrorKind::Storage { .. } => format!(
+                "the server could not read or write its storage; its log has more under the request {}",
+                self.request
+            ),
+            _ => {
+                let error = error.clone().without_context("file");
+                error.without_context("cause").to_string()
+            }
+        };
+        let mut written = 0;
+        let too_long = text.char_indices().find(|(_, character)| {
+            // gRPC writes what is not printable ASCII with three bytes for one.
+            let is_plain = matches!(character, ' '..='~') && *character != '%';
+            written += if is_plain {
+                1
+            } else {
+                3 * character.len_utf8()
+            };
+            written > MAX_ERROR_BYTES
+        });
+        if let Some((cut, _)) = too_long {
+            text.truncate(cut);
+            text.push('…');
+        }
+        text
+    }
+}
+
+/// A name that is safe to log: that of the client, if it is short and plain.
+fn request_name(given: Option<&str>) -> Arc<str> {
+    let is_plain = |name: &&str| {
+        !name.is_empty()
+            && name.len() <= MAX_REQUEST_BYTES
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+    };
+    match given.filter(is_plain) {
+        Some(name) => Arc::from(name),
+        None => Arc::from(hex(&random_name())),
+    }
+}
+
+/// 128 random bits that nobody can guess; all zero only where the system has none to give, and then nothing is found under it.
+pub(super) fn random_name() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => bytes,
+        Err(_) => [0; 16],
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes that name something of the server.
+///
+/// # Errors
+/// `NotFound` for another length.
+pub(super) fn name_of(bytes: &[u8], what: &str) -> Result<[u8; 16]> {
+    bytes.try_into().map_err(|_| unknown(what))
+}
+
+/// Nothing of this name, for this caller.
+pub(super) fn unknown(what: &str) -> Error {
+    Error::not_found(format!(
+        "the server has no such {what}: it was closed, has expired, or belongs to somebody else"
+    ))
+}
+
+/// A message of Flight SQL.
+///
+/// # Errors
+/// `Protocol` when the bytes are not one.
+pub(super) fn message<M: prost::Message + Default>(bytes: &[u8], name: &str) -> Result<M> {
+    M::decode(bytes).map_err(|error| torn(name, &error))
+}

@@ -1,0 +1,309 @@
+//! The methods of Arrow Flight.
+//!
+//! Comes in: requests of gRPC. Goes out: what the part that knows does with them: `sql/` for commands of Flight SQL, `tiles.rs` for grids by name, `actions.rs` for actions. Each request goes through
+//! the door first. Never here: what a command means.
+
+use std::sync::Arc;
+
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::sql::{Any, Command};
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo,
+    HandshakeRequest, HandshakeResponse, PollInfo, PutResult, Result as ActionResult, SchemaResult,
+    Ticket,
+};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use prost::Message;
+use prost_types::Timestamp;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::answers::{Answer, KEPT_FOR};
+use super::call::{Call, message};
+use super::rows::{Rows, rows};
+use super::service::Service;
+use super::{actions, put, sql, tiles};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::{Named, PartTicket, PollCommand, TileTicket};
+use crate::flight::{encoded, schema_bytes};
+
+/// An endpoint with this location can be fetched on the connection that it came on.
+const SAME_CONNECTION: &str = "arrow-flight-reuse-connection://?";
+
+/// The largest command, ticket or body of an action that is looked at.
+const MAX_COMMAND_BYTES: usize = 1024 * 1024;
+
+type Outcome<T> = std::result::Result<Response<T>, Status>;
+
+/// Flight over the state of a server.
+#[derive(Clone)]
+pub(super) struct Flight(pub(super) Arc<Service>);
+
+#[tonic::async_trait]
+impl FlightService for Flight {
+    type HandshakeStream = BoxStream<'static, Result<HandshakeResponse, Status>>;
+    type ListFlightsStream = BoxStream<'static, Result<FlightInfo, Status>>;
+    type DoGetStream = BoxStream<'static, Result<FlightData, Status>>;
+    type DoPutStream = BoxStream<'static, Result<PutResult, Status>>;
+    type DoActionStream = BoxStream<'static, Result<ActionResult, Status>>;
+    type ListActionsStream = BoxStream<'static, Result<ActionType, Status>>;
+    type DoExchangeStream = BoxStream<'static, Result<FlightData, Status>>;
+
+    /// Who shows a good token, as bearer or as password, gets it back as bearer.
+    async fn handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Outcome<Self::HandshakeStream> {
+        self.0.call(request.metadata())?;
+        let header = request.metadata().get("authorization");
+        let header = header.and_then(|value| value.to_str().ok());
+        let token = header.and_then(super::auth::token_of);
+        let answer = HandshakeResponse {
+            protocol_version: 0,
+            payload: token.clone().unwrap_or_default().into_bytes().into(),
+        };
+        let mut response: Response<Self::HandshakeStream> =
+            Response::new(stream::iter([Ok(answer)]).boxed());
+        if let Some(bearer) = token.and_then(|token| format!("Bearer {token}").parse().ok()) {
+            response.metadata_mut().insert("authorization", bearer);
+        }
+        Ok(response)
+    }
+
+    async fn list_flights(&self, request: Request<Criteria>) -> Outcome<Self::ListFlightsStream> {
+        let call = self.0.call(request.metadata())?;
+        let pattern = request.into_inner().expression;
+        call.answer(async {
+            let infos = tiles::list(&self.0, &call, &pattern)?;
+            Ok(stream::iter(infos.into_iter().map(Ok)).boxed())
+        })
+        .await
+    }
+
+    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Outcome<FlightInfo> {
+        let call = self.0.call(request.metadata())?;
+        let descriptor = request.into_inner();
+        call.answer(self.info(&call, descriptor)).await
+    }
+
+    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Outcome<PollInfo> {
+        let call = self.0.call(request.metadata())?;
+        let descriptor = request.into_inner();
+        call.answer(self.poll(&call, descriptor)).await
+    }
+
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Outcome<SchemaResult> {
+        let call = self.0.call(request.metadata())?;
+        let descriptor = request.into_inner();
+        call.answer(async {
+            let schema = match path_of(&descriptor)? {
+                Some(name) => schema_bytes(self.0.grid(&call.caller, &name)?.schema())?,
+                None => sql::schema(&self.0, &call, &command_of(&descriptor)?).await?,
+            };
+            Ok(SchemaResult { schema })
+        })
+        .await
+    }
+
+    async fn do_get(&self, request: Request<Ticket>) -> Outcome<Self::DoGetStream> {
+        let call = self.0.call(request.metadata())?;
+        let ticket = request.into_inner().ticket;
+        let rows = call.answer(self.rows(&call, &ticket)).await?;
+        Ok(rows.map(|rows| self.sent(call, rows)))
+    }
+
+    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Outcome<Self::DoPutStream> {
+        let call = self.0.call(request.metadata())?;
+        let messages = request.into_inner();
+        call.answer(put::put(&self.0, &call, messages)).await
+    }
+
+    async fn do_exchange(
+        &self,
+        request: Request<Streaming<FlightData>>,
+    ) -> Outcome<Self::DoExchangeStream> {
+        let call = self.0.call(request.metadata())?;
+        let text = "the server has no exchanges: upload by DoPut, fetch by DoGet";
+        Err(call.status(&Error::unsupported(text)))
+    }
+
+    async fn do_action(&self, request: Request<Action>) -> Outcome<Self::DoActionStream> {
+        let call = self.0.call(request.metadata())?;
+        let action = request.into_inner();
+        actions::act(&self.0, &call, action).await
+    }
+
+    async fn list_actions(&self, request: Request<Empty>) -> Outcome<Self::ListActionsStream> {
+        let call = self.0.call(request.metadata())?;
+        call.answer(async { Ok(stream::iter(actions::known().into_iter().map(Ok)).boxed()) })
+            .await
+    }
+}
+
+impl Flight {
+    async fn info(&self, call: &Call, descriptor: FlightDescriptor) -> Result<FlightInfo> {
+        if let Some(name) = path_of(&descriptor)? {
+            let grid = self.0.grid(&call.caller, &name)?;
+            return tiles::info(&self.0, &name, &grid);
+        }
+        let command = command_of(&descriptor)?;
+        let (ticket, schema) = sql::answer(&self.0, call, command).await?;
+        let info = FlightInfo {
+            schema: schema_bytes(&schema)?,
+            total_records: -1,
+            total_bytes: -1,
+            ordered: true,
+            ..FlightInfo::default()
+        };
+        let endpoint = endpoint(&self.0, ticket.encode_to_vec(), true);
+        Ok(info.with_endpoint(endpoint).with_descriptor(descriptor))
+    }
+
+    async fn poll(&self, call: &Call, descriptor: FlightDescriptor) -> Result<PollInfo> {
+        let any = any_of(&descriptor.cmd)?;
+        let (name, polled, is_first) = match PollCommand::from_any(&any)? {
+            Some(known) => {
+                let polled = self.0.answers.polled.find(&call.caller, &known.answer)?;
+                (known.answer, polled, false)
+            }
+            None => {
+                let command = command_of(&descriptor)?;
+                let polled = sql::begin(&self.0, call, command).await?;
+                let kept = Arc::clone(&polled);
+                let name = self.0.answers.polled.keep(&call.caller, kept);
+                (name.to_vec(), polled, true)
+            }
+        };
+        let known = polled.look(!is_first).await?;
+        let parts = (0..known.num_parts).map(|part| {
+            let ticket = PartTicket {
+                answer: name.clone(),
+                part: u32::try_from(part).unwrap_or(u32::MAX),
+            };
+            endpoint(&self.0, ticket.to_bytes(), true)
+        });
+        let info = FlightInfo {
+            schema: schema_bytes(&polled.schema)?,
+            total_records: -1,
+            total_bytes: -1,
+            ordered: true,
+            endpoint: parts.collect(),
+            ..FlightInfo::default()
+        };
+        let next = PollCommand { answer: name };
+        let next = FlightDescriptor::new_cmd(next.to_bytes());
+        Ok(PollInfo {
+            info: Some(info.with_descriptor(descriptor)),
+            flight_descriptor: (!known.is_done).then_some(next),
+            progress: if known.is_done {
+                Some(1.0)
+            } else {
+                known.progress
+            },
+            expiration_time: Some(expires()),
+        })
+    }
+
+    async fn rows(&self, call: &Call, ticket: &[u8]) -> Result<Rows> {
+        let any = any_of(ticket)?;
+        if let Some(tile) = TileTicket::from_any(&any)? {
+            return tiles::rows(&self.0, call, &tile);
+        }
+        if let Some(part) = PartTicket::from_any(&any)? {
+            let polled = self.0.answers.polled.find(&call.caller, &part.answer)?;
+            let batches = polled.part(part.part as usize)?;
+            let batches: Vec<_> = batches.iter().cloned().map(Ok).collect();
+            return Ok(Rows {
+                schema: Arc::clone(&polled.schema),
+                batches: stream::iter(batches).boxed(),
+            });
+        }
+        let answer = match command(any)? {
+            Command::TicketStatementQuery(ticket) => {
+                let tickets = &self.0.answers.tickets;
+                tickets.find(&call.caller, &ticket.statement_handle)?
+            }
+            other => Answer::Batch(sql::metadata::batch(&self.0, call, &other).await?),
+        };
+        let (running, most) = (&self.0.running, self.0.limits.answer_bytes);
+        Ok(rows(answer, &call.caller, running, most))
+    }
+
+    /// The messages of batches.
+    fn sent(&self, call: Call, rows: Rows) -> BoxStream<'static, Result<FlightData, Status>> {
+        let compression = self.0.client_sessions.options(&call).compression;
+        match encoded(&rows.schema, rows.batches, compression, None) {
+            Ok(messages) => messages.map_err(move |error| call.status(&error)).boxed(),
+            Err(error) => stream::iter([Err(call.status(&error))]).boxed(),
+        }
+    }
+}
+
+/// The name that a descriptor gives as path; `None` for a command.
+fn path_of(descriptor: &FlightDescriptor) -> Result<Option<String>> {
+    use arrow_flight::flight_descriptor::DescriptorType;
+    match DescriptorType::try_from(descriptor.r#type) {
+        Ok(DescriptorType::Cmd) => Ok(None),
+        Ok(DescriptorType::Path) => match descriptor.path.as_slice() {
+            [name] => Ok(Some(name.clone())),
+            other => Err(protocol(format!(
+                "the path of a grid must be its name alone, got {} parts",
+                other.len()
+            ))),
+        },
+        _ => Err(protocol(
+            "a descriptor must have a path or a command, got neither",
+        )),
+    }
+}
+
+fn command_of(descriptor: &FlightDescriptor) -> Result<Command> {
+    command(any_of(&descriptor.cmd)?)
+}
+
+/// A message that says what it is.
+///
+/// # Errors
+/// `Protocol` for other bytes, `ResourcesExhausted` for too many.
+pub(super) fn any_of(bytes: &[u8]) -> Result<Any> {
+    if bytes.len() > MAX_COMMAND_BYTES {
+        let text = format!(
+            "a command or ticket may have {MAX_COMMAND_BYTES} bytes, got {}",
+            bytes.len()
+        );
+        return Err(Error::new(ErrorKind::ResourcesExhausted, text));
+    }
+    message(bytes, "command of Flight SQL, and no ticket of this server")
+}
+
+/// The command of Flight SQL within it.
+///
+/// # Errors
+/// `Protocol` when the bytes are none.
+pub(super) fn command(any: Any) -> Result<Command> {
+    if any.type_url.is_empty() {
+        return Err(protocol("a command must say what it is, got no type"));
+    }
+    let name = any.type_url.clone();
+    Command::try_from(any).map_err(|error| protocol(format!("the message is no {name}: {error}")))
+}
+
+pub(super) fn protocol(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Protocol, text)
+}
+
+/// Where to fetch something; with a time when it is gone, if it is.
+pub(super) fn endpoint(service: &Service, ticket: Vec<u8>, expiring: bool) -> FlightEndpoint {
+    let endpoint = FlightEndpoint::new()
+        .with_ticket(Ticket::new(ticket))
+        .with_location(SAME_CONNECTION)
+        .with_location(service.uri());
+    match expiring {
+        true => endpoint.with_expiration_time(expires()),
+        false => endpoint,
+    }
+}
+
+fn expires() -> Timestamp {
+    Timestamp::from(std::time::SystemTime::now() + KEPT_FOR)
+}

@@ -1,0 +1,107 @@
+//! Metrics in the text of OpenMetrics, which Prometheus reads.
+//!
+//! Comes in: the state of the server. Goes out: numbers with names, units and what they mean. No name of a grid or caller is a label: whoever may read metrics may not see all. Never here: counting.
+
+use std::sync::atomic::Ordering;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::super::service::Service;
+use super::status::grid_bytes;
+use crate::error::{Error, Result};
+
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics at this moment.
+///
+/// # Errors
+/// `Internal` when they cannot be written.
+pub(super) fn text(service: &Service) -> Result<String> {
+    let mut registry = Registry::with_prefix("partgrid");
+    let running = &service.running;
+    let mut gauge = |name: &str, help: &str, value: u64| {
+        registry.register(name, help, ConstGauge::new(whole(value)));
+    };
+    gauge(
+        "grids",
+        "Grids and views under a name",
+        service.session.tables().len() as u64,
+    );
+    gauge(
+        "queries_running",
+        "Queries that run at this moment",
+        running.len() as u64,
+    );
+    gauge(
+        "prepared_statements",
+        "Prepared statements that clients keep",
+        service.answers.statements.len(),
+    );
+    gauge(
+        "tickets",
+        "Answers that clients may fetch",
+        service.answers.tickets.len(),
+    );
+    memory(service, &mut registry);
+    counters(service, &mut registry);
+    let uptime = ConstGauge::new(service.begun.0.elapsed().as_secs_f64());
+    registry.register_with_unit("uptime", "Since the server began", Unit::Seconds, uptime);
+    let mut text = String::new();
+    encode(&mut text, &registry)
+        .map_err(|error| Error::internal("the metrics could not be written").with_source(error))?;
+    Ok(text)
+}
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn memory(service: &Service, registry: &mut Registry) {
+    for (name, help, value) in [
+        (
+            "grid_memory",
+            "Memory of grids, each counted by itself",
+            grid_bytes(service),
+        ),
+        (
+            "query_memory",
+            "Memory that queries use, as far as it is counted",
+            service.session.memory_bytes() as u64,
+        ),
+        (
+            "query_memory_limit",
+            "Memory that queries may use",
+            service.session.memory_limit_bytes() as u64,
+        ),
+        (
+            "resident_memory",
+            "Memory of the process",
+            crate::memory::resident_bytes().unwrap_or(0),
+        ),
+    ] {
+        registry.register_with_unit(name, help, Unit::Bytes, ConstGauge::new(whole(value)));
+    }
+}
+
+fn counters(service: &Service, registry: &mut Registry) {
+    let running = &service.running;
+    for (name, help, value) in [
+        ("queries", "Queries that began", &running.num_begun),
+        (
+            "queries_failed",
+            "Queries that failed, without those that were cancelled",
+            &running.num_failed,
+        ),
+        (
+            "rows_sent",
+            "Rows that queries handed on",
+            &running.num_rows,
+        ),
+    ] {
+        let counter = ConstCounter::new(value.load(Ordering::Relaxed));
+        registry.register(name, help, counter);
+    }
+}

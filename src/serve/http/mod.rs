@@ -1,0 +1,228 @@
+//! The HTTP port: the status page, what it asks for, metrics, health.
+//!
+//! Comes in: requests of browsers and of monitors. Goes out: the page (four files, nothing from outside), its data as JSON (`status.rs`), Prometheus' text (`metrics.rs`). Every path but `/healthz`, `/readyz` and the
+//! page's own files wants a token when the server does. Never here: anything that changes a grid.
+
+mod metrics;
+mod status;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::auth::Caller;
+use super::call::Call;
+use super::listen::{Listening, Phase};
+use super::service::Service;
+use crate::error::{Error, ErrorKind};
+
+const PAGE: &str = include_str!("page/index.html");
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPT: &str = include_str!("page/page.js");
+const TILES: &str = include_str!("page/tiles.js");
+
+/// What the page may do in a browser: only what comes with it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A header that only the page sends: another site's form cannot.
+const FROM_PAGE: &str = "x-partgrid";
+
+/// Answers until the server stops.
+pub(super) async fn serve(
+    service: Arc<Service>,
+    listening: Listening,
+    mut stopped: watch::Receiver<Phase>,
+) {
+    let stop = async move {
+        // The sender is gone only when the server is.
+        drop(stopped.wait_for(|phase| *phase > Phase::Serving).await);
+    };
+    let served = axum::serve(listening, routes(service)).with_graceful_shutdown(stop);
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the status page ended");
+    }
+}
+
+fn routes(service: Arc<Service>) -> Router {
+    let guarded = Router::new()
+        .route("/api/status", get(show_status))
+        .route("/api/grids/{name}", get(show_grid))
+        .route("/api/queries/{id}/cancel", post(cancel_query))
+        .route("/api/jobs/{id}/cancel", post(cancel_job))
+        .route("/metrics", get(show_metrics))
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), admit));
+    let open = Router::new()
+        .route("/", get(|| file("text/html; charset=utf-8", PAGE)))
+        .route("/style.css", get(|| file("text/css; charset=utf-8", STYLE)))
+        .route(
+            "/page.js",
+            get(|| file("text/javascript; charset=utf-8", SCRIPT)),
+        )
+        .route(
+            "/tiles.js",
+            get(|| file("text/javascript; charset=utf-8", TILES)),
+        )
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(|| async { "ready\n" }));
+    guarded
+        .merge(open)
+        .fallback(|| async { failed(StatusCode::NOT_FOUND, "there is nothing here") })
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), safely))
+        .with_state(service)
+}
+
+async fn file(kind: &'static str, text: &'static str) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, text).into_response()
+}
+
+/// Refuses requests that a browser was talked into by another site; says what browsers may do with the answer.
+async fn safely(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    let mut response = match stranger(&service, request.headers()) {
+        Some(why) => failed(StatusCode::FORBIDDEN, why),
+        None => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        ("content-security-policy", POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Why a request does not come from whom it should. A server that lets everybody in takes requests only for the names of loopback: a name of somebody else may lead here as well.
+fn stranger(service: &Service, headers: &HeaderMap) -> Option<&'static str> {
+    if !service.is_open() {
+        return None;
+    }
+    let host = headers.get(header::HOST)?.to_str().ok()?;
+    let name = host.rsplit_once(':').map_or(host, |(name, port)| {
+        if port.bytes().all(|byte| byte.is_ascii_digit()) {
+            name
+        } else {
+            host
+        }
+    });
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    let is_address = name.parse::<IpAddr>().is_ok();
+    (!is_address && name != "localhost")
+        .then_some("a server without tokens answers only to localhost and to addresses")
+}
+
+/// Lets those in who have a token, where one is wanted.
+async fn admit(State(service): State<Arc<Service>>, mut request: Request, next: Next) -> Response {
+    let header = request.headers().get(header::AUTHORIZATION);
+    match service.admit(header.and_then(|value| value.to_str().ok())) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(why) => {
+            let mut response = failed(StatusCode::UNAUTHORIZED, why);
+            let scheme = HeaderValue::from_static("Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
+            response
+        }
+    }
+}
+
+type Known = axum::extract::Extension<Caller>;
+
+async fn show_status(
+    State(service): State<Arc<Service>>,
+    axum::extract::Extension(caller): Known,
+) -> Response {
+    fresh(axum::Json(status::status(&service, &caller)))
+}
+
+async fn show_grid(
+    State(service): State<Arc<Service>>,
+    axum::extract::Extension(caller): Known,
+    Path(name): Path<String>,
+) -> Response {
+    match service.grid(&caller, &name) {
+        Ok(grid) => fresh(axum::Json(status::grid(&name, &grid))),
+        Err(error) => told(&service, caller, &error),
+    }
+}
+
+async fn cancel_query(
+    State(service): State<Arc<Service>>,
+    axum::extract::Extension(caller): Known,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    if !headers.contains_key(FROM_PAGE) {
+        return failed(StatusCode::FORBIDDEN, "the header X-Partgrid is needed");
+    }
+    let id = u64::from_str_radix(&id, 16).unwrap_or(u64::MAX);
+    match service.running.cancel(&caller, id) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => told(&service, caller, &error),
+    }
+}
+
+async fn cancel_job(
+    State(service): State<Arc<Service>>,
+    axum::extract::Extension(caller): Known,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    if !headers.contains_key(FROM_PAGE) {
+        return failed(StatusCode::FORBIDDEN, "the header X-Partgrid is needed");
+    }
+    let id = u64::from_str_radix(&id, 16).unwrap_or(u64::MAX);
+    match service.jobs.cancel(&caller, id) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => told(&service, caller, &error),
+    }
+}
+
+async fn show_metrics(
+    State(service): State<Arc<Service>>,
+    axum::extract::Extension(caller): Known,
+) -> Response {
+    let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
+    match metrics::text(&service) {
+        Ok(text) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
+        Err(error) => told(&service, caller, &error),
+    }
+}
+
+fn fresh(answer: impl IntoResponse) -> Response {
+    let never = HeaderValue::from_static("no-store");
+    ([(header::CACHE_CONTROL, never)], answer).into_response()
+}
+
+fn told(service: &Service, caller: Caller, error: &Error) -> Response {
+    let call = Call::new(caller, None, None, Arc::clone(&service.errors));
+    let code = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::Query => StatusCode::NOT_FOUND,
+        ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+        ErrorKind::InvalidArgument => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    failed(code, &call.told(error))
+}
+
+fn failed(code: StatusCode, why: &str) -> Response {
+    (code, axum::Json(json!({ "error": why }))).into_response()
+}

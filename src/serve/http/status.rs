@@ -1,0 +1,197 @@
+//! What the status page shows.
+//!
+//! Comes in: the state of the server, and who asks. Goes out: JSON of what they may see. Never here: changes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::super::auth::{Caller, Scope};
+use super::super::call::Call;
+use super::super::describe;
+use super::super::running::State;
+use super::super::service::{Service, here_bytes};
+use crate::catalog::Catalog;
+use crate::grid::PartitionGrid;
+use crate::location::host_address;
+use crate::query::max_threads;
+
+/// Tiles of one grid that the page draws.
+const MAX_TILES: usize = 10_000;
+
+/// Everything on the page but the tiles.
+pub(super) fn status(service: &Service, caller: &Caller) -> Value {
+    let (begun, since) = service.begun;
+    let catalog = service.catalog.as_ref().map(Catalog::place);
+    json!({
+        "server": {
+            "version": env!("CARGO_PKG_VERSION"),
+            "uri": service.uri(),
+            "pid": std::process::id(),
+            "host": host_address().to_string(),
+            "started": time(since),
+            "uptime_seconds": begun.elapsed().as_secs_f64(),
+            "threads": max_threads(),
+            "catalog": catalog.filter(|_| caller.scope() == Scope::Admin),
+            "state": "serving",
+        },
+        "caller": { "name": caller.name().as_ref(), "scope": caller.scope().to_string() },
+        "memory": memory(service),
+        "grids": grids(service, caller),
+        "queries": queries(service, caller),
+        "jobs": jobs(service, caller),
+        "members": [{
+            "uri": service.uri(),
+            "host": host_address().to_string(),
+            "pid": std::process::id(),
+            "state": "serving",
+            "version": env!("CARGO_PKG_VERSION"),
+            "is_here": true,
+        }],
+        "errors": errors(service, caller),
+    })
+}
+
+fn memory(service: &Service) -> Value {
+    let session = &service.session;
+    json!({
+        "grid_bytes": grid_bytes(service),
+        "query_bytes": session.memory_bytes(),
+        "query_limit_bytes": session.memory_limit_bytes(),
+        "resident_bytes": crate::memory::resident_bytes(),
+    })
+}
+
+/// Bytes of the grids that lie in memory; tiles of lazy ones that are still in files are not read to know.
+pub(super) fn grid_bytes(service: &Service) -> u64 {
+    let session = &service.session;
+    let grids = session
+        .tables()
+        .into_iter()
+        .filter_map(|name| session.grid(&name).ok());
+    grids.map(|grid| here_bytes(&grid)).sum()
+}
+
+fn grids(service: &Service, caller: &Caller) -> Vec<Value> {
+    let Ok(session) = service.session_of(caller) else {
+        return Vec::new();
+    };
+    let named = session.tables().into_iter();
+    let grids = named.filter_map(|name| Some((session.grid(&name).ok()?, name)));
+    grids
+        .map(|(grid, name)| summary(service, &name, &grid))
+        .collect()
+}
+
+fn summary(service: &Service, name: &str, grid: &PartitionGrid) -> Value {
+    let mut localities: Vec<(&str, u64, u64)> = Vec::new();
+    for tile in grid.tiles() {
+        let (name, bytes) = (tile.data().locality().name(), tile.data().memory_bytes());
+        match localities.iter_mut().find(|(known, _, _)| *known == name) {
+            Some((_, num_tiles, sum)) => {
+                *num_tiles += 1;
+                *sum += bytes;
+            }
+            None => localities.push((name, 1, bytes)),
+        }
+    }
+    let localities: Vec<Value> = localities
+        .into_iter()
+        .map(|(locality, tiles, bytes)| json!({ "locality": locality, "tiles": tiles, "bytes": bytes }))
+        .collect();
+    json!({
+        "name": name,
+        "id": grid.id().to_string(),
+        "rows": grid.num_rows(),
+        "columns": grid.num_columns(),
+        "row_bands": grid.rows().num_intervals(),
+        "column_bands": grid.columns().num_intervals(),
+        "tiles": grid.tiles().len(),
+        "bytes": grid.memory_bytes(),
+        "durable": service.is_kept(grid),
+        "localities": localities,
+    })
+}
+
+/// A grid with its tiles.
+pub(super) fn grid(name: &str, grid: &PartitionGrid) -> Value {
+    let mut described = describe::grid(name, grid, MAX_TILES);
+    let columns = grid.schema().fields().iter();
+    let names: Vec<&str> = columns.map(|field| field.name().as_str()).collect();
+    if let Some(object) = described.as_object_mut() {
+        object.insert("column_names".to_owned(), json!(names));
+    }
+    described
+}
+
+fn queries(service: &Service, caller: &Caller) -> Vec<Value> {
+    let runs = service.running.seen_by(caller).into_iter();
+    runs.map(|run| {
+        let query = run.query();
+        let progress = query.as_ref().and_then(|query| query.progress());
+        let progress = progress.unwrap_or_default();
+        let metrics = query.as_ref().and_then(|query| query.metrics());
+        let is_running = run.state() == State::Running;
+        json!({
+            "id": format!("{:x}", run.id),
+            "caller": run.caller.as_ref(),
+            "sql": run.text.as_ref(),
+            "state": run.state().name(),
+            "elapsed_seconds": run.elapsed().as_secs_f64(),
+            "rows": run.num_rows.load(Ordering::Relaxed),
+            "tiles_done": progress.num_tiles,
+            "tiles_total": progress.total_tiles,
+            "progress": if is_running { progress.fraction() } else { None },
+            "memory_bytes": metrics.map_or(0, |metrics| metrics.peak_memory_bytes),
+            "can_cancel": is_running,
+        })
+    })
+    .collect()
+}
+
+fn jobs(service: &Service, caller: &Caller) -> Vec<Value> {
+    let jobs = service.jobs.seen_by(caller).into_iter();
+    jobs.map(|job| {
+        let progress = job.progress();
+        let call = Call::new(caller.clone(), None, None, Arc::clone(&service.errors));
+        let message = job.error().map(|error| call.told(&error));
+        let share = progress.num_bytes as f64 / progress.total_bytes as f64;
+        let remaining = progress.remaining_millis.map(|millis| millis as f64 / 1e3);
+        json!({
+            "id": format!("{:x}", job.id),
+            "caller": job.caller.name().as_ref(),
+            "kind": "load",
+            "name": job.name,
+            "state": progress.state,
+            "progress": (progress.total_bytes > 0).then_some(share.min(1.0)),
+            "rows": progress.num_rows,
+            "bytes": progress.num_bytes,
+            "total_bytes": progress.total_bytes,
+            "elapsed_seconds": progress.elapsed_millis as f64 / 1e3,
+            "remaining_seconds": remaining,
+            "message": message.unwrap_or_default(),
+            "can_cancel": progress.state == "running",
+        })
+    })
+    .collect()
+}
+
+fn errors(service: &Service, caller: &Caller) -> Vec<Value> {
+    let told = service.errors.seen_by(caller).into_iter();
+    told.map(|told| {
+        json!({
+            "time": time(told.at),
+            "request": told.request.as_ref(),
+            "caller": told.caller.as_ref(),
+            "kind": format!("{:?}", told.kind),
+            "message": told.message,
+        })
+    })
+    .collect()
+}
+
+fn time(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
+}

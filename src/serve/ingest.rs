@@ -1,0 +1,268 @@
+//! Rows of clients -> grids under names.
+//!
+//! Comes in: batches, as they come; the name, and what to do when there is such a grid. Goes out: a grid of tiles of the usual size, under its name all at once or not at all. Never here: messages.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
+
+use super::auth::Caller;
+use super::service::Service;
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, slice_bytes};
+use crate::query::{CATALOG, SCHEMA};
+
+/// A tile is finished when it has so many rows or bytes.
+const TILE_ROWS: usize = 1024 * 1024;
+const TILE_BYTES: u64 = 128 * 1024 * 1024;
+
+/// The longest name of a grid.
+const MAX_NAME_BYTES: usize = 200;
+
+/// What to do with the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    name: String,
+    if_missing: bool,
+    if_there: IfThere,
+}
+
+/// What to do when there is a grid of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IfThere {
+    Fail,
+    Append,
+    Replace,
+}
+
+impl Target {
+    /// The target of a command.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that none may have, `PermissionDenied` for one that the caller may not see, `Unsupported` for temporary tables and other catalogs.
+    pub(super) fn of(caller: &Caller, ingest: &CommandStatementIngest) -> Result<Self> {
+        check_name(&ingest.table)?;
+        if !caller.may_see(&ingest.table) {
+            let text = format!("the token `{}` has no right to this name", caller.name());
+            return Err(
+                Error::new(ErrorKind::PermissionDenied, text).with_context("table", &ingest.table)
+            );
+        }
+        if ingest.temporary {
+            let text = "the server has no temporary tables";
+            return Err(Error::unsupported(text).with_hint("drop the table when it is done"));
+        }
+        for (given, known) in [(&ingest.catalog, CATALOG), (&ingest.schema, SCHEMA)] {
+            if let Some(given) = given.as_deref().filter(|given| !given.is_empty())
+                && given != known
+            {
+                let text = format!("tables are in {CATALOG}.{SCHEMA}, got {given:?}");
+                return Err(Error::not_found(text));
+            }
+        }
+        if let Some(option) = ingest.options.keys().next() {
+            let text = format!("the server knows no option of ingestion, got {option:?}");
+            return Err(Error::unsupported(text));
+        }
+        let wanted = ingest.table_definition_options.as_ref();
+        let if_missing =
+            wanted.is_none_or(|wanted| wanted.if_not_exist() != TableNotExistOption::Fail);
+        let if_there = match wanted.map(|wanted| wanted.if_exists()) {
+            None | Some(TableExistsOption::Unspecified | TableExistsOption::Fail) => IfThere::Fail,
+            Some(TableExistsOption::Append) => IfThere::Append,
+            Some(TableExistsOption::Replace) => IfThere::Replace,
+        };
+        Ok(Self {
+            name: ingest.table.clone(),
+            if_missing,
+            if_there,
+        })
+    }
+}
+
+/// # Errors
+/// `InvalidArgument` for a name that is empty, too long, or has control characters.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        let text = format!(
+            "the name of a grid must have 1 to {MAX_NAME_BYTES} bytes and no control characters, got {name:?}"
+        );
+        return Err(Error::invalid_argument(text));
+    }
+    Ok(())
+}
+
+/// Rows that have come so far.
+#[derive(Default)]
+pub(super) struct Incoming {
+    finished: Vec<RecordBatch>,
+    open: Vec<RecordBatch>,
+    open_rows: usize,
+    open_bytes: u64,
+    bytes: u64,
+}
+
+impl Incoming {
+    /// Takes a batch.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` past the limit.
+    pub(super) async fn add(&mut self, batch: RecordBatch, most: u64) -> Result<()> {
+        let bytes = slice_bytes(&batch);
+        self.bytes += bytes;
+        if self.bytes > most {
+            let text = format!("an upload may have {most} bytes, got more");
+            return Err(Error::new(ErrorKind::ResourcesExhausted, text)
+                .with_hint("send it in parts that are appended, or ask the administrator to raise limits.upload_bytes"));
+        }
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.open_rows += batch.num_rows();
+        self.open_bytes += bytes;
+        self.open.push(batch);
+        if self.open_rows >= TILE_ROWS || self.open_bytes >= TILE_BYTES {
+            self.finish().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes one batch of those that are open: what is many messages becomes one tile.
+    async fn finish(&mut self) -> Result<()> {
+        let open = std::mem::take(&mut self.open);
+        (self.open_rows, self.open_bytes) = (0, 0);
+        let joined = tokio::task::spawn_blocking(move || join(&open)).await;
+        let joined = joined.map_err(|error| {
+            Error::internal("a thread that joined rows ended").with_source(error)
+        })?;
+        self.finished.extend(joined?);
+        Ok(())
+    }
+
+    /// The grid of all.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for columns that no grid has.
+    pub(super) async fn grid(mut self, schema: SchemaRef) -> Result<PartitionGrid> {
+        if !self.open.is_empty() {
+            self.finish().await?;
+        }
+        PartitionGrid::try_from_batches(schema, &self.finished)
+    }
+}
+
+fn join(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
+    match batches {
+        [] => Ok(None),
+        // It may be a slice of a larger message: nothing but its rows is to stay.
+        [first, ..] => Ok(Some(concat_batches(&first.schema(), batches)?)),
+    }
+}
+
+/// Puts a grid under the name of a target, at once, and kept where the server has a catalog.
+///
+/// # Errors
+/// `Query` when there is, or is no, such table, as the target says; `InvalidArgument` when rows to append have other columns; whatever stands in the way of keeping it.
+pub(super) async fn name(service: &Service, target: &Target, grid: PartitionGrid) -> Result<()> {
+    let name = &target.name;
+    let named = service.session.put(name, |before| match before {
+        Some(_) if target.if_there == IfThere::Fail => {
+            let error = wrong("the table exists already", name);
+            Err(error.with_hint("append to it, or replace it"))
+        }
+        None if !target.if_missing => Err(wrong("there is no such table to append to", name)),
+        Some(before) if target.if_there == IfThere::Append => {
+            Ok(Arc::new(appended(before, &grid)?))
+        }
+        _ => Ok(Arc::new(grid)),
+    });
+    named.await.map(drop)
+}
+
+fn wrong(text: &str, name: &str) -> Error {
+    Error::new(ErrorKind::Query, text).with_context("table", name)
+}
+
+/// The rows of one grid below those of another, in the column bands of the first one; tiles are shared.
+fn appended(before: &PartitionGrid, more: &PartitionGrid) -> Result<PartitionGrid> {
+    let fitted = fitted(more, before.schema())?;
+    let more = fitted.as_ref().unwrap_or(more);
+    if before.schema().fields() != more.schema().fields() {
+        let text = format!(
+            "rows to append must have the columns of the table, got {} for {}",
+            listed(more.schema()),
+            listed(before.schema())
+        );
+        return Err(Error::invalid_argument(text));
+    }
+    if more.num_rows() == 0 {
+        return Ok(before.clone());
+    }
+    let lengths = |grid: &PartitionGrid| {
+        let intervals = grid.rows().intervals().map(|part| part.end - part.start);
+        intervals.collect::<Vec<_>>()
+    };
+    let both = [lengths(before), lengths(more)].concat();
+    let rows = Axis::try_from_lengths(both)?;
+    let columns = before.columns().clone();
+    let mut builder = GridBuilder::try_new(Arc::clone(before.schema()), rows, columns)?;
+    for (position, tile) in before.geometry().positions().zip(before.tiles()) {
+        builder.set(&position, tile.clone())?;
+    }
+    let num_before = before.rows().num_intervals();
+    for row_band in 0..more.rows().num_intervals() {
+        let batch = more.open_row_band(row_band)?;
+        for (column_band, part) in before.columns().intervals().enumerate() {
+            let numbers: Vec<usize> = part.filter_map(|at| usize::try_from(at).ok()).collect();
+            let tile = Tile::try_from_batch(&batch.project(&numbers)?)?;
+            builder.set(&[num_before + row_band, column_band], tile)?;
+        }
+    }
+    builder.build()
+}
+
+/// The grid with the text, bytes and nullability of other columns, where nothing but the layout differs and no value is lost; `None` where that is not so, or not needed.
+fn fitted(more: &PartitionGrid, wanted: &SchemaRef) -> Result<Option<PartitionGrid>> {
+    let given = more.schema();
+    if given.fields() == wanted.fields() || given.fields().len() != wanted.fields().len() {
+        return Ok(None);
+    }
+    let is_alike = |(given, wanted): (&Arc<Field>, &Arc<Field>)| {
+        given.name() == wanted.name() && same_values(given.data_type(), wanted.data_type())
+    };
+    if !given.fields().iter().zip(wanted.fields()).all(is_alike) {
+        return Ok(None);
+    }
+    let mut batches = Vec::new();
+    for row_band in 0..more.rows().num_intervals() {
+        let batch = more.open_row_band(row_band)?;
+        let columns = batch.columns().iter().zip(wanted.fields());
+        let cast = columns.map(|(column, field)| cast(column, field.data_type()));
+        let cast = cast.collect::<Result<Vec<_>, _>>()?;
+        // A null where there may be none is refused.
+        let fitted = RecordBatch::try_new(Arc::clone(wanted), cast).map_err(|error| {
+            Error::invalid_argument(format!("rows to append must fit the columns: {error}"))
+        })?;
+        batches.push(fitted);
+    }
+    PartitionGrid::try_from_batches(Arc::clone(wanted), &batches).map(Some)
+}
+
+/// Whether two types have the same values in another layout.
+fn same_values(one: &DataType, other: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, LargeBinary, LargeUtf8, Utf8, Utf8View};
+    let is_text = |kind: &DataType| matches!(kind, Utf8 | LargeUtf8 | Utf8View);
+    let is_bytes = |kind: &DataType| matches!(kind, Binary | LargeBinary | BinaryView);
+    one == other || (is_text(one) && is_text(other)) || (is_bytes(one) && is_bytes(other))
+}
+
+fn listed(schema: &SchemaRef) -> String {
+    let fields = schema.fields().iter().map(|field| {
+        let null = if field.is_nullable() { "" } else { " not null" };
+        format!("{} {}{null}", field.name(), field.data_type())
+    });
+    fields.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,211 @@
+//! Loads that the server does for clients.
+//!
+//! Comes in: sources and a name. Goes out: a job that can be watched and cancelled; its grid is under the name once all of it is there. Only from places that the administrator allows. Never here: loading.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::auth::{Caller, Scope};
+use super::call::unknown;
+use super::ingest::check_name;
+use super::service::Service;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::{JobProgress, LoadRequest};
+use crate::load::{LoadJob, LoadOptions};
+
+/// How many jobs that have ended are listed.
+const ENDED: usize = 20;
+
+/// How many run at once.
+const RUNNING: usize = 16;
+
+/// A load.
+pub(super) struct Job {
+    pub(super) id: u64,
+    pub(super) caller: Caller,
+    pub(super) name: String,
+    load: LoadJob,
+    ended: Mutex<Option<Result<u64>>>,
+}
+
+impl Job {
+    fn ended(&self) -> MutexGuard<'_, Option<Result<u64>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it ended, or that it runs.
+    pub(super) fn state(&self) -> &'static str {
+        match self.ended().as_ref() {
+            None => "running",
+            Some(Ok(_)) => "done",
+            Some(Err(error)) if error.kind() == ErrorKind::Cancelled => "cancelled",
+            Some(Err(_)) => "failed",
+        }
+    }
+
+    /// Why it failed.
+    pub(super) fn error(&self) -> Option<Error> {
+        self.ended().as_ref()?.as_ref().err().cloned()
+    }
+
+    /// How far it is; the text of its error is left to the caller.
+    pub(super) fn progress(&self) -> JobProgress {
+        let progress = self.load.progress();
+        let millis =
+            |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        JobProgress {
+            state: self.state().to_owned(),
+            num_rows: progress.num_rows,
+            total_rows: progress.total_rows,
+            num_bytes: progress.num_bytes,
+            total_bytes: progress.total_bytes,
+            num_tiles: progress.num_tiles,
+            total_tiles: progress.total_tiles,
+            elapsed_millis: millis(progress.elapsed),
+            remaining_millis: progress.remaining().map(millis),
+            message: String::new(),
+        }
+    }
+}
+
+/// The loads of a server.
+#[derive(Default)]
+pub(super) struct Jobs {
+    next: AtomicU64,
+    known: Mutex<BTreeMap<u64, Arc<Job>>>,
+}
+
+impl Jobs {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Job>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that a caller may see, the youngest first: their own, or all for an administrator.
+    pub(super) fn seen_by(&self, caller: &Caller) -> Vec<Arc<Job>> {
+        let known = self.known();
+        let seen = known.values().rev().filter(|job| may(caller, job));
+        seen.cloned().collect()
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// `NotFound` for another's.
+    pub(super) fn find(&self, caller: &Caller, id: u64) -> Result<Arc<Job>> {
+        let found = self.known().get(&id).cloned();
+        found
+            .filter(|job| may(caller, job))
+            .ok_or_else(|| unknown("job"))
+    }
+
+    /// Stops one.
+    ///
+    /// # Errors
+    /// `NotFound` for another's.
+    pub(super) fn cancel(&self, caller: &Caller, id: u64) -> Result<()> {
+        self.find(caller, id)?.load.cancel();
+        Ok(())
+    }
+
+    /// Stops all.
+    pub(super) fn cancel_all(&self) {
+        for job in self.known().values() {
+            job.load.cancel();
+        }
+    }
+
+    fn add(&self, job: &Arc<Job>) -> Result<()> {
+        let mut known = self.known();
+        let running = known.values().filter(|job| job.ended().is_none()).count();
+        if running >= RUNNING {
+            let text = format!("{RUNNING} loads run already");
+            let error = Error::new(ErrorKind::ResourcesExhausted, text);
+            return Err(error.with_hint("try again later"));
+        }
+        known.insert(job.id, Arc::clone(job));
+        let ended: Vec<u64> = known
+            .iter()
+            .filter(|(_, job)| job.ended().is_some())
+            .map(|(id, _)| *id)
+            .collect();
+        let too_many = ended.len().saturating_sub(ENDED);
+        for id in ended.iter().take(too_many) {
+            known.remove(id);
+        }
+        Ok(())
+    }
+}
+
+fn may(caller: &Caller, job: &Job) -> bool {
+    caller.scope() == Scope::Admin || job.caller == *caller
+}
+
+/// Begins a load for a caller.
+///
+/// # Errors
+/// `PermissionDenied` without the right to write the name, and for places that are not allowed; `Query` when the name is taken; `ResourcesExhausted` when too many run.
+pub(super) fn begin(
+    service: &Arc<Service>,
+    caller: &Caller,
+    request: LoadRequest,
+) -> Result<Arc<Job>> {
+    caller.require(Scope::Write)?;
+    check_name(&request.name)?;
+    if !caller.may_see(&request.name) {
+        let text = format!("the token `{}` has no right to this name", caller.name());
+        return Err(
+            Error::new(ErrorKind::PermissionDenied, text).with_context("table", request.name)
+        );
+    }
+    if service.load_from.is_empty() {
+        let text = "the server loads nothing for clients";
+        return Err(Error::new(ErrorKind::PermissionDenied, text)
+            .with_hint("the administrator can allow places: load.from in the settings"));
+    }
+    if service.session.named(&request.name)?.is_some() && !request.replace {
+        return Err(super::upload::taken(&request.name));
+    }
+    let mut options = LoadOptions::default()
+        .with_allowed(service.load_from.clone())
+        .with_lazy(request.is_lazy)
+        .with_memory_limit_bytes(service.limits.memory_bytes as u64);
+    if !request.columns.is_empty() {
+        options = options.with_columns(request.columns);
+    }
+    if request.tile_rows > 0 {
+        options = options.with_tile_rows(request.tile_rows);
+    }
+    let load = {
+        let _at_work = service.work.enter();
+        LoadJob::start(request.sources, options)?
+    };
+    let job = Arc::new(Job {
+        id: service.jobs.next.fetch_add(1, Ordering::Relaxed),
+        caller: caller.clone(),
+        name: request.name,
+        load,
+        ended: Mutex::default(),
+    });
+    service.jobs.add(&job)?;
+    let (service, watched, replace) = (Arc::clone(service), Arc::clone(&job), request.replace);
+    tokio::spawn(async move {
+        let done = finish(&service, &watched, replace).await;
+        if let Err(error) = &done {
+            tracing::info!(job = watched.id, caller = %watched.caller.name(), %error, "a load failed");
+        }
+        *watched.ended() = Some(done);
+    });
+    Ok(job)
+}
+
+async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
+    let grid = Arc::new(job.load.result().await?);
+    let num_rows = grid.num_rows();
+    let named = service.session.put(&job.name, |before| match before {
+        Some(_) if !replace => Err(super::upload::taken(&job.name)),
+        _ => Ok(grid),
+    });
+    named.await?;
+    Ok(num_rows)
+}

@@ -1,0 +1,289 @@
+//! Connections.
+//!
+//! Comes in: a socket that listens. Goes out: connections, over TLS where that is on, bounded in number; those that do not greet in time are gone. Never here: what is said on them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use super::tls::{Speaks, Tls};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How long a client may take to greet over TLS.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// How long a browser may rest between requests.
+const REST: Duration = Duration::from_secs(120);
+
+/// Longer than anything runs.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Connections that are accepted and not yet taken up.
+const ACCEPTED_AHEAD: usize = 64;
+
+/// How long to wait when the system has no more descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How far the end of a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Serving,
+    /// Nobody new comes in.
+    Stopping,
+    /// Nobody is heard any more.
+    Ended,
+}
+
+/// A connection of a client. It counts until it is dropped.
+pub(super) struct Connection {
+    stream: Wire,
+    info: TcpConnectInfo,
+    /// When a client that says nothing is sent away.
+    silence: Pin<Box<Sleep>>,
+    patience: Option<Duration>,
+    ended: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+    _counted: OwnedSemaphorePermit,
+}
+
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Opens a port.
+///
+/// # Errors
+/// `Storage` when the address is in use or not one of this machine.
+pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let text = format!("the server cannot listen at {address}: {error}");
+        let error = Error::new(ErrorKind::Storage { retryable: true }, text);
+        error.with_hint("another server may have the port; port 0 takes a free one")
+    })
+}
+
+/// The connections that come in at a socket, until `stop` says so.
+pub(super) fn connections(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    speaks: Speaks,
+    most: Arc<Semaphore>,
+    stop: watch::Receiver<Phase>,
+) -> Connections {
+    let (sender, receiver) = mpsc::channel(ACCEPTED_AHEAD);
+    let door = Door { tls, speaks, stop };
+    tokio::spawn(accept(listener, door, most, sender));
+    Connections(receiver)
+}
+
+/// Connections as they come.
+pub(super) struct Connections(mpsc::Receiver<Connection>);
+
+impl Stream for Connections {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|next| next.map(Ok))
+    }
+}
+
+impl axum::serve::Listener for Listening {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        match self.connections.0.recv().await {
+            Some(connection) => {
+                let from = connection.info.remote_addr.unwrap_or(self.address);
+                (connection, from)
+            }
+            // The server stops: nobody comes any more.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+/// What the page listens on.
+pub(super) struct Listening {
+    pub(super) connections: Connections,
+    pub(super) address: SocketAddr,
+}
+
+/// How those who come in are greeted.
+#[derive(Clone)]
+struct Door {
+    tls: Option<Arc<Tls>>,
+    speaks: Speaks,
+    stop: watch::Receiver<Phase>,
+}
+
+async fn accept(
+    listener: TcpListener,
+    door: Door,
+    most: Arc<Semaphore>,
+    sender: mpsc::Sender<Connection>,
+) {
+    let mut stop = door.stop.clone();
+    loop {
+        let accepted = tokio::select! {
+            _ = stop.wait_for(|phase| *phase > Phase::Serving) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(counted) = Arc::clone(&most).try_acquire_owned() else {
+            tracing::warn!(%from, "refused: too many connections");
+            continue;
+        };
+        let (door, sender) = (door.clone(), sender.clone());
+        tokio::spawn(async move {
+            if let Some(connection) = greet(stream, door, counted).await {
+                // Nobody is there any more when the server has stopped.
+                drop(sender.send(connection).await);
+            }
+        });
+    }
+}
+
+async fn greet(stream: TcpStream, door: Door, counted: OwnedSemaphorePermit) -> Option<Connection> {
+    let Door {
+        tls,
+        speaks,
+        mut stop,
+    } = door;
+    drop(stream.set_nodelay(true));
+    let info = stream.connect_info();
+    let stream = match tls {
+        None => Wire::Plain(stream),
+        Some(tls) => {
+            let greeting = TlsAcceptor::from(tls.config(speaks)).accept(stream);
+            match tokio::time::timeout(GREETING, greeting).await {
+                Ok(Ok(stream)) => Wire::Tls(Box::new(stream)),
+                Ok(Err(error)) => {
+                    tracing::debug!(from = ?info.remote_addr, %error, "refused: no TLS");
+                    return None;
+                }
+                Err(_) => {
+                    tracing::debug!(from = ?info.remote_addr, "refused: no greeting in time");
+                    return None;
+                }
+            }
+        }
+    };
+    Some(Connection {
+        stream,
+        info,
+        silence: Box::pin(sleep(GREETING)),
+        patience: match speaks {
+            // Pings see to it that somebody is there.
+            Speaks::Flight => None,
+            Speaks::Http => Some(REST),
+        },
+        ended: Box::pin(async move {
+            // The sender is gone only when the server is.
+            drop(stop.wait_for(|phase| *phase == Phase::Ended).await);
+        }),
+        _counted: counted,
+    })
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.info.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let connection = self.get_mut();
+        if connection.ended.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let read = match &mut connection.stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Wire::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        };
+        if read.is_ready() {
+            let next = connection.patience.unwrap_or(FOR_EVER);
+            connection.silence.as_mut().reset(Instant::now() + next);
+            return read;
+        }
+        match connection.silence.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Wire::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Wire::Plain(stream) => stream.is_write_vectored(),
+            Wire::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Wire::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

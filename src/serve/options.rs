@@ -1,0 +1,256 @@
+//! How a server is set up.
+//!
+//! Comes in: addresses, grids, tokens, certificates, limits. Goes out: the same, checked: what would let strangers in is refused. Never here: where the settings were written.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::auth::Tokens;
+use super::tls::TlsFiles;
+use crate::error::{Error, Result};
+use crate::grid::PartitionGrid;
+use crate::memory::default_memory_limit_bytes;
+use crate::query::max_threads;
+
+/// What clients may use. All are bounds of the server, whoever calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The most bytes of one message that comes in.
+    pub message_bytes: usize,
+    /// How long a query may take, waiting for its turn included.
+    pub query_time: Duration,
+    /// What one query may use of memory.
+    pub query_memory_bytes: usize,
+    /// What all queries together may use, and what clients are sending.
+    pub memory_bytes: usize,
+    /// What grids may have in memory, when a client makes another one.
+    pub grid_bytes: u64,
+    /// How many queries run at once; others wait.
+    pub queries: usize,
+    /// How many wait for their turn before others are refused.
+    pub waiting: usize,
+    /// The most bytes of one answer, as they lie in memory.
+    pub answer_bytes: u64,
+    /// The most bytes of one upload, as they lie in memory.
+    pub upload_bytes: u64,
+    /// How many connections there may be.
+    pub connections: usize,
+}
+
+/// Clients send messages of about half as many bytes.
+const LEAST_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
+impl Default for Limits {
+    fn default() -> Self {
+        let memory_bytes = default_memory_limit_bytes();
+        Self {
+            message_bytes: 16 * 1024 * 1024,
+            query_time: Duration::from_secs(60),
+            query_memory_bytes: (memory_bytes / 4).clamp(1, 1 << 30),
+            memory_bytes,
+            grid_bytes: memory_bytes as u64,
+            queries: 2 * max_threads(),
+            waiting: 1024,
+            answer_bytes: 4 << 30,
+            upload_bytes: 4 << 30,
+            connections: 1024,
+        }
+    }
+}
+
+impl Limits {
+    fn check(&self) -> Result<()> {
+        let all = [
+            ("message_bytes", self.message_bytes as u64),
+            ("query_memory_bytes", self.query_memory_bytes as u64),
+            ("memory_bytes", self.memory_bytes as u64),
+            ("queries", self.queries as u64),
+            ("grid_bytes", self.grid_bytes),
+            ("answer_bytes", self.answer_bytes),
+            ("upload_bytes", self.upload_bytes),
+            ("connections", self.connections as u64),
+        ];
+        match all.iter().find(|(_, value)| *value == 0) {
+            Some((name, _)) => Err(Error::invalid_argument(format!(
+                "limits.{name} must be at least 1, got 0"
+            ))),
+            None if self.message_bytes < LEAST_MESSAGE_BYTES => {
+                Err(Error::invalid_argument(format!(
+                    "limits.message must be at least {LEAST_MESSAGE_BYTES} bytes, got {}",
+                    self.message_bytes
+                )))
+            }
+            None if self.query_time.is_zero() => Err(Error::invalid_argument(
+                "limits.query_time must be more than 0 seconds",
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that a server is started with.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    pub(super) address: SocketAddr,
+    pub(super) http_address: Option<SocketAddr>,
+    pub(super) advertised: Option<String>,
+    pub(super) tls: Option<TlsFiles>,
+    pub(super) tokens: Option<TokenSource>,
+    pub(super) is_insecure: bool,
+    pub(super) limits: Limits,
+    pub(super) threads: Option<usize>,
+    pub(super) spill_to: Option<PathBuf>,
+    pub(super) catalog: Option<String>,
+    pub(super) load_from: Vec<String>,
+    pub(super) grids: Vec<(String, Arc<PartitionGrid>)>,
+}
+
+/// Where tokens come from.
+#[derive(Debug, Clone)]
+pub(super) enum TokenSource {
+    /// A file, which is read again when the server is told to.
+    File(PathBuf),
+    Given(Tokens),
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        Self {
+            address: loopback,
+            http_address: Some(loopback),
+            advertised: None,
+            tls: None,
+            tokens: None,
+            is_insecure: false,
+            limits: Limits::default(),
+            threads: None,
+            spill_to: None,
+            catalog: None,
+            load_from: Vec::new(),
+            grids: Vec::new(),
+        }
+    }
+}
+
+impl ServerOptions {
+    /// Where Flight listens; port 0 takes a free one. By default a free port of 127.0.0.1.
+    #[must_use]
+    pub fn with_address(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self
+    }
+
+    /// Where the status page and the metrics are; `None` for nowhere. By default a free port of 127.0.0.1.
+    #[must_use]
+    pub fn with_http_address(mut self, address: Option<SocketAddr>) -> Self {
+        self.http_address = address;
+        self
+    }
+
+    /// The URI that clients are told, where it is another than that of the address: behind a proxy, or when the address is that of all interfaces.
+    #[must_use]
+    pub fn with_advertised(mut self, uri: impl Into<String>) -> Self {
+        self.advertised = Some(uri.into());
+        self
+    }
+
+    /// Encrypts all ports with this certificate.
+    #[must_use]
+    pub fn with_tls(mut self, files: TlsFiles) -> Self {
+        self.tls = Some(files);
+        self
+    }
+
+    /// Asks every caller, on every port, for one of these tokens.
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: Tokens) -> Self {
+        self.tokens = Some(TokenSource::Given(tokens));
+        self
+    }
+
+    /// As [`ServerOptions::with_tokens`], with those of a file (see [`Tokens::read`]), which [`Server::reload`](super::Server::reload) reads again.
+    #[must_use]
+    pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tokens = Some(TokenSource::File(path.into()));
+        self
+    }
+
+    /// Allows addresses other than loopback without TLS and tokens: whoever reaches the port can then read, write and drop everything.
+    #[must_use]
+    pub fn with_insecure(mut self, is_insecure: bool) -> Self {
+        self.is_insecure = is_insecure;
+        self
+    }
+
+    /// What clients may use.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// On how many threads queries run.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// The folder in which queries make their temporary files.
+    #[must_use]
+    pub fn with_spill_to(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.spill_to = Some(folder.into());
+        self
+    }
+
+    /// Where grids that clients make are kept: a folder, or the URL of an object store. What is there is served from the start. Without it, they are gone when the server ends.
+    #[must_use]
+    pub fn with_catalog(mut self, url: impl Into<String>) -> Self {
+        self.catalog = Some(url.into());
+        self
+    }
+
+    /// The folders and URLs below which clients with the right to write may have files loaded; none by default.
+    #[must_use]
+    pub fn with_load_from(mut self, places: Vec<String>) -> Self {
+        self.load_from = places;
+        self
+    }
+
+    /// A grid that the server has from the start; it is not kept in the catalog.
+    #[must_use]
+    pub fn with_grid(mut self, name: impl Into<String>, grid: Arc<PartitionGrid>) -> Self {
+        self.grids.push((name.into(), grid));
+        self
+    }
+
+    /// Refuses what cannot work, and what would let strangers in.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the remedy.
+    pub(super) fn check(&self) -> Result<()> {
+        self.limits.check()?;
+        let addresses = [Some(self.address), self.http_address];
+        for address in addresses.into_iter().flatten() {
+            let is_safe = self.tls.is_some() && self.tokens.is_some();
+            if address.ip().is_loopback() || is_safe || self.is_insecure {
+                continue;
+            }
+            let missing = match (&self.tls, &self.tokens) {
+                (None, None) => "TLS and tokens",
+                (None, Some(_)) => "TLS",
+                _ => "tokens",
+            };
+            let text = format!(
+                "an address other than loopback needs TLS and tokens, got {address} without {missing}"
+            );
+            return Err(Error::invalid_argument(text).with_hint(
+                "name a certificate, its key and a file of tokens, listen at 127.0.0.1, or say that it shall be insecure",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! What clients send: rows of new tables, values of parameters, statements that name something.
+//!
+//! Comes in: the messages of DoPut. Goes out: what was done, once all of it was: a client that goes away in the middle leaves nothing behind. Never here: what a statement may do.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow_flight::sql::{
+    Command, CommandStatementIngest, DoPutPreparedStatementResult, DoPutUpdateResult,
+};
+use arrow_flight::{FlightData, FlightDescriptor, PutResult};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use prost::Message;
+use tonic::{Status, Streaming};
+
+use super::auth::Scope;
+use super::call::Call;
+use super::flight::{any_of, command, protocol};
+use super::ingest::{self, Incoming};
+use super::running::Task;
+use super::service::Service;
+use super::sql::prepared;
+use super::sql::{no_command, task, without_transaction};
+use super::upload;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::{Named, UploadCommand};
+use crate::flight::{Bounds, Decoded, Decoder};
+use crate::grid::slice_bytes;
+use crate::query::Parameters;
+
+/// The most bytes of values for parameters.
+const MAX_PARAMETER_BYTES: u64 = 1024 * 1024;
+const PARAMETERS: &str = "values of parameters";
+
+/// What DoPut answers.
+pub(super) type Answers = BoxStream<'static, std::result::Result<PutResult, Status>>;
+
+/// Does what the first message says with those that follow.
+///
+/// # Errors
+/// Whatever stands in the way; then nothing was done.
+pub(super) async fn put(
+    service: &Service,
+    call: &Call,
+    messages: Streaming<FlightData>,
+) -> Result<Answers> {
+    let (descriptor, mut batches) = Batches::begin(service, messages).await?;
+    let any = any_of(&descriptor.cmd)?;
+    let metadata = match UploadCommand::from_any(&any)? {
+        Some(tile) => uploaded(service, call, &tile, &mut batches).await?,
+        None => done(service, call, command(any)?, &mut batches).await?,
+    };
+    let result = PutResult {
+        app_metadata: metadata.into(),
+    };
+    Ok(stream::iter([Ok(result)]).boxed())
+}
+
+/// Does what a command of Flight SQL says; gives what is told of it.
+async fn done(
+    service: &Service,
+    call: &Call,
+    command: Command,
+    batches: &mut Batches,
+) -> Result<Vec<u8>> {
+    Ok(match command {
+        Command::CommandStatementUpdate(update) => {
+            without_transaction(update.transaction_id.as_ref())?;
+            let text = update.query.as_str().into();
+            let task = task(service, call, text, Parameters::default()).await?;
+            counted(updated(service, call, task).await?)
+        }
+        Command::CommandStatementIngest(ingest) => {
+            counted(ingested(service, call, ingest, batches).await?)
+        }
+        Command::CommandPreparedStatementQuery(query) => {
+            let handle = query.prepared_statement_handle;
+            let (_, values) = batches.gather(MAX_PARAMETER_BYTES, PARAMETERS).await?;
+            prepared::bind(service, call, &handle, &values)?;
+            let result = DoPutPreparedStatementResult {
+                prepared_statement_handle: Some(handle),
+            };
+            result.encode_to_vec()
+        }
+        Command::CommandPreparedStatementUpdate(update) => {
+            let handle = update.prepared_statement_handle;
+            let statements = &service.answers.statements;
+            let (_, values) = batches.gather(MAX_PARAMETER_BYTES, PARAMETERS).await?;
+            if !values.is_empty() {
+                prepared::bind(service, call, &handle, &values)?;
+            }
+            let statement = statements.find(&call.caller, &handle)?;
+            let mut sum = 0;
+            for task in prepared::tasks(service, call, &statement).await? {
+                sum += updated(service, call, task).await?;
+            }
+            counted(sum)
+        }
+        Command::CommandStatementSubstraitPlan(_) => {
+            let text = "the server takes no plans of Substrait: send SQL";
+            return Err(Error::unsupported(text));
+        }
+        other => return Err(no_command(other.type_url())),
+    })
+}
+
+/// Puts a tile into a grid under construction.
+async fn uploaded(
+    service: &Service,
+    call: &Call,
+    tile: &UploadCommand,
+    batches: &mut Batches,
+) -> Result<Vec<u8>> {
+    call.caller.require(Scope::Write)?;
+    let upload = upload::find(service, call, &tile.upload)?;
+    let most = service.limits.upload_bytes;
+    let (schema, all) = batches.gather(most, "an upload").await?;
+    let schema = schema.ok_or_else(|| protocol("rows must begin with a schema, got none"))?;
+    let number = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+    let position = [number(tile.row_band), number(tile.column_band)];
+    let held = service.hold(all.iter().map(slice_bytes).sum())?;
+    let set = move || upload.set(position, &schema, &all, (held, most));
+    let set = tokio::task::spawn_blocking(set).await;
+    set.map_err(|error| Error::internal("a thread that joined rows ended").with_source(error))??;
+    Ok(Vec::new())
+}
+
+fn counted(record_count: i64) -> Vec<u8> {
+    DoPutUpdateResult { record_count }.encode_to_vec()
+}
+
+/// Runs a statement for what it does; its rows are dropped. Gives their number.
+async fn updated(service: &Service, call: &Call, task: Task) -> Result<i64> {
+    let guard = service.running.begin(&call.caller, &task);
+    let mut rows = 0;
+    let mut batches = task.query.stream()?;
+    loop {
+        match batches.try_next().await {
+            Ok(Some(batch)) => {
+                guard.count(batch.num_rows());
+                rows += batch.num_rows();
+            }
+            Ok(None) => break,
+            Err(error) => {
+                guard.end(Some(&error));
+                return Err(error);
+            }
+        }
+    }
+    guard.end(None);
+    Ok(i64::try_from(rows).unwrap_or(i64::MAX))
+}
+
+async fn ingested(
+    service: &Service,
+    call: &Call,
+    ingest: CommandStatementIngest,
+    batches: &mut Batches,
+) -> Result<i64> {
+    call.caller.require(Scope::Write)?;
+    without_transaction(ingest.transaction_id.as_ref())?;
+    let target = ingest::Target::of(&call.caller, &ingest)?;
+    let mut incoming = Incoming::default();
+    let most = service.limits.upload_bytes;
+    let mut held = Vec::new();
+    while let Some(batch) = batches.next().await? {
+        held.push(service.hold(slice_bytes(&batch))?);
+        incoming.add(batch, most).await?;
+    }
+    let schema = batches.schema()?;
+    let grid = incoming.grid(schema).await?;
+    let num_rows = grid.num_rows();
+    ingest::name(service, &target, grid).await?;
+    Ok(i64::try_from(num_rows).unwrap_or(i64::MAX))
+}
+
+/// The batches of the messages of a client.
+struct Batches {
+    messages: Streaming<FlightData>,
+    first: Option<FlightData>,
+    decoder: Decoder,
+}
+
+impl Batches {
+    /// Reads the first message, which must say what to do.
+    async fn begin(
+        service: &Service,
+        mut messages: Streaming<FlightData>,
+    ) -> Result<(FlightDescriptor, Self)> {
+        let first = messages.message().await.map_err(gone)?;
+        let mut first = first.ok_or_else(|| protocol("DoPut needs at least one message"))?;
+        let descriptor = first.flight_descriptor.take();
+        let descriptor = descriptor
+            .ok_or_else(|| protocol("the first message of DoPut must have a descriptor"))?;
+        let bounds = Bounds {
+            max_unpacked_bytes: (service.limits.message_bytes as u64)
+                .saturating_mul(64)
+                .min(1 << 30),
+            ..Bounds::default()
+        };
+        let batches = Self {
+            messages,
+            first: Some(first),
+            decoder: Decoder::new(bounds),
+        };
+        Ok((descriptor, batches))
+    }
+
+    /// The next batch; `None` once the client has sent all.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let message = match self.first.take() {
+                Some(first) => Some(first),
+                None => self.messages.message().await.map_err(gone)?,
+            };
+            let Some(message) = message else {
+                return Ok(None);
+            };
+            if let Decoded::Batch(batch) = self.decoder.take(message)? {
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    /// All batches, and their columns if they were said.
+    async fn gather(
+        &mut self,
+        max_bytes: u64,
+        what: &str,
+    ) -> Result<(Option<SchemaRef>, Vec<RecordBatch>)> {
+        let mut all = Vec::new();
+        let mut bytes = 0;
+        while let Some(batch) = self.next().await? {
+            bytes += slice_bytes(&batch);
+            if bytes > max_bytes {
+                let text = format!("{what} may have {max_bytes} bytes, got more");
+                return Err(Error::new(ErrorKind::ResourcesExhausted, text));
+            }
+            all.push(batch);
+        }
+        Ok((self.decoder.schema().cloned(), all))
+    }
+
+    fn schema(&self) -> Result<SchemaRef> {
+        let schema = self.decoder.schema().cloned();
+        schema.ok_or_else(|| protocol("rows must begin with a schema, got none"))
+    }
+}
+
+/// The client went away, or sent what gRPC does not take.
+fn gone(status: Status) -> Error {
+    use tonic::Code;
+    match status.code() {
+        Code::OutOfRange | Code::ResourceExhausted => {
+            Error::new(ErrorKind::ResourcesExhausted, status.message())
+                .with_hint("send smaller messages: fewer rows each")
+        }
+        Code::Internal | Code::InvalidArgument => protocol(status.message()),
+        _ => Error::new(
+            ErrorKind::Cancelled,
+            "the client went away before it had sent everything",
+        ),
+    }
+}

@@ -1,0 +1,222 @@
+//! What runs at this moment, for those who watch and those who cancel.
+//!
+//! Comes in: queries as they begin. Goes out: a list, and a way to end each. A query is listed from its beginning until its stream is dropped, and a while after. Never here: how it runs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+
+use super::auth::{Caller, Scope};
+use super::call::unknown;
+use crate::error::{Error, ErrorKind, Result};
+use crate::query::Query;
+
+/// How many that have ended are listed.
+const ENDED: usize = 20;
+
+/// The longest text that is listed.
+const MAX_SHOWN_BYTES: usize = 2_000;
+
+/// A query with the text that it came of. Cheap to clone; clones are the same query.
+#[derive(Clone)]
+pub(super) struct Task {
+    pub(super) query: Query,
+    pub(super) text: Arc<str>,
+}
+
+/// Where a query is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Running,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Running,
+            1 => Self::Done,
+            2 => Self::Failed,
+            _ => Self::Cancelled,
+        }
+    }
+}
+
+/// A query that runs or ran.
+pub(super) struct Run {
+    pub(super) id: u64,
+    pub(super) caller: Arc<str>,
+    pub(super) text: Arc<str>,
+    /// Until it ends: a plan keeps its grids.
+    query: ArcSwapOption<Query>,
+    begun: Instant,
+    took_micros: AtomicU64,
+    pub(super) num_rows: AtomicU64,
+    state: AtomicU8,
+}
+
+impl Run {
+    /// The query, while it runs.
+    pub(super) fn query(&self) -> Option<Arc<Query>> {
+        self.query.load_full()
+    }
+
+    pub(super) fn state(&self) -> State {
+        State::of(self.state.load(Ordering::Acquire))
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        match self.took_micros.load(Ordering::Acquire) {
+            0 => self.begun.elapsed(),
+            micros => Duration::from_micros(micros),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Listed {
+    running: BTreeMap<u64, Arc<Run>>,
+    ended: VecDeque<Arc<Run>>,
+}
+
+/// All queries that run.
+#[derive(Default)]
+pub(super) struct Running {
+    next: AtomicU64,
+    listed: Mutex<Listed>,
+    /// How many began, ended well, failed.
+    pub(super) num_begun: AtomicU64,
+    pub(super) num_failed: AtomicU64,
+    pub(super) num_rows: AtomicU64,
+}
+
+impl Running {
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists a query until the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>, caller: &Caller, task: &Task) -> Guard {
+        let mut text = Arc::clone(&task.text);
+        if text.len() > MAX_SHOWN_BYTES {
+            let cut = (0..=MAX_SHOWN_BYTES)
+                .rev()
+                .find(|at| text.is_char_boundary(*at));
+            let head = text.get(..cut.unwrap_or(0)).unwrap_or_default();
+            text = Arc::from(format!("{head}…"));
+        }
+        let run = Arc::new(Run {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            caller: Arc::clone(caller.name()),
+            text,
+            query: ArcSwapOption::from_pointee(task.query.clone()),
+            begun: Instant::now(),
+            took_micros: AtomicU64::new(0),
+            num_rows: AtomicU64::new(0),
+            state: AtomicU8::new(0),
+        });
+        self.num_begun.fetch_add(1, Ordering::Relaxed);
+        self.listed().running.insert(run.id, Arc::clone(&run));
+        Guard {
+            running: Arc::clone(self),
+            run,
+        }
+    }
+
+    /// What a caller may see of them, the youngest first: their own, or all for an administrator.
+    pub(super) fn seen_by(&self, caller: &Caller) -> Vec<Arc<Run>> {
+        let listed = self.listed();
+        let running = listed.running.values().rev();
+        let all = running.chain(listed.ended.iter().rev());
+        all.filter(|run| may(caller, run)).cloned().collect()
+    }
+
+    /// How many run.
+    pub(super) fn len(&self) -> usize {
+        self.listed().running.len()
+    }
+
+    /// Ends one.
+    ///
+    /// # Errors
+    /// `NotFound` when it does not run, or is another's.
+    pub(super) fn cancel(&self, caller: &Caller, id: u64) -> Result<()> {
+        let run = self.listed().running.get(&id).cloned();
+        let run = run.filter(|run| may(caller, run));
+        let query = run.and_then(|run| run.query.load_full());
+        query.ok_or_else(|| unknown("query"))?.cancel();
+        Ok(())
+    }
+
+    /// Ends all.
+    pub(super) fn cancel_all(&self) {
+        for run in self.listed().running.values() {
+            if let Some(query) = run.query.load_full() {
+                query.cancel();
+            }
+        }
+    }
+}
+
+fn may(caller: &Caller, run: &Run) -> bool {
+    caller.scope() == Scope::Admin || run.caller == *caller.name()
+}
+
+/// Keeps a query on the list.
+pub(super) struct Guard {
+    running: Arc<Running>,
+    pub(super) run: Arc<Run>,
+}
+
+impl Guard {
+    /// Counts rows that were handed on.
+    pub(super) fn count(&self, num_rows: usize) {
+        let num_rows = num_rows as u64;
+        self.run.num_rows.fetch_add(num_rows, Ordering::Relaxed);
+        self.running.num_rows.fetch_add(num_rows, Ordering::Relaxed);
+    }
+
+    /// Says how it ended.
+    pub(super) fn end(&self, failed: Option<&Error>) {
+        let state = match failed.map(Error::kind) {
+            None => 1,
+            Some(ErrorKind::Cancelled) => 3,
+            Some(_) => {
+                self.running.num_failed.fetch_add(1, Ordering::Relaxed);
+                2
+            }
+        };
+        self.run.state.store(state, Ordering::Release);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let took = u64::try_from(self.run.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.run.took_micros.store(took.max(1), Ordering::Release);
+        // Whoever reads no further has cancelled it.
+        let state = &self.run.state;
+        let _ended_before = state.compare_exchange(0, 3, Ordering::AcqRel, Ordering::Acquire);
+        self.run.query.store(None);
+        let mut listed = self.running.listed();
+        listed.running.remove(&self.run.id);
+        if listed.ended.len() == ENDED {
+            listed.ended.pop_front();
+        }
+        listed.ended.push_back(Arc::clone(&self.run));
+    }
+}

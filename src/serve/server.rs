@@ -1,0 +1,278 @@
+//! A server: ports that listen, until it is told to stop.
+//!
+//! Comes in: options. Goes out: a [`Server`], whose addresses are known once it is there. Never here: what is answered.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tonic::codec::CompressionEncoding;
+
+use super::flight::Flight;
+use super::listen::{Listening, Phase, bind, connections};
+use super::options::ServerOptions;
+use super::service::Service;
+use super::tls::Speaks;
+use crate::error::{Error, Result};
+use crate::grid::PartitionGrid;
+use crate::query::Session;
+
+/// Bytes of a stream, and of a connection, that may be under way unread.
+const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+
+/// Threads that speak with clients.
+const TALKING_THREADS: usize = 2;
+
+/// Streams of one connection.
+const MAX_STREAMS: u32 = 128;
+
+/// The headers of a request.
+const MAX_HEADER_BYTES: u32 = 16 * 1024;
+
+/// A connection on which nothing comes is asked whether anybody is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// A server that runs. Dropping it stops it at once; [`Server::shutdown`] lets what runs finish.
+pub struct Server {
+    service: Arc<Service>,
+    address: SocketAddr,
+    http_address: Option<SocketAddr>,
+    stop: watch::Sender<Phase>,
+    /// Taken by whoever stops it first.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    _talk: Talking,
+}
+
+/// The threads that speak with clients: queries that keep all others busy do not keep them from being heard, stopped and told that their time is over.
+struct Talking(Option<Runtime>);
+
+impl Talking {
+    fn handle(&self) -> Option<&Runtime> {
+        self.0.as_ref()
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        // It may be dropped on a thread that must not wait.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Server {
+    /// Options to start from.
+    #[must_use]
+    pub fn builder() -> ServerOptions {
+        ServerOptions::default()
+    }
+
+    /// Starts a server on the tokio runtime of the caller. It listens once this returns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options that would let strangers in, `Storage` when an address cannot be had, and whatever stands in the way of reading tokens and certificates.
+    pub async fn start(options: &ServerOptions) -> Result<Self> {
+        let service = Service::start(options).await?;
+        let (stop, stopped) = watch::channel(Phase::Serving);
+        let talk = Builder::new_multi_thread()
+            .worker_threads(TALKING_THREADS)
+            .thread_name("partgrid-serve")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::internal("the threads of the server did not start").with_source(error)
+            })?;
+        let talk = Talking(Some(talk));
+        let opening = open(Arc::clone(&service), options.clone(), stopped);
+        let opened = talk.handle().map(|runtime| runtime.spawn(opening));
+        let opened = opened.ok_or_else(|| Error::internal("the server has no threads"))?;
+        let opened = opened.await.map_err(|error| {
+            Error::internal("the server could not open its ports").with_source(error)
+        })?;
+        let (address, http_address, tasks) = opened?;
+        tracing::info!(uri = service.uri(), ?http_address, "serving");
+        Ok(Self {
+            service,
+            address,
+            http_address,
+            stop,
+            tasks: Mutex::new(tasks),
+            _talk: talk,
+        })
+    }
+
+    /// Where clients reach it: `grpc://` or `grpc+tls://`, with host and port.
+    #[must_use]
+    pub fn uri(&self) -> &str {
+        self.service.uri()
+    }
+
+    /// Where Flight listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the status page is: `http://` or `https://`, with host and port; `None` when it is off.
+    #[must_use]
+    pub fn http_uri(&self) -> Option<String> {
+        let scheme = if self.service.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let address = self.http_address?;
+        Some(format!("{scheme}://{address}"))
+    }
+
+    /// The grids and views of the server, and queries over them without going through a port.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.service.session
+    }
+
+    /// Puts a grid under a name, in place of one that had it. Nothing is copied.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that no grid may have.
+    pub fn register(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<()> {
+        super::ingest::check_name(name)?;
+        self.service.session.register(name, grid)
+    }
+
+    /// Reads the files of tokens and certificates again. Connections that are open stay; what cannot be read leaves those of before in use.
+    ///
+    /// # Errors
+    /// Whatever stands in the way.
+    pub fn reload(&self) -> Result<()> {
+        self.service.reload()
+    }
+
+    fn tasks(&self) -> Vec<JoinHandle<()>> {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut tasks)
+    }
+
+    /// Nobody is heard any more, and another server may have the catalog.
+    fn end(&self) {
+        self.stop.send_replace(Phase::Ended);
+        if let Some(catalog) = &self.service.catalog {
+            catalog.close();
+        }
+    }
+
+    /// Takes no more connections, lets what runs finish within the time, then ends it. Does nothing the second time.
+    pub async fn shutdown(&self, within: Duration) {
+        self.stop.send_if_modified(|phase| {
+            let is_serving = *phase == Phase::Serving;
+            *phase = (*phase).max(Phase::Stopping);
+            is_serving
+        });
+        let tasks = self.tasks();
+        let aborts: Vec<_> = tasks.iter().map(JoinHandle::abort_handle).collect();
+        let ended = futures::future::join_all(tasks);
+        if tokio::time::timeout(within, ended).await.is_err() {
+            self.service.running.cancel_all();
+            self.service.jobs.cancel_all();
+            aborts.iter().for_each(tokio::task::AbortHandle::abort);
+        }
+        self.end();
+        tracing::info!("stopped");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.service.running.cancel_all();
+        self.service.jobs.cancel_all();
+        self.tasks().iter().for_each(JoinHandle::abort);
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Server({})", self.uri())
+    }
+}
+
+/// The addresses of the ports, and what answers there.
+type Opened = (SocketAddr, Option<SocketAddr>, Vec<JoinHandle<()>>);
+
+/// Opens the ports, on the runtime that speaks with clients.
+async fn open(
+    service: Arc<Service>,
+    options: ServerOptions,
+    stopped: watch::Receiver<Phase>,
+) -> Result<Opened> {
+    let listener = bind(options.address).await?;
+    let address = listener.local_addr().map_err(no_address)?;
+    let scheme = if service.tls.is_some() {
+        "grpc+tls"
+    } else {
+        "grpc"
+    };
+    let uri = options.advertised.clone();
+    let uri = uri.unwrap_or_else(|| format!("{scheme}://{address}"));
+    service.uri.get_or_init(|| uri);
+    // Each port has its own: pages that rest keep no query out.
+    let most = || Arc::new(Semaphore::new(options.limits.connections));
+    let tls = || service.tls.clone();
+    let incoming = connections(listener, tls(), Speaks::Flight, most(), stopped.clone());
+    let answering = flight(Arc::clone(&service), incoming, stopped.clone());
+    let mut tasks = vec![tokio::spawn(answering)];
+    let mut http_address = None;
+    if let Some(wanted) = options.http_address {
+        let listener = bind(wanted).await?;
+        let address = listener.local_addr().map_err(no_address)?;
+        http_address = Some(address);
+        let connections = connections(listener, tls(), Speaks::Http, most(), stopped.clone());
+        let listening = Listening {
+            connections,
+            address,
+        };
+        let page = super::http::serve(Arc::clone(&service), listening, stopped);
+        tasks.push(tokio::spawn(page));
+    }
+    Ok((address, http_address, tasks))
+}
+
+fn no_address(error: std::io::Error) -> Error {
+    Error::internal("a socket that listens has no address").with_source(error)
+}
+
+async fn flight(
+    service: Arc<Service>,
+    incoming: super::listen::Connections,
+    mut stopped: watch::Receiver<Phase>,
+) {
+    let message_bytes = service.limits.message_bytes;
+    // Clients that know zstd get it; those who send something packed are refused: it would have to be unpacked before it is looked at.
+    let answers = FlightServiceServer::new(Flight(service))
+        .max_decoding_message_size(message_bytes)
+        .max_encoding_message_size(usize::MAX)
+        .send_compressed(CompressionEncoding::Zstd);
+    let stop = async move {
+        // The sender is gone only when the server is.
+        drop(stopped.wait_for(|phase| *phase > Phase::Serving).await);
+    };
+    let served = tonic::transport::Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(MAX_STREAMS)
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE))
+        .add_service(answers)
+        .serve_with_incoming_shutdown(incoming, stop)
+        .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "Flight ended");
+    }
+}

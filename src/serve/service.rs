@@ -1,0 +1,340 @@
+//! What all requests share: grids, sessions, what is kept for callers.
+//!
+//! Comes in: options. Goes out: the state of a server, and the door that every request goes through. Never here: protocols.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Instant, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Status};
+
+use super::answers::Answers;
+use super::auth::{Caller, Presented, Scope, Tokens, token_of};
+use super::call::{Call, RecentErrors};
+use super::jobs::Jobs;
+use super::options::{Limits, ServerOptions, TokenSource};
+use super::running::Running;
+use super::sessions::ClientSessions;
+use super::tls::Tls;
+use crate::catalog::Catalog;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::REQUEST;
+use crate::grid::PartitionGrid;
+use crate::query::{Keeper, QueryOptions, Session, SessionOptions, Statements};
+
+/// The state of a server.
+pub(super) struct Service {
+    /// Sees all grids.
+    pub(super) session: Session,
+    /// Of callers that see some, by their names.
+    seeing: Mutex<HashMap<Arc<str>, (Caller, Session)>>,
+    token_source: Option<TokenSource>,
+    /// `None` when everybody may come in.
+    tokens: ArcSwapOption<Tokens>,
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) limits: Limits,
+    pub(super) answers: Answers,
+    pub(super) running: Arc<Running>,
+    pub(super) client_sessions: ClientSessions,
+    pub(super) catalog: Option<Catalog>,
+    pub(super) jobs: Jobs,
+    /// The places that clients may have loaded from.
+    pub(super) load_from: Vec<String>,
+    pub(super) errors: Arc<RecentErrors>,
+    pub(super) begun: (Instant, SystemTime),
+    /// Where clients reach it.
+    pub(super) uri: OnceLock<String>,
+    /// Where queries and loads run: not on the threads that speak with clients.
+    pub(super) work: Handle,
+    /// Bytes of what clients sent and that is no grid yet.
+    held: Arc<AtomicU64>,
+}
+
+/// Bytes that count as long as it is there.
+#[derive(Debug)]
+pub(super) struct Held {
+    bytes: u64,
+    of: Arc<AtomicU64>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// Sees that grids that clients name have room, and keeps them in the catalog, if there is one.
+struct Keeps(Weak<Service>);
+
+impl fmt::Debug for Keeps {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Keeps")
+    }
+}
+
+impl Keeps {
+    fn service(&self) -> Result<Arc<Service>> {
+        let stopped = || Error::new(ErrorKind::Cancelled, "the server has stopped");
+        self.0.upgrade().ok_or_else(stopped)
+    }
+}
+
+#[async_trait]
+impl Keeper for Keeps {
+    async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
+        let service = self.service()?;
+        service.check_room(name, grid)?;
+        match &service.catalog {
+            Some(catalog) => catalog.keep(name, grid).await,
+            None => Ok(Arc::clone(grid)),
+        }
+    }
+
+    async fn forget(&self, name: &str) -> Result<()> {
+        match &self.service()?.catalog {
+            Some(catalog) => catalog.drop_grid(name).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Service {
+    /// Sets it up.
+    ///
+    /// # Errors
+    /// As the checks of the options; whatever stands in the way of reading tokens and certificates.
+    pub(super) async fn start(options: &ServerOptions) -> Result<Arc<Self>> {
+        options.check()?;
+        let limits = options.limits.clone();
+        let mut session = SessionOptions::default()
+            .with_memory_limit_bytes(limits.memory_bytes)
+            .with_query_memory_limit_bytes(limits.query_memory_bytes.min(limits.memory_bytes))
+            .with_timeout(limits.query_time)
+            .with_max_queries(limits.queries)
+            .with_max_waiting(limits.waiting)
+            .with_runtime(Handle::current());
+        if let Some(threads) = options.threads {
+            session = session.with_threads(threads);
+        }
+        if let Some(folder) = &options.spill_to {
+            session = session.with_spill_to(folder);
+        }
+        let service = Arc::new(Self {
+            session: Session::try_new(&session)?,
+            seeing: Mutex::default(),
+            token_source: options.tokens.clone(),
+            tokens: ArcSwapOption::empty(),
+            tls: match &options.tls {
+                Some(files) => Some(Arc::new(Tls::read(files.clone())?)),
+                None => None,
+            },
+            limits,
+            answers: Answers::new(),
+            running: Arc::default(),
+            client_sessions: ClientSessions::new(),
+            catalog: match &options.catalog {
+                Some(url) => Some(Catalog::open(url).await?),
+                None => None,
+            },
+            jobs: Jobs::default(),
+            load_from: options.load_from.clone(),
+            errors: Arc::default(),
+            begun: (Instant::now(), SystemTime::now()),
+            uri: OnceLock::new(),
+            work: Handle::current(),
+            held: Arc::default(),
+        });
+        service.read_tokens()?;
+        if let Some(catalog) = &service.catalog {
+            for (name, grid) in catalog.grids().await? {
+                service.session.register(&name, grid)?;
+            }
+        }
+        let keeps = Keeps(Arc::downgrade(&service));
+        service.session.keep_with(Arc::new(keeps));
+        for (name, grid) in &options.grids {
+            super::ingest::check_name(name)?;
+            service.session.register(name, Arc::clone(grid))?;
+        }
+        Ok(service)
+    }
+
+    fn read_tokens(&self) -> Result<()> {
+        let tokens = match &self.token_source {
+            None => return Ok(()),
+            Some(TokenSource::Given(tokens)) => tokens.clone(),
+            Some(TokenSource::File(path)) => Tokens::read(path)?,
+        };
+        if tokens.is_empty() {
+            return Err(Error::invalid_argument(
+                "a server that asks for tokens must have at least one, got none",
+            )
+            .with_hint("make one with `partgrid token`"));
+        }
+        self.tokens.store(Some(Arc::new(tokens)));
+        // What a name may see can have changed.
+        self.seeing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        Ok(())
+    }
+
+    /// Reads tokens and certificates again. What cannot be read leaves those of before in use.
+    ///
+    /// # Errors
+    /// Whatever stands in the way.
+    pub(super) fn reload(&self) -> Result<()> {
+        self.read_tokens()?;
+        match &self.tls {
+            Some(tls) => tls.renew(),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts bytes that a client sent, until the guard is dropped.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` when all of them together would be more than the memory of queries.
+    pub(super) fn hold(&self, bytes: u64) -> Result<Held> {
+        let most = self.limits.memory_bytes as u64;
+        let of = Arc::clone(&self.held);
+        let held = of.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
+        let guard = Held { bytes, of };
+        match held <= most {
+            true => Ok(guard),
+            false => {
+                let text =
+                    format!("what clients are sending may have {most} bytes together, got more");
+                Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint("try again later"))
+            }
+        }
+    }
+
+    /// # Errors
+    /// `ResourcesExhausted` when the grids of the server would have more bytes in memory than they may.
+    fn check_room(&self, name: &str, grid: &PartitionGrid) -> Result<()> {
+        let session = &self.session;
+        let others = session.tables().into_iter().filter(|known| known != name);
+        let others = others.filter_map(|known| session.grid(&known).ok());
+        let bytes: u64 = others.map(|grid| here_bytes(&grid)).sum();
+        let (more, most) = (here_bytes(grid), self.limits.grid_bytes);
+        if bytes.saturating_add(more) <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "the grids of the server may have {most} bytes in memory, they have {bytes}, and this one {more}"
+        );
+        Err(Error::new(ErrorKind::ResourcesExhausted, text)
+            .with_hint("drop grids, or ask the administrator to raise limits.grids"))
+    }
+
+    /// Whether a grid outlives the server.
+    pub(super) fn is_kept(&self, grid: &PartitionGrid) -> bool {
+        let catalog = self.catalog.as_ref();
+        catalog.is_some_and(|catalog| catalog.holds(grid))
+    }
+
+    /// Whether everybody may come in.
+    pub(super) fn is_open(&self) -> bool {
+        self.tokens.load().is_none()
+    }
+
+    /// Who comes with this header.
+    ///
+    /// # Errors
+    /// What to say to those who may not come in.
+    pub(super) fn admit(&self, header: Option<&str>) -> std::result::Result<Caller, &'static str> {
+        let tokens = self.tokens.load();
+        let Some(tokens) = tokens.as_ref() else {
+            return Ok(Caller::anonymous());
+        };
+        let Some(token) = header.and_then(token_of) else {
+            return Err(
+                "a token is needed: send it as `authorization: Bearer TOKEN`, or as the password",
+            );
+        };
+        match tokens.look_up(&token, SystemTime::now()) {
+            Presented::Good(caller) => Ok(caller),
+            Presented::Expired => Err("the token has expired"),
+            Presented::Unknown => Err("the token is not one of this server"),
+        }
+    }
+
+    /// Who makes a request of gRPC.
+    ///
+    /// # Errors
+    /// `Unauthenticated` for those who may not come in.
+    pub(super) fn call(&self, metadata: &MetadataMap) -> std::result::Result<Call, Status> {
+        let text = |name: &str| metadata.get(name).and_then(|value| value.to_str().ok());
+        let caller = self
+            .admit(text("authorization"))
+            .map_err(|why| Status::new(Code::Unauthenticated, why))?;
+        let session = self.client_sessions.named(text("cookie"));
+        let errors = Arc::clone(&self.errors);
+        Ok(Call::new(caller, text(REQUEST), session, errors))
+    }
+
+    /// The session with what a caller may see.
+    ///
+    /// # Errors
+    /// As [`Session::seeing`].
+    pub(super) fn session_of(&self, caller: &Caller) -> Result<Session> {
+        let Some(patterns) = caller.patterns() else {
+            return Ok(self.session.clone());
+        };
+        let mut seeing = self.seeing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, session)) = seeing.get(caller.name())
+            && known == caller
+        {
+            return Ok(session.clone());
+        }
+        let may_see = move |name: &str| patterns.iter().any(|pattern| pattern.matches(name));
+        let session = self.session.seeing(may_see)?;
+        let known = (caller.clone(), session.clone());
+        seeing.insert(Arc::clone(caller.name()), known);
+        Ok(session)
+    }
+
+    /// What statements of a caller may do, and use.
+    pub(super) fn query_options(&self, call: &Call) -> QueryOptions {
+        let may = match call.caller.scope() {
+            Scope::Read => Statements::Read,
+            Scope::Write | Scope::Admin => Statements::Tables,
+        };
+        let chosen = self.client_sessions.options(call);
+        let mut options = QueryOptions::default().with_statements(may);
+        if let Some(timeout) = chosen.timeout {
+            options = options.with_timeout(timeout.min(self.limits.query_time));
+        }
+        if let Some(bytes) = chosen.memory_limit_bytes {
+            options = options.with_memory_limit_bytes(bytes.min(self.limits.query_memory_bytes));
+        }
+        options
+    }
+
+    /// A grid that the caller may see, by name.
+    ///
+    /// # Errors
+    /// `NotFound`, as for one that does not exist.
+    pub(super) fn grid(&self, caller: &Caller, name: &str) -> Result<Arc<PartitionGrid>> {
+        self.session_of(caller)?.grid(name)
+    }
+
+    /// Where clients reach it.
+    pub(super) fn uri(&self) -> &str {
+        self.uri.get().map_or("", String::as_str)
+    }
+}
+
+/// Bytes of the tiles of a grid that lie in memory; those that are still in files are not read to know.
+pub(super) fn here_bytes(grid: &PartitionGrid) -> u64 {
+    let here = grid.tiles().iter().filter(|tile| !tile.data().is_lazy());
+    here.map(|tile| tile.data().memory_bytes()).sum()
+}

@@ -1,0 +1,484 @@
+//! Settings of `partgrid serve`: a file, the environment, flags.
+//!
+//! Comes in: a TOML file, variables `PARTGRID_SECTION__KEY`, flags; each replaces those before it. Goes out: options of a server, and what holds with where it was said. A key that nobody knows is an
+//! error, as is a value of another kind. Never here: secrets: the file names other files.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use toml::Value;
+
+use super::options::{Limits, ServerOptions};
+use super::tls::TlsFiles;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::parse_size;
+
+/// With what the names of our variables begin.
+const PREFIX: &str = "PARTGRID_";
+
+/// What values of a key are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    /// A flag: true or false.
+    Flag,
+    /// A whole number from 1.
+    Count,
+    /// A whole number from 0.
+    CountOrNone,
+    /// Seconds, also fractions.
+    Seconds,
+    /// A size such as 512MB.
+    Size,
+    /// `host:port`.
+    Address,
+    /// `host:port`, or `off`.
+    AddressOrOff,
+}
+
+/// Every key: its name, what its values are, what it is for.
+const KEYS: [(&str, Kind, &str); 23] = [
+    (
+        "server.address",
+        Kind::Address,
+        "where Flight SQL listens; port 0 takes a free one",
+    ),
+    (
+        "server.http",
+        Kind::AddressOrOff,
+        "where the status page and the metrics are, or off",
+    ),
+    (
+        "server.advertised",
+        Kind::Text,
+        "the URI that clients are told, if it is another",
+    ),
+    (
+        "server.insecure",
+        Kind::Flag,
+        "allows addresses other than loopback without TLS and tokens",
+    ),
+    (
+        "server.catalog",
+        Kind::Text,
+        "folder or URL where grids of clients are kept",
+    ),
+    (
+        "server.threads",
+        Kind::Count,
+        "on how many threads queries run",
+    ),
+    (
+        "server.spill_to",
+        Kind::Text,
+        "the folder of temporary files",
+    ),
+    (
+        "server.stop_within",
+        Kind::Seconds,
+        "how long what runs may finish when the server stops",
+    ),
+    (
+        "load.from",
+        Kind::Text,
+        "folders and URLs that clients may have loaded from, with commas",
+    ),
+    (
+        "tls.certificate",
+        Kind::Text,
+        "file of the certificate, in PEM",
+    ),
+    ("tls.key", Kind::Text, "file of its private key, in PEM"),
+    (
+        "tls.client_ca",
+        Kind::Text,
+        "file of those who vouch for clients (mutual TLS)",
+    ),
+    (
+        "auth.tokens",
+        Kind::Text,
+        "file of the tokens, see `partgrid token`",
+    ),
+    (
+        "limits.message",
+        Kind::Size,
+        "the largest message that comes in",
+    ),
+    (
+        "limits.query_time",
+        Kind::Seconds,
+        "how long a query may take",
+    ),
+    (
+        "limits.query_memory",
+        Kind::Size,
+        "what one query may use of memory",
+    ),
+    (
+        "limits.memory",
+        Kind::Size,
+        "what all queries together may use",
+    ),
+    (
+        "limits.grids",
+        Kind::Size,
+        "what grids may have in memory when a client makes one",
+    ),
+    (
+        "limits.queries",
+        Kind::Count,
+        "how many queries run at once",
+    ),
+    (
+        "limits.waiting",
+        Kind::CountOrNone,
+        "how many wait for their turn",
+    ),
+    ("limits.answer", Kind::Size, "the largest answer"),
+    ("limits.upload", Kind::Size, "the largest upload"),
+    (
+        "limits.connections",
+        Kind::Count,
+        "how many connections there may be",
+    ),
+];
+
+/// The section whose keys are names of grids.
+const GRIDS: &str = "grids";
+
+/// Where a setting was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere.
+    Default,
+    /// In a file.
+    File(String),
+    /// In a variable of the environment.
+    Environment(String),
+    /// On the command line.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => formatter.write_str("default"),
+            Self::File(path) => formatter.write_str(path),
+            Self::Environment(name) => formatter.write_str(name),
+            Self::Flag => formatter.write_str("command line"),
+        }
+    }
+}
+
+/// What was said, by key.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    said: BTreeMap<String, (Value, Origin)>,
+}
+
+impl Settings {
+    /// Adds those of a TOML file.
+    ///
+    /// # Errors
+    /// `NotFound` and `Storage` when it cannot be read, `InvalidData` for a key or value that is none.
+    pub fn add_file(&mut self, path: &Path) -> Result<()> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let kind = match error.kind() {
+                std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+                _ => ErrorKind::Storage { retryable: false },
+            };
+            Error::new(kind, format!("the settings cannot be read: {error}")).with_file(&name)
+        })?;
+        let table: toml::Table = text.parse().map_err(|error| {
+            let text = format!("the settings are not TOML: {error}");
+            Error::invalid_data(text.trim().to_owned()).with_file(&name)
+        })?;
+        for (section, keys) in table {
+            let Value::Table(keys) = keys else {
+                let text = format!("settings stand in sections, got {section:?} outside of one");
+                return Err(Error::invalid_data(text).with_file(&name));
+            };
+            for (key, value) in keys {
+                let added = self.add(
+                    &format!("{section}.{key}"),
+                    value,
+                    Origin::File(name.clone()),
+                );
+                added.map_err(|error| error.with_file(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds those of variables `PARTGRID_SECTION__KEY`, out of all.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key or value that is none.
+    pub fn add_environment(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<()> {
+        for (name, text) in variables {
+            let Some((section, key)) = name
+                .strip_prefix(PREFIX)
+                .and_then(|rest| rest.split_once("__"))
+            else {
+                continue;
+            };
+            let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
+            let origin = Origin::Environment(name.clone());
+            self.add(&key, Value::String(text), origin)
+                .map_err(|error| error.with_context("variable", &name))?;
+        }
+        Ok(())
+    }
+
+    /// Adds one of the command line.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a value that is none.
+    pub fn add_flag(&mut self, key: &str, text: impl Into<String>) -> Result<()> {
+        self.add(key, Value::String(text.into()), Origin::Flag)
+    }
+
+    fn add(&mut self, key: &str, value: Value, origin: Origin) -> Result<()> {
+        let is_grid = key
+            .strip_prefix(GRIDS)
+            .is_some_and(|rest| rest.starts_with('.'));
+        let kind = match KEYS.iter().find(|(known, _, _)| *known == key) {
+            Some((_, kind, _)) => *kind,
+            None if is_grid => Kind::Text,
+            None => return Err(unknown(key)),
+        };
+        let value = kind.read(&value).ok_or_else(|| {
+            Error::invalid_argument(format!("{key} must be {}, got {value}", kind.wants()))
+        })?;
+        self.said.insert(key.to_owned(), (value, origin));
+        Ok(())
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.said.get(key).and_then(|(value, _)| value.as_str())
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        let (value, _) = self.said.get(key)?;
+        u64::try_from(value.as_integer()?).ok()
+    }
+
+    fn seconds(&self, key: &str) -> Option<Duration> {
+        let (value, _) = self.said.get(key)?;
+        Duration::try_from_secs_f64(value.as_float()?).ok()
+    }
+
+    /// The grids that are loaded at the start: names and sources.
+    #[must_use]
+    pub fn grids(&self) -> Vec<(String, String)> {
+        let named = self.said.iter().filter_map(|(key, (value, _))| {
+            let name = key.strip_prefix(GRIDS)?.strip_prefix('.')?;
+            Some((name.to_owned(), value.as_str()?.to_owned()))
+        });
+        named.collect()
+    }
+
+    /// How long what runs may finish when the server stops.
+    #[must_use]
+    pub fn stop_within(&self) -> Duration {
+        self.seconds("server.stop_within")
+            .unwrap_or(Duration::from_secs(30))
+    }
+
+    /// The options of a server, without its grids. Ports that nobody names are 8815 and 8816.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a certificate without a key, and the like.
+    pub fn options(&self) -> Result<ServerOptions> {
+        let address = |key: &str, default: &str| self.text(key).unwrap_or(default).parse().ok();
+        let mut options = ServerOptions::default().with_limits(self.limits());
+        let flight: Option<SocketAddr> = address("server.address", "127.0.0.1:8815");
+        if let Some(flight) = flight {
+            options = options.with_address(flight);
+        }
+        options = options.with_http_address(address("server.http", "127.0.0.1:8816"));
+        if let Some(uri) = self.text("server.advertised") {
+            options = options.with_advertised(uri);
+        }
+        if let Some((value, _)) = self.said.get("server.insecure") {
+            options = options.with_insecure(value.as_bool() == Some(true));
+        }
+        if let Some(threads) = self.number("server.threads") {
+            options = options.with_threads(usize::try_from(threads).unwrap_or(usize::MAX));
+        }
+        if let Some(url) = self.text("server.catalog") {
+            options = options.with_catalog(url);
+        }
+        if let Some(places) = self.text("load.from") {
+            let places = places.split(',').map(str::trim);
+            let places = places.filter(|place| !place.is_empty());
+            options = options.with_load_from(places.map(str::to_owned).collect());
+        }
+        if let Some(folder) = self.text("server.spill_to") {
+            options = options.with_spill_to(folder);
+        }
+        if let Some(path) = self.text("auth.tokens") {
+            options = options.with_token_file(path);
+        }
+        match (self.text("tls.certificate"), self.text("tls.key")) {
+            (Some(certificate), Some(key)) => {
+                options = options.with_tls(TlsFiles {
+                    certificate: certificate.into(),
+                    key: key.into(),
+                    client_ca: self.text("tls.client_ca").map(Into::into),
+                });
+            }
+            (None, None) if self.text("tls.client_ca").is_none() => {}
+            _ => {
+                let text = "TLS needs both tls.certificate and tls.key";
+                return Err(Error::invalid_argument(text));
+            }
+        }
+        Ok(options)
+    }
+
+    fn limits(&self) -> Limits {
+        let default = Limits::default();
+        let size = |key: &str, default: usize| {
+            let said = self
+                .number(key)
+                .and_then(|bytes| usize::try_from(bytes).ok());
+            said.unwrap_or(default)
+        };
+        Limits {
+            message_bytes: size("limits.message", default.message_bytes),
+            query_time: self
+                .seconds("limits.query_time")
+                .unwrap_or(default.query_time),
+            query_memory_bytes: size("limits.query_memory", default.query_memory_bytes),
+            memory_bytes: size("limits.memory", default.memory_bytes),
+            grid_bytes: self.number("limits.grids").unwrap_or(default.grid_bytes),
+            queries: size("limits.queries", default.queries),
+            waiting: size("limits.waiting", default.waiting),
+            answer_bytes: self.number("limits.answer").unwrap_or(default.answer_bytes),
+            upload_bytes: self.number("limits.upload").unwrap_or(default.upload_bytes),
+            connections: size("limits.connections", default.connections),
+        }
+    }
+
+    /// Every setting that holds: key, value, where it was said, what it is for.
+    #[must_use]
+    pub fn listed(&self) -> Vec<(String, String, Origin, &'static str)> {
+        let mut all = Vec::new();
+        for (key, _, what) in KEYS {
+            match self.said.get(key) {
+                Some((value, origin)) => {
+                    all.push((key.to_owned(), shown(value), origin.clone(), what));
+                }
+                None => all.push((key.to_owned(), default_of(key), Origin::Default, what)),
+            }
+        }
+        for (key, (value, origin)) in &self.said {
+            if key.starts_with("grids.") {
+                let what = "loaded at the start";
+                all.push((key.clone(), shown(value), origin.clone(), what));
+            }
+        }
+        all
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn default_of(key: &str) -> String {
+    let limits = Limits::default();
+    match key {
+        "server.address" => "127.0.0.1:8815".to_owned(),
+        "server.http" => "127.0.0.1:8816".to_owned(),
+        "server.insecure" => "false".to_owned(),
+        "server.threads" => crate::query::max_threads().to_string(),
+        "server.stop_within" => Settings::default().stop_within().as_secs_f64().to_string(),
+        "limits.message" => limits.message_bytes.to_string(),
+        "limits.query_time" => limits.query_time.as_secs_f64().to_string(),
+        "limits.query_memory" => limits.query_memory_bytes.to_string(),
+        "limits.memory" => limits.memory_bytes.to_string(),
+        "limits.grids" => limits.grid_bytes.to_string(),
+        "limits.queries" => limits.queries.to_string(),
+        "limits.waiting" => limits.waiting.to_string(),
+        "limits.answer" => limits.answer_bytes.to_string(),
+        "limits.upload" => limits.upload_bytes.to_string(),
+        "limits.connections" => limits.connections.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn unknown(key: &str) -> Error {
+    let near = KEYS
+        .iter()
+        .map(|(known, _, _)| (strsim::damerau_levenshtein(known, key), *known))
+        .min();
+    let error = Error::invalid_argument(format!("no setting `{key}`"));
+    match near {
+        Some((distance, known)) if distance <= key.len() / 3 => {
+            error.with_hint(format!("did you mean `{known}`?"))
+        }
+        _ => error.with_hint("`partgrid config` lists all settings"),
+    }
+}
+
+impl Kind {
+    fn wants(self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Flag => "true or false",
+            Self::Count => "a whole number from 1",
+            Self::CountOrNone => "a whole number from 0",
+            Self::Seconds => "a number of seconds, more than 0",
+            Self::Size => "a size such as 512MB or 4GiB",
+            Self::Address => "an address such as 127.0.0.1:8815",
+            Self::AddressOrOff => "an address such as 127.0.0.1:8816, or off",
+        }
+    }
+
+    /// The value as the key keeps it: counts and sizes as whole numbers, seconds as a number.
+    fn read(self, value: &Value) -> Option<Value> {
+        let text = value.as_str();
+        let whole = value.as_integer().or_else(|| text?.trim().parse().ok());
+        match self {
+            Self::Text => text.filter(|text| !text.is_empty()).map(Value::from),
+            Self::Flag => value
+                .as_bool()
+                .or_else(|| text?.trim().parse().ok())
+                .map(Value::Boolean),
+            Self::Count => whole.filter(|number| *number >= 1).map(Value::Integer),
+            Self::CountOrNone => whole.filter(|number| *number >= 0).map(Value::Integer),
+            Self::Seconds => {
+                let given = value.as_float().or_else(|| text?.trim().parse().ok());
+                let seconds = given.or_else(|| whole.map(|number| number as f64));
+                let positive =
+                    |seconds: &f64| *seconds > 0.0 && Duration::try_from_secs_f64(*seconds).is_ok();
+                seconds.filter(positive).map(Value::Float)
+            }
+            Self::Size => {
+                let size = match text {
+                    Some(text) => parse_size(text).ok()?,
+                    None => usize::try_from(whole?).ok().filter(|bytes| *bytes > 0)?,
+                };
+                Some(Value::Integer(i64::try_from(size).ok()?))
+            }
+            Self::Address => {
+                let address: SocketAddr = text?.trim().parse().ok()?;
+                Some(Value::from(address.to_string()))
+            }
+            Self::AddressOrOff if text?.trim() == "off" => Some(Value::from("off")),
+            Self::AddressOrOff => Self::Address.read(value),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Flight SQL: commands -> answers.
+//!
+//! Comes in: a command. Goes out: a ticket for what it gives, its columns, or an answer that is made while the client asks how far it is. `metadata.rs` lists what there is, `info.rs` and `types.rs`
+//! say what the server can do, `prepared.rs` keeps statements, `keys.rs` says that grids have no keys. Never here: what statements may do (`query::Statements`).
+
+mod info;
+mod keys;
+pub(super) mod metadata;
+pub(super) mod prepared;
+mod types;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_flight::sql::{
+    Any, Command, CommandStatementQuery, ProstMessageExt, TicketStatementQuery,
+};
+use bytes::Bytes;
+
+use super::answers::{Answer, Statement};
+use super::call::Call;
+use super::flight::protocol;
+use super::poll::Polled;
+use super::running::Task;
+use super::service::Service;
+use crate::error::{Error, Result};
+use crate::flight::schema_bytes;
+use crate::query::Parameters;
+
+/// What a command gives: a ticket for it, and its columns. A statement that names something does so now; its ticket gives a row that says what was done.
+///
+/// # Errors
+/// As [`Session::sql_with`](crate::query::Session::sql_with); `Unsupported` for commands that the server does not have.
+pub(super) async fn answer(
+    service: &Service,
+    call: &Call,
+    command: Command,
+) -> Result<(Any, SchemaRef)> {
+    let tasks = match command {
+        Command::CommandStatementQuery(query) => vec![planned(service, call, &query).await?],
+        Command::CommandPreparedStatementQuery(query) => {
+            let statements = &service.answers.statements;
+            let statement = statements.find(&call.caller, &query.prepared_statement_handle)?;
+            prepared::tasks(service, call, &statement).await?
+        }
+        other => {
+            let schema = metadata::batch(service, call, &other).await?.schema();
+            return Ok((other.into_any(), schema));
+        }
+    };
+    let schema = tasks.first().map(|task| task.query.schema());
+    let schema = schema.ok_or_else(|| Error::internal("a statement without a query"))?;
+    let answer = Answer::Queries {
+        tasks,
+        schema: Arc::clone(&schema),
+    };
+    let name = service.answers.tickets.keep(&call.caller, answer);
+    let ticket = TicketStatementQuery {
+        statement_handle: Bytes::copy_from_slice(&name),
+    };
+    Ok((ticket.as_any(), schema))
+}
+
+/// Begins a query whose rows the server keeps.
+///
+/// # Errors
+/// As [`answer`]; `Unsupported` for what is no query.
+pub(super) async fn begin(service: &Service, call: &Call, command: Command) -> Result<Arc<Polled>> {
+    let mut tasks = match command {
+        Command::CommandStatementQuery(query) => vec![planned(service, call, &query).await?],
+        Command::CommandPreparedStatementQuery(query) => {
+            let statements = &service.answers.statements;
+            let statement = statements.find(&call.caller, &query.prepared_statement_handle)?;
+            prepared::tasks(service, call, &statement).await?
+        }
+        _ => {
+            let text =
+                "PollFlightInfo takes queries; GetFlightInfo answers everything else at once";
+            return Err(Error::unsupported(text));
+        }
+    };
+    let (Some(task), 0) = (tasks.pop(), tasks.len()) else {
+        let text =
+            "PollFlightInfo takes a statement with one set of parameters, this one has several";
+        return Err(Error::unsupported(text));
+    };
+    let most = service.limits.answer_bytes;
+    Polled::begin(task, &call.caller, &service.running, most)
+}
+
+async fn planned(service: &Service, call: &Call, query: &CommandStatementQuery) -> Result<Task> {
+    without_transaction(query.transaction_id.as_ref())?;
+    let text: Arc<str> = Arc::from(query.query.as_str());
+    task(service, call, text, Parameters::default()).await
+}
+
+/// The query of a text.
+pub(super) async fn task(
+    service: &Service,
+    call: &Call,
+    text: Arc<str>,
+    parameters: Parameters,
+) -> Result<Task> {
+    let session = service.session_of(&call.caller)?;
+    let options = service.query_options(call);
+    let query = Box::pin(session.sql_with(&text, parameters, &options)).await?;
+    Ok(Task { query, text })
+}
+
+/// The columns that a command gives; runs nothing.
+///
+/// # Errors
+/// As [`answer`].
+pub(super) async fn schema(service: &Service, call: &Call, command: &Command) -> Result<Bytes> {
+    let statement = match command {
+        Command::CommandStatementQuery(query) => {
+            without_transaction(query.transaction_id.as_ref())?;
+            prepared::looked_up(service, call, &query.query).await?
+        }
+        Command::CommandPreparedStatementQuery(query) => {
+            let statements = &service.answers.statements;
+            statements.find(&call.caller, &query.prepared_statement_handle)?
+        }
+        other => {
+            let batch = metadata::batch(service, call, other).await?;
+            return schema_bytes(&batch.schema());
+        }
+    };
+    schema_bytes(&columns(&statement))
+}
+
+/// The columns of a statement.
+pub(super) fn columns(statement: &Statement) -> SchemaRef {
+    match &statement.prepared {
+        Some(prepared) => prepared.schema(),
+        None => Arc::new(Schema::new(vec![Field::new(
+            "status",
+            DataType::Utf8,
+            false,
+        )])),
+    }
+}
+
+/// # Errors
+/// `Unsupported` for a transaction.
+pub(super) fn without_transaction(id: Option<&Bytes>) -> Result<()> {
+    match id.filter(|id| !id.is_empty()) {
+        None => Ok(()),
+        Some(_) => Err(no_transactions()),
+    }
+}
+
+pub(super) fn no_transactions() -> Error {
+    Error::unsupported("the server has no transactions: each statement takes effect by itself")
+        .with_hint("switch autocommit on, and send no transaction")
+}
+
+/// What the server does not have.
+pub(super) fn no_command(name: &str) -> Error {
+    protocol(format!("the server does not answer {name} here"))
+}

@@ -1,0 +1,215 @@
+//! Grids under construction: tiles that clients send one by one.
+//!
+//! Comes in: a name and cuts, then tiles in any order, then the word that all are there. Goes out: a grid under the name, all at once. An upload of which nothing is heard for a while is forgotten, with
+//! what came of it. Never here: messages of Arrow.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Schema, SchemaRef};
+
+use super::auth::{Caller, Scope};
+use super::call::Call;
+use super::flight::protocol;
+use super::ingest::check_name;
+use super::service::{Held, Service};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::{Acknowledgement, BeginUpload};
+use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, slice_bytes};
+
+/// The most tiles of one grid.
+const MAX_TILES: usize = 100_000;
+
+/// A grid of which tiles are still missing.
+pub(super) struct Construction {
+    name: String,
+    replace: bool,
+    schema: SchemaRef,
+    rows: Axis,
+    columns: Axis,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Default)]
+struct Parts {
+    tiles: BTreeMap<[usize; 2], (Tile, Held)>,
+    bytes: u64,
+    is_ended: bool,
+}
+
+impl Construction {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without the right to write the name, `Query` when it is taken, `InvalidArgument` for cuts that are none.
+    pub(super) fn begin(service: &Service, caller: &Caller, wanted: BeginUpload) -> Result<Self> {
+        caller.require(Scope::Write)?;
+        check_name(&wanted.name)?;
+        if !caller.may_see(&wanted.name) {
+            let text = format!("the token `{}` has no right to this name", caller.name());
+            return Err(
+                Error::new(ErrorKind::PermissionDenied, text).with_context("table", wanted.name)
+            );
+        }
+        if service.session.named(&wanted.name)?.is_some() && !wanted.replace {
+            return Err(taken(&wanted.name));
+        }
+        let schema = Arc::new(schema_of(wanted.schema)?);
+        let (rows, columns) = (
+            Axis::try_new(wanted.row_cuts)?,
+            Axis::try_new(wanted.column_cuts)?,
+        );
+        let num_tiles = rows.num_intervals().saturating_mul(columns.num_intervals());
+        if num_tiles > MAX_TILES {
+            let text =
+                format!("a grid that is uploaded may have {MAX_TILES} tiles, got {num_tiles}");
+            return Err(
+                Error::new(ErrorKind::ResourcesExhausted, text).with_hint("make its tiles larger")
+            );
+        }
+        // Names, cuts and columns that do not fit are said now, not after all tiles came.
+        GridBuilder::try_new(Arc::clone(&schema), rows.clone(), columns.clone())?;
+        Ok(Self {
+            name: wanted.name,
+            replace: wanted.replace,
+            schema,
+            rows,
+            columns,
+            parts: Mutex::default(),
+        })
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a tile in its place; one that is there already is replaced, so that a tile can be sent again.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a tile of other rows or columns than its place, `ResourcesExhausted` past the limit.
+    pub(super) fn set(
+        &self,
+        position: [usize; 2],
+        schema: &SchemaRef,
+        batches: &[RecordBatch],
+        held: (Held, u64),
+    ) -> Result<()> {
+        let (held, most_bytes) = held;
+        let [row_band, column_band] = position;
+        let nowhere = || Error::not_found("the grid has no such place").with_position(&position);
+        let rows = self.rows.interval(row_band).ok_or_else(nowhere)?;
+        let columns = self.columns.interval(column_band).ok_or_else(nowhere)?;
+        let numbers: Vec<usize> = columns.filter_map(|at| usize::try_from(at).ok()).collect();
+        let wanted = self.schema.project(&numbers)?;
+        if wanted.fields() != schema.fields() {
+            let text = "the tile must have the columns of its column band, it has others";
+            return Err(Error::invalid_argument(text).with_position(&position));
+        }
+        let batch = concat_batches(&Arc::new(wanted), batches)?;
+        if batch.num_rows() as u64 != rows.end - rows.start {
+            let text = format!(
+                "the tile must have {} rows, got {}",
+                rows.end - rows.start,
+                batch.num_rows()
+            );
+            return Err(Error::invalid_argument(text).with_position(&position));
+        }
+        let bytes = slice_bytes(&batch);
+        let tile = Tile::try_from_batch(&batch)?;
+        let mut parts = self.parts();
+        if parts.is_ended {
+            return Err(super::call::unknown("upload"));
+        }
+        if parts.bytes.saturating_add(bytes) > most_bytes {
+            let text = format!("an upload may have {most_bytes} bytes, got more");
+            return Err(Error::new(ErrorKind::ResourcesExhausted, text));
+        }
+        parts.bytes += bytes;
+        if let Some((before, _)) = parts.tiles.insert(position, (tile, held)) {
+            parts.bytes = parts.bytes.saturating_sub(before.data().memory_bytes());
+        }
+        Ok(())
+    }
+
+    /// Puts the grid under its name, kept where the server has a catalog.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when tiles are missing, `Query` when the name was taken meanwhile, whatever stands in the way of keeping it; then nothing has changed.
+    pub(super) async fn commit(
+        &self,
+        service: &Service,
+        caller: &Caller,
+    ) -> Result<Acknowledgement> {
+        caller.require(Scope::Write)?;
+        let (rows, columns) = (self.rows.clone(), self.columns.clone());
+        let mut builder = GridBuilder::try_new(Arc::clone(&self.schema), rows, columns)?;
+        {
+            let parts = self.parts();
+            if parts.is_ended {
+                return Err(super::call::unknown("upload"));
+            }
+            for (position, (tile, _)) in &parts.tiles {
+                builder.set(position, tile.clone())?;
+            }
+        }
+        let grid: Arc<PartitionGrid> = Arc::new(builder.build()?);
+        let num_rows = grid.num_rows();
+        let named = service.session.put(&self.name, |before| match before {
+            Some(_) if !self.replace => Err(taken(&self.name)),
+            _ => Ok(grid),
+        });
+        named.await?;
+        let mut parts = self.parts();
+        parts.is_ended = true;
+        parts.tiles.clear();
+        Ok(Acknowledgement {
+            is_durable: service.catalog.is_some(),
+            num_rows,
+        })
+    }
+}
+
+/// There is a grid of the name.
+pub(super) fn taken(name: &str) -> Error {
+    Error::new(ErrorKind::Query, "the table exists already")
+        .with_context("table", name)
+        .with_hint("replace it, or choose another name")
+}
+
+/// The columns of an IPC message of a stranger.
+fn schema_of(message: Vec<u8>) -> Result<Schema> {
+    let data = arrow_flight::FlightData {
+        data_header: header_of(&message)?.to_vec().into(),
+        ..arrow_flight::FlightData::default()
+    };
+    let mut decoder = crate::flight::Decoder::new(crate::flight::Bounds::default());
+    decoder.take(data)?;
+    let schema = decoder
+        .schema()
+        .ok_or_else(|| protocol("the upload has no columns"))?;
+    Ok(schema.as_ref().clone())
+}
+
+/// The flatbuffer within an encapsulated message.
+fn header_of(message: &[u8]) -> Result<&[u8]> {
+    let broken = || protocol("the columns of the upload are no Arrow IPC message");
+    let rest = match message.strip_prefix(&[0xFF; 4]) {
+        Some(rest) => rest,
+        None => message,
+    };
+    let length: [u8; 4] = *rest.first_chunk().ok_or_else(broken)?;
+    let length = usize::try_from(i32::from_le_bytes(length)).map_err(|_| broken())?;
+    rest.get(4..)
+        .and_then(|rest| rest.get(..length))
+        .ok_or_else(broken)
+}
+
+/// The upload of a name.
+///
+/// # Errors
+/// `NotFound` for another's.
+pub(super) fn find(service: &Service, call: &Call, name: &[u8]) -> Result<Arc<Construction>> {
+    service.answers.uploads.find(&call.caller, name)
+}

@@ -1,0 +1,179 @@
+"""What a server gives over loopback: bytes of DoGet beside pyarrow's own Flight server, and small queries of many clients.
+
+Comes in: nothing. Goes out: tables on standard output. Each figure is the median of five rounds after a warm-up, and both servers
+are measured in the same run, each in a process of its own, by the same client (pyarrow.flight).
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+from adbc_driver_flightsql import dbapi
+from pyarrow import flight
+
+import partgrid as pg
+
+ROUNDS = 5
+ROWS = 1 << 20
+TILES = 16
+
+
+def tables() -> dict[str, pa.Table]:
+    """256 MiB of floats, and about as much of text."""
+    random = np.random.default_rng(1)
+    numbers = {f"x{column}": random.random(ROWS * TILES // 8) for column in range(16)}
+    words = [f"row {number:09d} of the table" for number in range(ROWS)]
+    text = {"key": np.arange(ROWS), "text": words, "other": words, "third": words}
+    return {"floats": pa.table(numbers), "text": pa.table(text)}
+
+
+def cut(table: pa.Table) -> list[pa.RecordBatch]:
+    """Sixteen tiles."""
+    rows = -(-table.num_rows // TILES)
+    return table.combine_chunks().to_batches(max_chunksize=rows)
+
+
+class Peer(flight.FlightServerBase):
+    """pyarrow's server over the same batches: one endpoint for each."""
+
+    def __init__(self, all_tables: dict[str, pa.Table]) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self.cut = {name: cut(table) for name, table in all_tables.items()}
+
+    def get_flight_info(self, _context: object, descriptor: flight.FlightDescriptor) -> object:
+        """A ticket for each tile."""
+        name = descriptor.path[0].decode()
+        batches = self.cut[name]
+        tickets = [f"{name} {number}".encode() for number in range(len(batches))]
+        ends = [flight.FlightEndpoint(ticket, []) for ticket in tickets]
+        return flight.FlightInfo(batches[0].schema, descriptor, ends, -1, -1)
+
+    def do_get(self, _context: object, ticket: flight.Ticket) -> object:
+        """The rows of a tile."""
+        name, number = ticket.ticket.decode().split()
+        batch = self.cut[name][int(number)]
+        # Slices as large as those that partgrid sends.
+        rows = max(1, batch.num_rows * (2 << 20) // batch.nbytes)
+        return flight.RecordBatchStream(pa.Table.from_batches([batch]).to_reader(rows))
+
+
+def serve(which: str) -> None:
+    """The process of one of the servers: says its URI, and ends with its standard input."""
+    if which == "pyarrow":
+        peer = Peer(tables())
+        print(f"grpc://127.0.0.1:{peer.port}", flush=True)
+        sys.stdin.read()
+        peer.shutdown()
+        return
+    grids = {
+        name: pg.from_arrow(pa.Table.from_batches(cut(table))) for name, table in tables().items()
+    }
+    with pg.Server(grids) as server:
+        print(server.uri, flush=True)
+        sys.stdin.read()
+
+
+class Served:
+    """One of the servers in a process of its own."""
+
+    def __init__(self, which: str) -> None:
+        command = [sys.executable, __file__, which]
+        self.process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True)
+        assert self.process.stdout is not None
+        self.uri = self.process.stdout.readline().strip()
+
+    def close(self) -> None:
+        """Ends it."""
+        self.process.communicate("")
+
+
+def fetch(uri: str, name: str) -> int:
+    """All bytes of a table, one endpoint after the other."""
+    with flight.connect(uri) as client:
+        info = client.get_flight_info(flight.FlightDescriptor.for_path(name))
+        read = [client.do_get(end.ticket).read_all() for end in info.endpoints]
+        return sum(part.nbytes for part in read)
+
+
+def median(work: Callable[[], object]) -> float:
+    """Seconds, after a warm-up."""
+    work()
+    times = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def throughput(ours: str, theirs: str) -> None:
+    """Prints the table of bytes."""
+    print("DoGet over loopback, GB/s (median of 5)")
+    print(f"{'table':8} {'MB':>6} {'partgrid':>9} {'pyarrow':>9} {'ratio':>6}")
+    for name in tables():
+        num_bytes = fetch(ours, name)
+        rates = [
+            num_bytes / median(lambda uri=uri, name=name: fetch(uri, name)) / 1e9
+            for uri in (ours, theirs)
+        ]
+        print(
+            f"{name:8} {num_bytes / 1e6:6.0f} {rates[0]:9.2f} {rates[1]:9.2f} {rates[0] / rates[1]:6.2f}"
+        )
+
+
+def small_queries(uri: str, clients: int, queries: int) -> None:
+    """Prints what many clients get at once."""
+    took: list[float] = []
+    lock = threading.Lock()
+
+    def one(number: int) -> int:
+        mine, found = [], 0
+        with dbapi.connect(uri) as connection, connection.cursor() as cursor:
+            for turn in range(queries):
+                begun = time.perf_counter()
+                cursor.execute(
+                    f"SELECT key FROM text WHERE key = {(number * queries + turn) % 1000}"
+                )
+                found += len(cursor.fetchall())
+                mine.append(time.perf_counter() - begun)
+        with lock:
+            took.extend(mine)
+        return found
+
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        found = sum(pool.map(one, range(clients)))
+    elapsed = time.perf_counter() - begun
+    took.sort()
+    middle, late = took[len(took) // 2], took[len(took) * 99 // 100]
+    print(f"\n{clients} clients x {queries} queries: {found} of {clients * queries} answers right")
+    print(
+        f"{len(took) / elapsed:.0f} queries/s, median {middle * 1e3:.1f} ms, p99 {late * 1e3:.1f} ms ({late / middle:.1f} x)"
+    )
+
+
+def main() -> None:
+    """Runs both, or the server that is named."""
+    if len(sys.argv) > 1 and sys.argv[1] in ("partgrid", "pyarrow"):
+        serve(sys.argv[1])
+        return
+    ours, theirs = Served("partgrid"), Served("pyarrow")
+    try:
+        throughput(ours.uri, theirs.uri)
+        queries = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+        small_queries(ours.uri, 100, queries)
+    finally:
+        ours.close()
+        theirs.close()
+
+
+if __name__ == "__main__":
+    main()

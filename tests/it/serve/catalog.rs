@@ -1,0 +1,125 @@
+//! What is there after a server ended.
+
+use std::path::Path;
+
+use partgrid::catalog::Catalog;
+use partgrid::client::{Client, ClientOptions, IfExists};
+use partgrid::error::ErrorKind;
+use partgrid::serve::Server;
+
+use super::{numbers, options, runtime};
+
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn a_catalog_has_what_was_acknowledged_and_nothing_that_was_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    runtime().block_on(async {
+        let options = options().with_catalog(&place);
+        let server = Server::start(&options).await.unwrap();
+        let client = Client::connect(server.uri(), &ClientOptions::default())
+            .await
+            .unwrap();
+        let done = client
+            .upload(&numbers(), "kept", IfExists::Fail)
+            .await
+            .unwrap();
+        assert!(done.is_durable);
+        client
+            .upload(&numbers(), "gone", IfExists::Fail)
+            .await
+            .unwrap();
+        client
+            .sql("CREATE TABLE made AS SELECT n * 2 AS m FROM kept")
+            .await
+            .unwrap();
+        client.sql("DROP TABLE gone").await.unwrap();
+        drop(server);
+
+        let catalog = Catalog::open(&place).await.unwrap();
+        let grids = catalog.grids().await.unwrap();
+        assert_eq!(grids.keys().collect::<Vec<_>>(), ["kept", "made"]);
+        let kept = &grids["kept"];
+        assert_eq!(kept.rows().cuts(), [0, 10, 20, 30]);
+        let (before, after) = (numbers(), kept.open_row_band(1).unwrap());
+        assert_eq!(before.open_row_band(1).unwrap(), after);
+        let busy = Catalog::open(&place).await.unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::ResourcesExhausted, "{busy}");
+    });
+}
+
+#[test]
+fn a_damaged_tile_is_an_error_that_names_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    runtime().block_on(async {
+        let catalog = Catalog::open(&place).await.unwrap();
+        catalog.keep("kept", &numbers()).await.unwrap();
+        let tile = files(&folder.path().join("tiles")).remove(0);
+        let mut bytes = std::fs::read(&tile).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&tile, &bytes).unwrap();
+        catalog.close();
+        let catalog = Catalog::open(&place).await.unwrap();
+        let grid = catalog.grids().await.unwrap().remove("kept").unwrap();
+        let mut faults = 0;
+        for tile in grid.tiles() {
+            if let Err(error) = tile.data().fetch(&[0]).await {
+                assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+                assert!(error.context("file").unwrap().ends_with(".arrow"));
+                faults += 1;
+            }
+        }
+        assert_eq!(faults, 1);
+        std::fs::write(&tile, &bytes[..middle]).unwrap();
+        let short = catalog.grids().await.unwrap_err();
+        assert_eq!(short.kind(), ErrorKind::InvalidData, "{short}");
+    });
+}
+
+#[test]
+fn files_of_others_in_the_folder_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    std::fs::create_dir_all(folder.path().join("tiles")).unwrap();
+    std::fs::create_dir_all(folder.path().join("grids/mine")).unwrap();
+    let others = [
+        "tiles/photo.arrow",
+        "grids/mine/notes.json",
+        "tiles/.writing",
+        "a.txt",
+    ];
+    for name in others {
+        std::fs::write(folder.path().join(name), "mine").unwrap();
+    }
+    runtime().block_on(async {
+        let catalog = Catalog::open(&place).await.unwrap();
+        catalog.keep("kept", &numbers()).await.unwrap();
+        catalog.keep("kept", &numbers()).await.unwrap();
+        catalog.close();
+        let catalog = Catalog::open(&place).await.unwrap();
+        assert_eq!(catalog.grids().await.unwrap()["kept"].num_rows(), 30);
+    });
+    for name in others {
+        assert_eq!(
+            std::fs::read_to_string(folder.path().join(name)).unwrap(),
+            "mine"
+        );
+    }
+    // The tiles of the first version are gone.
+    let tiles = files(&folder.path().join("tiles"));
+    assert_eq!(
+        tiles
+            .iter()
+            .filter(|path| path.to_string_lossy().contains("-0-"))
+            .count(),
+        3
+    );
+}

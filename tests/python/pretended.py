@@ -1,0 +1,105 @@
+"""A server that says what a test wants, for states that a real one has only for a moment.
+
+Comes in: a browser and the address of a real server, whose page and policy stay real. Goes out: made up answers of its API, and a list of what the page posted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from browser import Browser
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202edetrever"
+
+
+class Pretended:
+    """What a server would say, for states that a real one has only for a moment."""
+
+    def __init__(self, browser: Browser, uri: str) -> None:
+        self.queries: list[dict[str, Any]] = []
+        self.jobs: list[dict[str, Any]] = []
+        self.grids: list[dict[str, Any]] = []
+        self.details: dict[str, Any] = {}
+        self.errors: list[dict[str, Any]] = []
+        self.token = ""
+        self.away = False
+        self.scope = "admin"
+        self.posts: list[tuple[str, dict[str, str]]] = []
+        browser.pretend(uri.rstrip("/") + "/api/*", self.answer)
+        browser.open(uri)
+
+    def answer(self, method: str, url: str, headers: dict[str, str]) -> tuple[int, Any]:
+        path = unquote(url.split("/api/")[1])
+        if self.away:
+            return 0, None
+        if self.token and headers.get("Authorization") != f"Bearer {self.token}":
+            return 401, {"error": "this token is not known"}
+        if method == "POST":
+            return self.cancel(path, headers)
+        return 200, self.status() if path == "status" else self.details[path]
+
+    def cancel(self, path: str, headers: dict[str, str]) -> tuple[int, Any]:
+        self.posts.append((path, headers))
+        if self.scope == "read":
+            return 403, {"error": "this needs the scope `write`"}
+        for kind, items in (("queries", self.queries), ("jobs", self.jobs)):
+            for item in items:
+                if path == f"{kind}/{item['id']}/cancel":
+                    item.update(state="cancelled", can_cancel=False)
+        return 204, None
+
+    def status(self) -> dict[str, Any]:
+        server = {
+            "version": "0.1.0",
+            "uri": "grpc://127.0.0.1:1",
+            "pid": 1,
+            "host": "127.0.0.1",
+            "started": "2026-11-22T09:00:00Z",
+            "uptime_seconds": 12.3,
+            "threads": 2,
+            "catalog": None,
+            "state": "serving",
+        }
+        names = ("grid_bytes", "query_bytes", "query_limit_bytes", "resident_bytes")
+        return {
+            "server": server,
+            "caller": {"name": "anonymous", "scope": self.scope},
+            "memory": dict.fromkeys(names, 1_000_000),
+            "grids": self.grids,
+            "queries": self.queries,
+            "jobs": self.jobs,
+            "members": [],
+            "errors": self.errors,
+        }
+
+    def query(self, name: str, sql: str, progress: float | None = 0.25) -> dict[str, Any]:
+        what = {"id": name, "caller": HOSTILE, "sql": sql, "state": "running", "can_cancel": True}
+        numbers = {"rows": 0, "tiles_done": 3, "tiles_total": 12, "memory_bytes": 0}
+        self.queries.append({**what, **numbers, "progress": progress, "elapsed_seconds": 1.5})
+        return self.queries[-1]
+
+    def job(self, name: str) -> dict[str, Any]:
+        what = {"id": name, "caller": "ann", "kind": "load", "name": name, "state": "running"}
+        numbers = {"rows": 5, "bytes": 100, "total_bytes": 1000, "elapsed_seconds": 1}
+        more = {"progress": 0.1, "remaining_seconds": 9.0, "message": "", "can_cancel": True}
+        self.jobs.append({**what, **numbers, **more})
+        return self.jobs[-1]
+
+    def grid(self, name: str, down: int, across: int) -> None:
+        at = [(row, column) for row in range(down) for column in range(across)]
+        place = {"locality": "memory", "location": [f"127.0.0.1 1 {HOSTILE}"]}
+        tiles = [{"position": each, "rows": 100, "bytes": sum(each), **place} for each in at]
+        cuts = {"row_cuts": [100 * n for n in range(down + 1)], "column_cuts": [*range(across + 1)]}
+        names = [f"{HOSTILE}{n}" for n in range(across)]
+        self.details[f"grids/{name}"] = {
+            "name": name,
+            **cuts,
+            "column_names": names,
+            "tiles": tiles,
+            "left_out": 0,
+        }
+        shape = {"rows": 100 * down, "columns": across, "row_bands": down, "column_bands": across}
+        places = [{"locality": "memory", "tiles": len(at), "bytes": 5}]
+        what = {"name": name, "id": name, "durable": True, "tiles": len(at), "bytes": 5}
+        self.grids.append({**what, **shape, "localities": places})

@@ -1,0 +1,237 @@
+"""`connect`: a server's grids and answers in another process, without copies on the same host; uploads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+
+import partgrid as pg
+from services import ENDLESS, asked, ours, running, service, until
+from test_shared_memory import BUFFERS
+from type_samples import samples
+
+COUNT = "SELECT origin, count(*) AS n FROM flights GROUP BY origin ORDER BY origin"
+
+
+@pytest.fixture(scope="module")
+def server(flights: pg.Grid) -> Iterator[pg.Server]:
+    types = {name: values for name, values in samples().items() if name != "run_end_encoded"}
+    banded = pg.read_parquet("data/flights", tile_columns=5)
+    with pg.Server({"flights": flights, "types": pa.table(types), "banded": banded}) as server:
+        yield server
+
+
+@pytest.fixture
+def connection(server: pg.Server) -> pg.Connection:
+    return pg.connect(server.uri)
+
+
+def elsewhere(code: str, *arguments: str) -> str:
+    """What a program prints in a process of its own."""
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared memory is for Linux")
+@pytest.mark.parametrize("name", ["flights", "types", "banded"])
+def test_another_process_maps_the_tiles_of_a_server(server: pg.Server, name: str) -> None:
+    code = BUFFERS + (
+        "grid = pg.connect(sys.argv[1]).grid(sys.argv[2])\n"
+        "assert 'memfd:partgrid' not in open('/proc/self/maps').read()\n"
+        "table = grid.to_arrow()\n"
+        "table.validate(full=True)\n"
+        "print(outside(table))\n"
+    )
+    assert elsewhere(code, server.uri, name) == "0"
+
+
+def test_a_mapped_grid_outlives_its_name_and_tiles_not_read_are_lost(server: pg.Server) -> None:
+    server.register("passing", pa.table({"a": np.arange(1000)}))
+    code = (
+        "import sys, partgrid as pg\n"
+        "connection = pg.connect(sys.argv[1])\n"
+        "one, other = connection.grid('passing'), connection.grid('passing')\n"
+        "rows = one.to_arrow()\n"
+        "print('go', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "assert one.to_arrow() == rows\n"
+        "try:\n"
+        "    print(other.to_arrow() == rows)\n"
+        "except (pg.errors.PartitionLostError, pg.errors.NotFoundError):\n"
+        "    print('lost')\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, server.uri],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "go\n"
+    server.deregister("passing")
+    out, _ = child.communicate("\n", timeout=30)
+    assert out in ("lost\n", "True\n")
+    assert child.returncode == 0
+
+
+def test_in_the_process_of_the_server_the_grid_is_the_very_one(
+    connection: pg.Connection, flights: pg.Grid
+) -> None:
+    found = connection.grid("flights")
+    assert found.cuts == flights.cuts
+    addresses = [
+        [chunk.buffers()[1].address for chunk in grid.to_arrow()["distance"].chunks]
+        for grid in (found, flights)
+    ]
+    assert addresses[0] == addresses[1]
+
+
+def test_answers_of_a_server_are_results(connection: pg.Connection) -> None:
+    result = connection.sql(COUNT)
+    expected = {"origin": ["EWR", "JFK", "LGA"], "n": [120835, 111279, 104662]}
+    assert result.columns == ["origin", "n"]
+    assert result.to_arrow().to_pydict() == expected
+    assert len(result) == 3
+    assert pa.Table.from_batches(result.stream()).to_pydict() == expected
+    assert pa.table(result).to_pydict() == expected
+    assert result.to_pandas().to_dict("list") == expected
+    assert result.to_polars().to_dict(as_series=False) == expected
+    assert result.to_grid().shape == (3, 2)
+    assert result.progress() is None
+    assert result.metrics is None
+    assert "GridScanExec" in result.explain()
+    assert "output_rows=3" in result.explain(analyze=True)
+    assert "JFK" in repr(result)
+    with pytest.raises(pg.errors.QueryError, match="no column `nope`"):
+        connection.sql("SELECT nope FROM flights")
+
+
+def test_a_query_of_a_server_is_cancelled(connection: pg.Connection, server: pg.Server) -> None:
+    result = connection.sql(ENDLESS)
+    stream = result.stream()
+    caught: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            list(stream)
+        except BaseException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    until(lambda: running(server))
+    result.cancel()
+    thread.join(10)
+    assert isinstance(caught[0], pg.errors.CancelledError)
+    with pytest.raises(pg.errors.NotFoundError):
+        result.to_arrow()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_makes_its_own_connection(connection: pg.Connection) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            connection.grids()
+        except pg.errors.InvalidArgumentError as error:
+            os._exit(0 if "before a fork" in str(error) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "x", "http://127.0.0.1:1", "grpc://", "grpc://nohost", "grpc://a b:1"]
+)
+def test_what_is_no_uri_is_refused(uri: str) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match="URI of (a|the) server"):
+        pg.connect(uri)
+
+
+def test_where_nobody_answers_is_said() -> None:
+    with pytest.raises(pg.errors.StorageError, match="no server answers at grpc://127.0.0.1:1"):
+        pg.connect("grpc://127.0.0.1:1")
+
+
+def test_an_upload_keeps_cuts_and_bands(connection: pg.Connection, server: pg.Server) -> None:
+    banded = pg.read_parquet("data/flights", tile_columns=5, lazy=True)
+    assert banded.tiling[1] > 1
+    answer = connection.upload(banded, "sent")
+    assert answer == {"rows": 336776, "durable": False}
+    sent = server.grid("sent")
+    assert sent.cuts == banded.cuts
+    assert sent.to_arrow() == banded.to_arrow()
+    assert sent.schema == banded.schema
+    with pytest.raises(pg.errors.QueryError, match="exists already"):
+        connection.upload(banded, "sent")
+    few = pa.table({"a": [1]})
+    assert connection.upload(few, "sent", if_exists="replace")["rows"] == 1
+    assert server.grid("sent").to_arrow() == few
+    with pytest.raises(pg.errors.InvalidArgumentError, match="if_exists must be"):
+        connection.upload(few, "sent", if_exists="append")
+    for wrong in ("", "a\nb", "x" * 201):
+        with pytest.raises(pg.errors.InvalidArgumentError, match="name of a grid"):
+            connection.upload(few, wrong)
+    server.deregister("sent")
+
+
+def test_an_upload_may_be_durable_and_says_so(tmp_path: Path) -> None:
+    with service("--catalog", tmp_path) as one:
+        connection = pg.connect(one.uri)
+        rows = pa.table({"a": [1, 2, 3]})
+        assert connection.upload(rows, "kept") == {"rows": 3, "durable": True}
+        assert connection.grid("kept").to_arrow() == rows
+
+
+def test_an_upload_that_is_not_committed_leaves_nothing(server: pg.Server) -> None:
+    rows = pa.record_batch({"a": [1, 2, 3]})
+    schema = rows.schema.serialize().to_pybytes()
+
+    def begin(client: fl.FlightClient, rows_to: int) -> bytes:
+        cuts = bytes([0, rows_to]), bytes([0, 1])
+        body = ours("BeginUpload", (1, "half"), (2, schema), (3, cuts[0]), (4, cuts[1]))
+        [answer] = client.do_action(fl.Action("BeginUpload", body))
+        return answer.body.to_pybytes()[2:]
+
+    def put(client: fl.FlightClient, upload: bytes, band: int, batch: Any) -> None:
+        body = ours("UploadCommand", (1, upload), (2, band), (3, 0))
+        writer, _ = client.do_put(fl.FlightDescriptor.for_command(body), batch.schema)
+        writer.write_batch(batch)
+        writer.done_writing()
+        writer.close()
+
+    with fl.connect(server.uri) as client:
+        upload = begin(client, 3)
+        commit = fl.Action("CommitUpload", ours("Upload", (1, upload)))
+        with pytest.raises(pa.ArrowInvalid, match=r"\[0, 0\]|\(0, 0\)|tile"):
+            list(client.do_action(commit))
+        with pytest.raises(pa.ArrowInvalid, match="must have 3 rows, got 2"):
+            put(client, upload, 0, rows[:2])
+        with pytest.raises(pa.ArrowInvalid, match="columns of its column band"):
+            put(client, upload, 0, pa.record_batch({"b": [1, 2, 3]}))
+        with pytest.raises(pa.ArrowKeyError, match="no such place"):
+            put(client, upload, 1, rows)
+        put(client, upload, 0, rows)
+        put(client, upload, 0, rows)
+        assert "half" not in server.tables
+        list(client.do_action(fl.Action("AbortUpload", ours("Upload", (1, upload)))))
+        with pytest.raises(pa.ArrowKeyError, match="no such upload"):
+            list(client.do_action(commit))
+        assert "half" not in server.tables
+        upload = begin(client, 3)
+        put(client, upload, 0, rows)
+        list(client.do_action(fl.Action("CommitUpload", ours("Upload", (1, upload)))))
+        assert asked(client, "SELECT sum(a) AS s FROM half")["s"].to_pylist() == [6]
+    server.deregister("half")

@@ -1,0 +1,219 @@
+"""Arrow Flight, call by call: grids, tiles, queries, actions, sessions, long queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+
+import partgrid as pg
+from services import (
+    ENDLESS,
+    Fixed,
+    act,
+    flight_sql,
+    inner,
+    ours,
+    parsed,
+    proto,
+    running,
+    statement,
+    until,
+)
+
+
+@pytest.fixture(scope="module")
+def server(flights: pg.Grid) -> Iterator[pg.Server]:
+    grids: dict[str, Any] = {
+        "flights": flights,
+        "few_1": pa.table({"a": [1, 2]}),
+        "few_2": pa.table({"b": ["x"], "c": [1.5]}),
+        "100%": pa.table({"a": [1]}),
+    }
+    with pg.Server(grids) as server:
+        pg.connect(server.uri).sql("CREATE VIEW few_v AS SELECT b FROM few_2").to_arrow()
+        yield server
+
+
+@pytest.fixture
+def client(server: pg.Server) -> Iterator[fl.FlightClient]:
+    with fl.connect(server.uri) as client:
+        yield client
+
+
+def test_grids_are_listed_by_pattern(client: fl.FlightClient) -> None:
+    def listed(pattern: bytes) -> list[str]:
+        return sorted(each.descriptor.path[0].decode() for each in client.list_flights(pattern))
+
+    assert listed(b"") == ["100%", "few_1", "few_2", "flights"]
+    assert listed(b"few_?") == ["few_1", "few_2"]
+    assert listed(b"nothing*") == []
+    for wrong in (b"[", b"\xff"):
+        with pytest.raises(pa.ArrowInvalid, match="pattern of names"):
+            listed(wrong)
+
+
+def test_a_grid_has_an_endpoint_for_each_row_band(
+    client: fl.FlightClient, server: pg.Server, flights: pg.Grid
+) -> None:
+    info = client.get_flight_info(fl.FlightDescriptor.for_path("flights"))
+    assert info.schema == pa.schema(flights.schema)
+    assert (info.total_records, info.total_bytes) == (336776, flights.nbytes)
+    assert info.ordered
+    assert len(info.endpoints) == 12
+    for endpoint in info.endpoints:
+        places = [place.uri.decode() for place in endpoint.locations]
+        assert places == ["arrow-flight-reuse-connection://?", server.uri]
+        assert endpoint.expiration_time is None
+    described = json.loads(info.app_metadata)
+    assert described["row_cuts"] == list(flights.cuts[0])
+    tables = [client.do_get(each.ticket).read_all() for each in info.endpoints]
+    assert pa.concat_tables(tables) == flights.to_arrow()
+    assert client.get_schema(info.descriptor).schema == info.schema
+
+
+def test_a_ticket_of_tiles_gives_the_columns_that_are_wanted(
+    client: fl.FlightClient, flights: pg.Grid
+) -> None:
+    info = client.get_flight_info(fl.FlightDescriptor.for_path("flights"))
+    grid = inner(info.endpoints[3].ticket.ticket)[1][0]
+
+    def wanted(*fields: tuple[int, Any]) -> pa.Table:
+        ticket = fl.Ticket(ours("TileTicket", (1, grid), (2, 3), *fields))
+        return client.do_get(ticket).read_all()
+
+    expected = flights.tile(3).to_arrow()
+    assert wanted((5, True), (4, 2), (4, 0)) == pa.table(expected).select([2, 0])
+    assert wanted((3, 0), (5, True), (4, 1)) == pa.table(expected).select([1])
+    assert wanted((5, True)).num_rows == expected.num_rows
+    for wrong in ([(3, 1)], [(2, 12)], [(4, 400), (5, True)], [(4, 0)] * 50 + [(5, True)]):
+        with pytest.raises((pa.ArrowInvalid, pa.ArrowKeyError)):
+            wanted(*wrong)
+    nobody = ours("TileTicket", (1, bytes(16)))
+    with pytest.raises(pa.ArrowKeyError, match="no such grid"):
+        client.do_get(fl.Ticket(nobody)).read_all()
+
+
+def test_a_query_has_one_endpoint_that_can_be_renewed_and_fetched_again(
+    client: fl.FlightClient,
+) -> None:
+    descriptor = statement("SELECT count(*) AS n FROM flights")
+    info = client.get_flight_info(descriptor)
+    [endpoint] = info.endpoints
+    assert endpoint.expiration_time is not None
+    assert (info.total_records, info.total_bytes) == (-1, -1)
+    for _ in range(2):
+        assert client.do_get(endpoint.ticket).read_all()["n"].to_pylist() == [336776]
+    [body] = act(client, "RenewFlightEndpoint", proto((1, endpoint.serialize())))
+    assert parsed(body)[1] == [proto((1, endpoint.ticket.ticket))]
+    assert client.get_schema(descriptor).schema.names == ["n"]
+    result = act(client, "CancelFlightInfo", proto((1, info.serialize())))
+    assert parsed(result[0]) == {1: [1]}
+    with pytest.raises(pa.ArrowKeyError, match="no such ticket"):
+        client.do_get(endpoint.ticket).read_all()
+
+
+def test_actions_are_listed_and_others_refused(client: fl.FlightClient) -> None:
+    known = {action.type for action in client.list_actions()}
+    assert {"CreatePreparedStatement", "CancelFlightInfo", "SetSessionOptions"} <= known
+    for name in ("BeginTransaction", "EndTransaction", "BeginSavepoint", "EndSavepoint"):
+        with pytest.raises(NotImplementedError, match="no transactions"):
+            act(client, name)
+    with pytest.raises(NotImplementedError, match="Substrait"):
+        act(client, "CreatePreparedSubstraitPlan")
+    with pytest.raises(NotImplementedError, match='no action "Explode"'):
+        act(client, "Explode")
+    assert known == {line.type for line in client.list_actions()}
+
+
+def test_a_running_query_is_cancelled_by_its_flight_info(
+    client: fl.FlightClient, server: pg.Server
+) -> None:
+    info = client.get_flight_info(statement(ENDLESS))
+    reader = client.do_get(info.endpoints[0].ticket)
+    until(lambda: running(server))
+    assert parsed(act(client, "CancelFlightInfo", proto((1, info.serialize())))[0]) == {1: [1]}
+    # ABORTED: pyarrow would take CANCELLED for Ctrl-C, and interrupt this process.
+    with pytest.raises(fl.FlightInternalError, match="aborted.*the query was cancelled"):
+        reader.read_all()
+    until(lambda: not running(server))
+    old = flight_sql("ActionCancelQueryRequest", (1, info.serialize()))
+    with pytest.raises(pa.ArrowKeyError):
+        act(client, "CancelQuery", old)
+
+
+def test_a_session_is_the_cookie_of_its_client(server: pg.Server) -> None:
+    with grpc.insecure_channel(server.uri.removeprefix("grpc://")) as channel:
+        call = channel.unary_stream("/arrow.flight.protocol.FlightService/DoAction")
+
+        def act(name: str, body: bytes, cookie: str | None) -> tuple[bytes, Any]:
+            metadata = [("cookie", cookie)] if cookie else []
+            answer = call(proto((1, name), (2, body)), metadata=metadata, timeout=10)
+            body = b"".join(answer)
+            found = dict(answer.initial_metadata())
+            return parsed(body).get(1, [b""])[0], found.get("set-cookie")
+
+        options = [
+            proto((1, "timeout"), (2, proto((4, 1.5)))),
+            proto((1, "memory_limit"), (2, proto((3, Fixed(10**8))))),
+            proto((1, "compression"), (2, proto((1, "slow")))),
+            proto((1, "colour"), (2, proto((1, "blue")))),
+        ]
+        body = proto(*((1, option) for option in options))
+        errors, cookie = act("SetSessionOptions", body, None)
+        found = {parsed(each)[1][0]: parsed(each)[2][0] for each in parsed(errors)[1]}
+        assert found == {b"compression": proto((1, 2)), b"colour": proto((1, 1))}
+        said, _ = act("GetSessionOptions", b"", cookie)
+        names = {parsed(each)[1][0] for each in parsed(said)[1]}
+        assert names == {b"timeout", b"memory_limit"}
+        assert act("GetSessionOptions", b"", None)[0] == b""
+        assert parsed(act("CloseSession", b"", cookie)[0]) == {1: [1]}
+        assert act("GetSessionOptions", b"", cookie)[0] == b""
+
+
+def test_a_long_query_is_polled(server: pg.Server) -> None:
+    with grpc.insecure_channel(server.uri.removeprefix("grpc://")) as channel:
+        prefix = "/arrow.flight.protocol.FlightService/"
+        poll = channel.unary_unary(prefix + "PollFlightInfo")
+        get = channel.unary_stream(prefix + "DoGet")
+
+        def asked(query: str) -> bytes:
+            return proto((1, 2), (2, flight_sql("CommandStatementQuery", (1, query))))
+
+        known = parsed(poll(asked("SELECT * FROM flights"), timeout=10))
+        while 2 in known:
+            known = parsed(poll(known[2][0], timeout=10))
+        assert known[3] == [b"\0\0\0\0\0\0\xf0?"]
+        endpoints = parsed(known[1][0])[3]
+        assert len(endpoints) > 1
+        for endpoint in endpoints:
+            assert list(get(parsed(endpoint)[1][0], timeout=10))
+        known = parsed(poll(asked(ENDLESS), timeout=10))
+        assert running(server)
+        info = parsed(known[1][0])
+        body = proto((1, proto((2, known[2][0]), *((3, each) for each in info.get(3, [])))))
+        act = channel.unary_stream(prefix + "DoAction")
+        list(act(proto((1, "CancelFlightInfo"), (2, body)), timeout=10))
+        until(lambda: not running(server))
+        with pytest.raises(grpc.RpcError) as caught:
+            poll(known[2][0], timeout=10)
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_other_descriptors_are_refused(client: fl.FlightClient) -> None:
+    for path in ([], ["a", "b"]):
+        with pytest.raises(pa.ArrowInvalid, match="its name alone"):
+            client.get_flight_info(fl.FlightDescriptor.for_path(*path))
+    with pytest.raises(pa.ArrowInvalid, match="nowhere"):
+        client.get_flight_info(fl.FlightDescriptor.for_path("nowhere"))
+    for wrong in (b"", b"\xff", b"hello", proto((1, "type.googleapis.com/x.Y"))):
+        with pytest.raises(pa.ArrowInvalid):
+            client.get_flight_info(fl.FlightDescriptor.for_command(wrong))
+    assert client.authenticate_basic_token(b"anybody", b"anything")[0] == b"authorization"
+    with pytest.raises(NotImplementedError, match="no exchanges"):
+        client.do_exchange(fl.FlightDescriptor.for_path("flights"))[1].read_all()

@@ -1,0 +1,248 @@
+"""The HTTP port and TLS: what is open, what is not, and who is believed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import socket
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import adbc_driver_flightsql.dbapi as adbc
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+import trustme
+
+import partgrid as pg
+from services import asked, http_answer, shown, write_tokens
+
+OPEN = ["/", "/style.css", "/page.js", "/tiles.js", "/healthz", "/readyz"]
+GUARDED = ["/api/status", "/api/grids/t", "/metrics"]
+GRIDS = {"t": pa.table({"a": [1, 2]})}
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Certificates:
+    """Files of certificates, made for this test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ca, self.other = trustme.CA(), trustme.CA()
+        self.roots = folder / "ca.pem"
+        self.ca.cert_pem.write_to_path(str(self.roots))
+        self.strangers = folder / "other.pem"
+        self.other.cert_pem.write_to_path(str(self.strangers))
+
+    def issue(
+        self, name: str, *hosts: str, ca: trustme.CA | None = None, days: float = 1
+    ) -> tuple[str, str]:
+        expires = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
+        made = (ca or self.ca).issue_cert(
+            *(hosts or ("127.0.0.1", "localhost")),
+            not_before=expires - dt.timedelta(days=2),
+            not_after=expires,
+        )
+        files = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        files[0].write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        made.private_key_pem.write_to_path(str(files[1]))
+        return str(files[0]), str(files[1])
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def open_server() -> Iterator[pg.Server]:
+    with pg.Server(GRIDS) as server:
+        yield server
+
+
+def test_without_a_token_only_the_files_of_the_page_are_open(tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "t", a={})
+    with pg.Server(GRIDS, tokens=tmp_path / "t") as server:
+        for path in OPEN:
+            assert http_answer(server.http_uri, path)[0] == 200, path
+        for path in GUARDED:
+            for token in (None, "wrong"):
+                code, headers, body = http_answer(server.http_uri, path, token)
+                assert code == 401
+                assert headers["www-authenticate"] == "Bearer"
+                assert b"token" in body
+            assert http_answer(server.http_uri, path, tokens["a"])[0] == 200
+        # Who has a name of its own for the server shows a token all the same.
+        assert http_answer(server.http_uri, "/api/status", tokens["a"], Host="x.org")[0] == 200
+        assert http_answer(server.http_uri, "/../../etc/passwd", tokens["a"])[0] == 404
+        assert http_answer(server.http_uri, "/api/grids/%2e%2e%2f", tokens["a"])[0] == 404
+
+
+def test_a_page_of_another_site_gets_nothing(open_server: pg.Server) -> None:
+    uri = open_server.http_uri
+    port = uri.rsplit(":", 1)[1]
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost.x"):
+        for path in OPEN + GUARDED:
+            assert http_answer(uri, path, Host=host)[0] == 403, (host, path)
+    for host in ("localhost", f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"):
+        assert http_answer(uri, "/api/status", Host=host)[0] == 200, host
+    assert http_answer(uri, "/api/queries/0/cancel", method="POST")[0] == 403
+    page = {"X-Partgrid": "page"}
+    assert http_answer(uri, "/api/queries/0/cancel", method="POST", **page)[0] == 404
+    for path in ("/", "/api/status", "/nothing", "/metrics"):
+        code, headers, _ = http_answer(uri, path, Origin="http://evil.example")
+        assert code in (200, 404)
+        assert HEADERS.items() <= headers.items()
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "access-control-allow-origin" not in headers
+        assert "set-cookie" not in headers
+    assert http_answer(uri, "/api/status")[1]["cache-control"] == "no-store"
+
+
+def test_metrics_are_what_prometheus_reads(open_server: pg.Server) -> None:
+    code, headers, body = http_answer(open_server.http_uri, "/metrics")
+    assert code == 200
+    assert "openmetrics-text" in headers["content-type"]
+    text = body.decode()
+    assert "# TYPE partgrid_queries_running gauge" in text
+    assert "partgrid_grids 1\n" in text
+    assert text.endswith("# EOF\n")
+    assert '"t"' not in text
+
+
+def test_clients_that_know_the_certificate_come_in(certificates: Certificates) -> None:
+    files = certificates.issue("server")
+    roots = certificates.roots
+    tokens = write_tokens(certificates.folder / "t", a={})
+    with pg.Server(GRIDS, tls=files, tokens=certificates.folder / "t") as server:
+        assert server.uri.startswith("grpc+tls://127.0.0.1:")
+        connection = pg.connect(server.uri, token=tokens["a"], ca=roots)
+        assert connection.sql("SELECT sum(a) AS s FROM t").to_arrow()["s"].to_pylist() == [3]
+        assert connection.grid("t").to_arrow() == GRIDS["t"]
+        with fl.connect(server.uri, tls_root_certs=roots.read_bytes()) as client:
+            assert asked(client, "SELECT * FROM t", tokens["a"]) == GRIDS["t"]
+        options = {
+            "adbc.flight.sql.client_option.tls_root_certs": roots.read_text(),
+            "adbc.flight.sql.authorization_header": f"Bearer {tokens['a']}",
+        }
+        with (
+            adbc.connect(server.uri, db_kwargs=options, autocommit=True) as database,
+            database.cursor() as cursor,
+        ):
+            cursor.execute("SELECT * FROM t")
+            assert cursor.fetch_arrow_table() == GRIDS["t"]
+        assert server.http_uri.startswith("https://")
+        context = ssl.create_default_context(cafile=str(roots))
+        with urllib.request.urlopen(server.http_uri + "/healthz", context=context) as answer:
+            assert answer.read() == b"ok\n"
+
+
+@pytest.mark.parametrize("wrong", ["ca", "name", "expired", "plain", "none"])
+def test_servers_that_are_not_what_they_say_are_not_believed(
+    certificates: Certificates, wrong: str
+) -> None:
+    hosts = ("db.example",) if wrong == "name" else ()
+    files = certificates.issue("server", *hosts, days=-0.5 if wrong == "expired" else 1)
+    roots = certificates.strangers if wrong == "ca" else certificates.roots
+    with pg.Server(GRIDS, tls=files) as server:
+        uri = server.uri.replace("grpc+tls", "grpc") if wrong == "plain" else server.uri
+        ca = None if wrong in ("none", "plain") else roots
+        with pytest.raises(pg.errors.PartgridError):
+            pg.connect(uri, ca=ca).grids()
+        trusted = {} if ca is None else {"tls_root_certs": ca.read_bytes()}
+        with (
+            fl.connect(uri, **trusted) as client,
+            pytest.raises((fl.FlightError, pa.ArrowException)),
+        ):
+            list(client.list_flights(options=shown(None)))
+        if wrong == "name":
+            named = pg.connect(uri, ca=roots, server_name="db.example")
+            assert named.grids() == ["t"]
+
+
+def test_what_is_no_greeting_is_hung_up_on(certificates: Certificates) -> None:
+    with pg.Server(GRIDS, tls=certificates.issue("server")) as server:
+        for uri in (server.uri, server.http_uri):
+            host, port = uri.rsplit("/", 1)[1].split(":")
+            with socket.create_connection((host, int(port)), timeout=15) as plain:
+                plain.sendall(b"GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                said = b""
+                while part := plain.recv(1000):
+                    said += part
+            assert b"HTTP" not in said
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(certificates.roots)
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with (
+            socket.create_connection((host, int(port)), timeout=15) as raw,
+            pytest.raises((ssl.SSLError, ConnectionError)),
+        ):
+            context.wrap_socket(raw, server_hostname="127.0.0.1")
+        assert pg.connect(server.uri, ca=certificates.roots).grids() == ["t"]
+
+
+def test_clients_show_certificates_where_the_server_asks_for_them(
+    certificates: Certificates,
+) -> None:
+    files = (*certificates.issue("server"), str(certificates.roots))
+    with pg.Server(GRIDS, tls=files) as server:
+        own = certificates.issue("client", "me@example")
+        known = {"certificate": own[0], "key": own[1]}
+        connection = pg.connect(server.uri, ca=certificates.roots, **known)
+        assert connection.grids() == ["t"]
+        strangers = certificates.issue("stranger", "me@example", ca=certificates.other)
+        late = certificates.issue("late", "me@example", days=-0.5)
+        for shows in ({}, *({"certificate": a, "key": b} for a, b in (strangers, late))):
+            with pytest.raises(pg.errors.PartgridError):
+                pg.connect(server.uri, ca=certificates.roots, **shows).grids()
+        context = ssl.create_default_context(cafile=str(certificates.roots))
+        with pytest.raises(OSError, match="(?i)certificate|reset|EOF"):
+            urllib.request.urlopen(server.http_uri + "/healthz", context=context).read()
+        context.load_cert_chain(*own)
+        assert urllib.request.urlopen(server.http_uri + "/healthz", context=context).status == 200
+        with pytest.raises(pg.errors.InvalidArgumentError, match="certificate and key go together"):
+            pg.connect(server.uri, certificate=own[0])
+
+
+def test_certificates_are_read_again(certificates: Certificates) -> None:
+    files = certificates.issue("server")
+    with pg.Server(GRIDS, tls=files) as server:
+        before = pg.connect(server.uri, ca=certificates.roots)
+        certificates.issue("server", ca=certificates.other)
+        server.reload()
+        assert before.grids() == ["t"]
+        assert pg.connect(server.uri, ca=certificates.strangers).grids() == ["t"]
+        with pytest.raises(pg.errors.StorageError):
+            pg.connect(server.uri, ca=certificates.roots)
+        Path(files[0]).write_text("nonsense")
+        with pytest.raises(pg.errors.InvalidDataError, match="server.pem"):
+            server.reload()
+        Path(files[1]).unlink()
+        with pytest.raises((pg.errors.NotFoundError, pg.errors.InvalidDataError)):
+            server.reload()
+        assert pg.connect(server.uri, ca=certificates.strangers).grids() == ["t"]
+
+
+def test_files_that_are_no_certificates_are_named(certificates: Certificates) -> None:
+    certificate, key = certificates.issue("server")
+    other = certificates.issue("other")[1]
+    empty = certificates.folder / "empty.pem"
+    empty.write_text("")
+    for files in (
+        (certificate, other),
+        (key, certificate),
+        (str(empty), key),
+        (certificate, str(empty)),
+        (certificate, key, str(empty)),
+        (certificate, "absent.key"),
+    ):
+        with pytest.raises(pg.errors.PartgridError, match=r"\.(pem|key)"):
+            pg.Server(tls=files)

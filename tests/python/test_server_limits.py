@@ -1,0 +1,190 @@
+"""What a server bounds: turns, time, bytes, connections."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+
+import partgrid as pg
+from services import (
+    ENDLESS,
+    asked,
+    command,
+    inner,
+    ours,
+    proto,
+    query_request,
+    running,
+    service,
+    statement,
+    tickets,
+    until,
+)
+
+PREFIX = "/arrow.flight.protocol.FlightService/"
+
+
+@pytest.fixture(scope="module")
+def server(flights: pg.Grid) -> Iterator[pg.Server]:
+    with pg.Server({"flights": flights}) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: pg.Server) -> Iterator[fl.FlightClient]:
+    with fl.connect(server.uri) as client:
+        yield client
+
+
+def to_create(name: str) -> fl.FlightDescriptor:
+    return command("CommandStatementIngest", (1, proto((1, 1), (2, 1))), (2, name))
+
+
+def test_who_comes_when_all_turns_are_taken_is_told_at_once() -> None:
+    with (
+        pg.Server(settings={"limits.queries": 1, "limits.waiting": 0}) as server,
+        fl.connect(server.uri) as client,
+    ):
+        info = client.get_flight_info(statement(ENDLESS))
+        reader = client.do_get(info.endpoints[0].ticket)
+        until(lambda: running(server))
+        begun = time.monotonic()
+        for _ in range(20):
+            with pytest.raises((MemoryError, fl.FlightError, pa.ArrowException)) as caught:
+                asked(client, "SELECT 1")
+            assert "RESOURCE_EXHAUSTED" in str(caught.value) or "waiting" in str(caught.value)
+        assert time.monotonic() - begun < 5
+        with pytest.raises(pg.errors.ResourcesExhaustedError):
+            pg.connect(server.uri).sql("SELECT 1").to_arrow()
+        reader.cancel()
+        until(lambda: not running(server))
+        assert asked(client, "SELECT 1 AS a")["a"].to_pylist() == [1]
+
+
+def test_a_join_that_finds_nothing_ends_in_time() -> None:
+    query = (
+        "SELECT count(*) AS n FROM generate_series(1, 200000) a, generate_series(1, 200000) b"
+        " WHERE a.value * b.value = 7"
+    )
+    with pg.Server(settings={"limits.query_time": 0.3}) as server:
+        begun = time.monotonic()
+        with pytest.raises(pg.errors.ResourcesExhaustedError, match="timeout of 0.3 seconds"):
+            pg.connect(server.uri).sql(query).to_arrow()
+        assert time.monotonic() - begun < 3
+
+
+@pytest.mark.xfail(strict=True, reason="planning is cubic in the columns that are all sorted")
+def test_a_wide_table_is_planned_in_time() -> None:
+    wide = pa.table({f"column_{number}": [1] for number in range(1000)})
+    with pg.Server({"wide": wide}, settings={"limits.query_time": 5}) as server:
+        begun = time.monotonic()
+        assert pg.connect(server.uri).sql("SELECT * FROM wide").to_arrow() == wide
+        assert time.monotonic() - begun < 3
+
+
+def test_limits_hold_and_are_named(flights: pg.Grid) -> None:
+    settings = {
+        "limits.query_time": 0.5,
+        "limits.answer": "1MB",
+        "limits.upload": "8MB",
+        "limits.message": "4MiB",
+        "limits.query_memory": "64MB",
+    }
+    exhausted = pytest.raises(pg.errors.ResourcesExhaustedError, match="timeout of 0.5 seconds")
+    with pg.Server({"f": flights}, settings=settings) as server:
+        connection = pg.connect(server.uri)
+        with exhausted:
+            connection.sql(ENDLESS).to_arrow()
+        with pytest.raises(pg.errors.ResourcesExhaustedError, match="more bytes than the 1000000"):
+            connection.sql("SELECT * FROM f").to_arrow()
+        rows = pa.table({f"c{at}": np.arange(10_000) for at in range(50)})
+        assert connection.upload(rows, "fits")["rows"] == 10_000
+        large = pa.table({"a": np.arange(2_000_000)})
+        with pytest.raises(pg.errors.ResourcesExhaustedError, match="upload may have 8000000"):
+            connection.upload(large, "large")
+        with fl.connect(server.uri) as client:
+            batches = large.to_batches(max_chunksize=10_000)
+            with pytest.raises((MemoryError, pa.ArrowException, fl.FlightError)) as caught:
+                put(client, "large", batches)
+            assert "an upload may have 8000000 bytes" in str(caught.value)
+            with pytest.raises((MemoryError, pa.ArrowException, fl.FlightError)) as caught:
+                put(client, "large", large.to_batches())
+            assert "smaller messages" in str(caught.value)
+            put(client, "honest", batches[:50])
+        assert server.tables == ["f", "fits", "honest"]
+
+
+def put(client: fl.FlightClient, name: str, batches: list[pa.RecordBatch], **ipc: Any) -> None:
+    options = fl.FlightCallOptions(write_options=pa.ipc.IpcWriteOptions(**ipc), timeout=30)
+    writer, reader = client.do_put(to_create(name), batches[0].schema, options)
+    try:
+        for batch in batches:
+            writer.write_batch(batch)
+        writer.done_writing()
+        reader.read()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("packed", ["lz4", "zstd"])
+@pytest.mark.parametrize("what", ["one value", "nothing", "noise"])
+def test_packed_rows_of_honest_clients_are_taken(
+    server: pg.Server, client: fl.FlightClient, packed: str, what: str
+) -> None:
+    values = {"one value": np.zeros(200_000), "noise": np.random.default_rng(1).random(200_000)}
+    array = pa.array(values[what]) if what in values else pa.nulls(200_000, pa.float64())
+    batch = pa.record_batch({"a": array})
+    name = f"packed {packed} {what}"
+    put(client, name, [batch], compression=packed)
+    assert server.grid(name).to_arrow() == pa.table(batch)
+    server.deregister(name)
+
+
+def test_a_ticket_with_one_column_ten_thousand_times_is_refused(
+    client: fl.FlightClient,
+) -> None:
+    info = client.get_flight_info(fl.FlightDescriptor.for_path("flights"))
+    grid = inner(info.endpoints[0].ticket.ticket)[1][0]
+    ticket = fl.Ticket(ours("TileTicket", (1, grid), (4, bytes(10_000)), (5, True)))
+    begun = time.monotonic()
+    with pytest.raises((pa.ArrowInvalid, MemoryError, fl.FlightError)):
+        client.do_get(ticket).read_chunk()
+    assert time.monotonic() - begun < 5
+
+
+def test_silent_connections_are_closed() -> None:
+    with pg.Server(settings={"limits.connections": 3}) as server:
+        silent = []
+        for uri in (server.uri, server.uri, server.http_uri):
+            host, port = uri.rsplit("/", 1)[1].split(":")
+            silent.append(socket.create_connection((host, int(port))))
+        for each in silent:
+            each.settimeout(12)
+            while each.recv(1000):
+                """What the server says before it closes."""
+            each.close()
+        assert pg.connect(server.uri).grids() == []
+
+
+def test_a_ticket_is_good_however_many_were_given_before() -> None:
+    with service() as one, grpc.insecure_channel(one.uri.removeprefix("grpc://")) as channel:
+        info = channel.unary_unary(PREFIX + "GetFlightInfo")
+        get = channel.unary_stream(PREFIX + "DoGet")
+        request = query_request("SELECT 1 AS a")
+
+        def ask(count: int) -> list[bytes]:
+            begun = [info.future(request, timeout=60) for _ in range(count)]
+            return [ticket for each in begun for ticket in tickets(each.result())]
+
+        for _ in range(11):
+            ask(1000)
+        for ticket in ask(500):
+            assert len(list(get(ticket, timeout=60))) >= 2

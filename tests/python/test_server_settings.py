@@ -1,0 +1,127 @@
+"""Settings of a server: arguments, files, the environment, flags; what is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+from conftest import DATA
+from services import (
+    COMMAND,
+    ENDLESS,
+    Service,
+    write_tokens,
+)
+
+
+def config(*arguments: Any, **environment: str) -> dict[str, tuple[str, str]]:
+    """Value and origin of each setting, as `partgrid config` shows them."""
+    done = configured(*arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    lines = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines()[1:]]
+    # A setting without a value leaves its column empty.
+    return {line[0]: (line[1], line[2]) if len(line) > 3 else ("", line[1]) for line in lines}
+
+
+def configured(*arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+    words = [str(COMMAND), "config", *map(str, arguments)]
+    env = {**os.environ, "COLUMNS": "400", **environment}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+
+
+@pytest.mark.parametrize("port", ["address", "http"])
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_strangers_are_let_in_only_when_it_is_said(tmp_path: Path, port: str, address: str) -> None:
+    wanted: dict[str, Any] = {port: address}
+    with pytest.raises(pg.errors.InvalidArgumentError, match="without TLS and tokens"):
+        pg.Server(**wanted)
+    write_tokens(tmp_path / "t", a={})
+    with pytest.raises(pg.errors.InvalidArgumentError, match="without TLS\n"):
+        pg.Server(tokens=tmp_path / "t", **wanted)
+    with pg.Server(insecure=True, **wanted) as server:
+        assert server.tables == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"settings": {"limits.qery_time": 1}}, "did you mean `limits.query_time`"),
+        ({"settings": {"limits.query_time": 0}}, "more than 0"),
+        ({"settings": {"limits.query_time": True}}, "limits.query_time must be a number"),
+        ({"settings": {"limits.message": "huge"}}, "limits.message must be a size"),
+        ({"settings": {"limits.queries": 1.5}}, "limits.queries must be a whole number"),
+        ({"settings": {"server.insecure": "maybe"}}, "true or false"),
+        ({"settings": {"tls.certificate": "x"}}, "both tls.certificate and tls.key"),
+        ({"settings": {"limits.queries": None}}, "a setting must be a text"),
+        ({"address": "localhost"}, "server.address must be an address"),
+        ({"tls": ("a",)}, "tls must be files"),
+        ({"tls": "ab"}, "tls must be files"),
+        ({"config": "absent.toml"}, "absent.toml"),
+        ({"tokens": "absent.toml"}, "absent.toml"),
+        ({"grids": {"a\0b": pa.table({"a": [1]})}}, "name of a grid"),
+    ],
+)
+def test_wrong_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(pg.errors.PartgridError, match=message):
+        pg.Server(**arguments)
+
+
+def test_settings_of_a_file_hold_and_arguments_replace_them(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        '[server]\naddress = "127.0.0.2:0"\nhttp = "off"\n[limits]\nquery_time = 0.2\n'
+        f'[grids]\nairlines = "{DATA / "airlines.parquet"}"\n'
+    )
+    with pg.Server(config=tmp_path / "s.toml") as server:
+        assert server.uri.startswith("grpc://127.0.0.2:")
+        assert server.http_uri is None
+        assert server.tables == ["airlines"]
+        with pytest.raises(pg.errors.ResourcesExhaustedError, match="timeout of 0.2 seconds"):
+            pg.connect(server.uri).sql(ENDLESS).to_arrow()
+    with pg.Server(config=tmp_path / "s.toml", address="127.0.0.1:0", http="127.0.0.2:0") as server:
+        assert server.uri.startswith("grpc://127.0.0.1:")
+        assert server.http_uri.startswith("http://127.0.0.2:")
+
+
+def test_config_shows_where_each_setting_was_said(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('[limits]\nqueries = 3\nwaiting = 4\nquery_time = 5\n[grids]\na = "x"\n')
+    environment = {"PARTGRID_LIMITS__WAITING": "7", "PARTGRID_LIMITS__QUERY_TIME": "8"}
+    found = config("--config", path, "--set", "limits.query_time=9", **environment)
+    assert found["limits.queries"] == ("3", str(path))
+    assert found["limits.waiting"] == ("7", "PARTGRID_LIMITS__WAITING")
+    assert found["limits.query_time"][0].startswith("9")
+    assert found["limits.query_time"][1] == "command line"
+    assert found["grids.a"] == ("x", str(path))
+    assert found["server.address"] == ("127.0.0.1:8815", "default")
+    assert found["limits.answer"][1] == "default"
+    named = config(PARTGRID_CONFIG=str(path))
+    assert named["limits.queries"] == ("3", str(path))
+    for wrong, text in (
+        (["--set", "limits.nope=1"], "no setting `limits.nope`"),
+        (["--set", "limits"], "KEY=VALUE"),
+        (["--config", tmp_path / "absent"], "absent"),
+    ):
+        done = configured(*wrong)
+        assert done.returncode != 0
+        assert text in done.stderr
+    done = configured(PARTGRID_LIMITS__NOPE="1")
+    assert "PARTGRID_LIMITS__NOPE" in done.stderr
+
+
+def test_the_command_says_why_it_does_not_serve(tmp_path: Path) -> None:
+    for arguments, text in (
+        (["--address", "0.0.0.0:0"], "without TLS and tokens"),
+        (["--tokens", tmp_path / "absent"], "absent"),
+        (["--grid", "a=absent.parquet"], "absent.parquet"),
+        (["--catalog", "/proc/nowhere"], "catalog cannot be opened"),
+    ):
+        code, said = Service(*arguments, ports="--address" not in arguments).ended()
+        assert code == 1
+        assert text in said
