@@ -27,7 +27,10 @@ const DIRECTION: [(&str, &[&str]); 16] = [
     ("load", BELOW_LOAD),
     ("query", BELOW_LOAD),
     ("flight", &["error", "memory", "location", "grid"]),
-    ("catalog", &["error", "memory", "location", "grid", "share", "load"]),
+    (
+        "catalog",
+        &["error", "memory", "location", "grid", "share", "load"],
+    ),
     ("client", BELOW_SERVE),
     ("serve", BELOW_SERVE),
     ("cli", BELOW_CLI),

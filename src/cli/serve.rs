@@ -113,8 +113,6 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(&self, stderr: &mut dyn Write) -> Result<()> {
-        // What a client made the decoder give up on is an error of that client, and one line in the log.
-        std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "contained")));
         let settings = self.sources.settings()?;
         let mut options = settings.options()?;
         let runtime = runtime(None)?;

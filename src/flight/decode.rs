@@ -4,7 +4,6 @@
 //! Never here: who sends them, what becomes of the batches.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -16,6 +15,7 @@ use arrow_flight::FlightData;
 use bytes::Bytes;
 
 use super::guard::{Bounds, checked, wrong};
+use super::quiet::quietly;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Arrays begin at multiples of this; a body that does not is copied once.
@@ -63,8 +63,8 @@ impl Decoder {
         if data.data_header.is_empty() {
             return Ok(Decoded::Nothing);
         }
-        let taken = catch_unwind(AssertUnwindSafe(|| self.decode(data)));
-        taken.unwrap_or_else(|_| Err(wrong("its reader gave up")))
+        let taken = quietly(|| self.decode(data));
+        taken.unwrap_or_else(|| Err(wrong("its reader gave up")))
     }
 
     fn decode(&mut self, data: FlightData) -> Result<Decoded> {

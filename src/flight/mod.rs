@@ -7,6 +7,7 @@ mod decode;
 mod encode;
 mod guard;
 pub(crate) mod messages;
+mod quiet;
 mod status;
 
 pub(crate) use decode::{Decoded, Decoder};

@@ -15,7 +15,7 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::datasource::{TableType, ViewTable};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 
 use super::cache::PlanCache;
@@ -216,10 +216,20 @@ impl fmt::Debug for NamedTables {
 thread_local! {
     /// Views that the plan of this thread expanded so far, and how deep it is in them. Each plan is made on a thread of its own.
     static VIEWS: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// Whether this thread makes a plan. `information_schema` asks for tables as well, while a query runs.
+    static PLANNING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says that this thread makes a plan, to its end.
+pub(super) fn plans_here() {
+    PLANNING.set(true);
 }
 
 impl NamedTables {
     async fn expand(&self, name: &str, view: &View) -> PlanResult<Arc<dyn TableProvider>> {
+        if !PLANNING.get() && VIEWS.get().1 == 0 {
+            VIEWS.set((0, 0));
+        }
         let (expanded, depth) = VIEWS.get();
         if depth >= MAX_VIEW_DEPTH || expanded >= MAX_VIEWS {
             let text = format!(
@@ -236,7 +246,16 @@ impl NamedTables {
         let plan = Box::pin(state.statement_to_plan(view.statement.clone())).await;
         VIEWS.set((VIEWS.get().0, depth));
         let named = |error: DataFusionError| error.context(format!("view {name}"));
-        let LogicalPlan::Ddl(DdlStatement::CreateView(create)) = plan.map_err(named)? else {
+        let plan = match plan {
+            // A list of all tables goes on: this one is without columns, since what it needs is gone, or not for this caller.
+            Err(_) if !PLANNING.get() => {
+                let nothing = LogicalPlanBuilder::empty(false).build()?;
+                let definition = Some(view.statement.to_string());
+                return Ok(Arc::new(ViewTable::new(nothing, definition)));
+            }
+            plan => plan.map_err(named)?,
+        };
+        let LogicalPlan::Ddl(DdlStatement::CreateView(create)) = plan else {
             return Err(Error::internal("CREATE VIEW was planned as something else").into());
         };
         let plan = Arc::unwrap_or_clone(create.input);

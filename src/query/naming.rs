@@ -156,6 +156,7 @@ impl Session {
                 or_replace,
             } => {
                 let query = self.query(plan, config.clone(), options);
+                let _watched = options.watch.as_ref().map(|watch| watch.begun(&query));
                 let grid =
                     PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
                 let rows = grid.num_rows();

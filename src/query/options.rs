@@ -2,12 +2,16 @@
 //!
 //! Comes in: settings. Goes out: the same, checked; what nobody set follows `PARTGRID_MAX_THREADS` and the machine. Never here: keeping to them.
 
+use std::any::Any;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::answer::Query;
 use crate::error::{Error, Result};
 use crate::memory::default_memory_limit_bytes;
 
@@ -178,6 +182,27 @@ pub struct QueryOptions {
     pub(super) memory_limit_bytes: Option<usize>,
     pub(super) threads: Option<usize>,
     pub(super) statements: Statements,
+    pub(super) watch: Option<Watch>,
+}
+
+/// Hears of the query of a statement that makes a table, and is told by dropping what it gives when that has ended.
+#[derive(Clone)]
+pub(super) struct Watch(Arc<dyn Fn(&Query) -> Watched + Send + Sync>);
+
+/// What is dropped when a query that was watched has ended.
+type Watched = Box<dyn Any + Send>;
+
+impl Watch {
+    /// Says that the query begins.
+    pub(super) fn begun(&self, query: &Query) -> Box<dyn Any + Send> {
+        (self.0)(query)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Watch")
+    }
 }
 
 /// What statements may do.
@@ -211,6 +236,16 @@ impl QueryOptions {
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// Has `watch` hear of the query behind a statement that makes a table, which runs before the statement gives anything; what it gives is dropped when the query has ended.
+    #[must_use]
+    pub fn with_watch(
+        mut self,
+        watch: impl Fn(&Query) -> Box<dyn Any + Send> + Send + Sync + 'static,
+    ) -> Self {
+        self.watch = Some(Watch(Arc::new(watch)));
         self
     }
 

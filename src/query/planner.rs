@@ -18,7 +18,7 @@ use super::cache::{CachedPlan, Question, means_the_same_later, reads_grids_only}
 use super::error::placed;
 use super::faults::own_text;
 use super::guard::{self, Does};
-use super::names::{Known, Names, PreparedStatement};
+use super::names::{Known, Names, PreparedStatement, plans_here};
 use super::parameters::Parameters;
 use super::permission;
 use super::plan::exact::check_subqueries;
@@ -163,6 +163,7 @@ impl Planner {
         let runtime = tokio::runtime::Handle::current();
         let (send, receive) = oneshot::channel();
         let work = move || {
+            plans_here();
             let planned = runtime.block_on(work);
             // Nobody listens any more when the caller was cancelled; then the plan is dropped here.
             drop(send.send(planned));

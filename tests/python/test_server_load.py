@@ -153,7 +153,6 @@ def test_a_writer_that_dies_leaves_nothing(server: pg.Server) -> None:
     assert "half" not in server.tables
 
 
-@pytest.mark.xfail(strict=True, reason="CREATE TABLE AS is not listed among the running queries")
 def test_a_statement_that_makes_a_table_is_listed_and_ends_with_its_client(
     server: pg.Server,
 ) -> None:

@@ -165,9 +165,6 @@ def test_a_token_to_read_sends_nothing(server: pg.Server, tokens: dict[str, str]
     assert "made" not in server.tables
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a view whose table is hidden or gone breaks information_schema.columns"
-)
 def test_names_that_are_not_for_a_token_do_not_exist_for_it(
     server: pg.Server, client: fl.FlightClient, tokens: dict[str, str]
 ) -> None:

@@ -51,6 +51,9 @@ use crate::query::plan::facts::Facts;
 use crate::query::plan::prune::{Kept, prune};
 use crate::query::plan::sorted::{known_order, may_be_cut, start_of_value};
 
+/// So many columns are said to be sorted: the engine compares all orderings with all, more than once.
+const MAX_ORDERINGS: usize = 8;
+
 /// Shares are multiples of so many rows; fewer are not worth a thread.
 const SHARE_UNIT: usize = 1024;
 
@@ -152,6 +155,7 @@ impl GridScanExec {
     pub(in crate::query) fn try_spread(self, num_shares: usize, batch_rows: usize) -> Result<Self> {
         let sorted: Vec<usize> = (0..self.num_columns)
             .filter(|place| self.is_ascending(*place))
+            .take(MAX_ORDERINGS)
             .collect();
         let out = self.columns.get(..self.num_columns).unwrap_or_default();
         let known = known_order(&self.facts, out);

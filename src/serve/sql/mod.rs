@@ -102,7 +102,15 @@ pub(super) async fn task(
     parameters: Parameters,
 ) -> Result<Task> {
     let session = service.session_of(&call.caller)?;
-    let options = service.query_options(call);
+    let (running, caller) = (Arc::clone(&service.running), call.caller.clone());
+    let shown = Arc::clone(&text);
+    let options = service.query_options(call).with_watch(move |query| {
+        let task = Task {
+            query: query.clone(),
+            text: Arc::clone(&shown),
+        };
+        Box::new(running.begin(&caller, &task))
+    });
     let query = Box::pin(session.sql_with(&text, parameters, &options)).await?;
     Ok(Task { query, text })
 }

@@ -1,0 +1,83 @@
+"""Loads that a server does for its clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+import partgrid as pg
+from conftest import DATA
+
+LINKS: dict[str, Path] = {}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pg.Server]:
+    """Loads from below the flights, and from a folder with links."""
+    folder = tmp_path_factory.mktemp("links")
+    (folder / "inside").symlink_to(folder)
+    (folder / "airlines.parquet").symlink_to(DATA / "airlines.parquet")
+    places = f"{DATA / 'flights'}, {folder}"
+    with pg.Server(settings={"load.from": places}) as server:
+        LINKS[server.uri] = folder
+        yield server
+
+
+def test_files_become_a_grid_of_the_server(server: pg.Server) -> None:
+    connection = pg.connect(server.uri)
+    done = connection.load_parquet(DATA / "flights", "flights", columns=["month", "distance"])
+    assert done == {"rows": 336776}
+    assert server.grid("flights").columns == ["month", "distance"]
+    with pytest.raises(pg.errors.QueryError, match="exists already"):
+        connection.load_parquet(DATA / "flights", "flights")
+    assert connection.load_parquet(
+        str(DATA / "flights" / "month=07" / "*.parquet"),
+        "flights",
+        if_exists="replace",
+        tile_rows=10_000,
+    ) == {"rows": 29425}
+    assert len(server.grid("flights").tiles) == 4
+    with urlopen(server.http_uri + "/api/status") as answer:
+        jobs = json.load(answer)["jobs"]
+    assert [job["state"] for job in jobs] == ["done", "done"]
+    assert jobs[0]["name"] == "flights"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        DATA / "airlines.parquet",
+        f"{DATA}/flights/../airlines.parquet",
+        f"file://{DATA}/flights/../airlines.parquet",
+        f"{DATA}/flight*",
+        "/etc",
+        "s3://bucket/data",
+        "http://127.0.0.1:1/data.parquet",
+    ],
+)
+def test_nothing_is_loaded_from_elsewhere(server: pg.Server, path: str | Path) -> None:
+    with pytest.raises((pg.errors.PermissionDeniedError, pg.errors.InvalidDataError)) as caught:
+        pg.connect(server.uri).load_parquet(path, "stolen")
+    assert "not below a place that may be loaded from" in str(caught.value)
+    assert "stolen" not in server.tables
+
+
+def test_a_link_that_leads_out_is_not_followed(server: pg.Server) -> None:
+    folder = LINKS[server.uri]
+    with pytest.raises(pg.errors.InvalidDataError, match="not below a place"):
+        pg.connect(server.uri).load_parquet(folder / "airlines.parquet", "stolen")
+    assert "stolen" not in server.tables
+
+
+def test_a_server_that_allows_nothing_loads_nothing() -> None:
+    with pg.Server() as server, pytest.raises(pg.errors.PermissionDeniedError, match=r"load\.from"):
+        pg.connect(server.uri).load_parquet(DATA / "flights", "flights")
+
+
+def test_a_load_that_fails_says_why(server: pg.Server) -> None:
+    with pytest.raises(pg.errors.InvalidDataError, match="missing.parquet"):
+        pg.connect(server.uri).load_parquet(DATA / "flights" / "missing.parquet", "none")
