@@ -3,8 +3,8 @@
 //! Comes in: what the user wrote. Goes out: every file once, in name order, with its size and the `key=value` folders above it. `local.rs` walks through the file
 //! system, `remote.rs` lists object stores (which `store.rs` opens, with `cloud.rs`, `aws.rs`, `settings.rs`), `pattern.rs` says which names match. Never here: what is in the files.
 
-#[cfg(feature = "cloud")]
 mod allowed;
+#[cfg(feature = "cloud")]
 mod aws;
 #[cfg(feature = "cloud")]
 mod cloud;
