@@ -169,7 +169,7 @@ class Connection:
         Raises:
             PermissionDeniedError: The token or the server does not allow it.
             QueryError: There is such a grid.
-            InvalidDataError: The load failed; the text is the server's.
+            NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
         """
     def sql(self, /, query: str) -> Result:
         """
@@ -1898,13 +1898,16 @@ class Server:
     def __repr__(self, /) -> str: ...
     def deregister(self, /, name: str) -> bool:
         """
-        Takes a name away.
+        Takes a name away, also from the catalog.
 
         Args:
             name: The name of a grid or view.
 
         Returns:
             Whether there was one.
+
+        Raises:
+            StorageError: The catalog cannot be written; then the name stays.
         """
     def grid(self, /, name: str) -> Grid:
         """

@@ -204,15 +204,19 @@ impl PyServer {
         Ok(self.of_here()?.register(&name.named("name")?, grid)?)
     }
 
-    /// Takes a name away.
+    /// Takes a name away, also from the catalog.
     ///
     /// Args:
     ///     name: The name of a grid or view.
     ///
     /// Returns:
     ///     Whether there was one.
-    fn deregister(&self, name: Given<String>) -> Outcome<bool> {
-        Ok(self.of_here()?.session().deregister(&name.named("name")?))
+    ///
+    /// Raises:
+    ///     StorageError: The catalog cannot be written; then the name stays.
+    fn deregister(&self, py: Python<'_>, name: Given<String>) -> Outcome<bool> {
+        let (server, name) = (Arc::clone(self.of_here()?), name.named("name")?);
+        wait(py, async move { server.session().drop_table(&name).await })
     }
 
     /// The grid under a name.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::connection::Client;
 use super::upload::{IfExists, first};
 use crate::error::{Error, ErrorKind, Result};
+use crate::flight;
 use crate::flight::messages::{JobName, JobProgress, LoadRequest, Named};
 use crate::load::Progress;
 
@@ -97,12 +98,8 @@ impl RemoteJob {
                     return Err(Error::new(ErrorKind::Cancelled, "the load was cancelled"));
                 }
                 _ => {
-                    let (message, hint) = crate::flight::split_hint(&told.message);
-                    let error = Error::new(ErrorKind::InvalidData, message);
-                    return Err(match hint {
-                        Some(hint) => error.with_hint(hint),
-                        None => error,
-                    });
+                    let kind = flight::kind_named(&told.kind).unwrap_or(ErrorKind::Internal);
+                    return Err(flight::told(kind, &told.message));
                 }
             }
         }

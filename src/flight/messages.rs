@@ -215,6 +215,9 @@ pub(crate) struct JobProgress {
     /// Why it failed.
     #[prost(string, tag = "10")]
     pub(crate) message: String,
+    /// The name of the kind of that error, as in statuses.
+    #[prost(string, tag = "11")]
+    pub(crate) kind: String,
 }
 
 impl Named for JobProgress {

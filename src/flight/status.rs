@@ -58,10 +58,7 @@ const KINDS: [(ErrorKind, &str, Code); 14] = [
 
 /// The status that says this.
 pub(crate) fn status_of(kind: ErrorKind, text: impl Into<String>, request: &str) -> Status {
-    let known = KINDS.iter().find(|(known, _, _)| *known == kind);
-    let (name, code) = known.map_or(("internal", Code::Internal), |(_, name, code)| {
-        (*name, *code)
-    });
+    let (name, code) = named(kind);
     let mut metadata = MetadataMap::new();
     metadata.insert(KIND, MetadataValue::from_static(name));
     if let Ok(request) = request.parse() {
@@ -74,16 +71,9 @@ pub(crate) fn status_of(kind: ErrorKind, text: impl Into<String>, request: &str)
 pub(crate) fn error_of(status: &Status) -> Error {
     let name = status.metadata().get(KIND);
     let name = name.and_then(|name| name.to_str().ok());
-    let known = KINDS.iter().find(|(_, known, _)| Some(*known) == name);
-    let kind = match known {
-        Some((kind, _, _)) => *kind,
-        None => kind_of(status.code()),
-    };
-    let (message, hint) = split_hint(status.message());
-    let mut error = Error::new(kind, message);
-    if let Some(hint) = hint {
-        error = error.with_hint(hint);
-    }
+    let kind = name.and_then(kind_named);
+    let kind = kind.unwrap_or_else(|| kind_of(status.code()));
+    let error = told(kind, status.message());
     let request = status.metadata().get(REQUEST);
     match request.and_then(|request| request.to_str().ok()) {
         Some(request) => error.with_context("request", request),
@@ -91,11 +81,29 @@ pub(crate) fn error_of(status: &Status) -> Error {
     }
 }
 
-/// The text of an error whose last line is a hint, in two.
-pub(crate) fn split_hint(text: &str) -> (&str, Option<&str>) {
+fn named(kind: ErrorKind) -> (&'static str, Code) {
+    let known = KINDS.iter().find(|(known, _, _)| *known == kind);
+    known.map_or(("internal", Code::Internal), |(_, name, code)| {
+        (*name, *code)
+    })
+}
+
+/// The name of a kind on the wire.
+pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
+    named(kind).0
+}
+
+/// The kind of a name on the wire.
+pub(crate) fn kind_named(name: &str) -> Option<ErrorKind> {
+    let known = KINDS.iter().find(|(_, known, _)| *known == name);
+    known.map(|(kind, _, _)| *kind)
+}
+
+/// The error whose text another side wrote; its last line may be a hint.
+pub(crate) fn told(kind: ErrorKind, text: &str) -> Error {
     match text.rsplit_once("\nhint: ") {
-        Some((message, hint)) => (message, Some(hint)),
-        None => (text, None),
+        Some((message, hint)) => Error::new(kind, message).with_hint(hint),
+        None => Error::new(kind, text),
     }
 }
 

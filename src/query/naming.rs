@@ -12,7 +12,7 @@ use datafusion::prelude::SessionConfig;
 use tokio::sync::Mutex;
 
 use super::error::is_a_view;
-use super::names::Table;
+use super::names::{Table, View};
 use super::options::QueryOptions;
 use super::session::Session;
 use super::statement::Change;
@@ -97,6 +97,24 @@ impl Session {
         .await
     }
 
+    /// Puts a view under a name. A grid that had it is forgotten, since views are not kept: it would have the name again.
+    async fn put_view(&self, name: String, view: Arc<View>) -> Result<()> {
+        let turn = Arc::clone(&self.naming.turn).lock_owned().await;
+        let names = self.names.clone();
+        let keeper = self.naming.keeper.load_full();
+        finished(async move {
+            let _turn = turn;
+            let has_grid = matches!(names.now().tables.get(&name), Some(Table::Grid(_)));
+            if let Some(keeper) = keeper.filter(|_| has_grid) {
+                keeper.forget(&name).await?;
+            }
+            let view = Table::View(view);
+            names.change(|known| known.tables.insert(name.clone(), view.clone()));
+            Ok(())
+        })
+        .await
+    }
+
     /// Takes the name of a grid or view away, also from what is kept; says whether there was one.
     ///
     /// # Errors
@@ -130,12 +148,9 @@ impl Session {
         match change {
             Change::Nothing(why) => Ok(why),
             Change::View { name, view } => {
-                self.names.change(|known| {
-                    known
-                        .tables
-                        .insert(name.clone(), Table::View(Arc::clone(&view)))
-                });
-                Ok(format!("view {name}"))
+                let said = format!("view {name}");
+                self.put_view(name, view).await?;
+                Ok(said)
             }
             Change::Drop { name } => {
                 self.drop_table(&name).await?;

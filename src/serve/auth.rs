@@ -15,6 +15,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
+use super::call::hex;
 use crate::error::{Error, ErrorKind, Result};
 
 /// With what the text of a token begins, so that scanners of secrets find one that was left lying about.
@@ -315,10 +316,6 @@ pub fn new_token(
         put("expires", text.into());
     }
     Ok((token, format!("[[token]]\n{entry}")))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn hash_of(text: &str) -> Option<[u8; 32]> {

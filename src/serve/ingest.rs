@@ -9,7 +9,7 @@ use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 
-use super::auth::Caller;
+use super::auth::{Caller, Scope};
 use super::service::Service;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, slice_bytes};
@@ -44,13 +44,7 @@ impl Target {
     /// # Errors
     /// `InvalidArgument` for a name that none may have, `PermissionDenied` for one that the caller may not see, `Unsupported` for temporary tables and other catalogs.
     pub(super) fn of(caller: &Caller, ingest: &CommandStatementIngest) -> Result<Self> {
-        check_name(&ingest.table)?;
-        if !caller.may_see(&ingest.table) {
-            let text = format!("the token `{}` has no right to this name", caller.name());
-            return Err(
-                Error::new(ErrorKind::PermissionDenied, text).with_context("table", &ingest.table)
-            );
-        }
+        check_right(caller, &ingest.table)?;
         if ingest.temporary {
             let text = "the server has no temporary tables";
             return Err(Error::unsupported(text).with_hint("drop the table when it is done"));
@@ -81,6 +75,20 @@ impl Target {
             if_there,
         })
     }
+}
+
+/// Whether a caller may put a grid under a name.
+///
+/// # Errors
+/// As [`check_name`]; `PermissionDenied` without the right to write, or to names like this.
+pub(super) fn check_right(caller: &Caller, name: &str) -> Result<()> {
+    caller.require(Scope::Write)?;
+    check_name(name)?;
+    if caller.may_see(name) {
+        return Ok(());
+    }
+    let text = format!("the token `{}` has no right to this name", caller.name());
+    Err(Error::new(ErrorKind::PermissionDenied, text).with_context("table", name))
 }
 
 /// # Errors

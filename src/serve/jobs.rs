@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::auth::{Caller, Scope};
 use super::call::unknown;
-use super::ingest::check_name;
+use super::ingest::check_right;
 use super::service::Service;
 use crate::error::{Error, ErrorKind, Result};
+use crate::flight::kind_name;
 use crate::flight::messages::{JobProgress, LoadRequest};
 use crate::load::{LoadJob, LoadOptions};
 
@@ -65,6 +66,9 @@ impl Job {
             elapsed_millis: millis(progress.elapsed),
             remaining_millis: progress.remaining().map(millis),
             message: String::new(),
+            kind: self
+                .error()
+                .map_or_else(String::new, |error| kind_name(error.kind()).to_owned()),
         }
     }
 }
@@ -150,14 +154,7 @@ pub(super) fn begin(
     caller: &Caller,
     request: LoadRequest,
 ) -> Result<Arc<Job>> {
-    caller.require(Scope::Write)?;
-    check_name(&request.name)?;
-    if !caller.may_see(&request.name) {
-        let text = format!("the token `{}` has no right to this name", caller.name());
-        return Err(
-            Error::new(ErrorKind::PermissionDenied, text).with_context("table", request.name)
-        );
-    }
+    check_right(caller, &request.name)?;
     if service.load_from.is_empty() {
         let text = "the server loads nothing for clients";
         return Err(Error::new(ErrorKind::PermissionDenied, text)

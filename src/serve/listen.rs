@@ -13,6 +13,7 @@ use futures::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -74,18 +75,18 @@ pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// The connections that come in at a socket, until `stop` says so.
+/// The connections that come in at a socket, until `stop` says so; the task is done once nobody can knock any more.
 pub(super) fn connections(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
     speaks: Speaks,
     most: Arc<Semaphore>,
     stop: watch::Receiver<Phase>,
-) -> Connections {
+) -> (Connections, JoinHandle<()>) {
     let (sender, receiver) = mpsc::channel(ACCEPTED_AHEAD);
     let door = Door { tls, speaks, stop };
-    tokio::spawn(accept(listener, door, most, sender));
-    Connections(receiver)
+    let accepting = tokio::spawn(accept(listener, door, most, sender));
+    (Connections(receiver), accepting)
 }
 
 /// Connections as they come.
@@ -140,9 +141,14 @@ async fn accept(
     sender: mpsc::Sender<Connection>,
 ) {
     let mut stop = door.stop.clone();
+    // The page is there to the end: it shows what still runs.
+    let until = match door.speaks {
+        Speaks::Flight => Phase::Stopping,
+        Speaks::Http => Phase::Ended,
+    };
     loop {
         let accepted = tokio::select! {
-            _ = stop.wait_for(|phase| *phase > Phase::Serving) => return,
+            _ = stop.wait_for(|phase| *phase >= until) => return,
             accepted = listener.accept() => accepted,
         };
         let (stream, from) = match accepted {

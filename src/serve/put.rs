@@ -157,7 +157,6 @@ async fn ingested(
     ingest: CommandStatementIngest,
     batches: &mut Batches,
 ) -> Result<i64> {
-    call.caller.require(Scope::Write)?;
     without_transaction(ingest.transaction_id.as_ref())?;
     let target = ingest::Target::of(&call.caller, &ingest)?;
     let mut incoming = Incoming::default();

@@ -98,7 +98,7 @@ struct Listed {
 pub(super) struct Running {
     next: AtomicU64,
     listed: Mutex<Listed>,
-    /// How many began, ended well, failed.
+    /// How many began and failed, and the rows that all handed on, since the start.
     pub(super) num_begun: AtomicU64,
     pub(super) num_failed: AtomicU64,
     pub(super) num_rows: AtomicU64,

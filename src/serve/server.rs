@@ -3,6 +3,7 @@
 //! Comes in: options. Goes out: a [`Server`], whose addresses are known once it is there. Never here: what is answered.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,9 +44,18 @@ pub struct Server {
     address: SocketAddr,
     http_address: Option<SocketAddr>,
     stop: watch::Sender<Phase>,
-    /// Taken by whoever stops it first.
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Taken by whoever stops it first: what answers, and what accepts.
+    tasks: Mutex<Tasks>,
     _talk: Talking,
+}
+
+/// What runs on the threads that speak with clients.
+#[derive(Default)]
+struct Tasks {
+    /// Waited for when the server stops.
+    answering: Vec<JoinHandle<()>>,
+    /// Done once nobody can knock any more.
+    accepting: Vec<JoinHandle<()>>,
 }
 
 /// The threads that speak with clients: queries that keep all others busy do not keep them from being heard, stopped and told that their time is over.
@@ -154,7 +164,7 @@ impl Server {
         self.service.reload()
     }
 
-    fn tasks(&self) -> Vec<JoinHandle<()>> {
+    fn tasks(&self) -> Tasks {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut tasks)
     }
@@ -169,20 +179,25 @@ impl Server {
 
     /// Takes no more connections, lets what runs finish within the time, then ends it. Does nothing the second time.
     pub async fn shutdown(&self, within: Duration) {
+        self.service.is_stopping.store(true, Ordering::Release);
         self.stop.send_if_modified(|phase| {
             let is_serving = *phase == Phase::Serving;
             *phase = (*phase).max(Phase::Stopping);
             is_serving
         });
-        let tasks = self.tasks();
-        let aborts: Vec<_> = tasks.iter().map(JoinHandle::abort_handle).collect();
-        let ended = futures::future::join_all(tasks);
+        let Tasks {
+            answering,
+            accepting,
+        } = self.tasks();
+        let aborts: Vec<_> = answering.iter().map(JoinHandle::abort_handle).collect();
+        let ended = futures::future::join_all(answering);
         if tokio::time::timeout(within, ended).await.is_err() {
             self.service.running.cancel_all();
             self.service.jobs.cancel_all();
             aborts.iter().for_each(tokio::task::AbortHandle::abort);
         }
         self.end();
+        drop(futures::future::join_all(accepting).await);
         tracing::info!("stopped");
     }
 }
@@ -191,7 +206,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.service.running.cancel_all();
         self.service.jobs.cancel_all();
-        self.tasks().iter().for_each(JoinHandle::abort);
+        self.tasks().answering.iter().for_each(JoinHandle::abort);
         self.end();
     }
 }
@@ -203,7 +218,7 @@ impl std::fmt::Debug for Server {
 }
 
 /// The addresses of the ports, and what answers there.
-type Opened = (SocketAddr, Option<SocketAddr>, Vec<JoinHandle<()>>);
+type Opened = (SocketAddr, Option<SocketAddr>, Tasks);
 
 /// Opens the ports, on the runtime that speaks with clients.
 async fn open(
@@ -224,21 +239,27 @@ async fn open(
     // Each port has its own: pages that rest keep no query out.
     let most = || Arc::new(Semaphore::new(options.limits.connections));
     let tls = || service.tls.clone();
-    let incoming = connections(listener, tls(), Speaks::Flight, most(), stopped.clone());
+    let (incoming, accepting) =
+        connections(listener, tls(), Speaks::Flight, most(), stopped.clone());
     let answering = flight(Arc::clone(&service), incoming, stopped.clone());
-    let mut tasks = vec![tokio::spawn(answering)];
+    let mut tasks = Tasks {
+        answering: vec![tokio::spawn(answering)],
+        accepting: vec![accepting],
+    };
     let mut http_address = None;
     if let Some(wanted) = options.http_address {
         let listener = bind(wanted).await?;
         let address = listener.local_addr().map_err(no_address)?;
         http_address = Some(address);
-        let connections = connections(listener, tls(), Speaks::Http, most(), stopped.clone());
+        let (connections, accepting) =
+            connections(listener, tls(), Speaks::Http, most(), stopped.clone());
+        tasks.accepting.push(accepting);
         let listening = Listening {
             connections,
             address,
         };
-        let page = super::http::serve(Arc::clone(&service), listening, stopped);
-        tasks.push(tokio::spawn(page));
+        // It is not waited for: it ends when all else has.
+        tokio::spawn(super::http::serve(Arc::clone(&service), listening, stopped));
     }
     Ok((address, http_address, tasks))
 }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -26,7 +26,7 @@ use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::REQUEST;
 use crate::grid::PartitionGrid;
-use crate::query::{Keeper, QueryOptions, Session, SessionOptions, Statements};
+use crate::query::{Keeper, QueryOptions, Session, SessionOptions, Statements, max_threads};
 
 /// The state of a server.
 pub(super) struct Service {
@@ -48,6 +48,9 @@ pub(super) struct Service {
     pub(super) load_from: Vec<String>,
     pub(super) errors: Arc<RecentErrors>,
     pub(super) begun: (Instant, SystemTime),
+    /// Set once the server takes nobody new in.
+    pub(super) is_stopping: AtomicBool,
+    pub(super) threads: usize,
     /// Where clients reach it.
     pub(super) uri: OnceLock<String>,
     /// Where queries and loads run: not on the threads that speak with clients.
@@ -146,6 +149,8 @@ impl Service {
             load_from: options.load_from.clone(),
             errors: Arc::default(),
             begun: (Instant::now(), SystemTime::now()),
+            is_stopping: AtomicBool::new(false),
+            threads: options.threads.unwrap_or_else(max_threads),
             uri: OnceLock::new(),
             work: Handle::current(),
             held: Arc::default(),
@@ -239,6 +244,14 @@ impl Service {
     pub(super) fn is_kept(&self, grid: &PartitionGrid) -> bool {
         let catalog = self.catalog.as_ref();
         catalog.is_some_and(|catalog| catalog.holds(grid))
+    }
+
+    /// What it does, in a word.
+    pub(super) fn state(&self) -> &'static str {
+        match self.is_stopping.load(Ordering::Acquire) {
+            false => "serving",
+            true => "stopping",
+        }
     }
 
     /// Whether everybody may come in.

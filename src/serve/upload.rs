@@ -13,7 +13,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use super::auth::{Caller, Scope};
 use super::call::Call;
 use super::flight::protocol;
-use super::ingest::check_name;
+use super::ingest::check_right;
 use super::service::{Held, Service};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Acknowledgement, BeginUpload};
@@ -45,14 +45,7 @@ impl Construction {
     /// # Errors
     /// `PermissionDenied` without the right to write the name, `Query` when it is taken, `InvalidArgument` for cuts that are none.
     pub(super) fn begin(service: &Service, caller: &Caller, wanted: BeginUpload) -> Result<Self> {
-        caller.require(Scope::Write)?;
-        check_name(&wanted.name)?;
-        if !caller.may_see(&wanted.name) {
-            let text = format!("the token `{}` has no right to this name", caller.name());
-            return Err(
-                Error::new(ErrorKind::PermissionDenied, text).with_context("table", wanted.name)
-            );
-        }
+        check_right(caller, &wanted.name)?;
         if service.session.named(&wanted.name)?.is_some() && !wanted.replace {
             return Err(taken(&wanted.name));
         }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import adbc_driver_flightsql.dbapi as adbc
+import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
@@ -31,3 +35,32 @@ def driver() -> Faulting:
     made = Faulting()
     pg.register_copy_engine("kDLExtDev", made)
     return made
+
+
+@pytest.fixture
+def client(server: pg.Server) -> Iterator[fl.FlightClient]:
+    """A client of Flight, for the `server` of the test file."""
+    with fl.connect(server.uri) as client:
+        yield client
+
+
+@pytest.fixture
+def connection(server: pg.Server) -> Iterator[Any]:
+    """A connection of ADBC to it."""
+    with adbc.connect(server.uri, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def cursor(connection: Any) -> Iterator[Any]:
+    """A cursor of that connection."""
+    with connection.cursor() as cursor:
+        yield cursor
+
+
+@pytest.fixture
+def name(server: pg.Server, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A name for a table of this test, free before and after."""
+    made = f"made_{abs(hash(request.node.nodeid))}"
+    yield made
+    server.deregister(made)

@@ -10,35 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
-from services import Service, asked, command, proto, service, statement, write_tokens
+from served import ingest, numbers, run
+from services import Service, asked, service, write_tokens
 from stores import KEYS, s3_client, s3_server
 from type_samples import samples
-
-
-def numbers(seed: int, rows: int = 1000) -> pa.Table:
-    values = np.random.default_rng(seed).integers(0, 2**60, rows)
-    return pa.table({"n": values, "t": [f"row {value}" for value in values[:rows]]})
-
-
-def ingest(client: fl.FlightClient, name: str, rows: pa.Table, if_there: int) -> None:
-    """Replaces (3) or appends (2) by DoPut."""
-    made = command("CommandStatementIngest", (1, proto((1, 1), (2, if_there))), (2, name))
-    writer, reader = client.do_put(made, rows.schema)
-    writer.write_table(rows, max_chunksize=200)
-    writer.done_writing()
-    answer = reader.read()
-    writer.close()
-    assert answer is not None
-
-
-def run(client: fl.FlightClient, text: str) -> None:
-    list(client.get_flight_info(statement(text)).endpoints)
 
 
 def held(server: Any) -> dict[str, pa.Table]:
@@ -256,3 +236,16 @@ def test_where_objects_are_is_for_administrators(bucket: dict[str, str], tmp_pat
             assert bucket["AWS_ENDPOINT"] not in text
         assert "of/others/tiles" in said[1]
         assert "of/others/tiles" in said[3]
+
+
+def test_a_name_that_was_taken_away_is_gone_after_a_restart(tmp_path: Path) -> None:
+    with pg.Server(catalog=tmp_path) as server:
+        connection = pg.connect(server.uri)
+        for name in ("viewed", "taken"):
+            assert connection.upload(numbers(1), name)["durable"]
+        connection.sql("CREATE OR REPLACE VIEW viewed AS SELECT 1 AS a")
+        assert server.deregister("taken")
+        assert not server.deregister("taken")
+        assert server.tables == ["viewed"]
+    with pg.Server(catalog=tmp_path) as server:
+        assert server.tables == []

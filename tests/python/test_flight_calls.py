@@ -12,6 +12,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from served import with_few
 from services import (
     ENDLESS,
     Fixed,
@@ -29,21 +30,8 @@ from services import (
 
 @pytest.fixture(scope="module")
 def server(flights: pg.Grid) -> Iterator[pg.Server]:
-    grids: dict[str, Any] = {
-        "flights": flights,
-        "few_1": pa.table({"a": [1, 2]}),
-        "few_2": pa.table({"b": ["x"], "c": [1.5]}),
-        "100%": pa.table({"a": [1]}),
-    }
-    with pg.Server(grids) as server:
-        pg.connect(server.uri).sql("CREATE VIEW few_v AS SELECT b FROM few_2").to_arrow()
+    with with_few(flights) as server:
         yield server
-
-
-@pytest.fixture
-def client(server: pg.Server) -> Iterator[fl.FlightClient]:
-    with fl.connect(server.uri) as client:
-        yield client
 
 
 def test_grids_are_listed_by_pattern(client: fl.FlightClient) -> None:

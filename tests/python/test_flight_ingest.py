@@ -23,26 +23,6 @@ def server(flights: pg.Grid) -> Iterator[pg.Server]:
         yield server
 
 
-@pytest.fixture
-def connection(server: pg.Server) -> Iterator[Any]:
-    with adbc.connect(server.uri, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def cursor(connection: Any) -> Iterator[Any]:
-    with connection.cursor() as cursor:
-        yield cursor
-
-
-@pytest.fixture
-def name(server: pg.Server, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A name for a table of this test, free before and after."""
-    made = f"made_{abs(hash(request.node.nodeid))}"
-    yield made
-    server.deregister(made)
-
-
 def test_an_update_runs_once_for_each_row_and_not_at_all_without(
     server: pg.Server, cursor: Any, name: str
 ) -> None:

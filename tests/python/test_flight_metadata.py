@@ -10,6 +10,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from served import with_few
 from services import (
     act,
     asked,
@@ -45,21 +46,8 @@ KEYS = pa.schema(
 
 @pytest.fixture(scope="module")
 def server(flights: pg.Grid) -> Iterator[pg.Server]:
-    grids: dict[str, Any] = {
-        "flights": flights,
-        "few_1": pa.table({"a": [1, 2]}),
-        "few_2": pa.table({"b": ["x"], "c": [1.5]}),
-        "100%": pa.table({"a": [1]}),
-    }
-    with pg.Server(grids) as server:
-        pg.connect(server.uri).sql("CREATE VIEW few_v AS SELECT b FROM few_2").to_arrow()
+    with with_few(flights) as server:
         yield server
-
-
-@pytest.fixture
-def client(server: pg.Server) -> Iterator[fl.FlightClient]:
-    with fl.connect(server.uri) as client:
-        yield client
 
 
 def test_asking_for_the_schema_runs_nothing(client: fl.FlightClient, server: pg.Server) -> None:

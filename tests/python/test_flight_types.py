@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import adbc_driver_flightsql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
@@ -26,26 +25,6 @@ def server() -> Iterator[pg.Server]:
     grids: dict[str, Any] = {f"of_{name}": pa.table({name: SAMPLES[name]}) for name in SAMPLES}
     with pg.Server(grids) as server:
         yield server
-
-
-@pytest.fixture
-def connection(server: pg.Server) -> Iterator[Any]:
-    with adbc.connect(server.uri, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def cursor(connection: Any) -> Iterator[Any]:
-    with connection.cursor() as cursor:
-        yield cursor
-
-
-@pytest.fixture
-def name(server: pg.Server, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A name for a table of this test, free before and after."""
-    made = f"made_{abs(hash(request.node.nodeid))}"
-    yield made
-    server.deregister(made)
 
 
 def put(client: fl.FlightClient, name: str, table: pa.Table) -> None:

@@ -7,13 +7,13 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from served import guarded, tokens_of
 from services import (
     COMMAND,
     asked,
@@ -22,7 +22,6 @@ from services import (
     service,
     shown,
     status,
-    write_tokens,
 )
 
 
@@ -33,35 +32,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokens(folder: Path) -> dict[str, str]:
-    return write_tokens(
-        folder / "tokens.toml",
-        admin={"scope": "admin"},
-        writer={"scope": "write"},
-        reader={"scope": "read"},
-        other={"scope": "read"},
-        few={"scope": "write", "grids": ["open_*", "mine"]},
-    )
+    return tokens_of(folder)
 
 
 @pytest.fixture(scope="module")
 def server(folder: Path, tokens: dict[str, str]) -> Iterator[pg.Server]:
-    lazy = folder / "lazy.parquet"
-    pg.from_arrow(pa.table({"a": [1, 2, 3]})).write_parquet(lazy)
-    grids: dict[str, Any] = {
-        "secret": pa.table({"hidden": ["gold"]}),
-        "open_1": pa.table({"a": [1, 2, 3]}),
-        "lost": pg.read_parquet(lazy, lazy=True),
-    }
-    with pg.Server(grids, tokens=folder / "tokens.toml", catalog=folder / "catalog") as server:
-        admin = pg.connect(server.uri, token=tokens["admin"])
-        admin.sql("CREATE VIEW open_v AS SELECT * FROM secret")
+    with guarded(folder, tokens) as server:
         yield server
-
-
-@pytest.fixture
-def client(server: pg.Server) -> Iterator[fl.FlightClient]:
-    with fl.connect(server.uri) as client:
-        yield client
 
 
 def update(client: fl.FlightClient, text: str, token: str) -> None:

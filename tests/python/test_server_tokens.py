@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
@@ -15,6 +14,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from served import guarded, tokens_of
 from services import (
     asked,
     command,
@@ -22,7 +22,6 @@ from services import (
     http_answer,
     shown,
     status,
-    write_tokens,
 )
 
 PREFIX = "/arrow.flight.protocol.FlightService/"
@@ -47,36 +46,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokens(folder: Path) -> dict[str, str]:
-    return write_tokens(
-        folder / "tokens.toml",
-        admin={"scope": "admin"},
-        writer={"scope": "write"},
-        reader={"scope": "read"},
-        other={"scope": "read"},
-        few={"scope": "write", "grids": ["open_*", "mine"]},
-        late={"scope": "admin", "expires": YESTERDAY},
-    )
+    return tokens_of(folder, late={"scope": "admin", "expires": YESTERDAY})
 
 
 @pytest.fixture(scope="module")
 def server(folder: Path, tokens: dict[str, str]) -> Iterator[pg.Server]:
-    lazy = folder / "lazy.parquet"
-    pg.from_arrow(pa.table({"a": [1, 2, 3]})).write_parquet(lazy)
-    grids: dict[str, Any] = {
-        "secret": pa.table({"hidden": ["gold"]}),
-        "open_1": pa.table({"a": [1, 2, 3]}),
-        "lost": pg.read_parquet(lazy, lazy=True),
-    }
-    with pg.Server(grids, tokens=folder / "tokens.toml", catalog=folder / "catalog") as server:
-        admin = pg.connect(server.uri, token=tokens["admin"])
-        admin.sql("CREATE VIEW open_v AS SELECT * FROM secret")
+    with guarded(folder, tokens) as server:
         yield server
-
-
-@pytest.fixture
-def client(server: pg.Server) -> Iterator[fl.FlightClient]:
-    with fl.connect(server.uri) as client:
-        yield client
 
 
 @pytest.mark.parametrize("method", METHODS)

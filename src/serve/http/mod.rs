@@ -8,6 +8,7 @@ mod status;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
@@ -22,7 +23,7 @@ use super::auth::Caller;
 use super::call::Call;
 use super::listen::{Listening, Phase};
 use super::service::Service;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 
 const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/style.css");
@@ -43,7 +44,7 @@ pub(super) async fn serve(
 ) {
     let stop = async move {
         // The sender is gone only when the server is.
-        drop(stopped.wait_for(|phase| *phase > Phase::Serving).await);
+        drop(stopped.wait_for(|phase| *phase == Phase::Ended).await);
     };
     let served = axum::serve(listening, routes(service)).with_graceful_shutdown(stop);
     if let Err(error) = served.await {
@@ -71,12 +72,20 @@ fn routes(service: Arc<Service>) -> Router {
             get(|| file("text/javascript; charset=utf-8", TILES)),
         )
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(|| async { "ready\n" }));
+        .route("/readyz", get(ready));
     guarded
         .merge(open)
         .fallback(|| async { failed(StatusCode::NOT_FOUND, "there is nothing here") })
         .layer(middleware::from_fn_with_state(Arc::clone(&service), safely))
         .with_state(service)
+}
+
+/// Whether new clients are taken in.
+async fn ready(State(service): State<Arc<Service>>) -> Response {
+    match service.is_stopping.load(Ordering::Acquire) {
+        false => "ready\n".into_response(),
+        true => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
+    }
 }
 
 async fn file(kind: &'static str, text: &'static str) -> Response {
@@ -170,14 +179,9 @@ async fn cancel_query(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    if !headers.contains_key(FROM_PAGE) {
-        return failed(StatusCode::FORBIDDEN, "the header X-Partgrid is needed");
-    }
-    let id = u64::from_str_radix(&id, 16).unwrap_or(u64::MAX);
-    match service.running.cancel(&caller, id) {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => told(&service, caller, &error),
-    }
+    cancelled(&service, caller, &id, &headers, |caller, id| {
+        service.running.cancel(caller, id)
+    })
 }
 
 async fn cancel_job(
@@ -186,13 +190,26 @@ async fn cancel_job(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
+    cancelled(&service, caller, &id, &headers, |caller, id| {
+        service.jobs.cancel(caller, id)
+    })
+}
+
+/// Ends something of this number, for the page.
+fn cancelled(
+    service: &Service,
+    caller: Caller,
+    id: &str,
+    headers: &HeaderMap,
+    cancel: impl FnOnce(&Caller, u64) -> Result<()>,
+) -> Response {
     if !headers.contains_key(FROM_PAGE) {
         return failed(StatusCode::FORBIDDEN, "the header X-Partgrid is needed");
     }
-    let id = u64::from_str_radix(&id, 16).unwrap_or(u64::MAX);
-    match service.jobs.cancel(&caller, id) {
+    let id = u64::from_str_radix(id, 16).unwrap_or(u64::MAX);
+    match cancel(&caller, id) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => told(&service, caller, &error),
+        Err(error) => told(service, caller, &error),
     }
 }
 

@@ -16,7 +16,6 @@ use super::super::service::{Service, here_bytes};
 use crate::catalog::Catalog;
 use crate::grid::PartitionGrid;
 use crate::location::host_address;
-use crate::query::max_threads;
 
 /// Tiles of one grid that the page draws.
 const MAX_TILES: usize = 10_000;
@@ -33,9 +32,9 @@ pub(super) fn status(service: &Service, caller: &Caller) -> Value {
             "host": host_address().to_string(),
             "started": time(since),
             "uptime_seconds": begun.elapsed().as_secs_f64(),
-            "threads": max_threads(),
+            "threads": service.threads,
             "catalog": catalog.filter(|_| caller.scope() == Scope::Admin),
-            "state": "serving",
+            "state": service.state(),
         },
         "caller": { "name": caller.name().as_ref(), "scope": caller.scope().to_string() },
         "memory": memory(service),
@@ -46,7 +45,7 @@ pub(super) fn status(service: &Service, caller: &Caller) -> Value {
             "uri": service.uri(),
             "host": host_address().to_string(),
             "pid": std::process::id(),
-            "state": "serving",
+            "state": service.state(),
             "version": env!("CARGO_PKG_VERSION"),
             "is_here": true,
         }],
