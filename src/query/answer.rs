@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::bounds::{Queue, RunPool, SessionMemory};
+use super::exec::batch_rows::{batch_rows, in_batches};
 use super::kept::Kept;
 use super::metrics::QueryMetrics;
 use super::names::Names;
@@ -120,9 +121,10 @@ impl Query {
             memory_pool: Arc::clone(&pool),
             ..RuntimeEnv::clone(&self.bounds.runtime)
         };
-        let context = self.context(runtime);
+        let (plan, config) = self.in_batches()?;
+        let context = self.context(runtime, config);
         let stream = BatchStream::start(Start {
-            plan: Arc::clone(&self.plan),
+            plan,
             context: Arc::new(context),
             memory,
             queue: self.bounds.queue.clone(),
@@ -162,13 +164,25 @@ impl Query {
         self.stream_to_keep()?.try_collect().await
     }
 
+    /// What runs, and with which settings: those of the plan, with batches of fewer rows where long values are repeated.
+    fn in_batches(&self) -> Result<(Arc<dyn ExecutionPlan>, SessionConfig)> {
+        let (plan, config) = (Arc::clone(&self.plan), self.bounds.config.clone());
+        let limit = self.bounds.memory_limit_bytes;
+        let limit = limit.unwrap_or_else(|| self.bounds.memory.limit());
+        let rows = batch_rows(&plan, config.batch_size(), limit);
+        if rows == config.batch_size() {
+            return Ok((plan, config));
+        }
+        Ok((in_batches(plan, rows)?, config.with_batch_size(rows)))
+    }
+
     /// What operators run with. Expressions hold their functions: only what lists them looks for them by name.
-    fn context(&self, runtime: RuntimeEnv) -> TaskContext {
+    fn context(&self, runtime: RuntimeEnv, config: SessionConfig) -> TaskContext {
         let listed = self.bounds.functions.as_deref();
         TaskContext::new(
             None,
             String::new(),
-            self.bounds.config.clone(),
+            config,
             listed.map_or_else(HashMap::new, |all| all.scalar_functions().clone()),
             listed.map_or_else(HashMap::new, |all| all.higher_order_functions().clone()),
             listed.map_or_else(HashMap::new, |all| all.aggregate_functions().clone()),

@@ -28,7 +28,7 @@ use crate::grid::slice_bytes;
 const WIDE_BYTES: u64 = 4096;
 
 /// Aggregates whose values hold all rows that they have seen.
-const COLLECTING: [&str; 2] = ["array_agg", "string_agg"];
+pub(super) const COLLECTING: [&str; 2] = ["array_agg", "string_agg"];
 
 /// The rows of each partition of a window so far.
 type Seen = HashMap<Box<[u8]>, u64>;
@@ -93,6 +93,11 @@ impl Growth {
 }
 
 impl Window {
+    /// Whether a value can hold all rows of the input.
+    pub(super) fn gathers_all(&self) -> bool {
+        self.partition_by.is_empty() && self.frame_rows.is_none()
+    }
+
     fn of(window: &Arc<dyn WindowExpr>) -> Option<Self> {
         let any = window.as_any();
         let aggregate = match any.downcast_ref::<PlainAggregateWindowExpr>() {
@@ -112,7 +117,7 @@ impl Window {
 }
 
 /// The bytes of the long values that an expression has in it.
-fn wide(expression: &Arc<dyn PhysicalExpr>) -> u64 {
+pub(super) fn wide(expression: &Arc<dyn PhysicalExpr>) -> u64 {
     let own = match expression.downcast_ref::<Literal>() {
         Some(literal) => literal.value().size() as u64,
         None => 0,

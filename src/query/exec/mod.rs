@@ -2,6 +2,7 @@
 
 mod ahead;
 mod align;
+pub(super) mod batch_rows;
 mod between;
 mod condition;
 pub(super) mod dense;

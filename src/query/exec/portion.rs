@@ -10,7 +10,10 @@ use arrow::array::RecordBatch;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -22,9 +25,12 @@ use crate::query::bounds::size;
 /// An operator makes at most this part of the memory limit of one batch.
 const PART: u64 = 16;
 
-/// The plan with small portions under operators that grow.
+/// The plan with small portions under operators that grow, and without exchanges right above windows of lists: they deal out batches to threads, and would keep what comes out of the window for those that are busy.
 pub(in crate::query) fn portioned(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
+        if let Some(window) = dealt_out(&node) {
+            return Ok(Transformed::yes(window));
+        }
         let Some((growth, keeps)) = Growth::of(node.as_ref()) else {
             return Ok(Transformed::no(node));
         };
@@ -32,6 +38,25 @@ pub(in crate::query) fn portioned(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dy
         Ok(portioned.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
     .data()
+}
+
+/// What is under an exchange that only deals out batches, if that is a window of lists, or something that hands on its rows one by one.
+fn dealt_out(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let exchange = node.downcast_ref::<RepartitionExec>()?;
+    if !matches!(exchange.partitioning(), Partitioning::RoundRobinBatch(_)) {
+        return None;
+    }
+    let mut below = exchange.input();
+    loop {
+        if let Some((Growth::Windows(_), _)) = Growth::of(below.as_ref()) {
+            return Some(Arc::clone(exchange.input()));
+        }
+        below = if let Some(filter) = below.downcast_ref::<FilterExec>() {
+            filter.input()
+        } else {
+            below.downcast_ref::<ProjectionExec>()?.input()
+        };
+    }
 }
 
 /// Cuts batches.

@@ -89,6 +89,20 @@ pub(in crate::query) struct GridScanExec {
 }
 
 impl GridScanExec {
+    /// About how many bytes the longest value has of the columns that come out.
+    pub(super) fn longest(&self) -> u64 {
+        let columns = self.columns.iter().take(self.num_columns);
+        columns
+            .map(|column| self.facts.longest(*column))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Bytes of all tiles of the grid.
+    pub(super) fn tile_bytes(&self) -> u64 {
+        self.facts.grid().memory_bytes()
+    }
+
     /// A scan of the given columns, in one share, of the rows that pass all `filters`, which are over the columns of the grid.
     pub(in crate::query) fn try_new(
         facts: Arc<Facts>,

@@ -14,6 +14,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
 use super::estimate::Samples;
+use super::longest::{can_be_long, longest};
 use super::sorted::is_ascending;
 use crate::grid::{ColumnStatistics, PartitionGrid, column_statistics};
 use crate::location::Locality;
@@ -27,6 +28,8 @@ pub(in crate::query) struct Facts {
     /// One for each column that somebody asked about.
     ascending: Box<[OnceLock<bool>]>,
     samples: Samples,
+    /// Bytes of the longest value of each column that somebody asked about.
+    longest: Box<[OnceLock<u64>]>,
     /// How near each tile is, row band by row band.
     localities: OnceLock<Box<[Locality]>>,
 }
@@ -45,7 +48,8 @@ impl Facts {
         let columns = 0..grid.num_columns();
         Self {
             columns: columns.clone().map(|_| OnceLock::new()).collect(),
-            ascending: columns.map(|_| OnceLock::new()).collect(),
+            ascending: columns.clone().map(|_| OnceLock::new()).collect(),
+            longest: columns.map(|_| OnceLock::new()).collect(),
             samples: Samples::new(grid.num_columns()),
             localities: OnceLock::new(),
             grid,
@@ -77,6 +81,14 @@ impl Facts {
         filters: &[Arc<dyn PhysicalExpr>],
     ) -> Option<f64> {
         self.samples.passing(&self.grid, columns, filters)
+    }
+
+    /// About how many bytes the longest value of a column has; 0 for a type whose values all have a few. Of tiles that would have to be read to know, those of a row of usual size.
+    pub(in crate::query) fn longest(&self, column: usize) -> u64 {
+        let known = self.longest.get(column);
+        known.map_or(0, |known| {
+            *known.get_or_init(|| longest_of(&self.grid, column).unwrap_or(0))
+        })
     }
 
     /// About how many values a column has; `None` when nobody can tell.
@@ -173,6 +185,26 @@ impl Facts {
         }
         Ok(statistics)
     }
+}
+
+fn longest_of(grid: &PartitionGrid, column: usize) -> Option<u64> {
+    if !can_be_long(grid.schema().fields().get(column)?.data_type()) {
+        return None;
+    }
+    let (band, local) = grid.columns().locate(column as u64)?;
+    let local = usize::try_from(local).ok()?;
+    let tiles =
+        (0..grid.rows().num_intervals()).filter_map(|row_band| grid.row_band(row_band).get(band));
+    let each = tiles.map(|tile| {
+        let data = tile.data();
+        let is_here = !data.is_lazy() && data.locality() == Locality::Memory;
+        let values = is_here.then(|| data.open_columns(&[local]).ok()).flatten();
+        match values.as_ref().and_then(|batch| batch.columns().first()) {
+            Some(values) => longest(values.as_ref()),
+            None => data.memory_bytes().div_ceil(data.num_rows().max(1)),
+        }
+    });
+    each.max()
 }
 
 /// The statistics of column `column` in row band `row_band`; `None` when the tile is elsewhere or lazy and nobody knows them.

@@ -9,6 +9,7 @@ pub(in crate::query) mod exact;
 pub(super) mod facts;
 pub(super) mod join_order;
 mod join_search;
+mod longest;
 pub(super) mod meaning;
 pub(super) mod narrow;
 pub(super) mod one_step;

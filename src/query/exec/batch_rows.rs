@@ -1,0 +1,118 @@
+//! How many rows a batch of a query may have.
+//!
+//! Comes in: a plan, the memory limit. Goes out: the usual number, or fewer where operators write out long values again for each row that they make: a join repeats a list for every row that meets it. They allocate
+//! a whole batch at once, beside the memory pool; a machine that has no room for it ends the process. Never here: operators that make much of one row (`portion.rs`).
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+
+use super::growth::{COLLECTING, Growth, Window, wide};
+use super::scan::GridScanExec;
+use crate::error::Result;
+
+/// A batch of the longest rows takes at most this part of the memory limit.
+const PART: u64 = 16;
+
+/// Groups that an aggregate makes when nobody can tell how many.
+const USUAL_GROUPS: u64 = 64;
+
+/// Operators that may give a row of their input more than once.
+const REPEATING: [&str; 3] = ["JoinExec", "WindowAggExec", "ScalarSubqueryExec"];
+
+/// The rows of a batch: `usual`, or fewer.
+pub(in crate::query) fn batch_rows(
+    plan: &Arc<dyn ExecutionPlan>,
+    usual: usize,
+    limit_bytes: usize,
+) -> usize {
+    if !repeats(plan) {
+        return usual;
+    }
+    let mut found = Found::default();
+    found.look(plan);
+    let most_bytes = limit_bytes as u64 / PART;
+    if found.longest.saturating_mul(usual as u64) <= most_bytes {
+        return usual;
+    }
+    let rows = most_bytes / found.longest.max(1);
+    usize::try_from(rows).map_or(usual, |rows| rows.clamp(1, usual))
+}
+
+/// The plan with filters that hand on batches of so many rows: they know since they were planned how many they put together.
+///
+/// # Errors
+/// `Internal` when a filter cannot be made again.
+pub(in crate::query) fn in_batches(
+    plan: Arc<dyn ExecutionPlan>,
+    rows: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let smaller = plan.transform_up(|node| match node.downcast_ref::<FilterExec>() {
+        Some(filter) => {
+            let filter = filter.with_batch_size(rows)?;
+            Ok(Transformed::yes(Arc::new(filter) as Arc<dyn ExecutionPlan>))
+        }
+        None => Ok(Transformed::no(node)),
+    });
+    Ok(smaller.data()?)
+}
+
+fn repeats(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let repeats_itself = REPEATING.iter().any(|name| plan.name().ends_with(name));
+    repeats_itself || plan.children().into_iter().any(repeats)
+}
+
+#[derive(Default)]
+struct Found {
+    /// Bytes of the longest value.
+    longest: u64,
+    /// Bytes of the tiles of all scans.
+    scanned: u64,
+}
+
+impl Found {
+    fn look(&mut self, plan: &Arc<dyn ExecutionPlan>) {
+        let scanned_before = self.scanned;
+        for child in plan.children() {
+            self.look(child);
+        }
+        let longest = if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
+            self.scanned += scan.tile_bytes();
+            scan.longest()
+        } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            let parts = projection.expr().iter();
+            parts.map(|part| wide(&part.expr)).max().unwrap_or(0)
+        } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            collected(aggregate, self.scanned - scanned_before)
+        } else if let Some((Growth::Windows(windows), _)) = Growth::of(plan.as_ref()) {
+            match windows.iter().any(Window::gathers_all) {
+                true => self.scanned - scanned_before,
+                false => 0,
+            }
+        } else {
+            0
+        };
+        self.longest = self.longest.max(longest);
+    }
+}
+
+/// About how many bytes of its input an aggregate gathers in one value.
+fn collected(aggregate: &AggregateExec, input_bytes: u64) -> u64 {
+    let mut functions = aggregate.aggr_expr().iter();
+    if !functions.any(|function| COLLECTING.contains(&function.fun().name())) {
+        return 0;
+    }
+    if aggregate.group_expr().is_empty() {
+        return input_bytes;
+    }
+    let known = StatisticsContext::new().compute(aggregate, &StatisticsArgs::new());
+    let groups = known
+        .ok()
+        .and_then(|known| known.num_rows.get_value().copied());
+    input_bytes / groups.map_or(USUAL_GROUPS, |groups| groups.max(1) as u64)
+}
