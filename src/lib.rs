@@ -18,7 +18,7 @@
 //! | `parquet` | yes | [`load`]: parquet, object_store |
 //! | `sql` | yes | [`query`]: DataFusion |
 //! | `serve` | yes | [`serve`]: arrow-flight, tonic, axum, rustls; needs both others |
-//! | `cli` | yes | [`cli`] and the command `partgrid`; needs `parquet` and `sql` |
+//! | `cli` | yes | [`cli`] and the command `partgrid`; needs `serve` |
 
 #[cfg(feature = "serve")]
 pub mod catalog;

@@ -150,7 +150,7 @@ class Connection:
         Raises:
             PermissionDeniedError: The token is not good.
         """
-    def load_parquet(self, /, path: str | PathLike[str] | Sequence[str | PathLike[str]], name: str, *, if_exists: str = "fail", columns: Sequence[str] | None = None, lazy: "bool" = False, tile_rows: int | None = None, progress: bool | None = None) -> dict:
+    def load_parquet(self, /, path: str | PathLike[str] | Sequence[str | PathLike[str]], name: str, *, if_exists: str = "fail", columns: Sequence[str] | None = None, lazy: "bool" = False, tile_rows: int | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, hive_partitioning: "bool" = True, schema_evolution: "str" = "strict", progress: bool | None = None) -> dict:
         """
         Has the server load Parquet files as a grid, and waits. Ctrl-C ends the load on the server.
 
@@ -161,6 +161,9 @@ class Connection:
             columns: Names of the wanted columns; all by default.
             lazy: Whether tiles are read when they are used.
             tile_rows: Rows of a tile; as the server finds right by default.
+            sort_by: A column or several to sort the rows by, as `read_parquet` takes them.
+            hive_partitioning: Whether folder names such as `month=01` become columns.
+            schema_evolution: Which differences between the columns of files are borne: `"strict"`, `"union"` or `"widen"`.
             progress: True for a bar in any case, False for none; by default where a person sees it.
 
         Returns:
@@ -171,13 +174,14 @@ class Connection:
             QueryError: There is such a grid.
             NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
         """
-    def sql(self, /, query: str) -> Result:
+    def sql(self, /, query: str, params: Any | None = None) -> Result:
         """
         Plans a statement on the server; it runs there when its result is asked for, and rows come as they are found. One that names something (CREATE VIEW, CREATE TABLE … AS, DROP) takes
         effect now.
 
         Args:
             query: The SQL text.
+            params: Values for its parameters, as `partgrid.sql` takes them: a list or tuple for `$1` and `?`, a dict for `$name`. They are sent as values, never as SQL text.
 
         Returns:
             A result that has not run yet. Its `progress` and `metrics` are None.
@@ -2628,7 +2632,7 @@ def block(cuts: int | Sequence[int], num_ranks: int | None = None, *, padding: i
         (3, (1, 0))
     """
 
-def connect(uri: str, *, token: str | None = None, ca: str | PathLike[str] | None = None, certificate: str | PathLike[str] | None = None, key: str | PathLike[str] | None = None, server_name: str | None = None) -> Connection:
+def connect(uri: str, *, token: str | None = None, ca: str | PathLike[str] | None = None, certificate: str | PathLike[str] | None = None, key: str | PathLike[str] | None = None, server_name: str | None = None, timeout: float | None = None, memory_limit: int | str | None = None) -> Connection:
     """
     Connects to a server of partgrid, or another one of Arrow Flight SQL.
 
@@ -2639,6 +2643,8 @@ def connect(uri: str, *, token: str | None = None, ca: str | PathLike[str] | Non
         certificate: A file of the certificate that the client shows, in PEM (mutual TLS).
         key: A file of its key.
         server_name: The name that the certificate of the server must have, where it is another than that of the URI.
+        timeout: How long each query may take, in seconds; the server may allow less.
+        memory_limit: What each query may use of the server's memory, in bytes or as text such as `"2GB"`; the server may allow less.
 
     Returns:
         The connection.

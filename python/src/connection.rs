@@ -5,18 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use partgrid::client::{Client, ClientOptions, IfExists, RemoteLoad};
 use partgrid::error::Error;
+use partgrid::load::SchemaEvolution;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::argument::{self, Count, Given, optional};
-use crate::asked::{Asked, There};
+use crate::argument::{self, Count, Given, Seconds, Size, optional};
 use crate::error::Outcome;
 use crate::grid::PyGrid;
 use crate::job::LoadBar;
+use crate::parameters::parameters;
 use crate::query::grid_of;
 use crate::result::PyQuery;
 use crate::runtime::{wait, wait_and_tick};
-use crate::wishes::Sources;
+use crate::wishes::{SortBy, Sources};
 
 /// Connects to a server of partgrid, or another one of Arrow Flight SQL.
 ///
@@ -27,6 +28,8 @@ use crate::wishes::Sources;
 ///     certificate: A file of the certificate that the client shows, in PEM (mutual TLS).
 ///     key: A file of its key.
 ///     server_name: The name that the certificate of the server must have, where it is another than that of the URI.
+///     timeout: How long each query may take, in seconds; the server may allow less.
+///     memory_limit: What each query may use of the server's memory, in bytes or as text such as `"2GB"`; the server may allow less.
 ///
 /// Returns:
 ///     The connection.
@@ -43,7 +46,7 @@ use crate::wishes::Sources;
 ///     (['airlines'], [16])
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-#[pyo3(signature = (uri, *, token=None, ca=None, certificate=None, key=None, server_name=None))]
+#[pyo3(signature = (uri, *, token=None, ca=None, certificate=None, key=None, server_name=None, timeout=None, memory_limit=None))]
 pub(crate) fn connect(
     py: Python<'_>,
     uri: Given<String>,
@@ -52,6 +55,8 @@ pub(crate) fn connect(
     certificate: Option<Given<PathBuf>>,
     key: Option<Given<PathBuf>>,
     server_name: Option<Given<String>>,
+    timeout: Option<Given<Seconds>>,
+    memory_limit: Option<Given<Size>>,
 ) -> Outcome<PyConnection> {
     let uri = uri.named("uri")?;
     let mut options = ClientOptions::default();
@@ -71,6 +76,12 @@ pub(crate) fn connect(
     }
     if let Some(name) = optional(server_name, "server_name")? {
         options = options.with_server_name(name);
+    }
+    if let Some(limit) = optional(timeout, "timeout")?.and_then(|timeout| timeout.limit) {
+        options = options.with_timeout(limit);
+    }
+    if let Some(bytes) = optional(memory_limit, "memory_limit")? {
+        options = options.with_memory_limit_bytes(bytes.0);
     }
     let client = wait(py, async move { Client::connect(&uri, &options).await })?;
     Ok(PyConnection {
@@ -150,6 +161,7 @@ impl PyConnection {
     ///
     /// Args:
     ///     query: The SQL text.
+    ///     params: Values for its parameters, as `partgrid.sql` takes them: a list or tuple for `$1` and `?`, a dict for `$name`. They are sent as values, never as SQL text.
     ///
     /// Returns:
     ///     A result that has not run yet. Its `progress` and `metrics` are None.
@@ -157,16 +169,18 @@ impl PyConnection {
     /// Raises:
     ///     QueryError: The SQL is wrong.
     ///     PermissionDeniedError: The token does not allow it.
-    fn sql(&self, py: Python<'_>, query: Given<String>) -> Outcome<PyQuery> {
+    #[pyo3(signature = (query, params=None))]
+    fn sql(
+        &self,
+        py: Python<'_>,
+        query: Given<String>,
+        params: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<PyQuery> {
         let (client, text) = (self.client()?, query.named("query")?);
-        let (asking, asked) = (client.clone(), text.clone());
-        let query = wait(py, async move { asking.sql(&asked).await })?;
-        let there = There {
-            client,
-            query,
-            text: text.clone(),
-        };
-        Ok(PyQuery::new(text, Asked::There(Box::new(there))))
+        let (asked, values) = (text.clone(), parameters(params)?);
+        let asking = async move { Box::pin(client.sql_with(&asked, values)).await };
+        let query = wait(py, asking)?;
+        Ok(PyQuery::new(text, query))
     }
 
     /// Sends a grid to the server, tile for tile, and puts it under a name once all of it is there.
@@ -213,6 +227,9 @@ impl PyConnection {
     ///     columns: Names of the wanted columns; all by default.
     ///     lazy: Whether tiles are read when they are used.
     ///     tile_rows: Rows of a tile; as the server finds right by default.
+    ///     sort_by: A column or several to sort the rows by, as `read_parquet` takes them.
+    ///     hive_partitioning: Whether folder names such as `month=01` become columns.
+    ///     schema_evolution: Which differences between the columns of files are borne: `"strict"`, `"union"` or `"widen"`.
     ///     progress: True for a bar in any case, False for none; by default where a person sees it.
     ///
     /// Returns:
@@ -223,7 +240,7 @@ impl PyConnection {
     ///     QueryError: There is such a grid.
     ///     NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (path, name, *, if_exists="fail", columns=None, lazy: "bool" = false, tile_rows=None, progress=None))]
+    #[pyo3(signature = (path, name, *, if_exists="fail", columns=None, lazy: "bool" = false, tile_rows=None, sort_by=None, hive_partitioning: "bool" = true, schema_evolution: "str" = "strict", progress=None))]
     fn load_parquet<'py>(
         &self,
         py: Python<'py>,
@@ -233,6 +250,9 @@ impl PyConnection {
         columns: Option<Given<Vec<String>>>,
         #[pyo3(from_py_with = argument::lazy)] lazy: bool,
         tile_rows: Option<Given<Count>>,
+        sort_by: Option<Given<SortBy>>,
+        #[pyo3(from_py_with = argument::hive_partitioning)] hive_partitioning: bool,
+        #[pyo3(from_py_with = argument::schema_evolution)] schema_evolution: &str,
         progress: Option<Given<bool>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         let client = self.client()?;
@@ -243,6 +263,9 @@ impl PyConnection {
             columns: optional(columns, "columns")?.unwrap_or_default(),
             is_lazy: lazy,
             tile_rows: optional(tile_rows, "tile_rows")?.map(|count| count.0),
+            sort_by: optional(sort_by, "sort_by")?.map_or_else(Vec::new, |columns| columns.0),
+            hive_partitioning,
+            schema_evolution: SchemaEvolution::from_name(schema_evolution)?,
         };
         let job = wait(py, async move { client.load(&wanted).await })?;
         let bar = LoadBar::new(py, optional(progress, "progress")?)?;

@@ -6,7 +6,6 @@
 mod allocator;
 mod argument;
 mod array;
-mod asked;
 mod buffer;
 mod capsule;
 mod column;
@@ -32,6 +31,7 @@ mod partitioned;
 mod query;
 mod ranks;
 mod result;
+mod rows;
 mod runtime;
 mod schema;
 mod serve;

@@ -4,13 +4,14 @@ use std::sync::OnceLock;
 
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
+use futures::stream::BoxStream;
+use partgrid::client::Asked;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::argument::{self, Given};
-use crate::asked::{Asked, Rows};
 use crate::capsule::{schema_capsule, stream_capsule};
 use crate::convert;
 use crate::error::Outcome;
@@ -24,6 +25,9 @@ use crate::wishes::Names;
 
 /// How many rows the repr of a result shows.
 const SHOWN_ROWS: usize = 10;
+
+/// How a run begins.
+type Start = fn(&Asked) -> Result<BoxStream<'static, Result<RecordBatch, Error>>, Error>;
 
 /// The result of a SQL query, worked out when it is asked for.
 ///
@@ -87,7 +91,7 @@ impl PyQuery {
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
-        start: fn(&Asked) -> Result<Rows, Error>,
+        start: Start,
     ) -> Outcome<Bound<'py, PyCapsule>> {
         let schema = self.query.schema();
         if let Some(batches) = self.collected.get() {
@@ -99,17 +103,14 @@ impl PyQuery {
     }
 
     /// A run that begins now.
-    fn run(
-        &self,
-        py: Python<'_>,
-        start: fn(&Asked) -> Result<Rows, Error>,
-    ) -> Outcome<QueryBatches> {
+    fn run(&self, py: Python<'_>, start: Start) -> Outcome<QueryBatches> {
         self.check_process()?;
         let stream = {
             let _entered = runtime()?.enter();
             start(&self.query)?
         };
-        Ok(QueryBatches::new(stream, self.query.clone(), Bar::new(py)?))
+        let bar = Bar::new(py)?;
+        Ok(QueryBatches::new(stream.into(), self.query.clone(), bar))
     }
 
     fn num_rows(&self, py: Python<'_>) -> Outcome<usize> {

@@ -153,6 +153,12 @@ impl PyServer {
             let key: String = key.extract()?;
             said.add_flag(&key, setting(&value)?)?;
         }
+        if said.log_filter().is_some() || said.is_log_json() || said.traces().is_some() {
+            let text = "the settings of the log hold for the command `partgrid serve`";
+            return Err(Error::invalid_argument(text)
+                .with_hint("a server within a program writes no log: leave log.* out")
+                .into());
+        }
         let mut options = said.options()?;
         for (name, data) in grids.iter().flat_map(|grids| grids.iter()) {
             let name: String = name.extract()?;

@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
+use partgrid::client::Asked;
 use partgrid::error::{Error, ErrorKind, Result};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::asked::{Asked, Rows};
 use crate::result::Bar;
+use crate::rows::Rows;
 use crate::runtime::{attached, drop_attached, poll_and_tick};
 
 /// What the error says when a signal handler raised.

@@ -115,7 +115,7 @@ impl Argument for Names {
 }
 
 /// One column to sort by or several: names, with or without a direction. A tuple of two texts is a name with its direction.
-pub(crate) struct SortBy(Vec<SortColumn>);
+pub(crate) struct SortBy(pub(crate) Vec<SortColumn>);
 
 impl Argument for SortBy {
     const TYPE: PyStaticExpr = type_hint_union!(
@@ -182,7 +182,7 @@ impl Wishes<'_> {
         let mut options = Chosen(
             LoadOptions::default()
                 .with_hive_partitioning(self.hive_partitioning)
-                .with_schema_evolution(evolution(self.schema_evolution)?)
+                .with_schema_evolution(SchemaEvolution::from_name(self.schema_evolution)?)
                 .with_lazy(self.lazy),
         );
         options.set("columns", self.columns, LoadOptions::with_columns)?;
@@ -249,17 +249,6 @@ impl Chosen {
             self.0 = with(std::mem::take(&mut self.0), value);
         }
         Ok(())
-    }
-}
-
-fn evolution(name: &str) -> Result<SchemaEvolution, Error> {
-    match name {
-        "strict" => Ok(SchemaEvolution::Strict),
-        "union" => Ok(SchemaEvolution::Union),
-        "widen" => Ok(SchemaEvolution::Widen),
-        other => Err(Error::invalid_argument(format!(
-            "schema_evolution must be \"strict\", \"union\" or \"widen\", got {other:?}"
-        ))),
     }
 }
 

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{Axis, GridId, PartitionGrid};
+use crate::grid::{Axis, GridId, PartitionGrid, RowOrder, SortColumn};
 use crate::share::ipc;
 
-/// The format of manifests; others are refused.
-const FORMAT: u32 = 1;
+/// The formats of manifests; others are refused. The second says the order of rows.
+const FORMATS: [u32; 2] = [1, 2];
 
 /// With what a manifest begins, before its checksum.
 const MAGIC: &str = "partgrid manifest ";
@@ -38,6 +38,12 @@ pub(super) struct Manifest {
     pub(super) number: u64,
     /// `None` says that it was dropped.
     pub(super) contents: Option<Contents>,
+}
+
+/// What is read first: the rest may be of another format.
+#[derive(Deserialize)]
+struct Versioned {
+    format: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,7 +65,49 @@ pub(super) struct Contents {
     schema: String,
     row_cuts: Vec<u64>,
     column_cuts: Vec<u64>,
+    /// What is known of the order of the rows.
+    #[serde(default, skip_serializing_if = "WrittenOrder::is_unknown")]
+    order: WrittenOrder,
     pub(super) tiles: Vec<TileFile>,
+}
+
+/// [`RowOrder`], as it is written.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenOrder {
+    /// Names, and whether the greatest value comes first.
+    sorted_by: Vec<(String, bool)>,
+    partitioned_by: Vec<String>,
+}
+
+impl WrittenOrder {
+    fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<&RowOrder> for WrittenOrder {
+    fn from(order: &RowOrder) -> Self {
+        let sorted = order.sorted_by.iter();
+        Self {
+            sorted_by: sorted
+                .map(|column| (column.name.clone(), column.descending))
+                .collect(),
+            partitioned_by: order.partitioned_by.clone(),
+        }
+    }
+}
+
+impl From<&WrittenOrder> for RowOrder {
+    fn from(order: &WrittenOrder) -> Self {
+        let sorted = order.sorted_by.iter().cloned();
+        Self {
+            sorted_by: sorted
+                .map(|(name, descending)| SortColumn { name, descending })
+                .collect(),
+            partitioned_by: order.partitioned_by.clone(),
+        }
+    }
 }
 
 /// The file of a tile.
@@ -88,6 +136,7 @@ pub(super) struct Outline {
     pub(super) schema: SchemaRef,
     pub(super) rows: Axis,
     pub(super) columns: Axis,
+    pub(super) order: RowOrder,
 }
 
 impl Outline {
@@ -112,8 +161,13 @@ impl Manifest {
     /// # Errors
     /// `Internal` when it cannot be written as JSON.
     pub(super) fn to_bytes(&self) -> Result<Bytes> {
+        let has_order = |contents: &Contents| !contents.order.is_unknown();
+        let [plain, ordered] = FORMATS;
         let written = Written {
-            format: FORMAT,
+            format: match self.contents.as_ref().is_some_and(has_order) {
+                true => ordered,
+                false => plain,
+            },
             name: self.name.clone(),
             number: self.number,
             contents: self.contents.clone(),
@@ -139,15 +193,17 @@ impl Manifest {
         if checksum(json.as_bytes()) != sum {
             return Err(damaged("its checksum is another"));
         }
-        let written: Written =
+        let versioned: Versioned =
             serde_json::from_str(json).map_err(|error| damaged(&error.to_string()))?;
-        if written.format != FORMAT {
+        if !FORMATS.contains(&versioned.format) {
             let text = format!(
-                "the manifest is of format {}, this version reads {FORMAT}",
-                written.format
+                "the manifest is of format {}, this version reads {FORMATS:?}",
+                versioned.format
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
+        let written: Written =
+            serde_json::from_str(json).map_err(|error| damaged(&error.to_string()))?;
         Ok(Self {
             name: written.name,
             number: written.number,
@@ -170,6 +226,7 @@ impl Contents {
             schema: STANDARD.encode(bytes),
             row_cuts: grid.rows().cuts().to_vec(),
             column_cuts: grid.columns().cuts().to_vec(),
+            order: grid.order().into(),
             tiles,
         })
     }
@@ -190,6 +247,7 @@ impl Contents {
             schema: Arc::new(schema),
             rows: Axis::try_new(self.row_cuts.clone())?,
             columns: Axis::try_new(self.column_cuts.clone())?,
+            order: (&self.order).into(),
         })
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Comes in: grids under names. Goes out: the same grids after a restart, bit for bit, or an error that names the file. A grid is kept in steps: its tiles under names that nobody else uses, then a manifest
 //! with the length and checksum of each, under the next number of its name, which only one writer can take. Whatever a crash leaves without a manifest does not exist. `store.rs` writes durably, `manifest.rs` is
-//! what is written, `tile.rs` reads. Never here: which grids are served, who may write.
+//! what is written, `tile.rs` reads, `files.rs` removes what nobody needs any more. Never here: which grids are served, who may write.
 
+mod files;
 mod folder;
 mod manifest;
 mod objects;
@@ -20,9 +21,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridBuilder, PartitionGrid, Tile};
 use crate::share::ipc;
 
+use files::Files;
 use manifest::{Contents, Manifest, TileFile, checksum};
 use store::Store;
-use tile::{KeptTile, TileCache};
+use tile::KeptTile;
 
 /// Where manifests and tiles are, within the catalog.
 const MANIFESTS: &str = "grids";
@@ -38,7 +40,7 @@ const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 #[derive(Debug, Clone)]
 pub struct Catalog {
     store: Arc<dyn Store>,
-    cache: TileCache,
+    files: Arc<Files>,
     /// Held while the number of a manifest is looked for and taken by this process.
     writing: Arc<tokio::sync::Mutex<()>>,
 }
@@ -55,8 +57,8 @@ impl Catalog {
             Some(_) => Arc::new(objects::Objects::open(url)?),
         };
         let catalog = Self {
+            files: Files::new(Arc::clone(&store), tile::cache()),
             store,
-            cache: tile::cache(),
             writing: Arc::default(),
         };
         if catalog.store.is_ours_alone() {
@@ -68,6 +70,11 @@ impl Catalog {
     /// Lets go of a folder, so that another process can have it. What is written later is an error.
     pub fn close(&self) {
         self.store.close();
+    }
+
+    /// Gives back the memory of what was forgotten; to be called now and then.
+    pub fn tidy(&self) {
+        self.files.tidy();
     }
 
     /// Where it is.
@@ -90,7 +97,9 @@ impl Catalog {
             }
             if let Some(contents) = &manifest.contents {
                 contents.check_lengths(&lengths)?;
-                grids.insert(name, Arc::new(self.grid(contents)?));
+                let grid = Arc::new(self.grid(contents)?);
+                self.files.name(&name, Some(contents));
+                grids.insert(name, grid);
             }
         }
         Ok(grids)
@@ -107,7 +116,7 @@ impl Catalog {
         let mut files = Vec::with_capacity(grid.tiles().len());
         for (position, tile) in grid.geometry().positions().zip(grid.tiles()) {
             // It may be in this catalog already: rows are appended to what stays.
-            let (file, tile) = match KeptTile::of(tile, &self.store) {
+            let (file, tile) = match KeptTile::of(tile, &self.files) {
                 Some(known) => (known.clone().at(&position), tile.clone()),
                 None => self.write_tile(grid, &position, tile).await?,
             };
@@ -116,7 +125,11 @@ impl Catalog {
         }
         let kept = Arc::new(builder.build()?);
         let contents = Contents::of(grid, files)?;
-        self.put_manifest(name, Some(contents)).await?;
+        if let Err(error) = self.put_manifest(name, Some(&contents)).await {
+            // It may have been written all the same: its files stay until the next start.
+            self.files.leave(&contents);
+            return Err(error);
+        }
         Ok(kept)
     }
 
@@ -124,7 +137,7 @@ impl Catalog {
     #[must_use]
     pub fn holds(&self, grid: &PartitionGrid) -> bool {
         let mut tiles = grid.tiles().iter();
-        tiles.all(|tile| KeptTile::of(tile, &self.store).is_some())
+        tiles.all(|tile| KeptTile::of(tile, &self.files).is_some())
     }
 
     /// Forgets the grid of a name, durably.
@@ -181,13 +194,13 @@ impl Catalog {
         if !self.store.put_new(&file.path, Bytes::from(bytes)).await? {
             return Err(Error::internal("a name that is drawn at random was taken"));
         }
-        let data = KeptTile::with_batch(&self.store, &self.cache, file.clone(), batch);
+        let data = KeptTile::with_batch(&self.files, file.clone(), batch);
         let num_columns = schema.fields().len();
         let known = (0..num_columns).map(|column| tile.known_statistics(column).cloned());
         Ok((file, Tile::with_statistics(Arc::new(data), known)))
     }
 
-    async fn put_manifest(&self, name: &str, contents: Option<Contents>) -> Result<()> {
+    async fn put_manifest(&self, name: &str, contents: Option<&Contents>) -> Result<()> {
         let _alone = self.writing.lock().await;
         let encoded = utf8_percent_encode(name, &PLAIN).to_string();
         if encoded.len() > MAX_FOLDER_BYTES {
@@ -205,12 +218,27 @@ impl Catalog {
             let manifest = Manifest {
                 name: name.to_owned(),
                 number,
-                contents: contents.clone(),
+                contents: contents.cloned(),
             };
             let path = format!("{folder}/{number:020}.json");
             // Another process may have taken the number.
             if self.store.put_new(&path, manifest.to_bytes()?).await? {
+                self.files.name(name, contents);
+                self.forget_manifests(&known, number).await;
                 return Ok(());
+            }
+        }
+    }
+
+    /// Removes those of a name that are older than the one of a number. What cannot be removed now is removed at the next start.
+    async fn forget_manifests(&self, known: &[(String, u64)], number: u64) {
+        if !self.store.is_ours_alone() {
+            return;
+        }
+        for (path, _) in known {
+            let is_older = number_of(path).is_some_and(|older| older < number);
+            if is_older && let Err(error) = self.store.remove(path).await {
+                tracing::debug!(path, %error, "an old manifest stays");
             }
         }
     }
@@ -245,10 +273,11 @@ impl Catalog {
             outline.rows.clone(),
             outline.columns.clone(),
         )?
+        .with_order(outline.order.clone())?
         .with_id(outline.id);
         for file in &contents.tiles {
             let schema = outline.band(&file.position)?;
-            let data = KeptTile::new(&self.store, &self.cache, file.clone(), schema);
+            let data = KeptTile::new(&self.files, file.clone(), schema);
             builder.set(&file.position, Tile::new(Arc::new(data)))?;
         }
         builder.build()

@@ -13,6 +13,7 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
 
+use super::files::{Files, Held};
 use super::manifest::{TileFile, checksum};
 use super::store::Store;
 use crate::error::{Error, Result};
@@ -24,11 +25,10 @@ use crate::share::ipc;
 /// A tile in a catalog.
 #[derive(Debug)]
 pub(super) struct KeptTile {
-    store: Arc<dyn Store>,
+    held: Held,
     file: TileFile,
     schema: SchemaRef,
     runtime: Option<Runtime>,
-    cache: TileCache,
 }
 
 /// Tiles that were read and are known to be right, by their paths; those that nobody asks for go first.
@@ -53,57 +53,54 @@ const MEMORY_SHARE: u64 = 4;
 
 impl KeptTile {
     /// Made on the runtime that shall read it.
-    pub(super) fn new(
-        store: &Arc<dyn Store>,
-        cache: &TileCache,
-        file: TileFile,
-        schema: SchemaRef,
-    ) -> Self {
+    pub(super) fn new(files: &Arc<Files>, file: TileFile, schema: SchemaRef) -> Self {
         Self {
-            store: Arc::clone(store),
+            held: files.hold(&file.path),
             file,
             schema,
             runtime: Runtime::try_current().ok(),
-            cache: cache.clone(),
         }
     }
 
     /// One whose batch is at hand.
-    pub(super) fn with_batch(
-        store: &Arc<dyn Store>,
-        cache: &TileCache,
-        file: TileFile,
-        batch: RecordBatch,
-    ) -> Self {
-        let kept = Self::new(store, cache, file, batch.schema());
-        kept.cache.insert(kept.file.path.clone(), batch);
+    pub(super) fn with_batch(files: &Arc<Files>, file: TileFile, batch: RecordBatch) -> Self {
+        let kept = Self::new(files, file, batch.schema());
+        kept.cache().insert(kept.file.path.clone(), batch);
         kept
     }
 
     /// The file of a tile that is in this very catalog.
-    pub(super) fn of<'a>(tile: &'a Tile, store: &Arc<dyn Store>) -> Option<&'a TileFile> {
+    pub(super) fn of<'a>(tile: &'a Tile, files: &Arc<Files>) -> Option<&'a TileFile> {
         let data: &dyn Any = tile.data().as_ref();
         let kept = data.downcast_ref::<Self>()?;
-        Arc::ptr_eq(&kept.store, store).then_some(&kept.file)
+        Arc::ptr_eq(kept.held.files(), files).then_some(&kept.file)
+    }
+
+    fn cache(&self) -> &TileCache {
+        &self.held.files().cache
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.held.files().store
     }
 
     fn known(&self) -> Option<RecordBatch> {
-        self.cache.get(&self.file.path)
+        self.cache().get(&self.file.path)
     }
 
     async fn load(&self) -> Result<RecordBatch> {
         if let Some(known) = self.known() {
             return Ok(known);
         }
-        let bytes = self.store.read(&self.file.path).await?;
+        let bytes = self.store().read(&self.file.path).await?;
         let (file, schema) = (self.file.clone(), Arc::clone(&self.schema));
         let decoded = tokio::task::spawn_blocking(move || decode(&bytes, &file, &schema)).await;
         let decoded = decoded.map_err(|error| {
             Error::internal("a thread that read a tile ended").with_source(error)
         })?;
-        let place = || format!("{}/{}", self.store.place(), self.file.path);
+        let place = || format!("{}/{}", self.store().place(), self.file.path);
         let batch = decoded.map_err(|error| error.with_file(place()))?;
-        self.cache.insert(self.file.path.clone(), batch.clone());
+        self.cache().insert(self.file.path.clone(), batch.clone());
         Ok(batch)
     }
 
@@ -158,7 +155,7 @@ impl TileData for KeptTile {
     }
 
     fn is_lazy(&self) -> bool {
-        !self.cache.contains_key(&self.file.path)
+        !self.cache().contains_key(&self.file.path)
     }
 
     fn open(&self) -> Result<RecordBatch> {

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use comfy_table::Table;
 use serde_json::json;
 
-use super::table::visible;
+use super::table::{plain, visible};
 use super::{EXIT_DONE, EXIT_FAILED, Pipe};
 use crate::distarray::check::{Finding, Mode, Severity, validate_all, validate_local};
 use crate::distarray::{Value, from_json};
@@ -155,9 +155,7 @@ fn table(findings: &[Finding]) -> String {
         return String::new();
     }
     let mut table = Table::new();
-    table
-        .load_preset(comfy_table::presets::NOTHING)
-        .set_header(["", "rule", "rank", "dimension", "key", "what is wrong"]);
+    table.set_header(["", "rule", "rank", "dimension", "key", "what is wrong"]);
     let number =
         |number: Option<usize>| number.map_or_else(String::new, |number| number.to_string());
     for finding in findings {
@@ -170,9 +168,5 @@ fn table(findings: &[Finding]) -> String {
             visible(&finding.message),
         ]);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
-    format!("{}\n", lines.collect::<String>())
+    format!("{}\n\n", plain(table))
 }

@@ -12,7 +12,9 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::hints::in_options;
-use super::{Pipe, runtime};
+use super::remote::Remote;
+use super::{Pipe, remote_load, runtime};
+use crate::client::{IfExists, RemoteLoad};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::picture::counted;
 use crate::grid::{PartitionGrid, SortColumn};
@@ -25,20 +27,33 @@ use crate::memory::parse_size;
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
 const EVENT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Load files as one grid and write its tiles as Parquet files
+/// Load files as one grid and write its tiles as Parquet files; with --server, have the server load
+/// them as a grid
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
   partgrid load 's3://bucket/logs/*.parquet' --out logs/ --tile-rows 1000000
   partgrid load a.parquet b.parquet --out both/ --partition-by year --compression snappy
   partgrid load data/ --out out/ --memory-limit 2GB --spill-to /tmp --json
-  partgrid load 's3://bucket/logs/' --out logs/ --resume unfinished/ --sort-by time:desc")]
+  partgrid load 's3://bucket/logs/' --out logs/ --resume unfinished/ --sort-by time:desc
+  partgrid --server grpc://localhost:8815 load /data/logs/ --name logs
+
+A server loads only from places that its administrator allows (load.from). Ctrl-C ends its load.")]
 pub(super) struct Load {
-    /// Files, folders, patterns or URLs; together they make one grid
+    /// Files, folders, patterns or URLs, together one grid; with --server, as the server sees them
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     /// The folder or URL to write to; one file for each row band
     #[arg(long, value_name = "FOLDER")]
-    out: String,
+    out: Option<String>,
+    /// With --server, the name of the grid that it makes, as it is, without quotes of SQL
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// With --server, take the place of a grid of the name
+    #[arg(long)]
+    replace: bool,
+    /// With --server, read tiles when they are used
+    #[arg(long)]
+    lazy: bool,
     #[command(flatten)]
     wishes: Wishes,
 }
@@ -58,7 +73,7 @@ pub(super) struct Copy {
 }
 
 #[derive(Debug, Args)]
-struct Wishes {
+pub(super) struct Wishes {
     /// Load these columns only, in this order
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     columns: Option<Vec<String>>,
@@ -115,6 +130,16 @@ enum Evolution {
     Widen,
 }
 
+impl From<Evolution> for SchemaEvolution {
+    fn from(evolution: Evolution) -> Self {
+        match evolution {
+            Evolution::Strict => Self::Strict,
+            Evolution::Union => Self::Union,
+            Evolution::Widen => Self::Widen,
+        }
+    }
+}
+
 fn sort_column(text: &str) -> SortColumn {
     let directed = text.rsplit_once(':').and_then(|(name, direction)| {
         let descending = SortColumn::is_descending(direction)?;
@@ -128,11 +153,11 @@ fn sort_column(text: &str) -> SortColumn {
 }
 
 /// An unknown column that reads like `NAME:WORD` is a column with a wrong direction, since there is no column of that very name.
-fn with_direction(error: Error, sort_by: &[String]) -> Error {
-    let unknown = error
-        .context("column")
-        .filter(|_| error.kind() == ErrorKind::NotFound);
-    let Some(name) = unknown.filter(|name| sort_by.iter().any(|text| text == name)) else {
+fn directed(error: Error, sort_by: &[String]) -> Error {
+    let is_unknown = error.kind() == ErrorKind::NotFound;
+    // A server says the name in its text only.
+    let names = |text: &&String| error.message().contains(&format!("`{text}`"));
+    let Some(name) = sort_by.iter().find(names).filter(|_| is_unknown) else {
         return error;
     };
     match name.rsplit_once(':') {
@@ -157,8 +182,49 @@ fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 impl Load {
-    pub(super) fn run(&self, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> Result<()> {
-        self.wishes.run(&self.paths, &self.out, stdout, stderr)
+    /// What is missing, here or for a server.
+    pub(super) fn check(&self, is_far: bool) -> std::result::Result<(), String> {
+        match (is_far, &self.name, &self.out) {
+            (true, None, _) => {
+                Err("a server wants a name for the grid: say --name NAME".to_owned())
+            }
+            (false, _, None) => Err("the tiles must go somewhere: say --out FOLDER".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn run(
+        &self,
+        remote: &Remote,
+        stdout: &mut Pipe<'_>,
+        stderr: &mut dyn Write,
+    ) -> Result<()> {
+        match (&self.out, &self.name) {
+            (Some(out), _) => self.wishes.run(&self.paths, out, stdout, stderr),
+            (None, Some(name)) => {
+                let wanted = self.remote_load(name);
+                remote_load::run(remote, &wanted, &self.wishes, stdout, stderr)
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn remote_load(&self, name: &str) -> RemoteLoad {
+        let wishes = &self.wishes;
+        RemoteLoad {
+            sources: self.paths.clone(),
+            name: name.to_owned(),
+            if_exists: match self.replace {
+                true => IfExists::Replace,
+                false => IfExists::Fail,
+            },
+            columns: wishes.columns.clone().unwrap_or_default(),
+            is_lazy: self.lazy,
+            tile_rows: wishes.tile_rows,
+            sort_by: wishes.sort_columns(),
+            hive_partitioning: !wishes.no_hive,
+            schema_evolution: wishes.schema_evolution.into(),
+        }
     }
 }
 
@@ -177,10 +243,7 @@ impl Wishes {
         stdout: &mut Pipe<'_>,
         stderr: &mut dyn Write,
     ) -> Result<()> {
-        let mut events = Events {
-            stdout,
-            wanted: self.json,
-        };
+        let mut events = self.events(stdout);
         events.print(&json!({"event": "started", "sources": sources, "out": out}))?;
         match self.load_and_write(sources, out, &mut events) {
             Ok((progress, files)) => {
@@ -194,7 +257,7 @@ impl Wishes {
             }
             Err(error) => {
                 // `copy` has the same options.
-                let error = in_options(with_direction(error, &self.sort_by), "load");
+                let error = in_options(self.with_direction(error), "load");
                 let kind = format!("{:?}", error.kind());
                 events
                     .print(&json!({"event": "failed", "kind": kind, "error": error.to_string()}))?;
@@ -215,11 +278,7 @@ impl Wishes {
         let started = Instant::now();
         let job = LoadJob::start(sources.to_vec(), self.load_options())?;
         let bar = self.bar();
-        let interval = if self.json {
-            EVENT_INTERVAL
-        } else {
-            BAR_INTERVAL
-        };
+        let interval = self.interval();
         let grid: PartitionGrid = runtime.block_on(async {
             loop {
                 if let Ok(done) = tokio::time::timeout(interval, job.result()).await {
@@ -245,11 +304,7 @@ impl Wishes {
     fn load_options(&self) -> LoadOptions {
         let mut options = LoadOptions::default()
             .with_hive_partitioning(!self.no_hive)
-            .with_schema_evolution(match self.schema_evolution {
-                Evolution::Strict => SchemaEvolution::Strict,
-                Evolution::Union => SchemaEvolution::Union,
-                Evolution::Widen => SchemaEvolution::Widen,
-            })
+            .with_schema_evolution(self.schema_evolution.into())
             .with_storage_options(self.storage_options.clone());
         if let Some(columns) = &self.columns {
             options = options.with_columns(columns.clone());
@@ -266,8 +321,11 @@ impl Wishes {
         if let Some(folder) = &self.resume {
             options = options.with_resume(folder.clone());
         }
-        options = options.with_sort_by(self.sort_by.iter().map(|text| sort_column(text)).collect());
-        options
+        options.with_sort_by(self.sort_columns())
+    }
+
+    fn sort_columns(&self) -> Vec<SortColumn> {
+        self.sort_by.iter().map(|text| sort_column(text)).collect()
     }
 
     fn write_options(&self) -> WriteOptions {
@@ -278,8 +336,34 @@ impl Wishes {
             .with_storage_options(self.storage_options.clone())
     }
 
+    /// The error in terms of what was written behind `--sort-by`.
+    pub(super) fn with_direction(&self, error: Error) -> Error {
+        directed(error, &self.sort_by)
+    }
+
+    /// Where events go, if they are wanted.
+    pub(super) fn events<'a, 'b>(&self, stdout: &'a mut Pipe<'b>) -> Events<'a, 'b> {
+        Events {
+            stdout,
+            wanted: self.json,
+        }
+    }
+
+    /// Whether a last line says what was done.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet || self.json
+    }
+
+    /// How often progress is told.
+    pub(super) fn interval(&self) -> Duration {
+        match self.json {
+            true => EVENT_INTERVAL,
+            false => BAR_INTERVAL,
+        }
+    }
+
     /// A bar where a person sees it; indicatif hides it where standard error is no terminal.
-    fn bar(&self) -> ProgressBar {
+    pub(super) fn bar(&self) -> ProgressBar {
         let off = std::env::var("PARTGRID_PROGRESS").is_ok_and(|value| {
             matches!(
                 value.trim().to_lowercase().as_str(),
@@ -297,7 +381,7 @@ impl Wishes {
     }
 
     fn say(&self, progress: &Progress, files: u64, out: &str, stderr: &mut dyn Write) {
-        if self.quiet || self.json {
+        if self.is_quiet() {
             return;
         }
         let line = format!(
@@ -311,7 +395,7 @@ impl Wishes {
     }
 }
 
-fn show(bar: &ProgressBar, progress: &Progress) {
+pub(super) fn show(bar: &ProgressBar, progress: &Progress) {
     if progress.is_arranging() {
         let (done, all) = (progress.arranged_rows, progress.rows_to_arrange);
         bar.set_message(format!("arranging, {done}/{all} rows"));
@@ -325,7 +409,7 @@ fn show(bar: &ProgressBar, progress: &Progress) {
     ));
 }
 
-fn fields(event: &str, progress: &Progress) -> Value {
+pub(super) fn fields(event: &str, progress: &Progress) -> Value {
     json!({
         "event": event,
         "files": progress.num_files,
@@ -347,13 +431,13 @@ fn fields(event: &str, progress: &Progress) -> Value {
 }
 
 /// Standard output, one event in a line.
-struct Events<'a, 'b> {
+pub(super) struct Events<'a, 'b> {
     stdout: &'a mut Pipe<'b>,
     wanted: bool,
 }
 
 impl Events<'_, '_> {
-    fn print(&mut self, event: &Value) -> Result<()> {
+    pub(super) fn print(&mut self, event: &Value) -> Result<()> {
         if !self.wanted {
             return Ok(());
         }

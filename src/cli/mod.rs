@@ -1,17 +1,22 @@
 //! The `partgrid` command: look at files as grids, and query them.
 //!
 //! Comes in: arguments. Goes out: results on one writer, messages on another, an exit code. One file per verb; `format.rs`, `table.rs` and `output.rs` write
-//! results, `grid_argument.rs` reads arguments, `hints.rs` words remedies. The binary and the Python package share [`run`]. Never here: anything that the library could not do
+//! results, `grid_argument.rs` and `remote.rs` read arguments, `engine.rs` runs statements here or on a server, `hints.rs` words remedies. The binary and the Python package share [`run`]. Never here: anything that the library could not do
 //! without this command.
 
 mod distarray;
+mod engine;
 mod format;
 mod grid_argument;
 mod hints;
 mod load;
+mod log;
+mod ls;
 mod output;
 mod ps;
-#[cfg(feature = "serve")]
+mod remote;
+mod remote_load;
+mod rm;
 mod serve;
 mod shell;
 mod show;
@@ -21,15 +26,14 @@ mod table;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
-use tracing_subscriber::EnvFilter;
 
 use self::hints::in_options;
+use self::log::Log;
+pub use self::log::VARIABLE as LOG_VARIABLE;
+use self::remote::Remote;
 use crate::error::{Error, ErrorKind, Result};
-
-/// The environment variable that turns the log on.
-pub const LOG_VARIABLE: &str = "PARTGRID_LOG";
 
 /// The work is done, or the reader of the output wanted no more of it.
 pub const EXIT_DONE: u8 = 0;
@@ -51,6 +55,8 @@ EXAMPLES
   partgrid distarray check sections.json
   partgrid ps
   partgrid serve --grid flights=flights.parquet
+  partgrid --server grpc://localhost:8815 sql
+  partgrid --server grpc://localhost:8815 load 's3://bucket/logs/' --name logs
   echo 'SELECT count(*) AS n FROM t' | partgrid sql - --grid t=t.parquet --format csv
 
 EXIT CODES
@@ -64,6 +70,7 @@ ENVIRONMENT
                  nothing by default
   PARTGRID_MAX_THREADS  on how many threads to run; the number of cores by default
   PARTGRID_HISTORY      the file of the statements of the shell; empty for none
+  PARTGRID_TOKEN  the token to show to --server
   PARTGRID_SECTION__KEY  a setting of the server, see `partgrid config --help`
   PARTGRID_HOST  the address of this machine that is shown for tiles
   PARTGRID_PROGRESS  0, false, no or off for no bars
@@ -82,6 +89,8 @@ Results go to standard output, messages to standard error.";
     max_term_width = 100
 )]
 struct Command {
+    #[command(flatten)]
+    remote: Remote,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -93,12 +102,11 @@ enum Verb {
     Copy(Box<load::Copy>),
     Sql(Box<sql::Sql>),
     Distarray(distarray::Distarray),
+    Ls(ls::Ls),
+    Rm(rm::Rm),
     Ps(ps::Ps),
-    #[cfg(feature = "serve")]
     Serve(Box<serve::Serve>),
-    #[cfg(feature = "serve")]
     Config(Box<serve::Config>),
-    #[cfg(feature = "serve")]
     Token(serve::Token),
 }
 
@@ -129,22 +137,29 @@ pub fn run(
             );
         }
     };
+    let remote = &command.remote;
+    // The grids of a server are not named by options.
+    let is_of_names = |error: &Error| {
+        error
+            .hint()
+            .is_some_and(|hint| hint.contains("no grid is registered"))
+    };
+    let here = |done: Result<()>, verb| {
+        done.map_err(|error| match remote.server() {
+            Some(_) if is_of_names(&error) => error,
+            _ => in_options(error, verb),
+        })
+    };
     let done = match &command.verb {
-        Verb::Show(show) => show
-            .run(&mut stdout)
-            .map_err(|error| in_options(error, "show")),
-        Verb::Load(load) => load.run(&mut stdout, stderr),
+        Verb::Show(show) => here(show.run(remote, &mut stdout), "show"),
+        Verb::Load(load) => load.run(remote, &mut stdout, stderr),
         Verb::Copy(copy) => copy.run(&mut stdout, stderr),
-        Verb::Sql(sql) => {
-            let done = sql.run(&mut stdout, stderr);
-            done.map_err(|error| in_options(error, "sql"))
-        }
-        Verb::Ps(ps) => ps.run(&mut stdout),
-        #[cfg(feature = "serve")]
+        Verb::Sql(sql) => here(sql.run(remote, &mut stdout, stderr), "sql"),
+        Verb::Ls(ls) => ls.run(remote, &mut stdout),
+        Verb::Rm(rm) => rm.run(remote, &mut stdout),
+        Verb::Ps(ps) => ps.run(remote, &mut stdout),
         Verb::Serve(serve) => serve.run(stderr),
-        #[cfg(feature = "serve")]
         Verb::Config(config) => config.run(&mut stdout),
-        #[cfg(feature = "serve")]
         Verb::Token(token) => token.run(&mut stdout, stderr),
         Verb::Distarray(distarray) => return checked(distarray, &mut stdout, stderr),
     };
@@ -154,12 +169,25 @@ pub fn run(
 
 /// Reads the arguments, checks what no single argument shows, and turns the log on.
 fn parse(arguments: Vec<OsString>) -> Result<Command, clap::Error> {
-    let command = Command::try_parse_from(arguments)?;
-    if let Verb::Sql(sql) = &command.verb {
-        sql.check()
-            .map_err(|message| usage_error(Some("sql"), message))?;
+    let mut described = Command::command();
+    let matches = described.try_get_matches_from_mut(arguments)?;
+    let command = Command::from_arg_matches(&matches)?;
+    let checked = command.remote.check(&described, &matches);
+    checked.map_err(|(verb, message)| usage_error(Some(&verb), message))?;
+    let checked = match &command.verb {
+        Verb::Sql(sql) => sql.check().map_err(|message| ("sql", message)),
+        Verb::Load(load) => {
+            let is_far = command.remote.server().is_some();
+            load.check(is_far).map_err(|message| ("load", message))
+        }
+        _ => Ok(()),
+    };
+    checked.map_err(|(verb, message)| usage_error(Some(verb), message))?;
+    // A server has settings for its log.
+    if !matches!(command.verb, Verb::Serve(_)) {
+        let log = Log::default().start();
+        log.map_err(|message| usage_error(None, message))?;
     }
-    start_log().map_err(|message| usage_error(None, message))?;
     Ok(command)
 }
 
@@ -172,24 +200,6 @@ fn usage_error(verb: Option<&str>, message: String) -> clap::Error {
         Some(verb) => verb.error(kind, message),
         None => command.error(kind, message),
     }
-}
-
-/// Logs to standard error what `PARTGRID_LOG` asks for.
-fn start_log() -> Result<(), String> {
-    let Some(wanted) = std::env::var_os(LOG_VARIABLE).filter(|wanted| !wanted.is_empty()) else {
-        return Ok(());
-    };
-    let filter = EnvFilter::try_new(wanted.to_string_lossy()).map_err(|error| {
-        format!(
-            "{LOG_VARIABLE} must read like `debug` or `partgrid=debug`, got {wanted:?}: {error}"
-        )
-    })?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    // Somebody who calls `run` from a program of their own may have a log already: theirs stays.
-    drop(log.with_ansi(io::stderr().is_terminal()).try_init());
-    Ok(())
 }
 
 /// The exit code, after saying what went wrong.

@@ -1,16 +1,26 @@
-//! `partgrid ps`: who shares tiles on this host, and who reads them.
+//! `partgrid ps`: who shares tiles on this host and who reads them; of a server, what runs there.
 //!
-//! Comes in: nothing. Goes out: a line for each segment of shared memory of this user's processes. Never here: memory, or processes of others.
+//! Comes in: nothing, or a server. Goes out: a line for each segment of shared memory of this user's processes, or for each query and load of the server. Never here: memory, or processes of others.
+
+use std::time::Duration;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table};
+use humantime::format_duration;
 
-use super::Pipe;
-use crate::error::{Result, format_position};
+use super::remote::Remote;
+use super::table::{plain, visible};
+use super::{Pipe, runtime};
+use crate::client::{Client, ServedJob, ServedQuery, ServerStatus};
+use crate::error::{Error, Result, format_position};
 use crate::grid::picture;
 use crate::share::{SharedSegment, SharingProcess, sharing_processes};
 
-/// Show the shared memory of your processes on this host, and who reads it
+/// The longest text of a query that a line shows.
+const MAX_TEXT: usize = 60;
+
+/// Show the shared memory of your processes on this host and who reads it; with --server, what runs
+/// there
 #[derive(Debug, Args)]
 #[command(after_help = "COLUMNS
   owner     the process that made the tile
@@ -19,22 +29,145 @@ use crate::share::{SharedSegment, SharingProcess, sharing_processes};
             is done
   readers   the processes that have it open beside its owner
 
-A grid in private memory that nobody else reads shows no line.")]
-pub(super) struct Ps {}
+A grid in private memory that nobody else reads shows no line.
+
+With --server, a line for each query (q) and load (l) that runs: yours, or all for an administrator.
+  partgrid --server grpc://localhost:8815 ps
+  partgrid --server grpc://localhost:8815 ps --cancel q1f")]
+pub(super) struct Ps {
+    /// Of a server, also what has ended of late
+    #[arg(long)]
+    all: bool,
+    /// Of a server, end this query or load, by its id; once for each
+    #[arg(long, value_name = "ID", value_parser = run_id)]
+    cancel: Vec<RunId>,
+}
+
+/// A query or a load of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunId {
+    Query(u64),
+    Load(u64),
+}
+
+fn run_id(text: &str) -> std::result::Result<RunId, String> {
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let query = text.strip_prefix('q').and_then(number).map(RunId::Query);
+    let load = || text.strip_prefix('l').and_then(number).map(RunId::Load);
+    query.or_else(load).ok_or_else(|| {
+        format!("an id must read like q1f (a query) or l3 (a load), got {text:?}; ps lists them")
+    })
+}
 
 impl Ps {
-    #[expect(clippy::unused_self, reason = "as the other verbs are run")]
-    pub(super) fn run(&self, stdout: &mut Pipe<'_>) -> Result<()> {
-        let owners = sharing_processes()?;
-        stdout.print(&format!("{}\n", listed(&owners)))
+    pub(super) fn run(&self, remote: &Remote, stdout: &mut Pipe<'_>) -> Result<()> {
+        let runtime = runtime(None)?;
+        let Some(client) = runtime.block_on(remote.connect())? else {
+            let owners = sharing_processes()?;
+            return stdout.print(&format!("{}\n", listed(&owners)));
+        };
+        if self.cancel.is_empty() {
+            let status = runtime.block_on(client.status())?;
+            return stdout.print(&format!("{}\n", running(&status, self.all)));
+        }
+        for id in &self.cancel {
+            runtime.block_on(cancelled(&client, *id))?;
+        }
+        Ok(())
     }
+}
+
+async fn cancelled(client: &Client, id: RunId) -> Result<()> {
+    let (done, name) = match id {
+        RunId::Query(id) => (client.cancel_query(id).await, format!("q{id:x}")),
+        RunId::Load(id) => (client.cancel_job(id).await, format!("l{id:x}")),
+    };
+    done.map_err(|error: Error| error.with_context("id", name))
+}
+
+/// What runs, or also what ran.
+fn running(status: &ServerStatus, all: bool) -> String {
+    let mut table = Table::new();
+    table.set_header(["id", "caller", "state", "time", "rows", "done", "what"]);
+    let is_wanted = |state: &str| all || state == "running";
+    let queries = status.queries.iter();
+    for query in queries.filter(|query| is_wanted(&query.state)) {
+        table.add_row(query_row(query));
+    }
+    for job in status.jobs.iter().filter(|job| is_wanted(&job.state)) {
+        table.add_row(job_row(job));
+    }
+    for number in 3..6 {
+        if let Some(column) = table.column_mut(number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let is_running = |state: &str| u64::from(state == "running");
+    let queries: u64 = status
+        .queries
+        .iter()
+        .map(|one| is_running(&one.state))
+        .sum();
+    let loads: u64 = status.jobs.iter().map(|one| is_running(&one.state)).sum();
+    let queries = match queries {
+        1 => "1 query".to_owned(),
+        many => format!("{} queries", picture::thousands(many)),
+    };
+    let loads = picture::counted(loads, "load");
+    format!("{}\n{queries} and {loads} running", plain(table))
+}
+
+fn query_row(query: &ServedQuery) -> [String; 7] {
+    let text = query.sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut shown: String = text.chars().take(MAX_TEXT).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    [
+        format!("q{}", query.id),
+        visible(&query.caller),
+        query.state.clone(),
+        time(query.elapsed_seconds),
+        picture::thousands(query.rows),
+        percent(query.progress),
+        visible(&shown),
+    ]
+}
+
+fn job_row(job: &ServedJob) -> [String; 7] {
+    let mut what = format!("load {}", visible(&job.name));
+    if !job.message.is_empty() {
+        what = format!("{what}: {}", visible(&job.message));
+    }
+    [
+        format!("l{}", job.id),
+        visible(&job.caller),
+        job.state.clone(),
+        time(job.elapsed_seconds),
+        picture::thousands(job.rows),
+        percent(job.progress),
+        what,
+    ]
+}
+
+/// Of what takes long, milliseconds say nothing.
+fn time(seconds: f64) -> String {
+    let elapsed = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    let shown = match millis {
+        0..10_000 => Duration::from_millis(millis),
+        _ => Duration::from_secs(elapsed.as_secs()),
+    };
+    format_duration(shown).to_string()
+}
+
+fn percent(progress: Option<f64>) -> String {
+    progress.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
 }
 
 fn listed(owners: &[SharingProcess]) -> String {
     let mut table = Table::new();
-    table
-        .load_preset(comfy_table::presets::NOTHING)
-        .set_header(["owner", "grid", "tile", "bytes", "kind", "readers"]);
+    table.set_header(["owner", "grid", "tile", "bytes", "kind", "readers"]);
     let mut bytes = 0;
     for owner in owners {
         let process = owner.process.to_string();
@@ -53,18 +186,13 @@ fn listed(owners: &[SharingProcess]) -> String {
     if let Some(column) = table.column_mut(3) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
     let shares =
         |owner: &&SharingProcess| owner.segments.as_ref().is_some_and(|all| !all.is_empty());
     let processes = match owners.iter().filter(shares).count() {
         1 => "1 process shares".to_owned(),
         many => format!("{many} processes share"),
     };
-    let lines = table.lines().map(|line| line.trim_end().to_owned());
-    let total = format!("{processes} {}", picture::bytes(bytes));
-    lines.chain([total]).collect::<Vec<_>>().join("\n")
+    format!("{}\n{processes} {}", plain(table), picture::bytes(bytes))
 }
 
 fn row(process: &str, segment: &SharedSegment) -> [String; 6] {

@@ -12,11 +12,13 @@ use comfy_table::Table;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::grid_argument::GridArgument;
+use super::log::Log;
+use super::table::plain;
 use super::{Pipe, grid_argument, runtime, say};
 use crate::error::{Error, Result};
 use crate::grid::picture;
 use crate::load::{LoadOptions, load};
-use crate::serve::{Scope, Server, Settings, new_token};
+use crate::serve::{Scope, Server, Settings, Traces, new_token};
 
 /// Where settings come from: a file, the environment, flags; each replaces those before it
 #[derive(Debug, Args)]
@@ -116,6 +118,19 @@ impl Serve {
         let settings = self.sources.settings()?;
         let mut options = settings.options()?;
         let runtime = runtime(None)?;
+        let traces = match settings.traces() {
+            Some(url) => {
+                let _within = runtime.enter();
+                Some(Traces::to(url)?)
+            }
+            None => None,
+        };
+        let log = Log {
+            filter: settings.log_filter(),
+            is_json: settings.is_log_json(),
+            traces: traces.as_ref(),
+        };
+        log.start().map_err(Error::invalid_argument)?;
         let configured = settings.grids().into_iter();
         let asked = self.grids.iter();
         let asked = asked.map(|grid| (grid.name.clone(), grid.path.clone()));
@@ -145,6 +160,9 @@ impl Serve {
             }
             Ok(())
         });
+        if let Some(Err(error)) = traces.map(|traces| traces.finish()) {
+            say(stderr, &format!("warning: {error}\n"));
+        }
         runtime.shutdown_timeout(Duration::from_secs(1));
         ended
     }
@@ -228,17 +246,11 @@ impl Config {
         let settings = self.sources.settings()?;
         settings.options()?;
         let mut table = Table::new();
-        table
-            .load_preset(comfy_table::presets::NOTHING)
-            .set_header(["setting", "value", "said in", "what it is"]);
+        table.set_header(["setting", "value", "said in", "what it is"]);
         for (key, value, origin, what) in settings.listed() {
             table.add_row([key, value, origin.to_string(), what.to_owned()]);
         }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 2));
-        }
-        let lines = table.lines().map(|line| line.trim_end().to_owned());
-        stdout.print(&format!("{}\n", lines.collect::<Vec<_>>().join("\n")))
+        stdout.print(&format!("{}\n", plain(table)))
     }
 }
 

@@ -5,7 +5,8 @@
 use clap::Args;
 use comfy_table::{CellAlignment, Table};
 
-use super::table::visible;
+use super::remote::Remote;
+use super::table::{plain, visible};
 use super::{Pipe, runtime};
 use crate::error::Result;
 use crate::grid::{PartitionGrid, Tile, picture};
@@ -14,14 +15,17 @@ use crate::load::{LoadOptions, load};
 /// Width of the picture where no terminal says otherwise.
 const WIDTH: u16 = 100;
 
-/// Load files as one grid; show its tiles, where they are, and its columns
+/// Load files as one grid, or take one of a server; show its tiles, where they are, and its columns
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
   partgrid show flights.parquet
   partgrid show 'year=2013/*.parquet' --tile-rows 100000
-  partgrid show a.parquet b.parquet --columns origin,dest")]
+  partgrid show a.parquet b.parquet --columns origin,dest
+  partgrid --server grpc://localhost:8815 show flights
+
+With --server, the names of grids of the server.")]
 pub(super) struct Show {
-    /// Files, folders or patterns; together they make one grid
+    /// Files, folders or patterns, together one grid; with --server, names of grids
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     /// Cut the rows into tiles of at most so many; by default by size, at borders of the files
@@ -36,7 +40,21 @@ pub(super) struct Show {
 }
 
 impl Show {
-    pub(super) fn run(&self, stdout: &mut Pipe<'_>) -> Result<()> {
+    pub(super) fn run(&self, remote: &Remote, stdout: &mut Pipe<'_>) -> Result<()> {
+        let runtime = runtime(None)?;
+        let Some(client) = runtime.block_on(remote.connect())? else {
+            let grid = runtime.block_on(Box::pin(load(&self.paths, &self.options())))?;
+            tracing::debug!(grid = ?grid, paths = ?self.paths, "loaded");
+            return shown(&grid, stdout);
+        };
+        for name in &self.paths {
+            let grid = runtime.block_on(client.grid(name))?;
+            shown(&grid, stdout)?;
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> LoadOptions {
         let mut options = LoadOptions::default().with_hive_partitioning(!self.no_hive);
         if let Some(columns) = &self.columns {
             options = options.with_columns(columns.clone());
@@ -44,21 +62,21 @@ impl Show {
         if let Some(rows) = self.tile_rows {
             options = options.with_tile_rows(rows);
         }
-        let runtime = runtime(None)?;
-        let grid = runtime.block_on(Box::pin(load(&self.paths, &options)))?;
-        tracing::debug!(grid = ?grid, paths = ?self.paths, "loaded");
-        let width = Table::new().width().unwrap_or(WIDTH);
-        let picture = picture::text(&grid, usize::from(width));
-        stdout.print(&format!("{picture}\n\n{}\n", schema(&grid)))
+        options
     }
+}
+
+/// The picture, and the columns.
+fn shown(grid: &PartitionGrid, stdout: &mut Pipe<'_>) -> Result<()> {
+    let width = Table::new().width().unwrap_or(WIDTH);
+    let picture = picture::text(grid, usize::from(width));
+    stdout.print(&format!("{picture}\n\n{}\n", schema(grid)))
 }
 
 /// One line for each column: name, type, how many nulls.
 fn schema(grid: &PartitionGrid) -> String {
     let mut table = Table::new();
-    table
-        .load_preset(comfy_table::presets::NOTHING)
-        .set_header(["column", "type", "nulls"]);
+    table.set_header(["column", "type", "nulls"]);
     for (number, field) in grid.schema().fields().iter().enumerate() {
         let nullable = if field.is_nullable() { "" } else { " not null" };
         let nulls = num_nulls(grid, number).map_or_else(|| "?".to_owned(), picture::thousands);
@@ -71,14 +89,7 @@ fn schema(grid: &PartitionGrid) -> String {
     if let Some(nulls) = table.column_mut(2) {
         nulls.set_cell_alignment(CellAlignment::Right);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    let lines: Vec<String> = table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    lines.join("\n")
+    plain(table)
 }
 
 /// How many rows of a column are null; `None` when a tile is elsewhere and nobody knows.

@@ -12,18 +12,21 @@ use clap::Args;
 use futures::StreamExt;
 use tokio::runtime::Runtime;
 
+use super::engine::Engine;
 use super::format::{
     Batches, Format, write_arrow, write_csv, write_feather, write_json, write_parquet_file,
 };
 use super::grid_argument::GridArgument;
 use super::output::{io_failed, write_file};
+use super::remote::Remote;
 use super::shell::{Shell, columns};
 use super::{Pipe, grid_argument, is_terminal, runtime, say, table};
+use crate::client::{Asked, Client};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::picture::counted;
 use crate::load::{LoadOptions, load};
 use crate::memory::parse_size;
-use crate::query::{MAX_SQL_BYTES, Query, Session, SessionOptions};
+use crate::query::{MAX_SQL_BYTES, Session, SessionOptions};
 
 /// How many rows a table shows without `--all`.
 const MAX_TABLE_ROWS: usize = 1_000;
@@ -37,6 +40,7 @@ const MAX_TABLE_ROWS: usize = 1_000;
       --output joined.parquet
   partgrid sql -f query.sql --grid t=t.parquet --format csv | head
   echo 'SELECT 1 AS one' | partgrid sql -
+  partgrid --server grpc://localhost:8815 sql 'SELECT count(*) FROM flights'
 
 Without a query, statements are read from the terminal, with history, completion (Tab), .help, \\d
 and .timing, or from a pipe; each ends with a semicolon. Ctrl-C cancels a statement.
@@ -121,22 +125,45 @@ impl Sql {
         Ok(())
     }
 
-    pub(super) fn run(&self, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> Result<()> {
+    pub(super) fn run(
+        &self,
+        remote: &Remote,
+        stdout: &mut Pipe<'_>,
+        stderr: &mut dyn Write,
+    ) -> Result<()> {
         let text = self.text()?;
         let runtime = runtime(self.threads)?;
-        let done = self.run_on(&runtime, text.as_deref(), stdout, stderr);
+        let engine = match remote.server() {
+            Some(uri) => runtime.block_on(self.server(uri, remote)),
+            None => self.session(&runtime),
+        };
+        let done = engine.and_then(|engine| match &text {
+            None => Shell::try_new(&engine, &runtime)?.run(stdout, stderr),
+            Some(text) => {
+                let query = planned(&runtime, &engine, text)?;
+                self.give(&runtime, &query, stdout, stderr)
+            }
+        });
         // Whatever still reads ahead is not waited for.
         runtime.shutdown_background();
         done
     }
 
-    fn run_on(
-        &self,
-        runtime: &Runtime,
-        text: Option<&str>,
-        stdout: &mut Pipe<'_>,
-        stderr: &mut dyn Write,
-    ) -> Result<()> {
+    /// A server, with the bounds of these arguments.
+    async fn server(&self, uri: &str, remote: &Remote) -> Result<Engine> {
+        let mut options = remote.options()?;
+        if let Some(timeout) = self.timeout {
+            options = options.with_timeout(timeout);
+        }
+        if let Some(bytes) = self.memory_limit {
+            options = options.with_memory_limit_bytes(bytes as u64);
+        }
+        let client = Client::connect(uri, &options).await?;
+        Ok(Engine::There(Box::new(client)))
+    }
+
+    /// A session of this process, over the files of these arguments.
+    fn session(&self, runtime: &Runtime) -> Result<Engine> {
         let session = Session::try_new(&self.session_options())?;
         for GridArgument { name, path } in &self.grids {
             let sources = [path.clone()];
@@ -144,21 +171,27 @@ impl Sql {
             tracing::debug!(%name, %path, grid = ?grid, "loaded");
             session.register(name, Arc::new(grid))?;
         }
-        let Some(text) = text else {
-            return Shell::try_new(&session, runtime)?.run(stdout, stderr);
-        };
-        let query = runtime.block_on(Box::pin(session.sql(text)))?;
-        tracing::debug!(plan = %query.explain(), "planned");
+        Ok(Engine::Here(Box::new(session)))
+    }
+
+    /// Writes the answer where it is to go.
+    fn give(
+        &self,
+        runtime: &Runtime,
+        query: &Asked,
+        stdout: &mut Pipe<'_>,
+        stderr: &mut dyn Write,
+    ) -> Result<()> {
         match &self.output {
-            Some(path) => write_file(path, |file| self.write(runtime, &query, file, stderr)),
-            None => self.write(runtime, &query, stdout, stderr),
+            Some(path) => write_file(path, |file| self.write(runtime, query, file, stderr)),
+            None => self.write(runtime, query, stdout, stderr),
         }
     }
 
     fn write(
         &self,
         runtime: &Runtime,
-        query: &Query,
+        query: &Asked,
         sink: &mut dyn Write,
         stderr: &mut dyn Write,
     ) -> Result<()> {
@@ -237,6 +270,14 @@ impl Sql {
         };
         text.map(Some)
     }
+}
+
+fn planned(runtime: &Runtime, engine: &Engine, text: &str) -> Result<Asked> {
+    let query = runtime.block_on(Box::pin(engine.sql(text)))?;
+    if let Asked::Here(query) = &query {
+        tracing::debug!(plan = %query.explain(), "planned");
+    }
+    Ok(query)
 }
 
 /// Reads a query, and stops where it is too long to be run.

@@ -29,6 +29,16 @@ pub(super) struct Shape {
     pub(super) width: Option<usize>,
 }
 
+/// A list without lines: columns two spaces apart.
+pub(super) fn plain(mut table: Table) -> String {
+    table.load_preset(comfy_table::presets::NOTHING);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let lines = table.lines().map(|line| line.trim_end().to_owned());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Writes the first rows and returns how many rows there are. A plan is written as the lines that it has.
 ///
 /// # Errors

@@ -3,30 +3,28 @@
 //! Comes in: a URI, a token, certificates. Goes out: questions and their answers; what the server says is wrong comes as our errors. Never here: what tiles do.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt};
 use arrow_flight::{
-    Action, CancelFlightInfoRequest, Criteria, FlightData, FlightDescriptor, FlightInfo, Ticket,
+    Action, Criteria, FlightData, FlightDescriptor, FlightInfo, Result as ActionResult, Ticket,
 };
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use prost::Message;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use super::describe::{self, Described};
+use super::options::{ClientOptions, QueryBounds};
+use super::session;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{Bounds, Decoded, Decoder, error_of};
 use crate::grid::PartitionGrid;
@@ -44,101 +42,21 @@ const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
 /// The largest message that is taken.
 const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 
-/// What a client shows and trusts.
-#[derive(Clone, Default)]
-pub struct ClientOptions {
-    token: Option<String>,
-    ca: Option<PathBuf>,
-    identity: Option<(PathBuf, PathBuf)>,
-    server_name: Option<String>,
-}
-
-/// Says nothing of the token.
-impl fmt::Debug for ClientOptions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let token = self.token.as_ref().map(|_| "…");
-        formatter
-            .debug_struct("ClientOptions")
-            .field("token", &token)
-            .field("ca", &self.ca)
-            .field("identity", &self.identity)
-            .field("server_name", &self.server_name)
-            .finish()
-    }
-}
-
-impl ClientOptions {
-    /// The token to show with each call.
-    #[must_use]
-    pub fn with_token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into());
-        self
-    }
-
-    /// A file of those who vouch for the server, in PEM; without it those that the system trusts.
-    #[must_use]
-    pub fn with_ca(mut self, path: impl Into<PathBuf>) -> Self {
-        self.ca = Some(path.into());
-        self
-    }
-
-    /// Files of the certificate and the key that the client shows, in PEM (mutual TLS).
-    #[must_use]
-    pub fn with_identity(
-        mut self,
-        certificate: impl Into<PathBuf>,
-        key: impl Into<PathBuf>,
-    ) -> Self {
-        self.identity = Some((certificate.into(), key.into()));
-        self
-    }
-
-    /// The name that the certificate of the server must have, where it is another than that of the URI.
-    #[must_use]
-    pub fn with_server_name(mut self, name: impl Into<String>) -> Self {
-        self.server_name = Some(name.into());
-        self
-    }
-
-    fn tls(&self) -> Result<ClientTlsConfig> {
-        let mut tls = ClientTlsConfig::new();
-        tls = match &self.ca {
-            Some(path) => tls.ca_certificate(Certificate::from_pem(file(path)?)),
-            None => tls.with_native_roots(),
-        };
-        if let Some((certificate, key)) = &self.identity {
-            tls = tls.identity(Identity::from_pem(file(certificate)?, file(key)?));
-        }
-        if let Some(name) = &self.server_name {
-            tls = tls.domain_name(name);
-        }
-        Ok(tls)
-    }
-}
-
-fn file(path: &PathBuf) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
-            _ => ErrorKind::Storage { retryable: false },
-        };
-        Error::new(kind, format!("the file cannot be read: {error}"))
-            .with_file(path.display().to_string())
-    })
-}
-
-/// Puts the token on each call.
+/// Puts the token and the bounds of queries on each call.
 #[derive(Clone)]
-struct Shows(Option<MetadataValue<Ascii>>);
+struct Shows {
+    token: Option<MetadataValue<Ascii>>,
+    bounds: QueryBounds,
+}
 
 impl Interceptor for Shows {
     fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
-        if let Some(token) = &self.0 {
+        if let Some(token) = &self.token {
             request
                 .metadata_mut()
                 .insert("authorization", token.clone());
         }
+        self.bounds.put_on(request.metadata_mut());
         Ok(request)
     }
 }
@@ -162,20 +80,13 @@ impl Client {
     /// Connects to `grpc://host:port`, or to `grpc+tls://host:port` with TLS. Needs a tokio runtime, which carries the connection.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no such URI, `Storage` when nobody answers there, `PermissionDenied` when the certificate is not trusted.
+    /// `InvalidArgument` for what is no such URI and for bounds that the server does not take, `Storage` when nobody answers there or its certificate is not trusted.
     pub async fn connect(uri: &str, options: &ClientOptions) -> Result<Self> {
         let (address, is_tls) = address_of(uri)?;
-        let token = options.token.as_ref().map(|token| {
-            let value = format!("Bearer {token}").parse::<MetadataValue<Ascii>>();
-            let value = value.map_err(|_| {
-                Error::invalid_argument("a token must be printable ASCII, this one is not")
-            })?;
-            Ok::<_, Error>(value)
-        });
-        let mut shows = token.transpose()?;
-        if let Some(token) = &mut shows {
-            token.set_sensitive(true);
-        }
+        let shows = Shows {
+            token: options.bearer()?,
+            bounds: options.bounds,
+        };
         let endpoint = Endpoint::from_shared(address).map_err(|error| {
             Error::invalid_argument(format!(
                 "the URI of the server is none: {error}, got {uri:?}"
@@ -202,13 +113,16 @@ impl Client {
                 false => error.with_hint("start one with `partgrid serve`; a server with a certificate is at grpc+tls://"),
             }
         })?;
-        let service = FlightServiceClient::with_interceptor(channel, Shows(shows))
+        let service = FlightServiceClient::with_interceptor(channel, shows)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(usize::MAX);
-        Ok(Self {
+        let client = Self {
             uri: Arc::from(uri),
             service,
-        })
+        };
+        // What the server does not know is said now, not with the first query.
+        session::check(&client, &options.bounds).await?;
+        Ok(client)
     }
 
     /// Where the server is.
@@ -242,31 +156,19 @@ impl Client {
     /// `Query` when the server has no such grid for this caller; `Protocol` when it is no server of partgrid.
     pub async fn grid(&self, name: &str) -> Result<PartitionGrid> {
         let descriptor = FlightDescriptor::new_path(vec![name.to_owned()]);
-        let info = self.service.clone().get_flight_info(descriptor).await;
-        let info = info.map_err(|status| error_of(&status))?.into_inner();
+        let info = self.info(descriptor).await?;
         let described = Described::read(&info.app_metadata)?;
         let schema = info.try_decode_schema().map_err(Error::from)?;
         describe::grid(self, described, Arc::new(schema))
     }
 
-    /// Plans a statement on the server. A statement that names something does so now.
+    /// What the server gives for a descriptor.
     ///
     /// # Errors
-    /// As [`Session::sql`](crate::query::Session::sql), as the server says.
-    pub async fn sql(&self, text: &str) -> Result<RemoteQuery> {
-        let command = CommandStatementQuery {
-            query: text.to_owned(),
-            transaction_id: None,
-        };
-        let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
+    /// Whatever the server says.
+    pub(super) async fn info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo> {
         let info = self.service.clone().get_flight_info(descriptor).await;
-        let info = info.map_err(|status| error_of(&status))?.into_inner();
-        let schema = info.clone().try_decode_schema().map_err(Error::from)?;
-        Ok(RemoteQuery {
-            client: self.clone(),
-            schema: Arc::new(schema),
-            info: Arc::new(info),
-        })
+        Ok(info.map_err(|status| error_of(&status))?.into_inner())
     }
 
     /// The batches of a ticket.
@@ -305,66 +207,18 @@ impl Client {
     /// # Errors
     /// Whatever the server says.
     pub(super) async fn act(&self, name: &str, body: Vec<u8>) -> Result<Vec<bytes::Bytes>> {
-        let results = self
-            .service
-            .clone()
-            .do_action(Action::new(name, body))
-            .await;
-        let results = results.map_err(|status| error_of(&status))?.into_inner();
-        let results: std::result::Result<Vec<_>, Status> = results.try_collect().await;
-        let results = results.map_err(|status| error_of(&status))?;
+        self.act_as(Action::new(name, body)).await
+    }
+
+    /// As [`Client::act`].
+    pub(super) async fn act_as(&self, action: Action) -> Result<Vec<bytes::Bytes>> {
+        let answer = self.service.clone().do_action(action).await;
+        let results = answer.map_err(|status| error_of(&status))?.into_inner();
+        let results: Vec<ActionResult> = results
+            .try_collect()
+            .await
+            .map_err(|status| error_of(&status))?;
         Ok(results.into_iter().map(|result| result.body).collect())
-    }
-}
-
-/// An answer of a server, fetched when it is asked for.
-#[derive(Debug, Clone)]
-pub struct RemoteQuery {
-    client: Client,
-    schema: SchemaRef,
-    info: Arc<FlightInfo>,
-}
-
-impl RemoteQuery {
-    /// The columns of the rows.
-    #[must_use]
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    /// Runs the query on the server, from the start, and fetches its rows as they are found. Dropping the stream stops it there.
-    #[must_use]
-    pub fn stream(&self) -> BoxStream<'static, Result<RecordBatch>> {
-        let client = self.client.clone();
-        let endpoints = self.info.endpoint.clone();
-        let each = stream::iter(endpoints).then(move |endpoint| {
-            let client = client.clone();
-            async move {
-                let ticket = endpoint.ticket.unwrap_or_default();
-                client.fetch(ticket.ticket).await
-            }
-        });
-        each.try_flatten().boxed()
-    }
-
-    /// All rows.
-    ///
-    /// # Errors
-    /// Whatever the server says.
-    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
-        self.stream().try_collect().await
-    }
-
-    /// Ends its runs on the server; it cannot run again.
-    ///
-    /// # Errors
-    /// `NotFound` when it was cancelled already, or nobody asked for it for long.
-    pub async fn cancel(&self) -> Result<()> {
-        let request = CancelFlightInfoRequest {
-            info: Some(self.info.as_ref().clone()),
-        };
-        let body = request.encode_to_vec();
-        self.client.act("CancelFlightInfo", body).await.map(drop)
     }
 }
 
@@ -415,7 +269,8 @@ fn address_of(uri: &str) -> Result<(String, bool)> {
     };
     let (scheme, rest) = uri.split_once("://").ok_or_else(wrong)?;
     let rest = rest.trim_end_matches('/');
-    if rest.is_empty() || !rest.contains(':') {
+    let port = rest.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    if !matches!(port, Some(Ok(_))) {
         return Err(wrong());
     }
     match scheme {

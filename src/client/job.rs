@@ -8,14 +8,15 @@ use super::connection::Client;
 use super::upload::{IfExists, first};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight;
-use crate::flight::messages::{JobName, JobProgress, LoadRequest, Named};
-use crate::load::Progress;
+use crate::flight::messages::{JobName, JobProgress, LoadRequest, Named, SortBy};
+use crate::grid::SortColumn;
+use crate::load::{Progress, SchemaEvolution};
 
 /// How often a server is asked how far it is.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a server is to load.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteLoad {
     /// Paths and URLs as the server sees them.
     pub sources: Vec<String>,
@@ -29,6 +30,28 @@ pub struct RemoteLoad {
     pub is_lazy: bool,
     /// Rows of a tile; as the server finds right for `None`.
     pub tile_rows: Option<u64>,
+    /// By which columns to sort the rows.
+    pub sort_by: Vec<SortColumn>,
+    /// Whether folder names such as `year=2013` become columns.
+    pub hive_partitioning: bool,
+    /// Which differences between the columns of files are borne.
+    pub schema_evolution: SchemaEvolution,
+}
+
+impl Default for RemoteLoad {
+    fn default() -> Self {
+        Self {
+            sources: Vec::new(),
+            name: String::new(),
+            if_exists: IfExists::default(),
+            columns: Vec::new(),
+            is_lazy: false,
+            tile_rows: None,
+            sort_by: Vec::new(),
+            hive_partitioning: true,
+            schema_evolution: SchemaEvolution::default(),
+        }
+    }
 }
 
 /// A load of a server. Dropping it leaves the load alone.
@@ -51,6 +74,9 @@ impl Client {
             columns: wanted.columns.clone(),
             is_lazy: wanted.is_lazy,
             tile_rows: wanted.tile_rows.unwrap_or(0),
+            sort_by: wanted.sort_by.iter().map(SortBy::from).collect(),
+            no_hive: !wanted.hive_partitioning,
+            schema_evolution: wanted.schema_evolution.name().to_owned(),
         };
         let begun: JobName = first(&self.act("Load", request.to_bytes()).await?)?;
         Ok(RemoteJob {
@@ -79,8 +105,7 @@ impl RemoteJob {
     /// # Errors
     /// Whatever the server says.
     pub async fn cancel(&self) -> Result<()> {
-        let body = JobName { job: self.job }.to_bytes();
-        self.client.act("CancelJob", body).await.map(drop)
+        self.client.cancel_job(self.job).await
     }
 
     /// Waits for its end, telling `see` how far it is now and then; gives the rows of the grid.
@@ -119,8 +144,8 @@ fn progress_of(told: &JobProgress) -> Progress {
         tile_bytes: 0,
         spilled_tiles: 0,
         resumed_tiles: 0,
-        arranged_rows: 0,
-        rows_to_arrange: 0,
+        arranged_rows: told.arranged_rows,
+        rows_to_arrange: told.rows_to_arrange,
         elapsed: Duration::from_millis(told.elapsed_millis),
     }
 }

@@ -110,12 +110,17 @@ impl Client {
 
 /// The message in the first body of an answer.
 pub(super) fn first<M: Message + Default>(bodies: &[bytes::Bytes]) -> Result<M> {
-    let broken = || {
-        Error::new(
-            ErrorKind::Protocol,
-            "the server answers in words that are not ours",
-        )
-    };
-    let body = bodies.first().ok_or_else(broken)?;
-    M::decode(body.as_ref()).map_err(|error| broken().with_source(error))
+    M::decode(body(bodies)?).map_err(|error| not_ours().with_source(error))
+}
+
+/// The first body of an answer.
+pub(super) fn body(bodies: &[bytes::Bytes]) -> Result<&[u8]> {
+    bodies.first().map(AsRef::as_ref).ok_or_else(not_ours)
+}
+
+fn not_ours() -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        "the server answers in words that are not ours",
+    )
 }

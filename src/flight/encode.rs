@@ -4,21 +4,24 @@
 //! the messages. The encoder of arrow-flight 59 is not used: it sends large lists as lists and rebuilds the fields of unions. Never here: who gets them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::CompressionType;
-use arrow::ipc::writer::{
-    DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions,
-};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, StreamEncoder};
+use arrow::ipc::{CompressionType, root_as_message};
 use arrow_flight::{FlightData, FlightDescriptor, IpcMessage, SchemaAsIpc};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::MESSAGE_BYTES;
 use crate::error::{Error, Result};
 use crate::grid::slice_bytes;
+
+/// Bytes of a view.
+const VIEW_BYTES: usize = 16;
 
 /// How the bodies of messages are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,27 +61,58 @@ impl Compression {
     }
 }
 
-/// The messages of a stream of batches; the first one carries the descriptor, if there is one.
+/// A message whose body lies where its batch has it.
+pub(crate) struct Pieces {
+    /// What the message is, as a flatbuffer of Arrow IPC.
+    pub(crate) header: Bytes,
+    /// The buffers with what is between them, in order.
+    pub(crate) body: Vec<Bytes>,
+}
+
+impl Pieces {
+    /// Bytes of the body.
+    pub(crate) fn body_len(&self) -> usize {
+        self.body.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Copies the body into one piece, unless it is one.
+impl From<Pieces> for FlightData {
+    fn from(pieces: Pieces) -> Self {
+        let mut body = pieces.body;
+        let data_body = match (body.pop(), body.len()) {
+            (None, _) => Bytes::new(),
+            (Some(only), 0) => only,
+            (Some(last), _) => {
+                body.push(last);
+                body.concat().into()
+            }
+        };
+        Self {
+            data_header: pieces.header,
+            data_body,
+            ..Self::default()
+        }
+    }
+}
+
+/// The messages of a stream of batches, without copying what is in them where they are not packed: the schema, then each batch behind its dictionaries.
 ///
 /// # Errors
-/// `Internal` when Arrow lacks the compression.
-pub(crate) fn encoded<S>(
+/// `Unsupported` for a schema that Arrow IPC does not hold.
+pub(crate) fn pieces<S>(
     schema: &SchemaRef,
     batches: S,
     compression: Compression,
-    descriptor: Option<FlightDescriptor>,
-) -> Result<BoxStream<'static, Result<FlightData>>>
+) -> Result<BoxStream<'static, Result<Pieces>>>
 where
     S: Stream<Item = Result<RecordBatch>> + Send + 'static,
 {
-    let mut encoder = Encoder {
-        generator: IpcDataGenerator::default(),
-        tracker: DictionaryTracker::new(false),
-        options: compression.options()?,
-        context: IpcWriteContext::default(),
+    let encoder = Encoder {
+        stream: StreamEncoder::try_new_with_options(schema, compression.options()?)?,
+        has_begun: false,
     };
-    let mut first = encoder.schema(schema);
-    first.flight_descriptor = descriptor;
+    let first = encoder.schema(schema);
     let state = (encoder, batches.boxed(), VecDeque::from([first]));
     let messages = stream::try_unfold(state, |(mut encoder, mut batches, mut ready)| async {
         while ready.is_empty() {
@@ -95,41 +129,90 @@ where
     Ok(messages.boxed())
 }
 
+/// As [`pieces`], as messages of one part each; the first one carries the descriptor, if there is one.
+///
+/// # Errors
+/// As [`pieces`].
+pub(crate) fn encoded<S>(
+    schema: &SchemaRef,
+    batches: S,
+    compression: Compression,
+    mut descriptor: Option<FlightDescriptor>,
+) -> Result<BoxStream<'static, Result<FlightData>>>
+where
+    S: Stream<Item = Result<RecordBatch>> + Send + 'static,
+{
+    let messages = pieces(schema, batches, compression)?.map_ok(move |pieces| FlightData {
+        flight_descriptor: descriptor.take(),
+        ..FlightData::from(pieces)
+    });
+    Ok(messages.boxed())
+}
+
 /// What encoding of one stream needs.
 struct Encoder {
-    generator: IpcDataGenerator,
-    tracker: DictionaryTracker,
-    options: IpcWriteOptions,
-    context: IpcWriteContext,
+    stream: StreamEncoder,
+    has_begun: bool,
 }
 
 impl Encoder {
-    fn schema(&mut self, schema: &Schema) -> FlightData {
-        let generator = &self.generator;
-        let encoded = generator.schema_to_bytes_with_dictionary_tracker(
+    fn schema(&self, schema: &Schema) -> Pieces {
+        let encoded = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
             schema,
-            &mut self.tracker,
-            &self.options,
+            // Numbers dictionaries as the one of the stream does.
+            &mut DictionaryTracker::new(false),
+            &IpcWriteOptions::default(),
         );
-        message(encoded)
+        Pieces {
+            header: encoded.ipc_message.into(),
+            body: Vec::new(),
+        }
     }
 
-    fn batch(&mut self, batch: &RecordBatch, ready: &mut VecDeque<FlightData>) -> Result<()> {
-        let (dictionaries, batch) =
-            self.generator
-                .encode(batch, &mut self.tracker, &self.options, &mut self.context)?;
-        ready.extend(dictionaries.into_iter().map(message));
-        ready.push_back(message(batch));
+    fn batch(&mut self, batch: &RecordBatch, ready: &mut VecDeque<Pieces>) -> Result<()> {
+        let mut messages = messages(self.stream.encode(batch)?)?;
+        if !std::mem::replace(&mut self.has_begun, true) {
+            // The schema was sent before there was a batch.
+            messages.pop_front();
+        }
+        ready.append(&mut messages);
         Ok(())
     }
 }
 
-fn message(encoded: EncodedData) -> FlightData {
-    FlightData {
-        data_header: encoded.ipc_message.into(),
-        data_body: encoded.arrow_data.into(),
-        ..FlightData::default()
+/// A buffer, kept until it is sent.
+struct Kept(Buffer);
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
     }
+}
+
+/// The messages of a piece of an IPC stream: each with four bytes that say that one begins, the length of its header in four more, the header, the body.
+fn messages(buffers: Vec<Buffer>) -> Result<VecDeque<Pieces>> {
+    let broken = || Error::internal("Arrow wrote a stream that is none");
+    let mut buffers = buffers.into_iter().filter(|buffer| !buffer.is_empty());
+    let mut found = VecDeque::new();
+    while let Some(prefix) = buffers.next() {
+        let len = prefix.get(4..8).ok_or_else(broken)?;
+        let len = u32::from_le_bytes(len.try_into().map_err(|_| broken())?) as usize;
+        let mut header = Vec::with_capacity(len);
+        while header.len() < len {
+            header.extend_from_slice(&buffers.next().ok_or_else(broken)?);
+        }
+        let message = root_as_message(&header).map_err(|_| broken())?;
+        let body_len = usize::try_from(message.bodyLength()).map_err(|_| broken())?;
+        let (mut body, mut size) = (Vec::new(), 0);
+        while size < body_len {
+            let buffer = buffers.next().ok_or_else(broken)?;
+            size += buffer.len();
+            body.push(Bytes::from_owner(Kept(buffer)));
+        }
+        let header = header.into();
+        found.push_back(Pieces { header, body });
+    }
+    Ok(found)
 }
 
 /// The batch in slices of about the size of a message.
@@ -138,13 +221,43 @@ fn parts(batch: &RecordBatch) -> Vec<RecordBatch> {
     let num_bytes = usize::try_from(slice_bytes(batch)).unwrap_or(usize::MAX);
     let num_parts = num_bytes.div_ceil(MESSAGE_BYTES).clamp(1, num_rows.max(1));
     if num_parts == 1 {
-        return vec![batch.clone()];
+        return vec![own_views(batch.clone())];
     }
     let rows = num_rows.div_ceil(num_parts);
     let starts = (0..num_rows).step_by(rows);
     starts
-        .map(|start| batch.slice(start, rows.min(num_rows - start)))
+        .map(|start| own_views(batch.slice(start, rows.min(num_rows - start))))
         .collect()
+}
+
+/// The batch with columns of views that hold their own values only: Arrow sends all buffers that views lead into, also those of rows elsewhere.
+fn own_views(batch: RecordBatch) -> RecordBatch {
+    let of_others = |column: &ArrayRef, values: &[Buffer]| {
+        let held: usize = values.iter().map(Buffer::len).sum();
+        held > 2 * column.len() * VIEW_BYTES + MESSAGE_BYTES / 4
+    };
+    let mut has_changed = false;
+    let columns = batch.columns().iter().map(|column| {
+        let own: Option<ArrayRef> = match column.data_type() {
+            DataType::Utf8View => {
+                let views = column.as_string_view();
+                of_others(column, views.data_buffers()).then(|| Arc::new(views.gc()) as ArrayRef)
+            }
+            DataType::BinaryView => {
+                let views = column.as_binary_view();
+                of_others(column, views.data_buffers()).then(|| Arc::new(views.gc()) as ArrayRef)
+            }
+            _ => None,
+        };
+        has_changed |= own.is_some();
+        own.unwrap_or_else(|| Arc::clone(column))
+    });
+    let columns: Vec<ArrayRef> = columns.collect();
+    if !has_changed {
+        return batch;
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
 }
 
 /// A schema as the bytes of `FlightInfo` and of metadata have it.

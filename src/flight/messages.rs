@@ -9,6 +9,7 @@ use arrow_flight::sql::Any;
 use prost::Message;
 
 use crate::error::{Error, Result};
+use crate::grid::SortColumn;
 
 /// With what the names of our types begin.
 const TYPES: &str = "type.googleapis.com/partgrid.";
@@ -173,6 +174,40 @@ pub(crate) struct LoadRequest {
     /// As the server finds right without it.
     #[prost(uint64, tag = "6")]
     pub(crate) tile_rows: u64,
+    #[prost(message, repeated, tag = "7")]
+    pub(crate) sort_by: Vec<SortBy>,
+    #[prost(bool, tag = "8")]
+    pub(crate) no_hive: bool,
+    /// The name of a `SchemaEvolution`; `strict` without it.
+    #[prost(string, tag = "9")]
+    pub(crate) schema_evolution: String,
+}
+
+/// A column to sort by.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SortBy {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(bool, tag = "2")]
+    pub(crate) descending: bool,
+}
+
+impl From<&SortColumn> for SortBy {
+    fn from(column: &SortColumn) -> Self {
+        Self {
+            name: column.name.clone(),
+            descending: column.descending,
+        }
+    }
+}
+
+impl From<SortBy> for SortColumn {
+    fn from(column: SortBy) -> Self {
+        Self {
+            name: column.name,
+            descending: column.descending,
+        }
+    }
 }
 
 impl Named for LoadRequest {
@@ -188,6 +223,17 @@ pub(crate) struct JobName {
 
 impl Named for JobName {
     const NAME: &'static str = "JobName";
+}
+
+/// Names a query that runs.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RunName {
+    #[prost(uint64, tag = "1")]
+    pub(crate) run: u64,
+}
+
+impl Named for RunName {
+    const NAME: &'static str = "RunName";
 }
 
 /// How far a load is.
@@ -218,6 +264,10 @@ pub(crate) struct JobProgress {
     /// The name of the kind of that error, as in statuses.
     #[prost(string, tag = "11")]
     pub(crate) kind: String,
+    #[prost(uint64, tag = "12")]
+    pub(crate) arranged_rows: u64,
+    #[prost(uint64, tag = "13")]
+    pub(crate) rows_to_arrange: u64,
 }
 
 impl Named for JobProgress {

@@ -13,6 +13,10 @@ const KIND: &str = "x-partgrid-kind";
 /// Where the name of a request stands.
 pub(crate) const REQUEST: &str = "x-request-id";
 
+/// Where a client says what its queries may use: seconds, bytes.
+pub(crate) const TIMEOUT: &str = "x-partgrid-timeout";
+pub(crate) const MEMORY_LIMIT: &str = "x-partgrid-memory-limit";
+
 /// Each kind, its name on the wire, and the code for those who know only codes.
 const KINDS: [(ErrorKind, &str, Code); 14] = [
     (

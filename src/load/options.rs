@@ -28,6 +28,32 @@ pub enum SchemaEvolution {
     Widen,
 }
 
+impl SchemaEvolution {
+    /// Its name, as users write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Union => "union",
+            Self::Widen => "widen",
+        }
+    }
+
+    /// That of a name.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another one.
+    pub fn from_name(name: &str) -> Result<Self> {
+        let all = [Self::Strict, Self::Union, Self::Widen];
+        let named = all.into_iter().find(|evolution| evolution.name() == name);
+        named.ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "schema_evolution must be \"strict\", \"union\" or \"widen\", got {name:?}"
+            ))
+        })
+    }
+}
+
 /// How the columns are cut into bands.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,7 +30,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 14] = [
+const KNOWN: [(&str, &str); 16] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
@@ -63,6 +63,11 @@ const KNOWN: [(&str, &str); 14] = [
     ),
     ("JobProgress", "Says how far a load is (partgrid)."),
     ("CancelJob", "Ends a load (partgrid)."),
+    (
+        "Status",
+        "Says which grids there are and what runs, as JSON (partgrid).",
+    ),
+    ("CancelRun", "Ends a query that Status lists (partgrid)."),
 ];
 
 /// What was asked not to be: they have names of their own, so that clients know it is no slip.
@@ -182,7 +187,7 @@ fn session(service: &Service, call: &Call, name: &str, body: &[u8]) -> Result<Op
     Ok(Some(match name {
         "SetSessionOptions" => {
             let request: SetSessionOptionsRequest = message(body, "SetSessionOptionsRequest")?;
-            let (named, errors) = sessions.set(call, request.session_options);
+            let (named, errors) = sessions.set(call, request.session_options)?;
             let result = SetSessionOptionsResult { errors };
             (result.encode_to_vec(), Some(named))
         }

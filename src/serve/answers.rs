@@ -24,8 +24,8 @@ pub(super) const KEPT_FOR: Duration = Duration::from_secs(300);
 /// Prepared statements live as long as a connection may rest.
 const PREPARED_FOR: Duration = Duration::from_secs(3600);
 
-/// How many of each kind are kept.
-const MOST: u64 = 10_000;
+/// How many of each kind are kept: a planned query takes some 25 kB.
+const MOST: u64 = 4096;
 
 /// Something that belongs to one caller.
 #[derive(Clone)]
@@ -52,11 +52,14 @@ impl<T: Clone + Send + Sync + 'static> Named<T> {
     }
 
     /// Keeps it, and gives its name.
-    pub(super) fn keep(&self, caller: &Caller, what: T) -> [u8; 16] {
-        let name = random_name();
+    ///
+    /// # Errors
+    /// As [`random_name`].
+    pub(super) fn keep(&self, caller: &Caller, what: T) -> Result<[u8; 16]> {
+        let name = random_name()?;
         let owner = caller.clone();
         self.known.insert(name, Owned { owner, what });
-        name
+        Ok(name)
     }
 
     /// What the caller keeps under the name.
@@ -89,6 +92,11 @@ impl<T: Clone + Send + Sync + 'static> Named<T> {
         let what = self.find(caller, name)?;
         self.known.invalidate(&name_of(name, self.what)?);
         Ok(what)
+    }
+
+    /// Gives back the memory of those whose time is over.
+    fn tidy(&self) {
+        self.known.run_pending_tasks();
     }
 
     /// How many there are, roughly.
@@ -132,5 +140,13 @@ impl Answers {
             polled: Named::new("answer", KEPT_FOR),
             uploads: Named::new("upload", KEPT_FOR),
         }
+    }
+
+    /// Gives back the memory of what nobody asks for any more; to be called now and then.
+    pub(super) fn tidy(&self) {
+        self.tickets.tidy();
+        self.statements.tidy();
+        self.polled.tidy();
+        self.uploads.tidy();
     }
 }

@@ -6,16 +6,18 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::FutureExt;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
+use tracing::{Instrument, Span};
 
 use super::auth::{Caller, Scope};
+use super::traces::follow;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::torn;
-use crate::flight::status_of;
+use crate::flight::{MEMORY_LIMIT, TIMEOUT, status_of};
 
 /// How many errors are kept for the page.
 const RECENT_ERRORS: usize = 50;
@@ -34,7 +36,46 @@ pub(super) struct Call {
     pub(super) request: Arc<str>,
     /// The name of the client's Flight session, if it has one.
     pub(super) session: Option<Arc<str>>,
+    /// What the client wants its queries to use at most.
+    pub(super) bounds: CallBounds,
+    /// Lasts as long as anything is done for the request.
+    pub(super) span: Span,
     errors: Arc<RecentErrors>,
+}
+
+/// What a client wants its queries to use at most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CallBounds {
+    pub(super) timeout: Option<Duration>,
+    pub(super) memory_limit_bytes: Option<usize>,
+}
+
+impl CallBounds {
+    /// Those that a request says.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no number, and for none.
+    pub(super) fn of(metadata: &MetadataMap) -> Result<Self> {
+        let text = |name: &str| metadata.get(name).map(|value| value.to_str().unwrap_or(""));
+        let wrong = |name: &str| {
+            Error::invalid_argument(format!("the header {name} must be a number more than 0"))
+        };
+        let timeout = text(TIMEOUT).map(|text| {
+            let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+            let timeout = seconds.and_then(|seconds| seconds.ok());
+            timeout
+                .filter(|timeout| !timeout.is_zero())
+                .ok_or_else(|| wrong(TIMEOUT))
+        });
+        let bytes = text(MEMORY_LIMIT).map(|text| {
+            let bytes = text.parse().ok().filter(|bytes| *bytes > 0);
+            bytes.ok_or_else(|| wrong(MEMORY_LIMIT))
+        });
+        Ok(Self {
+            timeout: timeout.transpose()?,
+            memory_limit_bytes: bytes.transpose()?,
+        })
+    }
 }
 
 /// An error that somebody was told.
@@ -79,8 +120,27 @@ impl Call {
             caller,
             request: request_name(request),
             session,
+            bounds: CallBounds::default(),
+            span: Span::none(),
             errors,
         }
+    }
+
+    /// The same, seen by those who log and trace, as a call of a method of Flight.
+    pub(super) fn of_method(mut self, method: &'static str, metadata: &MetadataMap) -> Self {
+        self.span = tracing::info_span!(
+            "request",
+            otel.name = method,
+            otel.kind = "server",
+            otel.status_code = tracing::field::Empty,
+            rpc.system = "grpc",
+            rpc.service = "arrow.flight.protocol.FlightService",
+            rpc.method = method,
+            id = %self.request,
+            caller = %self.caller.name(),
+        );
+        follow(&self.span, metadata);
+        self
     }
 
     /// What comes of the work, as gRPC says it. A panic is a fault of the server that only this client hears of.
@@ -88,9 +148,13 @@ impl Call {
         &self,
         work: impl Future<Output = Result<T>>,
     ) -> std::result::Result<tonic::Response<T>, Status> {
-        let done = AssertUnwindSafe(work).catch_unwind().await;
+        let begun = Instant::now();
+        let work = AssertUnwindSafe(work).catch_unwind();
+        let done = work.instrument(self.span.clone()).await;
         let done = done.unwrap_or_else(|_| Err(Error::internal("the server panicked")));
         let mut response = tonic::Response::new(done.map_err(|error| self.status(&error))?);
+        let millis = begun.elapsed().as_secs_f64() * 1e3;
+        tracing::debug!(parent: &self.span, millis, "answered");
         if let Ok(name) = self.request.parse() {
             let metadata: &mut MetadataMap = response.metadata_mut();
             metadata.insert(crate::flight::REQUEST, name);
@@ -101,7 +165,8 @@ impl Call {
     /// The status that says an error to this caller; the full text goes to the log.
     pub(super) fn status(&self, error: &Error) -> Status {
         let text = self.told(error);
-        tracing::info!(request = %self.request, caller = %self.caller.name(), kind = ?error.kind(), error = %error, "failed");
+        self.span.record("otel.status_code", "ERROR");
+        tracing::info!(parent: &self.span, request = %self.request, caller = %self.caller.name(), kind = ?error.kind(), error = %error, "failed");
         self.errors.note(Told {
             at: SystemTime::now(),
             request: Arc::clone(&self.request),
@@ -159,17 +224,21 @@ fn request_name(given: Option<&str>) -> Arc<str> {
     };
     match given.filter(is_plain) {
         Some(name) => Arc::from(name),
-        None => Arc::from(hex(&random_name())),
+        // A name that is not known by its number is still one to look for in the log.
+        None => random_name().map_or_else(|_| Arc::from("unnamed"), |name| Arc::from(hex(&name))),
     }
 }
 
-/// 128 random bits that nobody can guess; all zero only where the system has none to give, and then nothing is found under it.
-pub(super) fn random_name() -> [u8; 16] {
+/// 128 random bits that nobody can guess.
+///
+/// # Errors
+/// `Internal` where the system has none to give.
+pub(super) fn random_name() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => bytes,
-        Err(_) => [0; 16],
-    }
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Error::internal("the system gives no random numbers").with_source(error)
+    })?;
+    Ok(bytes)
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

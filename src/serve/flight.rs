@@ -12,20 +12,20 @@ use arrow_flight::{
     HandshakeRequest, HandshakeResponse, PollInfo, PutResult, Result as ActionResult, SchemaResult,
     Ticket,
 };
+use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 use prost_types::Timestamp;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::answers::{Answer, KEPT_FOR};
 use super::call::{Call, message};
-use super::rows::{Rows, rows};
+use super::rows::{Room, Rows, rows};
 use super::service::Service;
 use super::{actions, put, sql, tiles};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Named, PartTicket, PollCommand, TileTicket};
-use crate::flight::{encoded, schema_bytes};
+use crate::flight::{Compression, encoded, schema_bytes};
 
 /// An endpoint with this location can be fetched on the connection that it came on.
 const SAME_CONNECTION: &str = "arrow-flight-reuse-connection://?";
@@ -54,7 +54,7 @@ impl FlightService for Flight {
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Outcome<Self::HandshakeStream> {
-        self.0.call(request.metadata())?;
+        self.0.call("Handshake", request.metadata())?;
         let header = request.metadata().get("authorization");
         let header = header.and_then(|value| value.to_str().ok());
         let token = header.and_then(super::auth::token_of);
@@ -71,7 +71,7 @@ impl FlightService for Flight {
     }
 
     async fn list_flights(&self, request: Request<Criteria>) -> Outcome<Self::ListFlightsStream> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("ListFlights", request.metadata())?;
         let pattern = request.into_inner().expression;
         call.answer(async {
             let infos = tiles::list(&self.0, &call, &pattern)?;
@@ -81,19 +81,19 @@ impl FlightService for Flight {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Outcome<FlightInfo> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("GetFlightInfo", request.metadata())?;
         let descriptor = request.into_inner();
         call.answer(self.info(&call, descriptor)).await
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Outcome<PollInfo> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("PollFlightInfo", request.metadata())?;
         let descriptor = request.into_inner();
         call.answer(self.poll(&call, descriptor)).await
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Outcome<SchemaResult> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("GetSchema", request.metadata())?;
         let descriptor = request.into_inner();
         call.answer(async {
             let schema = match path_of(&descriptor)? {
@@ -106,35 +106,37 @@ impl FlightService for Flight {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Outcome<Self::DoGetStream> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("DoGet", request.metadata())?;
         let ticket = request.into_inner().ticket;
         let rows = call.answer(self.rows(&call, &ticket)).await?;
         Ok(rows.map(|rows| self.sent(call, rows)))
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Outcome<Self::DoPutStream> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("DoPut", request.metadata())?;
+        let broken = request.extensions().get().cloned().unwrap_or_default();
         let messages = request.into_inner();
-        call.answer(put::put(&self.0, &call, messages)).await
+        call.answer(put::put(&self.0, &call, messages, broken))
+            .await
     }
 
     async fn do_exchange(
         &self,
         request: Request<Streaming<FlightData>>,
     ) -> Outcome<Self::DoExchangeStream> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("DoExchange", request.metadata())?;
         let text = "the server has no exchanges: upload by DoPut, fetch by DoGet";
         Err(call.status(&Error::unsupported(text)))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Outcome<Self::DoActionStream> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("DoAction", request.metadata())?;
         let action = request.into_inner();
         actions::act(&self.0, &call, action).await
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Outcome<Self::ListActionsStream> {
-        let call = self.0.call(request.metadata())?;
+        let call = self.0.call("ListActions", request.metadata())?;
         call.answer(async { Ok(stream::iter(actions::known().into_iter().map(Ok)).boxed()) })
             .await
     }
@@ -170,7 +172,7 @@ impl Flight {
                 let command = command_of(&descriptor)?;
                 let polled = sql::begin(&self.0, call, command).await?;
                 let kept = Arc::clone(&polled);
-                let name = self.0.answers.polled.keep(&call.caller, kept);
+                let name = self.0.answers.polled.keep(&call.caller, kept)?;
                 (name.to_vec(), polled, true)
             }
         };
@@ -204,7 +206,11 @@ impl Flight {
         })
     }
 
-    async fn rows(&self, call: &Call, ticket: &[u8]) -> Result<Rows> {
+    /// What a ticket stands for.
+    ///
+    /// # Errors
+    /// `Protocol` for what is no ticket, `NotFound` for one of somebody else.
+    pub(super) async fn rows(&self, call: &Call, ticket: &[u8]) -> Result<Rows> {
         let any = any_of(ticket)?;
         if let Some(tile) = TileTicket::from_any(&any)? {
             return tiles::rows(&self.0, call, &tile);
@@ -225,17 +231,29 @@ impl Flight {
             }
             other => Answer::Batch(sql::metadata::batch(&self.0, call, &other).await?),
         };
-        let (running, most) = (&self.0.running, self.0.limits.answer_bytes);
-        Ok(rows(answer, &call.caller, running, most))
+        let room = Room::of(&self.0.limits);
+        Ok(rows(answer, &call.caller, &self.0.running, room))
+    }
+
+    /// How the bodies of messages are packed for the client.
+    pub(super) fn compression(&self, call: &Call) -> Compression {
+        self.0.client_sessions.options(call).compression
     }
 
     /// The messages of batches.
     fn sent(&self, call: Call, rows: Rows) -> BoxStream<'static, Result<FlightData, Status>> {
-        let compression = self.0.client_sessions.options(&call).compression;
-        match encoded(&rows.schema, rows.batches, compression, None) {
-            Ok(messages) => messages.map_err(move |error| call.status(&error)).boxed(),
-            Err(error) => stream::iter([Err(call.status(&error))]).boxed(),
-        }
+        let compression = self.compression(&call);
+        let mut messages = match encoded(&rows.schema, rows.batches, compression, None) {
+            Ok(messages) => messages,
+            Err(error) => return stream::iter([Err(call.status(&error))]).boxed(),
+        };
+        // What is done while the client reads is part of its request.
+        let next = stream::poll_fn(move |context| {
+            let _within = call.span.enter();
+            let next = messages.poll_next_unpin(context);
+            next.map(|next| next.map(|message| message.map_err(|error| call.status(&error))))
+        });
+        next.boxed()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Comes in: sources and a name. Goes out: a job that can be watched and cancelled; its grid is under the name once all of it is there. Only from places that the administrator allows. Never here: loading.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::auth::{Caller, Scope};
@@ -13,7 +13,8 @@ use super::service::Service;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::kind_name;
 use crate::flight::messages::{JobProgress, LoadRequest};
-use crate::load::{LoadJob, LoadOptions};
+use crate::grid::SortColumn;
+use crate::load::{LoadJob, LoadOptions, SchemaEvolution};
 
 /// How many jobs that have ended are listed.
 const ENDED: usize = 20;
@@ -27,12 +28,18 @@ pub(super) struct Job {
     pub(super) caller: Caller,
     pub(super) name: String,
     load: LoadJob,
+    is_cancelled: AtomicBool,
     ended: Mutex<Option<Result<u64>>>,
 }
 
 impl Job {
     fn ended(&self) -> MutexGuard<'_, Option<Result<u64>>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Release);
+        self.load.cancel();
     }
 
     /// How it ended, or that it runs.
@@ -63,6 +70,8 @@ impl Job {
             total_bytes: progress.total_bytes,
             num_tiles: progress.num_tiles,
             total_tiles: progress.total_tiles,
+            arranged_rows: progress.arranged_rows,
+            rows_to_arrange: progress.rows_to_arrange,
             elapsed_millis: millis(progress.elapsed),
             remaining_millis: progress.remaining().map(millis),
             message: String::new(),
@@ -103,19 +112,24 @@ impl Jobs {
             .ok_or_else(|| unknown("job"))
     }
 
-    /// Stops one.
+    /// Stops one, unless its grid is there before that.
     ///
     /// # Errors
-    /// `NotFound` for another's.
+    /// `NotFound` for another's, and for one that has ended.
     pub(super) fn cancel(&self, caller: &Caller, id: u64) -> Result<()> {
-        self.find(caller, id)?.load.cancel();
+        let job = self.find(caller, id)?;
+        if job.ended().is_some() {
+            let text = format!("the load has ended already: {}", job.state());
+            return Err(Error::not_found(text));
+        }
+        job.cancel();
         Ok(())
     }
 
     /// Stops all.
     pub(super) fn cancel_all(&self) {
         for job in self.known().values() {
-            job.load.cancel();
+            job.cancel();
         }
     }
 
@@ -166,12 +180,21 @@ pub(super) fn begin(
     let mut options = LoadOptions::default()
         .with_allowed(service.load_from.clone())
         .with_lazy(request.is_lazy)
+        .with_hive_partitioning(!request.no_hive)
         .with_memory_limit_bytes(service.limits.memory_bytes as u64);
     if !request.columns.is_empty() {
         options = options.with_columns(request.columns);
     }
     if request.tile_rows > 0 {
         options = options.with_tile_rows(request.tile_rows);
+    }
+    if !request.sort_by.is_empty() {
+        let columns = request.sort_by.into_iter().map(SortColumn::from);
+        options = options.with_sort_by(columns.collect());
+    }
+    if !request.schema_evolution.is_empty() {
+        let evolution = SchemaEvolution::from_name(&request.schema_evolution)?;
+        options = options.with_schema_evolution(evolution);
     }
     let load = {
         let _at_work = service.work.enter();
@@ -182,6 +205,7 @@ pub(super) fn begin(
         caller: caller.clone(),
         name: request.name,
         load,
+        is_cancelled: AtomicBool::new(false),
         ended: Mutex::default(),
     });
     service.jobs.add(&job)?;
@@ -201,6 +225,10 @@ async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
     let num_rows = grid.num_rows();
     let named = service.session.put(&job.name, |before| match before {
         Some(_) if !replace => Err(super::upload::taken(&job.name)),
+        // Its files were read before somebody ended it.
+        _ if job.is_cancelled.load(Ordering::Acquire) => {
+            Err(Error::new(ErrorKind::Cancelled, "the load was cancelled"))
+        }
         _ => Ok(grid),
     });
     named.await?;

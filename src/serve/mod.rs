@@ -1,15 +1,17 @@
 //! 4. A server that holds grids: Flight SQL, tiles by name, a status page.
 //!
-//! Comes in: grids, and requests of clients. Goes out: a [`Server`]. A request goes through the door (`listen.rs`, `tls.rs`, `auth.rs`; `call.rs` is what is known of it then) to `flight.rs`, and from there
+//! Comes in: grids, and requests of clients. Goes out: a [`Server`]. A request goes through the door (`listen.rs`, `tls.rs`, `auth.rs`; `call.rs` is what is known of it then) to `flight.rs` (DoGet by way of `get.rs`), and from there
 //! to `sql/` (statements and metadata), `tiles.rs` (grids by name), `put.rs` with `ingest.rs` (rows of clients) and `upload.rs` (tiles of clients) or `actions.rs` (`own.rs`; loads: `jobs.rs`). `service.rs` holds what requests share: `answers.rs` (what tickets stand
-//! for), `running.rs` (what runs), `sessions.rs` (options of clients); `rows.rs` and `poll.rs` run queries. `http/` is the page. Never here: planning, reading, Arrow IPC itself.
+//! for), `running.rs` (what runs), `sessions.rs` (options of clients); `rows.rs` and `poll.rs` run queries. `status.rs` says what goes on, `traces.rs` tells collectors, `http/` is the page. Never here: planning, reading, Arrow IPC itself.
 
 mod actions;
 mod answers;
 mod auth;
+mod broken;
 mod call;
 mod describe;
 mod flight;
+mod get;
 mod http;
 mod ingest;
 mod jobs;
@@ -25,8 +27,10 @@ mod service;
 mod sessions;
 mod settings;
 mod sql;
+mod status;
 mod tiles;
 mod tls;
+mod traces;
 mod upload;
 
 pub use auth::{Caller, Presented, Scope, Tokens, new_token};
@@ -34,3 +38,4 @@ pub use options::{Limits, ServerOptions};
 pub use server::Server;
 pub use settings::{Origin, Settings};
 pub use tls::TlsFiles;
+pub use traces::Traces;

@@ -33,6 +33,8 @@ pub struct Limits {
     pub waiting: usize,
     /// The most bytes of one answer, as they lie in memory.
     pub answer_bytes: u64,
+    /// The most rows of one answer.
+    pub answer_rows: u64,
     /// The most bytes of one upload, as they lie in memory.
     pub upload_bytes: u64,
     /// How many connections there may be.
@@ -54,6 +56,7 @@ impl Default for Limits {
             queries: 2 * max_threads(),
             waiting: 1024,
             answer_bytes: 4 << 30,
+            answer_rows: u64::MAX,
             upload_bytes: 4 << 30,
             connections: 1024,
         }
@@ -69,6 +72,7 @@ impl Limits {
             ("queries", self.queries as u64),
             ("grid_bytes", self.grid_bytes),
             ("answer_bytes", self.answer_bytes),
+            ("answer_rows", self.answer_rows),
             ("upload_bytes", self.upload_bytes),
             ("connections", self.connections as u64),
         ];

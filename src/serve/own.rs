@@ -1,4 +1,4 @@
-//! Actions of our own: uploads and loads.
+//! Actions of our own: uploads, loads, what goes on.
 //!
 //! Comes in: the name of an action and its body. Goes out: its result, or that it is none of ours. Never here: what they do.
 
@@ -11,9 +11,10 @@ use super::call::Call;
 use super::flight::{any_of, protocol};
 use super::jobs;
 use super::service::Service;
+use super::status;
 use super::upload::{self, Construction};
 use crate::error::Result;
-use crate::flight::messages::{BeginUpload, JobName, JobProgress, Named, Upload};
+use crate::flight::messages::{BeginUpload, JobName, JobProgress, Named, RunName, Upload};
 
 /// The body of its result, if it has one; `None` for another action.
 ///
@@ -30,7 +31,7 @@ pub(super) async fn done(
         "BeginUpload" => {
             let wanted: BeginUpload = ours(body)?;
             let begun = Construction::begin(service, &call.caller, wanted)?;
-            let name = uploads.keep(&call.caller, Arc::new(begun));
+            let name = uploads.keep(&call.caller, Arc::new(begun))?;
             let upload = name.to_vec();
             Some(Upload { upload }.encode_to_vec())
         }
@@ -65,6 +66,16 @@ pub(super) async fn done(
             service.jobs.cancel(&call.caller, named.job)?;
             None
         }
+        "CancelRun" => {
+            let named: RunName = ours(body)?;
+            service.running.cancel(&call.caller, named.run)?;
+            None
+        }
+        "Status" => Some(
+            status::status(service, &call.caller)
+                .to_string()
+                .into_bytes(),
+        ),
         _ => return Ok(None),
     }))
 }

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::auth::Caller;
 use super::call::unknown;
-use super::rows::too_large;
+use super::rows::Room;
 use super::running::{Guard, Running, Task};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::slice_bytes;
@@ -70,7 +70,7 @@ impl Polled {
         task: Task,
         caller: &Caller,
         running: &Arc<Running>,
-        max_bytes: u64,
+        room: Room,
     ) -> Result<Arc<Self>> {
         let batches = task.query.stream_to_keep()?;
         let polled = Arc::new(Self {
@@ -81,7 +81,7 @@ impl Polled {
             work: Mutex::default(),
         });
         let guard = running.begin(caller, &polled.task);
-        let gathering = gather(Arc::downgrade(&polled), batches, guard, max_bytes);
+        let gathering = gather(Arc::downgrade(&polled), batches, guard, room);
         let work = tokio::spawn(gathering);
         let handle = work.abort_handle();
         *polled.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
@@ -148,9 +148,9 @@ impl Polled {
 }
 
 /// Puts the rows of a query into parts, as long as somebody keeps them.
-async fn gather(keeper: Weak<Polled>, mut batches: BatchStream, guard: Guard, max_bytes: u64) {
+async fn gather(keeper: Weak<Polled>, mut batches: BatchStream, guard: Guard, mut room: Room) {
     let mut part = Vec::new();
-    let (mut part_bytes, mut all_bytes) = (0, 0);
+    let mut part_bytes = 0;
     loop {
         let next = batches.next().await;
         let Some(keeper) = keeper.upgrade() else {
@@ -170,15 +170,12 @@ async fn gather(keeper: Weak<Polled>, mut batches: BatchStream, guard: Guard, ma
             Some(Ok(batch)) => batch,
         };
         guard.count(batch.num_rows());
-        let bytes = slice_bytes(&batch);
-        part.push(batch);
-        part_bytes += bytes;
-        all_bytes += bytes;
-        if all_bytes > max_bytes {
-            let error = too_large(max_bytes);
+        if let Err(error) = room.take(&batch) {
             guard.end(Some(&error));
             return keeper.end(Err(error));
         }
+        part_bytes += slice_bytes(&batch);
+        part.push(batch);
         if part_bytes >= PART_BYTES {
             keeper.finish(std::mem::take(&mut part));
             part_bytes = 0;

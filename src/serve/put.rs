@@ -14,6 +14,7 @@ use prost::Message;
 use tonic::{Status, Streaming};
 
 use super::auth::Scope;
+use super::broken::BrokenOff;
 use super::call::Call;
 use super::flight::{any_of, command, protocol};
 use super::ingest::{self, Incoming};
@@ -43,8 +44,9 @@ pub(super) async fn put(
     service: &Service,
     call: &Call,
     messages: Streaming<FlightData>,
+    broken: BrokenOff,
 ) -> Result<Answers> {
-    let (descriptor, mut batches) = Batches::begin(service, messages).await?;
+    let (descriptor, mut batches) = Batches::begin(service, messages, broken).await?;
     let any = any_of(&descriptor.cmd)?;
     let metadata = match UploadCommand::from_any(&any)? {
         Some(tile) => uploaded(service, call, &tile, &mut batches).await?,
@@ -176,6 +178,7 @@ async fn ingested(
 /// The batches of the messages of a client.
 struct Batches {
     messages: Streaming<FlightData>,
+    broken: BrokenOff,
     first: Option<FlightData>,
     decoder: Decoder,
 }
@@ -185,6 +188,7 @@ impl Batches {
     async fn begin(
         service: &Service,
         mut messages: Streaming<FlightData>,
+        broken: BrokenOff,
     ) -> Result<(FlightDescriptor, Self)> {
         let first = messages.message().await.map_err(gone)?;
         let mut first = first.ok_or_else(|| protocol("DoPut needs at least one message"))?;
@@ -199,6 +203,7 @@ impl Batches {
         };
         let batches = Self {
             messages,
+            broken,
             first: Some(first),
             decoder: Decoder::new(bounds),
         };
@@ -213,7 +218,10 @@ impl Batches {
                 None => self.messages.message().await.map_err(gone)?,
             };
             let Some(message) = message else {
-                return Ok(None);
+                return match self.broken.is_so() {
+                    true => Err(went_away()),
+                    false => Ok(None),
+                };
             };
             if let Decoded::Batch(batch) = self.decoder.take(message)? {
                 return Ok(Some(batch));
@@ -255,9 +263,13 @@ fn gone(status: Status) -> Error {
                 .with_hint("send smaller messages: fewer rows each")
         }
         Code::Internal | Code::InvalidArgument => protocol(status.message()),
-        _ => Error::new(
-            ErrorKind::Cancelled,
-            "the client went away before it had sent everything",
-        ),
+        _ => went_away(),
     }
+}
+
+fn went_away() -> Error {
+    Error::new(
+        ErrorKind::Cancelled,
+        "the client went away before it had sent everything",
+    )
 }

@@ -8,9 +8,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
+use tracing::Span;
 
 use super::answers::Answer;
 use super::auth::Caller;
+use super::options::Limits;
 use super::running::{Guard, Running, Task};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::slice_bytes;
@@ -27,7 +29,7 @@ pub(super) fn rows(
     answer: Answer,
     caller: &Caller,
     running: &Arc<Running>,
-    max_bytes: u64,
+    mut room: Room,
 ) -> Rows {
     match answer {
         Answer::Batch(batch) => Rows {
@@ -42,13 +44,9 @@ pub(super) fn rows(
                     step,
                 ))
             });
-            let mut sent = 0;
             let bounded = each.try_flatten().map(move |batch| {
                 let batch = batch?;
-                sent += slice_bytes(&batch);
-                if sent > max_bytes {
-                    return Err(too_large(max_bytes));
-                }
+                room.take(&batch)?;
                 Ok(batch)
             });
             Rows {
@@ -59,27 +57,66 @@ pub(super) fn rows(
     }
 }
 
-pub(super) fn too_large(max_bytes: u64) -> Error {
-    let text = format!("the answer has more bytes than the {max_bytes} that the server gives");
-    Error::new(ErrorKind::ResourcesExhausted, text)
-        .with_hint("select fewer columns or rows, aggregate, or ask the administrator to raise limits.answer_bytes")
+/// What an answer may still have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    max_bytes: u64,
+    max_rows: u64,
+    bytes: u64,
+    rows: u64,
+}
+
+impl Room {
+    /// That of an answer of which nothing was given yet.
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self {
+            max_bytes: limits.answer_bytes,
+            max_rows: limits.answer_rows,
+            bytes: 0,
+            rows: 0,
+        }
+    }
+
+    /// Counts a batch.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` when it is too much.
+    pub(super) fn take(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.bytes += slice_bytes(batch);
+        self.rows += batch.num_rows() as u64;
+        let (what, most, setting) = if self.bytes > self.max_bytes {
+            ("bytes", self.max_bytes, "limits.answer")
+        } else if self.rows > self.max_rows {
+            ("rows", self.max_rows, "limits.answer_rows")
+        } else {
+            return Ok(());
+        };
+        let text = format!("the answer has more {what} than the {most} that the server gives");
+        let hint = format!(
+            "select fewer columns or rows, aggregate, or ask the administrator to raise {setting}"
+        );
+        Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint(hint))
+    }
 }
 
 enum Step {
     Begin(Box<Task>, Caller, Arc<Running>),
-    Running(BatchStream, Guard),
+    Running(BatchStream, Guard, Span),
     Ended,
 }
 
 /// The next batch of a query, begun when it is asked for.
 async fn step(step: Step) -> Option<(Result<RecordBatch>, Step)> {
-    let (mut batches, guard) = match step {
+    let (mut batches, guard, span) = match step {
         Step::Ended => return None,
-        Step::Running(batches, guard) => (batches, guard),
+        Step::Running(batches, guard, span) => (batches, guard, span),
         Step::Begin(task, caller, running) => {
             let guard = running.begin(&caller, &task);
             match task.query.stream() {
-                Ok(batches) => (batches, guard),
+                Ok(batches) => {
+                    let span = tracing::info_span!("query", number = guard.run.id);
+                    (batches, guard, span)
+                }
                 Err(error) => {
                     guard.end(Some(&error));
                     return Some((Err(error), Step::Ended));
@@ -94,7 +131,7 @@ async fn step(step: Step) -> Option<(Result<RecordBatch>, Step)> {
         }
         Some(Ok(batch)) => {
             guard.count(batch.num_rows());
-            Some((Ok(batch), Step::Running(batches, guard)))
+            Some((Ok(batch), Step::Running(batches, guard, span)))
         }
         Some(Err(error)) => {
             guard.end(Some(&error));

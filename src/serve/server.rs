@@ -7,13 +7,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arrow_flight::flight_service_server::FlightServiceServer;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
-use tonic::codec::CompressionEncoding;
 
 use super::flight::Flight;
+use super::get::Port;
 use super::listen::{Listening, Phase, bind, connections};
 use super::options::ServerOptions;
 use super::service::Service;
@@ -274,11 +273,7 @@ async fn flight(
     mut stopped: watch::Receiver<Phase>,
 ) {
     let message_bytes = service.limits.message_bytes;
-    // Clients that know zstd get it; those who send something packed are refused: it would have to be unpacked before it is looked at.
-    let answers = FlightServiceServer::new(Flight(service))
-        .max_decoding_message_size(message_bytes)
-        .max_encoding_message_size(usize::MAX)
-        .send_compressed(CompressionEncoding::Zstd);
+    let answers = Port::new(Flight(service), message_bytes);
     let stop = async move {
         // The sender is gone only when the server is.
         drop(stopped.wait_for(|phase| *phase > Phase::Serving).await);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 
 use super::answers::Answers;
 use super::auth::{Caller, Presented, Scope, Tokens, token_of};
-use super::call::{Call, RecentErrors};
+use super::call::{Call, CallBounds, RecentErrors};
 use super::jobs::Jobs;
 use super::options::{Limits, ServerOptions, TokenSource};
 use super::running::Running;
@@ -27,6 +27,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flight::REQUEST;
 use crate::grid::PartitionGrid;
 use crate::query::{Keeper, QueryOptions, Session, SessionOptions, Statements, max_threads};
+
+/// How often memory is given back.
+const TIDY: Duration = Duration::from_secs(10);
 
 /// The state of a server.
 pub(super) struct Service {
@@ -161,6 +164,7 @@ impl Service {
                 service.session.register(&name, grid)?;
             }
         }
+        tokio::spawn(tidy(Arc::downgrade(&service)));
         let keeps = Keeps(Arc::downgrade(&service));
         service.session.keep_with(Arc::new(keeps));
         for (name, grid) in &options.grids {
@@ -280,18 +284,25 @@ impl Service {
         }
     }
 
-    /// Who makes a request of gRPC.
+    /// Who makes a request of gRPC, to which method.
     ///
     /// # Errors
     /// `Unauthenticated` for those who may not come in.
-    pub(super) fn call(&self, metadata: &MetadataMap) -> std::result::Result<Call, Status> {
+    pub(super) fn call(
+        &self,
+        method: &'static str,
+        metadata: &MetadataMap,
+    ) -> std::result::Result<Call, Status> {
         let text = |name: &str| metadata.get(name).and_then(|value| value.to_str().ok());
         let caller = self
             .admit(text("authorization"))
             .map_err(|why| Status::new(Code::Unauthenticated, why))?;
         let session = self.client_sessions.named(text("cookie"));
         let errors = Arc::clone(&self.errors);
-        Ok(Call::new(caller, text(REQUEST), session, errors))
+        let call = Call::new(caller, text(REQUEST), session, errors);
+        let mut call = call.of_method(method, metadata);
+        call.bounds = CallBounds::of(metadata).map_err(|error| call.status(&error))?;
+        Ok(call)
     }
 
     /// The session with what a caller may see.
@@ -323,10 +334,11 @@ impl Service {
         };
         let chosen = self.client_sessions.options(call);
         let mut options = QueryOptions::default().with_statements(may);
-        if let Some(timeout) = chosen.timeout {
+        let said = call.bounds;
+        if let Some(timeout) = said.timeout.or(chosen.timeout) {
             options = options.with_timeout(timeout.min(self.limits.query_time));
         }
-        if let Some(bytes) = chosen.memory_limit_bytes {
+        if let Some(bytes) = said.memory_limit_bytes.or(chosen.memory_limit_bytes) {
             options = options.with_memory_limit_bytes(bytes.min(self.limits.query_memory_bytes));
         }
         options
@@ -343,6 +355,20 @@ impl Service {
     /// Where clients reach it.
     pub(super) fn uri(&self) -> &str {
         self.uri.get().map_or("", String::as_str)
+    }
+}
+
+/// Gives back memory now and then, as long as the server is there: what has expired is only then forgotten when somebody asks.
+async fn tidy(service: Weak<Service>) {
+    loop {
+        tokio::time::sleep(TIDY).await;
+        let Some(service) = service.upgrade() else {
+            return;
+        };
+        service.answers.tidy();
+        if let Some(catalog) = &service.catalog {
+            catalog.tidy();
+        }
     }
 }
 

@@ -60,11 +60,14 @@ impl ClientSessions {
     }
 
     /// Sets options; makes a session if there is none. Gives the cookie to send, and what was wrong with which option.
+    ///
+    /// # Errors
+    /// As [`random_name`].
     pub(super) fn set(
         &self,
         call: &Call,
         wanted: HashMap<String, SessionOptionValue>,
-    ) -> (String, HashMap<String, SessionOptionError>) {
+    ) -> Result<(String, HashMap<String, SessionOptionError>)> {
         let mut chosen = Chosen::clone(&self.options(call));
         let mut errors = HashMap::new();
         for (name, value) in wanted {
@@ -77,11 +80,13 @@ impl ClientSessions {
             let known = self.0.get(id);
             known.is_some_and(|(owner, _)| owner == *call.caller.name())
         };
-        let id = call.session.clone().filter(owned);
-        let id = id.unwrap_or_else(|| Arc::from(hex(&random_name())));
+        let id = match call.session.clone().filter(owned) {
+            Some(id) => id,
+            None => Arc::from(hex(&random_name()?)),
+        };
         let owner = Arc::clone(call.caller.name());
         self.0.insert(Arc::clone(&id), (owner, Arc::new(chosen)));
-        (format!("{COOKIE}={id}"), errors)
+        Ok((format!("{COOKIE}={id}"), errors))
     }
 
     /// The options of a call, as they were said.

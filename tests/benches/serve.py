@@ -1,18 +1,20 @@
 """What a server gives over loopback: bytes of DoGet beside pyarrow's own Flight server, and small queries of many clients.
 
-Comes in: nothing. Goes out: tables on standard output. Each figure is the median of five rounds after a warm-up, and both servers
-are measured in the same run, each in a process of its own, by the same client (pyarrow.flight).
+Comes in: how many small queries each of 100 clients asks; 1,000 by default. Goes out: tables on standard output. Each figure of bytes is the median of five
+rounds after a warm-up, and both servers are measured in the same run, each in a process of its own, by the same client (pyarrow.flight).
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +28,16 @@ ROWS = 1 << 20
 TILES = 16
 
 
+def word(number: int) -> str:
+    """The text of a row."""
+    return f"row {number:09d} of the table"
+
+
 def tables() -> dict[str, pa.Table]:
     """256 MiB of floats, and about as much of text."""
     random = np.random.default_rng(1)
     numbers = {f"x{column}": random.random(ROWS * TILES // 8) for column in range(16)}
-    words = [f"row {number:09d} of the table" for number in range(ROWS)]
+    words = [word(number) for number in range(ROWS)]
     text = {"key": np.arange(ROWS), "text": words, "other": words, "third": words}
     return {"floats": pa.table(numbers), "text": pa.table(text)}
 
@@ -129,34 +136,50 @@ def throughput(ours: str, theirs: str) -> None:
         )
 
 
+def ask(uri: str, number: int, queries: int) -> tuple[list[float], int, list[str]]:
+    """One client: the seconds of each query, how many answers were right, and what failed."""
+    took, right, failed = [], 0, []
+    with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+        for turn in range(queries):
+            key = (number * queries + turn) % 1000
+            begun = time.perf_counter()
+            try:
+                cursor.execute(f"SELECT key, text FROM text WHERE key = {key}")
+                right += cursor.fetchall() == [(key, word(key))]
+            except dbapi.Error as error:
+                failed.append(str(error))
+            took.append(time.perf_counter() - begun)
+    return took, right, failed
+
+
+def ask_at_once(uri: str, numbers: range, queries: int) -> list[tuple[list[float], int, list[str]]]:
+    """Some of the clients, each in a thread."""
+    with ThreadPoolExecutor(len(numbers)) as threads:
+        return list(threads.map(lambda number: ask(uri, number, queries), numbers))
+
+
 def small_queries(uri: str, clients: int, queries: int) -> None:
-    """Prints what many clients get at once."""
-    took: list[float] = []
-    lock = threading.Lock()
-
-    def one(number: int) -> int:
-        mine, found = [], 0
-        with dbapi.connect(uri) as connection, connection.cursor() as cursor:
-            for turn in range(queries):
-                begun = time.perf_counter()
-                cursor.execute(
-                    f"SELECT key FROM text WHERE key = {(number * queries + turn) % 1000}"
-                )
-                found += len(cursor.fetchall())
-                mine.append(time.perf_counter() - begun)
-        with lock:
-            took.extend(mine)
-        return found
-
-    begun = time.perf_counter()
-    with ThreadPoolExecutor(clients) as pool:
-        found = sum(pool.map(one, range(clients)))
-    elapsed = time.perf_counter() - begun
-    took.sort()
+    """Prints what many clients get at once. One process would keep them waiting for one another."""
+    processes = os.cpu_count() or 1
+    shares = [range(clients)[first::processes] for first in range(processes)]
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(ask_at_once, repeat(uri), shares, repeat(1)))
+        begun = time.perf_counter()
+        answers = [
+            each
+            for part in pool.map(ask_at_once, repeat(uri), shares, repeat(queries))
+            for each in part
+        ]
+        elapsed = time.perf_counter() - begun
+    took = sorted(seconds for each, _, _ in answers for seconds in each)
+    right = sum(each for _, each, _ in answers)
+    failed = [text for _, _, each in answers for text in each]
     middle, late = took[len(took) // 2], took[len(took) * 99 // 100]
-    print(f"\n{clients} clients x {queries} queries: {found} of {clients * queries} answers right")
+    print(f"\n{clients} clients x {queries} queries: {right} of {clients * queries} answers right")
+    print(f"{len(failed)} failed{': ' + failed[0] if failed else ''}")
     print(
-        f"{len(took) / elapsed:.0f} queries/s, median {middle * 1e3:.1f} ms, p99 {late * 1e3:.1f} ms ({late / middle:.1f} x)"
+        f"{len(took) / elapsed:.0f} queries/s in {elapsed:.0f} s, median {middle * 1e3:.1f} ms, "
+        f"p99 {late * 1e3:.1f} ms ({late / middle:.1f} x), slowest {took[-1] * 1e3:.1f} ms"
     )
 
 

@@ -1,11 +1,14 @@
-"""Handing tiles to another process: opened in shared memory, beside pickling the same table. Medians after a warm-up.
+"""Handing tiles to another process: opened in shared memory, beside pickling the same table, and `ray.get` of it where Ray is. Medians after a warm-up.
 
-Run by `make bench-share`. "opened" is from the pickled tile to a `pyarrow.RecordBatch` over its memory, with a new connection each time; "read" is the first
-pass over the values, which brings the pages into the process. Of pickling, the sender's and the receiver's time; the bytes go through a pipe.
+Run by `make bench-share`; Ray is in the environment of a peer (see the Makefile). "opened" is from the pickled tile to a `pyarrow.RecordBatch` over its memory,
+with a new connection each time; "read" is the first pass over the values, which brings the pages into the process. Of pickling, the sender's and the receiver's
+time; the bytes go through a pipe. Of Ray, what a process of its own needs for the table that another one has put.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib.util
 import pickle
 import statistics
 import subprocess
@@ -14,9 +17,11 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import partgrid as pg
 
+HAS_RAY = importlib.util.find_spec("ray") is not None
 ROUNDS = 21
 
 READER = f"""
@@ -81,10 +86,56 @@ def pickled(table: pa.Table) -> float:
     return statistics.median(times)
 
 
+def read(table: pa.Table) -> None:
+    """The pass over the values that the reader of shared memory makes."""
+    for column in table.columns:
+        if pa.types.is_string(column.type):
+            pc.sum(pc.binary_length(column))
+        else:
+            pc.min_max(column)
+
+
+def get_all(references: list[object]) -> tuple[float, float, float]:
+    """Runs in a process of Ray: seconds of `ray.get` of the first, of the first pass over its values, and of the slowest `ray.get`."""
+    import ray  # noqa: PLC0415 - optional
+
+    opened, passes = [], []
+    for number in range(ROUNDS + 1):
+        started = time.perf_counter()
+        table = ray.get(references[0])
+        done = time.perf_counter()
+        read(table)
+        ended = time.perf_counter()
+        del table
+        gc.collect()
+        if number:
+            opened.append(done - started)
+            passes.append(ended - done)
+    return statistics.median(opened), statistics.median(passes), max(opened)
+
+
+def by_ray(table: pa.Table) -> list[str]:
+    """Cells of the table for the same values in Ray's object store."""
+    import ray  # noqa: PLC0415 - optional
+
+    started = time.perf_counter()
+    reference = ray.put(table)
+    copied = time.perf_counter() - started
+    opened, first_pass, slowest = ray.get(ray.remote(get_all).remote([reference]))
+    times = [f"{copied * 1e3:,.1f} ms", f"{opened * 1e3:.3f} ms"]
+    return [*times, f"{slowest * 1e3:.3f} ms", f"{first_pass * 1e3:,.1f} ms"]
+
+
 def main() -> None:
     """Prints one table."""
-    print("| tile | bytes | to_shared, once | opened | slowest | read | pickled instead |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    head = ["tile", "bytes", "to_shared, once", "opened", "slowest", "read", "pickled instead"]
+    if HAS_RAY:
+        import ray  # noqa: PLC0415 - optional
+
+        ray.init(num_cpus=1, object_store_memory=4 << 30, include_dashboard=False)
+        head += ["ray.put, once", "ray.get of the same table", "slowest", "read"]
+    print(f"| {' | '.join(head)} |")
+    print("| --- " * len(head) + "|")
     for num_bytes in (1 << 20, 64 << 20, 1 << 30):
         for name, table in tables(num_bytes).items():
             private = pg.from_arrow(table.combine_chunks())
@@ -95,6 +146,8 @@ def main() -> None:
             cells = [name, f"{grid.nbytes:,}", f"{copied * 1e3:,.1f} ms", f"{opened * 1e3:.3f} ms"]
             cells += [f"{slowest * 1e3:.3f} ms", f"{read * 1e3:,.1f} ms"]
             cells.append(f"{pickled(table) * 1e3:,.1f} ms")
+            if HAS_RAY:
+                cells += by_ray(table.combine_chunks())
             print(f"| {' | '.join(cells)} |", flush=True)
 
 

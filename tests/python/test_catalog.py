@@ -15,8 +15,9 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from conftest import DATA
 from served import ingest, numbers, run
-from services import Service, asked, service, write_tokens
+from services import Service, asked, service, until, write_tokens
 from stores import KEYS, s3_client, s3_server
 from type_samples import samples
 
@@ -249,3 +250,48 @@ def test_a_name_that_was_taken_away_is_gone_after_a_restart(tmp_path: Path) -> N
         assert server.tables == ["viewed"]
     with pg.Server(catalog=tmp_path) as server:
         assert server.tables == []
+
+
+def test_the_order_of_a_load_is_known_after_a_restart(tmp_path: Path) -> None:
+    settings = {"load.from": str(DATA)}
+    asked = "EXPLAIN SELECT carrier, count(*) FROM sorted GROUP BY carrier ORDER BY carrier"
+    with pg.Server(catalog=tmp_path / "c", settings=settings) as server:
+        connection = pg.connect(server.uri)
+        connection.load_parquet(DATA / "flights", "sorted", sort_by="carrier")
+        before = repr(connection.sql(asked))
+        assert "SortExec" not in before
+    with pg.Server(catalog=tmp_path / "c") as server:
+        connection = pg.connect(server.uri)
+        after = repr(connection.sql(asked))
+        assert "SortExec" not in after
+        rows = connection.grid("sorted").to_arrow()["carrier"].to_pylist()
+        assert rows == sorted(rows)
+
+
+def test_files_of_dropped_grids_go_while_the_server_runs(tmp_path: Path) -> None:
+    def files() -> int:
+        return len([path for path in tmp_path.rglob("*") if path.suffix in (".arrow", ".json")])
+
+    with pg.Server(catalog=tmp_path) as server:
+        connection = pg.connect(server.uri)
+        connection.upload(numbers(0), "kept")
+        before = files()
+        for turn in range(5):
+            connection.upload(numbers(turn), "passing", if_exists="replace")
+        # A tile and a manifest: those before are gone.
+        until(lambda: files() == before + 2)
+        reading = connection.sql("SELECT n FROM passing")
+        batches = reading.stream()
+        first = next(iter(batches)).num_rows
+        connection.sql("DROP TABLE passing")
+        assert first + sum(batch.num_rows for batch in batches) == 1000
+        del batches
+        reading.cancel()
+        # The manifest that says that it was dropped stays.
+        until(lambda: files() == before + 1)
+        with pytest.raises(pg.errors.QueryError):
+            connection.sql("SELECT n FROM passing")
+        assert connection.grid("kept").to_arrow().equals(numbers(0))
+    with pg.Server(catalog=tmp_path) as server:
+        assert server.tables == ["kept"]
+        assert server.grid("kept").to_arrow().equals(numbers(0))

@@ -5,48 +5,35 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import adbc_driver_flightsql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.flight as fl
+import pyarrow.parquet as pq
+import pytest
 
 import partgrid as pg
-from services import command, proto, service, statement
+from served import ingest, numbers, run
+from services import service
 
 KILLS = int(os.environ.get("PARTGRID_CATALOG_KILLS", "20"))
+
+
+LOAD_KILLS = int(os.environ.get("PARTGRID_CATALOG_KILLS", "3"))
 
 
 NAMES = ["a", "b", "c"]
 
 
 GONE = (pa.ArrowException, fl.FlightError, pg.errors.PartgridError, OSError)
-
-
-def numbers(seed: int, rows: int = 1000) -> pa.Table:
-    values = np.random.default_rng(seed).integers(0, 2**60, rows)
-    return pa.table({"n": values, "t": [f"row {value}" for value in values[:rows]]})
-
-
-def ingest(client: fl.FlightClient, name: str, rows: pa.Table, if_there: int) -> None:
-    """Replaces (3) or appends (2) by DoPut."""
-    made = command("CommandStatementIngest", (1, proto((1, 1), (2, if_there))), (2, name))
-    writer, reader = client.do_put(made, rows.schema)
-    writer.write_table(rows, max_chunksize=200)
-    writer.done_writing()
-    answer = reader.read()
-    writer.close()
-    assert answer is not None
-
-
-def run(client: fl.FlightClient, text: str) -> None:
-    list(client.get_flight_info(statement(text)).endpoints)
 
 
 class Writer(threading.Thread):
@@ -139,3 +126,116 @@ def test_what_was_acknowledged_is_there_after_any_death(tmp_path: Path) -> None:
         assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".writing")]
         kept = list((tmp_path / "grids").rglob("*.json"))
         assert len(kept) == len({path.parent for path in kept})
+
+
+class Loading(threading.Thread):
+    """A load of a server, which may die meanwhile."""
+
+    def __init__(self, uri: str, source: Path, name: str) -> None:
+        super().__init__(daemon=True)
+        self.uri, self.source, self.name = uri, source, name
+        self.rows: int | None = None
+        self.refusal: Exception | None = None
+
+    def run(self) -> None:
+        connection = pg.connect(self.uri)
+        try:
+            done = connection.load_parquet(
+                self.source, self.name, if_exists="replace", tile_rows=5_000, progress=False
+            )
+            self.rows = done["rows"]
+        except GONE as error:
+            self.refusal = error
+
+
+def of_a_load(folder: Path, seed: int) -> pa.Table:
+    """Rows in four files of the folder, which become twelve tiles."""
+    folder.mkdir(parents=True)
+    rows = numbers(seed, 60_000)
+    for part in range(4):
+        pq.write_table(rows.slice(part * 15_000, 15_000), folder / f"{part}.parquet")
+    return rows
+
+
+def files(folder: Path, part: str) -> set[str]:
+    """All files below a part of a catalog."""
+    there = (path for path in (folder / part).rglob("*") if not path.is_dir())
+    return {str(path.relative_to(folder)) for path in there}
+
+
+def wanted(folder: Path) -> set[str]:
+    """The files of tiles that the manifests name. Of each name there is one manifest."""
+    found: set[str] = set()
+    manifests = [folder / path for path in files(folder, "grids")]
+    assert len(manifests) == len({path.parent for path in manifests})
+    for path in manifests:
+        contents = json.loads(path.read_text().split("\n", 1)[1])["contents"]
+        found.update(tile["path"] for tile in contents["tiles"])
+    return found
+
+
+def wait_for(moment: str, folder: Path, seconds: float, source: random.Random) -> None:
+    """Waits for a moment of a load: any, that its first tile is there, or that its manifest is."""
+    parts = {"tile": "tiles", "manifest": "grids"}
+    if moment == "any":
+        time.sleep(source.uniform(0, 1.3 * seconds))
+        return
+    before, stop = files(folder, parts[moment]), time.monotonic() + 20
+    while files(folder, parts[moment]) <= before:
+        assert time.monotonic() < stop
+    time.sleep(source.choice([0, 0, source.uniform(0, 0.01)]))
+
+
+def test_a_load_that_is_killed_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder, data = tmp_path / "catalog", tmp_path / "data"
+    known = {"kept": of_a_load(data / "kept", 1)}
+    settings = ("--catalog", folder, "--set", f"load.from={data}")
+    with service(*settings) as one:
+        begun = time.monotonic()
+        assert pg.connect(one.uri).load_parquet(data / "kept", "kept") == {"rows": 60_000}
+        seconds = time.monotonic() - begun
+    source = random.Random(LOAD_KILLS)
+    for turn in range(LOAD_KILLS):
+        # A name that has a grid, or one that may be new.
+        name = source.choice(["kept", "a", "b", "c"])
+        moment = ("tile", "manifest", "any")[turn % 3]
+        rows = of_a_load(data / str(turn), turn + 2)
+        with service(*settings) as one:
+            load = Loading(one.uri, data / str(turn), name)
+            load.start()
+            wait_for(moment, folder, seconds, source)
+            one.kill()
+            load.join(20)
+            assert not load.is_alive()
+        assert (load.rows is None) == (load.refusal is not None)
+        with service(*settings) as one:
+            found = held(one)
+            assert wanted(folder) == files(folder, "tiles"), (turn, moment)
+        if load.rows is not None or (name in found and found[name].equals(rows)):
+            # Committed, and not said any more, at the most.
+            known[name] = rows
+        assert sorted(found) == sorted(known), (turn, moment, name)
+        for each, expected in known.items():
+            assert found[each].equals(expected), (turn, moment, each)
+
+
+@pytest.mark.parametrize("mode", ["create", "append"])
+def test_of_an_ingestion_whose_source_fails_nothing_stays(tmp_path: Path, mode: Any) -> None:
+    rows = numbers(1).to_batches()[0]
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield rows
+        yield rows
+        raise ValueError("the source is broken")
+
+    with service("--catalog", tmp_path) as one, adbc.connect(one.uri, autocommit=True) as client:
+        if mode == "append":
+            pg.connect(one.uri).upload(numbers(2), "g")
+        known = held(one)
+        for _ in range(100):
+            reader = pa.RecordBatchReader.from_batches(rows.schema, broken())
+            with client.cursor() as cursor, pytest.raises(adbc.Error, match="source is broken"):
+                cursor.adbc_ingest("g", reader, mode=mode)
+            assert held(one) == known
+    with service("--catalog", tmp_path) as one:
+        assert held(one) == known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import sys
@@ -116,6 +117,47 @@ def test_answers_of_a_server_are_results(connection: pg.Connection) -> None:
     assert "JFK" in repr(result)
     with pytest.raises(pg.errors.QueryError, match="no column `nope`"):
         connection.sql("SELECT nope FROM flights")
+
+
+def test_parameters_are_sent_as_values(connection: pg.Connection) -> None:
+    asked = connection.sql(
+        "SELECT count(*) AS n FROM flights WHERE origin = $1 AND month = $2", ["JFK", 2]
+    )
+    assert asked.to_arrow()["n"].to_pylist() == [8421]
+    assert "GridScanExec" in asked.explain()
+    named = "SELECT $name AS name, $b AS b, $when AS d"
+    day = datetime.date(2024, 2, 29)
+    row = connection.sql(named, {"when": day, "name": "O'Neil; --", "b": b"\x00"}).to_arrow()
+    assert row.to_pylist() == [{"name": "O'Neil; --", "b": b"\x00", "d": day}]
+    ten = {str(number): number for number in range(1, 11)}
+    turned = connection.sql(
+        "SELECT $2 AS b, $1 AS a, $3 + $4 + $5 + $6 + $7 + $8 + $9 AS c, $10 AS d", ten
+    )
+    assert turned.to_arrow().to_pylist() == [{"b": 2, "a": 1, "c": 42, "d": 10}]
+    with pytest.raises(pg.errors.PartgridError, match=r"\$a"):
+        connection.sql("SELECT $1 AS a", {"a": 5}).to_arrow()
+    nothing = connection.sql("SELECT count(*) AS n FROM flights WHERE tailnum = $1", [None])
+    assert nothing.to_arrow()["n"].to_pylist() == [0]
+    with pytest.raises(pg.errors.QueryError, match=r"\$2"):
+        connection.sql("SELECT $1 + $2", [1])
+    connection.sql("CREATE TABLE made AS SELECT $1 AS a", [7])
+    assert connection.sql("SELECT a FROM made").to_arrow()["a"].to_pylist() == [7]
+    connection.sql("DROP TABLE made")
+    connection.sql("CREATE TABLE made AS SELECT $x AS a", {"x": "text"})
+    assert connection.sql("SELECT a FROM made").to_arrow()["a"].to_pylist() == ["text"]
+    connection.sql("DROP TABLE made")
+
+
+def test_queries_of_a_connection_have_its_bounds(server: pg.Server) -> None:
+    short = pg.connect(server.uri, timeout=0.2)
+    with pytest.raises(pg.errors.ResourcesExhaustedError, match=r"0\.2"):
+        short.sql(ENDLESS).to_arrow()
+    heavy = "SELECT array_length(array_agg(value)) AS n FROM generate_series(1, 3000000)"
+    small = pg.connect(server.uri, memory_limit="1MB")
+    with pytest.raises(pg.errors.ResourcesExhaustedError, match="memory"):
+        small.sql(heavy).to_arrow()
+    assert pg.connect(server.uri).sql(heavy).to_arrow().column(0).to_pylist() == [3000000]
+    until(lambda: not running(server))
 
 
 def test_a_query_of_a_server_is_cancelled(connection: pg.Connection, server: pg.Server) -> None:

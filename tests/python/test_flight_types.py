@@ -75,3 +75,20 @@ def test_a_type_is_the_same_when_it_was_sent(
     pg.connect(server.uri).upload(expected, name, if_exists="replace")
     same(server.grid(name).to_arrow(), expected)
     same(pa.table(server.grid(name)), expected)
+
+
+def test_views_come_without_the_values_of_other_rows() -> None:
+    texts = [f"{row:05d}" + "x" * 2_000 for row in range(10_000)]
+    views = pa.table({"id": range(10_000), "s": pa.array(texts, pa.string_view())})
+    with pg.Server({"v": views}) as server:
+        connection = pg.connect(server.uri)
+        few = connection.sql("SELECT s FROM v WHERE id % 2500 = 5").to_arrow()
+        begin = sorted(text[:5] for text in few["s"].to_pylist())
+        assert begin == ["00005", "02505", "05005", "07505"]
+        assert sum(chunk.nbytes for chunk in few["s"].chunks) < 1_000_000
+        with fl.connect(server.uri) as client:
+            info = client.get_flight_info(fl.FlightDescriptor.for_path("v"))
+            parts = [client.do_get(end.ticket).read_all() for end in info.endpoints]
+        found = pa.concat_tables(parts)
+        assert found["s"].to_pylist() == texts
+        assert sum(part.get_total_buffer_size() for part in parts) < 2 * views.nbytes

@@ -89,6 +89,18 @@ def test_a_wide_table_is_planned_in_time() -> None:
         assert time.monotonic() - begun < 3
 
 
+def test_an_answer_has_only_so_many_rows(flights: pg.Grid) -> None:
+    with pg.Server({"f": flights}, settings={"limits.answer_rows": 1000}) as server:
+        connection = pg.connect(server.uri)
+        with pytest.raises(
+            pg.errors.ResourcesExhaustedError, match="more rows than the 1000"
+        ) as caught:
+            connection.sql("SELECT month FROM f").to_arrow()
+        assert "limits.answer_rows" in str(caught.value)
+        assert connection.sql("SELECT month FROM f LIMIT 1000").to_arrow().num_rows == 1000
+        assert connection.sql("SELECT count(*) AS n FROM f").to_arrow()["n"].to_pylist() == [336776]
+
+
 def test_limits_hold_and_are_named(flights: pg.Grid) -> None:
     settings = {
         "limits.query_time": 0.5,

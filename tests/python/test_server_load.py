@@ -108,6 +108,28 @@ def test_a_slow_reader_slows_nobody_and_takes_little_memory() -> None:
         until(lambda: not running(one))
 
 
+def test_readers_that_never_read_keep_no_turns() -> None:
+    with service("--set", "limits.queries=1") as one, fl.connect(one.uri) as quick:
+        never = [fl.connect(one.uri) for _ in range(5)]
+        readers = []
+        for client in never:
+            info = client.get_flight_info(statement(MANY_ROWS))
+            readers.append(client.do_get(info.endpoints[0].ticket))
+        until(lambda: len(running(one)) == len(readers))
+        connection = pg.connect(one.uri)
+        for turn in range(20):
+            rows = pa.table({"a": np.arange(1000) + turn})
+            connection.upload(rows, "t", if_exists="replace")
+            assert asked(quick, fl.FlightDescriptor.for_path("t")) == rows
+            assert asked(quick, "SELECT * FROM t ORDER BY a") == rows
+        assert len(running(one)) == len(readers)
+        for reader in readers:
+            batch = reader.read_chunk().data
+            assert (batch["value"].to_numpy() * 2 == batch["twice"].to_numpy()).all()
+            reader.cancel()
+        until(lambda: not running(one))
+
+
 def client_of(server: pg.Server, code: str) -> subprocess.Popen[str]:
     """A client in a process of its own, which says `began`."""
     begin = (

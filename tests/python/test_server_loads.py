@@ -47,6 +47,23 @@ def test_files_become_a_grid_of_the_server(server: pg.Server) -> None:
     assert jobs[0]["name"] == "flights"
 
 
+def test_a_load_sorts_and_takes_columns_of_folders_or_not(server: pg.Server) -> None:
+    connection = pg.connect(server.uri)
+    connection.load_parquet(DATA / "flights", "sorted", sort_by=[("distance", "desc"), "origin"])
+    wanted = "SELECT max(distance) AS d FROM self"
+    grid = server.grid("sorted")
+    assert "month" in grid.columns
+    first = grid.to_arrow()["distance"][0].as_py()
+    assert first == grid.sql(wanted).to_arrow()["d"][0].as_py()
+    source = str(DATA / "flights" / "month=02")
+    connection.load_parquet(source, "plain", hive_partitioning=False, schema_evolution="widen")
+    assert "month" not in server.grid("plain").columns
+    with pytest.raises(pg.errors.InvalidArgumentError, match="schema_evolution"):
+        connection.load_parquet(source, "wrong", schema_evolution="none")
+    with pytest.raises(pg.errors.NotFoundError, match="nope"):
+        connection.load_parquet(source, "wrong", sort_by="nope")
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -1,6 +1,6 @@
 //! A line that says how far a statement is, while it runs.
 //!
-//! Comes in: a query. Goes out: one line on standard error, written anew ten times a second, and wiped before anything else is written. Statements that end soon show nothing. Never here:
+//! Comes in: how far a query is. Goes out: one line on standard error, written anew ten times a second, and wiped before anything else is written. Statements that end soon show nothing. Never here:
 //! counting.
 
 use std::io::{Write, stderr};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::terminal::columns;
 use crate::grid::picture::thousands;
-use crate::query::{Query, QueryProgress};
+use crate::query::QueryProgress;
 
 /// A statement that ends sooner shows nothing.
 const QUIET: Duration = Duration::from_millis(500);
@@ -33,14 +33,16 @@ impl Bar {
         self.begun = Some(Instant::now());
     }
 
-    /// Says how far the query is, unless that was said a moment ago.
-    pub(super) fn show(&mut self, query: &Query) {
+    /// Says how far a query is, unless that was said a moment ago.
+    pub(super) fn show(&mut self, progress: impl FnOnce() -> Option<QueryProgress>) {
         let Some(elapsed) = self.begun.map(|begun| begun.elapsed()) else {
             return;
         };
         let is_fresh = self.written.is_some_and(|when| when.elapsed() < INTERVAL);
-        let progress = query.progress().filter(|_| elapsed >= QUIET && !is_fresh);
-        let Some(progress) = progress else { return };
+        if elapsed < QUIET || is_fresh {
+            return;
+        }
+        let Some(progress) = progress() else { return };
         let room = columns().unwrap_or(USUAL_COLUMNS).saturating_sub(1);
         let text: String = line(&progress, elapsed).chars().take(room).collect();
         write(&format!("\r{text}\x1b[K"));

@@ -1,8 +1,8 @@
 //! What the word before the cursor may become.
 //!
-//! Comes in: a line up to the cursor, the names of a session. Goes out: words that begin like it. Never here: keys.
+//! Comes in: a line up to the cursor, the names that there are. Goes out: words that begin like it. Never here: keys.
 
-use crate::query::Session;
+use super::super::engine::Words;
 
 /// Words of SQL that people write.
 const KEYWORDS: [&str; 66] = [
@@ -74,35 +74,15 @@ const KEYWORDS: [&str; 66] = [
     "WITH",
 ];
 
-/// The words of a session at one moment.
+/// The words of one moment.
 pub(super) struct Completer<'a> {
-    session: &'a Session,
-    columns: Vec<String>,
+    words: &'a Words,
     commands: &'a [&'a str],
 }
 
 impl<'a> Completer<'a> {
-    pub(super) fn new(session: &'a Session, commands: &'a [&'a str]) -> Self {
-        let grids = session
-            .tables()
-            .into_iter()
-            .filter_map(|name| session.grid(&name).ok());
-        let mut columns: Vec<String> = grids
-            .flat_map(|grid| {
-                grid.schema()
-                    .fields()
-                    .iter()
-                    .map(|field| field.name().clone())
-                    .collect::<Vec<_>>()
-            })
-            .collect();
-        columns.sort();
-        columns.dedup();
-        Self {
-            session,
-            columns,
-            commands,
-        }
+    pub(super) fn new(words: &'a Words, commands: &'a [&'a str]) -> Self {
+        Self { words, commands }
     }
 
     /// Where the word before the end begins, and what it may become, sorted.
@@ -126,10 +106,10 @@ impl<'a> Completer<'a> {
             return (start, Vec::new());
         }
         let mut found: Vec<String> = self
-            .session
-            .tables()
+            .words
+            .tables
             .iter()
-            .chain(&self.columns)
+            .chain(&self.words.columns)
             .filter(|name| begins(name, word.trim_start_matches('"')))
             .map(|name| quoted(name))
             .collect();
@@ -145,10 +125,11 @@ impl<'a> Completer<'a> {
         found.extend(keywords.map(as_written));
         if found.is_empty() {
             found.extend(
-                self.session
-                    .functions()
-                    .into_iter()
-                    .filter(|name| begins(name, word)),
+                self.words
+                    .functions
+                    .iter()
+                    .filter(|name| begins(name, word))
+                    .cloned(),
             );
         }
         found.sort();

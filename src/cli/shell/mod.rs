@@ -27,18 +27,24 @@ use self::line::{Read, read_line};
 use self::split::{holds_statement, split};
 use self::terminal::Terminal;
 pub(super) use self::terminal::columns;
+use super::engine::{Engine, Words};
 use super::output::io_failed;
 use super::table;
 use super::{Pipe, say};
+use crate::client::Asked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::picture::counted;
-use crate::query::{Query, Session};
+use crate::query::QueryProgress;
 
 const PROMPT: &str = "partgrid> ";
 const MORE: &str = "     ...> ";
 
 /// How often Ctrl-C is looked for while a statement runs.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long the prompt waits for what Tab completes, and when a server is asked again that did not say it.
+const WORDS_WITHIN: Duration = Duration::from_millis(500);
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// How many rows an answer shows.
 const MAX_ROWS: usize = 1_000;
@@ -58,15 +64,19 @@ statements end with `;` and may have several lines; Ctrl-C cancels, Ctrl-D leave
   .quit      \\q         leave
 ";
 
-/// A shell over a session.
+/// A shell over a session or a server.
 pub(super) struct Shell<'a> {
-    session: &'a Session,
+    engine: &'a Engine,
     runtime: &'a Runtime,
     /// `None` where statements are piped in.
     terminal: Option<Terminal>,
     timing: bool,
     metrics: bool,
     bar: Bar,
+    /// What Tab completes; `None` once a statement may have changed it.
+    words: Option<Words>,
+    /// Since when a server has not said it.
+    without_words: Option<Instant>,
 }
 
 /// What a line asked for.
@@ -81,7 +91,7 @@ impl<'a> Shell<'a> {
     ///
     /// # Errors
     /// When the terminal cannot be used.
-    pub(super) fn try_new(session: &'a Session, runtime: &'a Runtime) -> Result<Self> {
+    pub(super) fn try_new(engine: &'a Engine, runtime: &'a Runtime) -> Result<Self> {
         let terminal = if io::stdin().is_terminal() && io::stdout().is_terminal() {
             let opened = Terminal::try_new();
             Some(opened.map_err(|error| io_failed("the terminal cannot be used", &error))?)
@@ -89,12 +99,14 @@ impl<'a> Shell<'a> {
             None
         };
         Ok(Self {
-            session,
+            engine,
             runtime,
             terminal,
             timing: false,
             metrics: false,
             bar: Bar::default(),
+            words: None,
+            without_words: None,
         })
     }
 
@@ -144,11 +156,13 @@ impl<'a> Shell<'a> {
         let mut text = String::new();
         loop {
             let prompt = if text.is_empty() { PROMPT } else { MORE };
-            let completer = Completer::new(self.session, &COMMANDS);
+            let words = self.words()?;
+            let completer = Completer::new(&words, &COMMANDS);
             let Some(terminal) = self.terminal.as_mut() else {
                 return Ok(());
             };
             let read = read_line(terminal, stdout, prompt, &history, &completer);
+            self.words = self.without_words.is_none().then_some(words);
             let line = match read.map_err(written)? {
                 Read::End => return Ok(()),
                 Read::Interrupted => {
@@ -209,6 +223,10 @@ impl<'a> Shell<'a> {
                 let state = if self.timing { "on" } else { "off" };
                 stdout.print(&format!("timing is {state}\n"))?;
             }
+            (".metrics", _) if !self.engine.is_here() => {
+                let text = "a server keeps the metrics of its queries";
+                return Err(Error::unsupported(text).with_hint("EXPLAIN ANALYZE shows them"));
+            }
             (".metrics", wanted) => {
                 self.metrics = switched(self.metrics, wanted);
                 let state = if self.metrics { "on" } else { "off" };
@@ -265,13 +283,43 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    fn plan(&mut self, text: &str) -> Result<Query> {
-        let session = self.session;
-        self.drive(None, Box::pin(session.sql(text)))?
+    fn plan(&mut self, text: &str) -> Result<Asked> {
+        if !text.trim_start().to_lowercase().starts_with("select") {
+            self.words = None;
+        }
+        let engine = self.engine;
+        self.bar.begin();
+        self.drive(None, Box::pin(engine.sql(text)))?
+    }
+
+    /// What can be completed now. A server that does not say it at once is asked again later: it is no reason to wait with the prompt.
+    fn words(&mut self) -> Result<Words> {
+        if let Some(words) = self.words.take() {
+            return Ok(words);
+        }
+        if self
+            .without_words
+            .is_some_and(|since| since.elapsed() < ASK_AGAIN)
+        {
+            return Ok(Words::default());
+        }
+        let engine = self.engine;
+        self.bar.begin();
+        let asking = async { tokio::time::timeout(WORDS_WITHIN, engine.words()).await };
+        match self.drive(None, Box::pin(asking)) {
+            Ok(Ok(Ok(words))) => {
+                self.without_words = None;
+                Ok(words)
+            }
+            _ => {
+                self.without_words = Some(Instant::now());
+                Ok(Words::default())
+            }
+        }
     }
 
     /// Writes the answer, and says how many rows it has.
-    fn answer(&mut self, query: &Query, stdout: &mut Pipe<'_>) -> Result<u64> {
+    fn answer(&mut self, query: &Asked, stdout: &mut Pipe<'_>) -> Result<u64> {
         let mut stream = {
             let _within = self.runtime.enter();
             query.stream()?
@@ -288,13 +336,13 @@ impl<'a> Shell<'a> {
     }
 
     /// Waits for something, unless Ctrl-C is pressed; in a terminal, with a line that says how far the query is. On this thread: while a query holds all threads of the runtime, none of its timers goes off.
-    fn drive<T>(&mut self, query: Option<&Query>, work: impl Future<Output = T>) -> Result<T> {
+    fn drive<T>(&mut self, query: Option<&Asked>, work: impl Future<Output = T>) -> Result<T> {
         let done = self.wait(query, work);
         self.bar.clear();
         done
     }
 
-    fn wait<T>(&mut self, query: Option<&Query>, work: impl Future<Output = T>) -> Result<T> {
+    fn wait<T>(&mut self, query: Option<&Asked>, work: impl Future<Output = T>) -> Result<T> {
         let _within = self.runtime.enter();
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut context = Context::from_waker(&waker);
@@ -312,8 +360,12 @@ impl<'a> Shell<'a> {
             if self.terminal.as_mut().is_some_and(Terminal::interrupted) {
                 return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
             }
-            if let Some(query) = query.filter(|_| self.terminal.is_some()) {
-                self.bar.show(query);
+            if self.terminal.is_some() {
+                let is_here = self.engine.is_here();
+                self.bar.show(|| match query {
+                    Some(query) if is_here => query.progress(),
+                    _ => Some(QueryProgress::default()),
+                });
             }
         }
     }

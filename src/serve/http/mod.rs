@@ -1,10 +1,9 @@
 //! The HTTP port: the status page, what it asks for, metrics, health.
 //!
-//! Comes in: requests of browsers and of monitors. Goes out: the page (four files, nothing from outside), its data as JSON (`status.rs`), Prometheus' text (`metrics.rs`). Every path but `/healthz`, `/readyz` and the
+//! Comes in: requests of browsers and of monitors. Goes out: the page (four files, nothing from outside), its data as JSON (`../status.rs`), Prometheus' text (`metrics.rs`). Every path but `/healthz`, `/readyz` and the
 //! page's own files wants a token when the server does. Never here: anything that changes a grid.
 
 mod metrics;
-mod status;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use super::auth::Caller;
 use super::call::Call;
 use super::listen::{Listening, Phase};
 use super::service::Service;
+use super::status;
 use crate::error::{Error, ErrorKind, Result};
 
 const PAGE: &str = include_str!("page/index.html");

@@ -12,15 +12,15 @@ mod types;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow_flight::sql::{
-    Any, Command, CommandStatementQuery, ProstMessageExt, TicketStatementQuery,
-};
+use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};
 use bytes::Bytes;
+use tracing::Instrument;
 
 use super::answers::{Answer, Statement};
 use super::call::Call;
 use super::flight::protocol;
 use super::poll::Polled;
+use super::rows::Room;
 use super::running::Task;
 use super::service::Service;
 use crate::error::{Error, Result};
@@ -36,17 +36,9 @@ pub(super) async fn answer(
     call: &Call,
     command: Command,
 ) -> Result<(Any, SchemaRef)> {
-    let tasks = match command {
-        Command::CommandStatementQuery(query) => vec![planned(service, call, &query).await?],
-        Command::CommandPreparedStatementQuery(query) => {
-            let statements = &service.answers.statements;
-            let statement = statements.find(&call.caller, &query.prepared_statement_handle)?;
-            prepared::tasks(service, call, &statement).await?
-        }
-        other => {
-            let schema = metadata::batch(service, call, &other).await?.schema();
-            return Ok((other.into_any(), schema));
-        }
+    let Some(tasks) = tasks(service, call, &command).await? else {
+        let schema = metadata::batch(service, call, &command).await?.schema();
+        return Ok((command.into_any(), schema));
     };
     let schema = tasks.first().map(|task| task.query.schema());
     let schema = schema.ok_or_else(|| Error::internal("a statement without a query"))?;
@@ -54,7 +46,7 @@ pub(super) async fn answer(
         tasks,
         schema: Arc::clone(&schema),
     };
-    let name = service.answers.tickets.keep(&call.caller, answer);
+    let name = service.answers.tickets.keep(&call.caller, answer)?;
     let ticket = TicketStatementQuery {
         statement_handle: Bytes::copy_from_slice(&name),
     };
@@ -66,32 +58,35 @@ pub(super) async fn answer(
 /// # Errors
 /// As [`answer`]; `Unsupported` for what is no query.
 pub(super) async fn begin(service: &Service, call: &Call, command: Command) -> Result<Arc<Polled>> {
-    let mut tasks = match command {
-        Command::CommandStatementQuery(query) => vec![planned(service, call, &query).await?],
-        Command::CommandPreparedStatementQuery(query) => {
-            let statements = &service.answers.statements;
-            let statement = statements.find(&call.caller, &query.prepared_statement_handle)?;
-            prepared::tasks(service, call, &statement).await?
-        }
-        _ => {
-            let text =
-                "PollFlightInfo takes queries; GetFlightInfo answers everything else at once";
-            return Err(Error::unsupported(text));
-        }
+    let Some(mut tasks) = tasks(service, call, &command).await? else {
+        let text = "PollFlightInfo takes queries; GetFlightInfo answers everything else at once";
+        return Err(Error::unsupported(text));
     };
     let (Some(task), 0) = (tasks.pop(), tasks.len()) else {
         let text =
             "PollFlightInfo takes a statement with one set of parameters, this one has several";
         return Err(Error::unsupported(text));
     };
-    let most = service.limits.answer_bytes;
-    Polled::begin(task, &call.caller, &service.running, most)
+    let room = Room::of(&service.limits);
+    Polled::begin(task, &call.caller, &service.running, room)
 }
 
-async fn planned(service: &Service, call: &Call, query: &CommandStatementQuery) -> Result<Task> {
-    without_transaction(query.transaction_id.as_ref())?;
-    let text: Arc<str> = Arc::from(query.query.as_str());
-    task(service, call, text, Parameters::default()).await
+/// The queries of a command; `None` for one that asks for metadata.
+async fn tasks(service: &Service, call: &Call, command: &Command) -> Result<Option<Vec<Task>>> {
+    Ok(match command {
+        Command::CommandStatementQuery(query) => {
+            without_transaction(query.transaction_id.as_ref())?;
+            let text: Arc<str> = Arc::from(query.query.as_str());
+            let task = task(service, call, text, Parameters::default()).await?;
+            Some(vec![task])
+        }
+        Command::CommandPreparedStatementQuery(query) => {
+            let statements = &service.answers.statements;
+            let statement = statements.find(&call.caller, &query.prepared_statement_handle)?;
+            Some(prepared::tasks(service, call, &statement).await?)
+        }
+        _ => None,
+    })
 }
 
 /// The query of a text.
@@ -111,7 +106,8 @@ pub(super) async fn task(
         };
         Box::new(running.begin(&caller, &task))
     });
-    let query = Box::pin(session.sql_with(&text, parameters, &options)).await?;
+    let planning = Box::pin(session.sql_with(&text, parameters, &options));
+    let query = planning.instrument(tracing::info_span!("plan")).await?;
     Ok(Task { query, text })
 }
 

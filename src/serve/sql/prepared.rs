@@ -61,7 +61,7 @@ pub(in super::super) async fn create(
         }
         None => Bytes::new(),
     };
-    let name = service.answers.statements.keep(&call.caller, statement);
+    let name = service.answers.statements.keep(&call.caller, statement)?;
     Ok(ActionCreatePreparedStatementResult {
         prepared_statement_handle: Bytes::copy_from_slice(&name),
         dataset_schema,
@@ -90,8 +90,20 @@ pub(in super::super) fn sets(batches: &[RecordBatch]) -> Result<Vec<Parameters>>
     Ok(sets)
 }
 
-/// The values by the names of their columns, where the statement has parameters of such names.
+/// The values by the names of their columns, where all begin with `$` or the statement has parameters of such names.
 fn named(statement: &Statement, schema: &Schema, set: Parameters) -> Result<Parameters> {
+    let says_names = schema
+        .fields()
+        .iter()
+        .all(|field| field.name().starts_with('$'));
+    if let (true, Parameters::InOrder(values)) = (says_names, &set) {
+        let names = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().trim_start_matches('$'));
+        let pairs = names.map(str::to_owned).zip(values.iter().cloned());
+        return Ok(Parameters::ByName(pairs.collect()));
+    }
     let (Some(prepared), Parameters::InOrder(values)) = (&statement.prepared, &set) else {
         return Ok(set);
     };

@@ -1,4 +1,4 @@
-//! What the status page shows.
+//! What the server does at this moment, for the status page and for clients.
 //!
 //! Comes in: the state of the server, and who asks. Goes out: JSON of what they may see. Never here: changes.
 
@@ -8,11 +8,11 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::super::auth::{Caller, Scope};
-use super::super::call::Call;
-use super::super::describe;
-use super::super::running::State;
-use super::super::service::{Service, here_bytes};
+use super::auth::{Caller, Scope};
+use super::call::Call;
+use super::describe;
+use super::running::State;
+use super::service::{Service, here_bytes};
 use crate::catalog::Catalog;
 use crate::grid::PartitionGrid;
 use crate::location::host_address;

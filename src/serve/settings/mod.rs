@@ -3,6 +3,8 @@
 //! Comes in: a TOML file, variables `PARTGRID_SECTION__KEY`, flags; each replaces those before it. Goes out: options of a server, and what holds with where it was said. A key that nobody knows is an
 //! error, as is a value of another kind. Never here: secrets: the file names other files.
 
+mod keys;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,140 +13,13 @@ use std::time::Duration;
 
 use toml::Value;
 
+use self::keys::{KEYS, Kind};
 use super::options::{Limits, ServerOptions};
 use super::tls::TlsFiles;
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::parse_size;
 
 /// With what the names of our variables begin.
 const PREFIX: &str = "PARTGRID_";
-
-/// What values of a key are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    /// A flag: true or false.
-    Flag,
-    /// A whole number from 1.
-    Count,
-    /// A whole number from 0.
-    CountOrNone,
-    /// Seconds, also fractions.
-    Seconds,
-    /// A size such as 512MB.
-    Size,
-    /// `host:port`.
-    Address,
-    /// `host:port`, or `off`.
-    AddressOrOff,
-}
-
-/// Every key: its name, what its values are, what it is for.
-const KEYS: [(&str, Kind, &str); 23] = [
-    (
-        "server.address",
-        Kind::Address,
-        "where Flight SQL listens; port 0 takes a free one",
-    ),
-    (
-        "server.http",
-        Kind::AddressOrOff,
-        "where the status page and the metrics are, or off",
-    ),
-    (
-        "server.advertised",
-        Kind::Text,
-        "the URI that clients are told, if it is another",
-    ),
-    (
-        "server.insecure",
-        Kind::Flag,
-        "allows addresses other than loopback without TLS and tokens",
-    ),
-    (
-        "server.catalog",
-        Kind::Text,
-        "folder or URL where grids of clients are kept",
-    ),
-    (
-        "server.threads",
-        Kind::Count,
-        "on how many threads queries run",
-    ),
-    (
-        "server.spill_to",
-        Kind::Text,
-        "the folder of temporary files",
-    ),
-    (
-        "server.stop_within",
-        Kind::Seconds,
-        "how long what runs may finish when the server stops",
-    ),
-    (
-        "load.from",
-        Kind::Text,
-        "folders and URLs that clients may have loaded from, with commas",
-    ),
-    (
-        "tls.certificate",
-        Kind::Text,
-        "file of the certificate, in PEM",
-    ),
-    ("tls.key", Kind::Text, "file of its private key, in PEM"),
-    (
-        "tls.client_ca",
-        Kind::Text,
-        "file of those who vouch for clients (mutual TLS)",
-    ),
-    (
-        "auth.tokens",
-        Kind::Text,
-        "file of the tokens, see `partgrid token`",
-    ),
-    (
-        "limits.message",
-        Kind::Size,
-        "the largest message that comes in",
-    ),
-    (
-        "limits.query_time",
-        Kind::Seconds,
-        "how long a query may take",
-    ),
-    (
-        "limits.query_memory",
-        Kind::Size,
-        "what one query may use of memory",
-    ),
-    (
-        "limits.memory",
-        Kind::Size,
-        "what all queries together may use",
-    ),
-    (
-        "limits.grids",
-        Kind::Size,
-        "what grids may have in memory when a client makes one",
-    ),
-    (
-        "limits.queries",
-        Kind::Count,
-        "how many queries run at once",
-    ),
-    (
-        "limits.waiting",
-        Kind::CountOrNone,
-        "how many wait for their turn",
-    ),
-    ("limits.answer", Kind::Size, "the largest answer"),
-    ("limits.upload", Kind::Size, "the largest upload"),
-    (
-        "limits.connections",
-        Kind::Count,
-        "how many connections there may be",
-    ),
-];
 
 /// The section whose keys are names of grids.
 const GRIDS: &str = "grids";
@@ -292,6 +167,24 @@ impl Settings {
             .unwrap_or(Duration::from_secs(30))
     }
 
+    /// What is logged, if anything: as for `PARTGRID_LOG`.
+    #[must_use]
+    pub fn log_filter(&self) -> Option<&str> {
+        self.text("log.filter")
+    }
+
+    /// Whether the log has one JSON object in a line.
+    #[must_use]
+    pub fn is_log_json(&self) -> bool {
+        self.text("log.format") == Some("json")
+    }
+
+    /// The collector that traces go to, if any.
+    #[must_use]
+    pub fn traces(&self) -> Option<&str> {
+        self.text("log.traces")
+    }
+
     /// The options of a server, without its grids. Ports that nobody names are 8815 and 8816.
     ///
     /// # Errors
@@ -363,6 +256,9 @@ impl Settings {
             queries: size("limits.queries", default.queries),
             waiting: size("limits.waiting", default.waiting),
             answer_bytes: self.number("limits.answer").unwrap_or(default.answer_bytes),
+            answer_rows: self
+                .number("limits.answer_rows")
+                .unwrap_or(default.answer_rows),
             upload_bytes: self.number("limits.upload").unwrap_or(default.upload_bytes),
             connections: size("limits.connections", default.connections),
         }
@@ -404,6 +300,7 @@ fn default_of(key: &str) -> String {
         "server.http" => "127.0.0.1:8816".to_owned(),
         "server.insecure" => "false".to_owned(),
         "server.threads" => crate::query::max_threads().to_string(),
+        "log.format" => "text".to_owned(),
         "server.stop_within" => Settings::default().stop_within().as_secs_f64().to_string(),
         "limits.message" => limits.message_bytes.to_string(),
         "limits.query_time" => limits.query_time.as_secs_f64().to_string(),
@@ -430,55 +327,5 @@ fn unknown(key: &str) -> Error {
             error.with_hint(format!("did you mean `{known}`?"))
         }
         _ => error.with_hint("`partgrid config` lists all settings"),
-    }
-}
-
-impl Kind {
-    fn wants(self) -> &'static str {
-        match self {
-            Self::Text => "a text",
-            Self::Flag => "true or false",
-            Self::Count => "a whole number from 1",
-            Self::CountOrNone => "a whole number from 0",
-            Self::Seconds => "a number of seconds, more than 0",
-            Self::Size => "a size such as 512MB or 4GiB",
-            Self::Address => "an address such as 127.0.0.1:8815",
-            Self::AddressOrOff => "an address such as 127.0.0.1:8816, or off",
-        }
-    }
-
-    /// The value as the key keeps it: counts and sizes as whole numbers, seconds as a number.
-    fn read(self, value: &Value) -> Option<Value> {
-        let text = value.as_str();
-        let whole = value.as_integer().or_else(|| text?.trim().parse().ok());
-        match self {
-            Self::Text => text.filter(|text| !text.is_empty()).map(Value::from),
-            Self::Flag => value
-                .as_bool()
-                .or_else(|| text?.trim().parse().ok())
-                .map(Value::Boolean),
-            Self::Count => whole.filter(|number| *number >= 1).map(Value::Integer),
-            Self::CountOrNone => whole.filter(|number| *number >= 0).map(Value::Integer),
-            Self::Seconds => {
-                let given = value.as_float().or_else(|| text?.trim().parse().ok());
-                let seconds = given.or_else(|| whole.map(|number| number as f64));
-                let positive =
-                    |seconds: &f64| *seconds > 0.0 && Duration::try_from_secs_f64(*seconds).is_ok();
-                seconds.filter(positive).map(Value::Float)
-            }
-            Self::Size => {
-                let size = match text {
-                    Some(text) => parse_size(text).ok()?,
-                    None => usize::try_from(whole?).ok().filter(|bytes| *bytes > 0)?,
-                };
-                Some(Value::Integer(i64::try_from(size).ok()?))
-            }
-            Self::Address => {
-                let address: SocketAddr = text?.trim().parse().ok()?;
-                Some(Value::from(address.to_string()))
-            }
-            Self::AddressOrOff if text?.trim() == "off" => Some(Value::from("off")),
-            Self::AddressOrOff => Self::Address.read(value),
-        }
     }
 }

@@ -1,0 +1,96 @@
+//! `partgrid --server URI ls`: what a server has.
+//!
+//! Comes in: a server. Goes out: a line for each grid and view. Never here: values of the data.
+
+use arrow::array::AsArray;
+use clap::Args;
+use comfy_table::{CellAlignment, Table};
+
+use super::remote::Remote;
+use super::table::{plain, visible};
+use super::{Pipe, runtime};
+use crate::client::{Client, ServedGrid};
+use crate::error::Result;
+use crate::grid::picture;
+
+/// List the grids and views of a server
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLE
+  partgrid --server grpc://localhost:8815 ls
+
+COLUMNS
+  bytes   of the tiles, as they lie in memory
+  where   how many tiles are in the memory of the server, in shared memory, in files
+  kept    whether the grid outlives the server")]
+pub(super) struct Ls {}
+
+/// Views have no grid of their own.
+const VIEWS: &str = "SELECT table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema = 'public' ORDER BY table_name";
+
+impl Ls {
+    #[expect(clippy::unused_self, reason = "as the other verbs are run")]
+    pub(super) fn run(&self, remote: &Remote, stdout: &mut Pipe<'_>) -> Result<()> {
+        let runtime = runtime(None)?;
+        let Some(client) = runtime.block_on(remote.connect())? else {
+            return Ok(());
+        };
+        let grids = runtime.block_on(client.status())?.grids;
+        let views = runtime.block_on(views(&client))?;
+        stdout.print(&format!("{}\n", listed(&grids, &views)))
+    }
+}
+
+async fn views(client: &Client) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for batch in client.sql(VIEWS).await?.collect().await? {
+        let texts = batch
+            .columns()
+            .first()
+            .and_then(|names| names.as_string_opt::<i32>());
+        names.extend(texts.into_iter().flatten().flatten().map(str::to_owned));
+    }
+    Ok(names)
+}
+
+fn listed(grids: &[ServedGrid], views: &[String]) -> String {
+    let mut table = Table::new();
+    table.set_header(["name", "rows", "columns", "tiles", "bytes", "where", "kept"]);
+    for grid in grids {
+        table.add_row(row(grid));
+    }
+    for view in views {
+        table.add_row([visible(view).as_str(), "", "", "", "", "view", ""]);
+    }
+    for number in 1..5 {
+        if let Some(column) = table.column_mut(number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let bytes = grids.iter().map(|grid| grid.bytes).sum();
+    let total = format!(
+        "{}, {}, {}",
+        picture::counted(grids.len() as u64, "grid"),
+        picture::counted(views.len() as u64, "view"),
+        picture::bytes(bytes)
+    );
+    format!("{}\n{total}", plain(table))
+}
+
+fn row(grid: &ServedGrid) -> [String; 7] {
+    let places = grid
+        .localities
+        .iter()
+        .map(|place| match grid.localities.len() {
+            1 => place.locality.clone(),
+            _ => format!("{} {}", picture::thousands(place.tiles), place.locality),
+        });
+    [
+        visible(&grid.name),
+        picture::thousands(grid.rows),
+        picture::thousands(grid.columns),
+        picture::thousands(grid.tiles),
+        picture::bytes(grid.bytes),
+        places.collect::<Vec<_>>().join(", "),
+        if grid.durable { "yes" } else { "no" }.to_owned(),
+    ]
+}

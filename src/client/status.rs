@@ -1,0 +1,121 @@
+//! What a server does at this moment.
+//!
+//! Comes in: nothing. Goes out: its grids, queries and loads, as far as the caller may see them; what runs can be ended. Never here: how it looks.
+
+use serde::Deserialize;
+
+use super::connection::Client;
+use super::upload::body;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::{JobName, Named, RunName};
+
+/// A server at one moment, as far as the caller may see it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ServerStatus {
+    /// Its grids, by name.
+    pub grids: Vec<ServedGrid>,
+    /// Queries that run, and of late, the youngest first.
+    pub queries: Vec<ServedQuery>,
+    /// Loads that run, and of late, the youngest first.
+    pub jobs: Vec<ServedJob>,
+}
+
+/// A grid of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ServedGrid {
+    /// Its name.
+    pub name: String,
+    /// Its rows.
+    pub rows: u64,
+    /// Its columns.
+    pub columns: u64,
+    /// Its tiles.
+    pub tiles: u64,
+    /// Bytes of its tiles in memory.
+    pub bytes: u64,
+    /// Whether it outlives the server.
+    pub durable: bool,
+    /// Where its tiles are.
+    pub localities: Vec<ServedLocality>,
+}
+
+/// Tiles of a grid that are at one kind of place.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ServedLocality {
+    /// The kind of place, for instance `memory` or `file`.
+    pub locality: String,
+    /// How many tiles.
+    pub tiles: u64,
+}
+
+/// A query of a server.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ServedQuery {
+    /// Its number, in hexadecimal.
+    pub id: String,
+    /// Whose it is.
+    pub caller: String,
+    /// Its text, cut where it is long.
+    pub sql: String,
+    /// `running`, `done`, `failed` or `cancelled`.
+    pub state: String,
+    /// How long it has run, or ran.
+    pub elapsed_seconds: f64,
+    /// Rows that it has handed on.
+    pub rows: u64,
+    /// From 0 to 1, where it can be told.
+    pub progress: Option<f64>,
+}
+
+/// A load of a server.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ServedJob {
+    /// Its number, in hexadecimal.
+    pub id: String,
+    /// Whose it is.
+    pub caller: String,
+    /// The name of the grid that it makes.
+    pub name: String,
+    /// `running`, `done`, `failed` or `cancelled`.
+    pub state: String,
+    /// How long it has run, or ran.
+    pub elapsed_seconds: f64,
+    /// Rows that it has read.
+    pub rows: u64,
+    /// From 0 to 1, where it can be told.
+    pub progress: Option<f64>,
+    /// Why it failed.
+    pub message: String,
+}
+
+impl Client {
+    /// What the server does, as far as the caller may see it: their own queries and loads, or all for an administrator.
+    ///
+    /// # Errors
+    /// Whatever the server says; `Protocol` when it is no server of partgrid.
+    pub async fn status(&self) -> Result<ServerStatus> {
+        let told = self.act("Status", Vec::new()).await?;
+        serde_json::from_slice(body(&told)?).map_err(|error| {
+            let text = format!("the server says what it does in words that are not ours: {error}");
+            Error::new(ErrorKind::Protocol, text)
+        })
+    }
+
+    /// Ends a query, by its number.
+    ///
+    /// # Errors
+    /// `NotFound` when it does not run, or is another's.
+    pub async fn cancel_query(&self, id: u64) -> Result<()> {
+        let body = RunName { run: id }.to_bytes();
+        self.act("CancelRun", body).await.map(drop)
+    }
+
+    /// Ends a load, by its number.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, or it is another's.
+    pub async fn cancel_job(&self, id: u64) -> Result<()> {
+        let body = JobName { job: id }.to_bytes();
+        self.act("CancelJob", body).await.map(drop)
+    }
+}

@@ -1,0 +1,235 @@
+//! DoGet, without copying what is sent.
+//!
+//! Comes in: requests of HTTP for Flight. Goes out: answers of DoGet whose bodies are the buffers of the batches themselves; every other method, and clients that want gRPC to pack what they get, go to tonic,
+//! which writes a message into memory of its own before it is sent. Never here: what a ticket stands for.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use arrow_flight::Ticket;
+use arrow_flight::flight_service_server::FlightServiceServer;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use http_body::Frame;
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+use tonic::body::Body;
+use tonic::codec::{CompressionEncoding, DecodeBuf, Decoder, Streaming};
+use tonic::codegen::Service as HttpService;
+use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response, header};
+use tonic::metadata::MetadataMap;
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+
+use super::broken::watched;
+use super::call::Call;
+use super::flight::Flight;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::{Pieces, pieces};
+
+const PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
+const PATH: &str = "/arrow.flight.protocol.FlightService/DoGet";
+const PACKED: &str = "grpc-accept-encoding";
+
+/// The numbers of the fields of `FlightData`.
+const DATA_HEADER: u32 = 2;
+const DATA_BODY: u32 = 1000;
+
+/// Pieces that are smaller are copied together.
+const SMALL_BYTES: usize = 4096;
+
+/// The service of Flight.
+#[derive(Clone)]
+pub(super) struct Port {
+    flight: Flight,
+    methods: FlightServiceServer<Flight>,
+    message_bytes: usize,
+}
+
+impl Port {
+    /// Takes messages of at most so many bytes.
+    pub(super) fn new(flight: Flight, message_bytes: usize) -> Self {
+        // Clients that know zstd get it; those who send something packed are refused: it would have to be unpacked before it is looked at.
+        let methods = FlightServiceServer::new(flight.clone())
+            .max_decoding_message_size(message_bytes)
+            .max_encoding_message_size(usize::MAX)
+            .send_compressed(CompressionEncoding::Zstd);
+        Self {
+            flight,
+            methods,
+            message_bytes,
+        }
+    }
+
+    async fn get(self, request: Request<Body>) -> std::result::Result<Response<Body>, Status> {
+        let (parts, body) = request.into_parts();
+        let metadata = MetadataMap::from_headers(parts.headers);
+        let call = self.flight.0.call("DoGet", &metadata)?;
+        let mut tickets = Streaming::new_request(Tickets, body, None, Some(self.message_bytes));
+        let ticket = tickets.message().await?;
+        let ticket =
+            ticket.ok_or_else(|| Status::new(Code::Internal, "the request has no ticket"))?;
+        let rows = call.answer(self.flight.rows(&call, &ticket.ticket)).await?;
+        let (metadata, rows, _) = rows.into_parts();
+        let compression = self.flight.compression(&call);
+        let messages = pieces(&rows.schema, rows.batches, compression);
+        let messages = messages.map_err(|error| call.status(&error))?;
+        let mut response = Response::new(Body::new(Sent {
+            messages,
+            call,
+            ready: VecDeque::new(),
+            ended: None,
+        }));
+        *response.headers_mut() = metadata.into_headers();
+        let grpc = HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(header::CONTENT_TYPE, grpc);
+        Ok(response)
+    }
+}
+
+impl NamedService for Port {
+    const NAME: &'static str = <FlightServiceServer<Flight> as NamedService>::NAME;
+}
+
+impl HttpService<Request<Body>> for Port {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, std::result::Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::result::Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if request.uri().path() == PUT {
+            return HttpService::call(&mut self.methods, watched(request));
+        }
+        if request.uri().path() != PATH || is_packed(request.headers()) {
+            return HttpService::call(&mut self.methods, request);
+        }
+        let port = self.clone();
+        Box::pin(async move { Ok(port.get(request).await.unwrap_or_else(Status::into_http)) })
+    }
+}
+
+/// Whether gRPC packs what comes, or is to pack messages in the way that the server knows.
+fn is_packed(headers: &HeaderMap) -> bool {
+    if headers
+        .get("grpc-encoding")
+        .is_some_and(|how| how != "identity")
+    {
+        return true;
+    }
+    let known = headers.get(PACKED).and_then(|known| known.to_str().ok());
+    known.is_some_and(|known| known.split(',').any(|name| name.trim() == "zstd"))
+}
+
+/// Bytes of a request -> a ticket.
+struct Tickets;
+
+impl Decoder for Tickets {
+    type Item = Ticket;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> std::result::Result<Option<Ticket>, Status> {
+        let ticket = Ticket::decode(bytes);
+        let ticket =
+            ticket.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        Ok(Some(ticket))
+    }
+}
+
+/// What a client gets: messages, and at the end how it went.
+struct Sent {
+    messages: BoxStream<'static, Result<Pieces>>,
+    call: Call,
+    ready: VecDeque<Bytes>,
+    /// Once there are no more messages: what is said behind them, until it was said.
+    ended: Option<Option<HeaderMap>>,
+}
+
+impl Sent {
+    fn end(&mut self, status: &Status) {
+        let mut trailers = HeaderMap::new();
+        // What cannot be a header was taken out of its text before.
+        drop(status.add_header(&mut trailers));
+        self.ended = Some(Some(trailers));
+    }
+}
+
+impl http_body::Body for Sent {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Status>>> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if let Some(ended) = &mut self.ended {
+                let trailers = ended.take().map(|trailers| Ok(Frame::trailers(trailers)));
+                return Poll::Ready(trailers);
+            }
+            let next = {
+                // What is done while the client reads is part of its request.
+                let span = self.call.span.clone();
+                let _within = span.enter();
+                ready!(self.messages.poll_next_unpin(context))
+            };
+            match next.map(|message| message.and_then(framed)) {
+                Some(Ok(pieces)) => self.ready = pieces,
+                Some(Err(error)) => {
+                    let status = self.call.status(&error);
+                    self.end(&status);
+                }
+                None => self.end(&Status::new(Code::Ok, "")),
+            }
+        }
+    }
+}
+
+/// A message as gRPC sends it: five bytes in front, then `FlightData` by hand, since its body is in pieces.
+fn framed(message: Pieces) -> Result<VecDeque<Bytes>> {
+    let (header_len, body_len) = (message.header.len(), message.body_len());
+    let field = |number, len: usize| key_len(number) + encoded_len_varint(len as u64) + len;
+    let mut len = field(DATA_HEADER, header_len);
+    if body_len > 0 {
+        len += field(DATA_BODY, body_len);
+    }
+    let grpc_len = u32::try_from(len).map_err(|_| {
+        let text = format!("one row has {len} bytes, a message of gRPC holds 4 GiB");
+        Error::new(ErrorKind::ResourcesExhausted, text)
+    })?;
+    let mut pieces = VecDeque::with_capacity(message.body.len() + 1);
+    let mut small = BytesMut::with_capacity(header_len + 64);
+    small.put_u8(0);
+    small.put_u32(grpc_len);
+    encode_key(DATA_HEADER, WireType::LengthDelimited, &mut small);
+    encode_varint(header_len as u64, &mut small);
+    small.put_slice(&message.header);
+    if body_len > 0 {
+        encode_key(DATA_BODY, WireType::LengthDelimited, &mut small);
+        encode_varint(body_len as u64, &mut small);
+    }
+    for piece in message.body {
+        if piece.len() < SMALL_BYTES {
+            small.put_slice(&piece);
+            continue;
+        }
+        if !small.is_empty() {
+            pieces.push_back(small.split().freeze());
+        }
+        pieces.push_back(piece);
+    }
+    if !small.is_empty() {
+        pieces.push_back(small.freeze());
+    }
+    Ok(pieces)
+}

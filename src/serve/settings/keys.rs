@@ -1,0 +1,220 @@
+//! Which settings there are, and what their values are.
+//!
+//! Comes in: a value as it was written. Goes out: the value as its key keeps it, or nothing. Never here: where it was written.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use toml::Value;
+
+use crate::memory::parse_size;
+
+/// What values of a key are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// A flag: true or false.
+    Flag,
+    /// A whole number from 1.
+    Count,
+    /// A whole number from 0.
+    CountOrNone,
+    /// Seconds, also fractions.
+    Seconds,
+    /// A size such as 512MB.
+    Size,
+    /// `host:port`.
+    Address,
+    /// `host:port`, or `off`.
+    AddressOrOff,
+    /// How a log is written.
+    LogFormat,
+    /// The URL of a collector.
+    Collector,
+}
+
+/// Every key: its name, what its values are, what it is for.
+pub(super) const KEYS: [(&str, Kind, &str); 27] = [
+    (
+        "server.address",
+        Kind::Address,
+        "where Flight SQL listens; port 0 takes a free one",
+    ),
+    (
+        "server.http",
+        Kind::AddressOrOff,
+        "where the status page and the metrics are, or off",
+    ),
+    (
+        "server.advertised",
+        Kind::Text,
+        "the URI that clients are told, if it is another",
+    ),
+    (
+        "server.insecure",
+        Kind::Flag,
+        "allows addresses other than loopback without TLS and tokens",
+    ),
+    (
+        "server.catalog",
+        Kind::Text,
+        "folder or URL where grids of clients are kept",
+    ),
+    (
+        "server.threads",
+        Kind::Count,
+        "on how many threads queries run",
+    ),
+    (
+        "server.spill_to",
+        Kind::Text,
+        "the folder of temporary files",
+    ),
+    (
+        "server.stop_within",
+        Kind::Seconds,
+        "how long what runs may finish when the server stops",
+    ),
+    (
+        "load.from",
+        Kind::Text,
+        "folders and URLs that clients may have loaded from, with commas",
+    ),
+    (
+        "tls.certificate",
+        Kind::Text,
+        "file of the certificate, in PEM",
+    ),
+    ("tls.key", Kind::Text, "file of its private key, in PEM"),
+    (
+        "tls.client_ca",
+        Kind::Text,
+        "file of those who vouch for clients (mutual TLS)",
+    ),
+    (
+        "auth.tokens",
+        Kind::Text,
+        "file of the tokens, see `partgrid token`",
+    ),
+    (
+        "limits.message",
+        Kind::Size,
+        "the largest message that comes in",
+    ),
+    (
+        "limits.query_time",
+        Kind::Seconds,
+        "how long a query may take",
+    ),
+    (
+        "limits.query_memory",
+        Kind::Size,
+        "what one query may use of memory",
+    ),
+    (
+        "limits.memory",
+        Kind::Size,
+        "what all queries together may use",
+    ),
+    (
+        "limits.grids",
+        Kind::Size,
+        "what grids may have in memory when a client makes one",
+    ),
+    (
+        "limits.queries",
+        Kind::Count,
+        "how many queries run at once",
+    ),
+    (
+        "limits.waiting",
+        Kind::CountOrNone,
+        "how many wait for their turn",
+    ),
+    ("limits.answer", Kind::Size, "the largest answer"),
+    (
+        "limits.answer_rows",
+        Kind::Count,
+        "the most rows of an answer; any number without it",
+    ),
+    ("limits.upload", Kind::Size, "the largest upload"),
+    (
+        "limits.connections",
+        Kind::Count,
+        "how many connections there may be",
+    ),
+    (
+        "log.filter",
+        Kind::Text,
+        "what is logged on standard error, for instance info or partgrid::serve=debug",
+    ),
+    (
+        "log.format",
+        Kind::LogFormat,
+        "how: text, or json for one object in a line",
+    ),
+    (
+        "log.traces",
+        Kind::Collector,
+        "where traces go: a collector of OpenTelemetry (OTLP over gRPC)",
+    ),
+];
+
+impl Kind {
+    pub(super) fn wants(self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Flag => "true or false",
+            Self::Count => "a whole number from 1",
+            Self::CountOrNone => "a whole number from 0",
+            Self::Seconds => "a number of seconds, more than 0",
+            Self::Size => "a size such as 512MB or 4GiB",
+            Self::Address => "an address such as 127.0.0.1:8815",
+            Self::AddressOrOff => "an address such as 127.0.0.1:8816, or off",
+            Self::LogFormat => "text or json",
+            Self::Collector => "a URL such as http://127.0.0.1:4317, without TLS",
+        }
+    }
+
+    /// The value as the key keeps it: counts and sizes as whole numbers, seconds as a number.
+    pub(super) fn read(self, value: &Value) -> Option<Value> {
+        let text = value.as_str();
+        let whole = value.as_integer().or_else(|| text?.trim().parse().ok());
+        match self {
+            Self::Text => text.filter(|text| !text.is_empty()).map(Value::from),
+            Self::Flag => value
+                .as_bool()
+                .or_else(|| text?.trim().parse().ok())
+                .map(Value::Boolean),
+            Self::Count => whole.filter(|number| *number >= 1).map(Value::Integer),
+            Self::CountOrNone => whole.filter(|number| *number >= 0).map(Value::Integer),
+            Self::Seconds => {
+                let given = value.as_float().or_else(|| text?.trim().parse().ok());
+                let seconds = given.or_else(|| whole.map(|number| number as f64));
+                let positive =
+                    |seconds: &f64| *seconds > 0.0 && Duration::try_from_secs_f64(*seconds).is_ok();
+                seconds.filter(positive).map(Value::Float)
+            }
+            Self::Size => {
+                let size = match text {
+                    Some(text) => parse_size(text).ok()?,
+                    None => usize::try_from(whole?).ok().filter(|bytes| *bytes > 0)?,
+                };
+                Some(Value::Integer(i64::try_from(size).ok()?))
+            }
+            Self::Address => {
+                let address: SocketAddr = text?.trim().parse().ok()?;
+                Some(Value::from(address.to_string()))
+            }
+            Self::AddressOrOff if text?.trim() == "off" => Some(Value::from("off")),
+            Self::AddressOrOff => Self::Address.read(value),
+            Self::LogFormat => text
+                .filter(|text| ["text", "json"].contains(text))
+                .map(Value::from),
+            Self::Collector => {
+                let url = url::Url::parse(text?).ok()?;
+                (url.scheme() == "http").then(|| Value::from(url.as_str()))
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+"""What a server writes into its log, and the traces that it sends to a collector."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow.flight as fl
+import pytest
+
+import partgrid as pg
+from served import CALLERS
+from services import Service, parsed, service, statement, until, write_tokens
+
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+GRID = ("--grid", "t=data/airlines.parquet")
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+class Collector(grpc.GenericRpcHandler):
+    """A collector of OpenTelemetry: keeps the spans that it gets, and of whom they are."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.spans: list[dict[str, Any]] = []
+        self.resources: list[dict[str, Any]] = []
+        self.raw = b""
+
+    def service(self, details: Any) -> Any:
+        """Only traces come."""
+        assert details.method == EXPORT
+        return grpc.unary_unary_rpc_method_handler(self.take)
+
+    def take(self, request: bytes, _context: Any) -> bytes:
+        with self.lock:
+            self.raw += request
+            for each in parsed(request)[1]:
+                of_resource = parsed(each)
+                self.resources.append(attributes(parsed(of_resource[1][0]).get(1, [])))
+                for scope in of_resource[2]:
+                    for span in parsed(scope)[2]:
+                        self.spans.append(span_of(parsed(span)))
+        return b""
+
+    def named(self, name: str) -> dict[str, Any] | None:
+        """The last span of a name."""
+        with self.lock:
+            return next((span for span in reversed(self.spans) if span["name"] == name), None)
+
+
+def attributes(pairs: list[bytes]) -> dict[str, Any]:
+    """Attributes whose values are texts."""
+    each = [parsed(pair) for pair in pairs]
+    texts = {pair[1][0].decode(): parsed(pair[2][0]).get(1) for pair in each}
+    return {name: text[0].decode() for name, text in texts.items() if text}
+
+
+def span_of(fields: dict[int, list[Any]]) -> dict[str, Any]:
+    return {
+        "trace": fields[1][0].hex(),
+        "span": fields[2][0].hex(),
+        "parent": fields.get(4, [b""])[0].hex(),
+        "name": fields[5][0].decode(),
+        "status": parsed(fields[15][0]).get(3, [0])[0] if 15 in fields else 0,
+        **attributes(fields.get(9, [])),
+    }
+
+
+@contextmanager
+def collector() -> Iterator[tuple[Collector, str]]:
+    """A collector on a free port, and its URL."""
+    kept = Collector()
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[kept])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield kept, f"http://127.0.0.1:{port}"
+    finally:
+        server.stop(None)
+
+
+def ask(uri: str, query: str, **headers: str) -> int:
+    """Asks with headers; gives the number of rows."""
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    options = fl.FlightCallOptions(headers=pairs)
+    with fl.connect(uri) as client:
+        info = client.get_flight_info(statement(query), options)
+        ticket = info.endpoints[0].ticket
+        return int(client.do_get(ticket, options).read_all().num_rows)
+
+
+def lines(one: Service) -> list[dict[str, Any]]:
+    """The lines of the log that are JSON."""
+    return [json.loads(line) for line in one.said if line.startswith("{")]
+
+
+def test_a_log_of_json_has_an_object_in_each_line() -> None:
+    filtered = ("--set", "log.format=json", "--set", "log.filter=partgrid=debug")
+    with service(*GRID, *filtered) as one:
+        assert ask(one.uri, "SELECT * FROM t", **{"x-request-id": "my-request"}) == 16
+        with pytest.raises(pg.errors.QueryError):
+            pg.connect(one.uri).sql("SELECT nope FROM t")
+        found = until(lambda: [line for line in lines(one) if line["message"] == "failed"])
+        (failed,) = found
+        assert failed["level"] == "INFO"
+        assert failed["kind"] == "Query"
+        assert "nope" in failed["error"]
+        assert failed["span"]["rpc.method"] == "GetFlightInfo"
+        assert failed["timestamp"].endswith("Z")
+        answered = [line for line in lines(one) if line["message"] == "answered"]
+        mine = [line for line in answered if line["span"]["id"] == "my-request"]
+        assert [line["span"]["rpc.method"] for line in mine] == ["GetFlightInfo", "DoGet"]
+        assert all(line["millis"] >= 0 for line in mine)
+
+
+def test_the_format_alone_logs_what_is_usual_and_text_is_the_default() -> None:
+    with service(*GRID, PARTGRID_LOG__FORMAT="json") as one:
+        assert any(line["message"] == "serving" for line in until(lambda: lines(one)))
+    with service(*GRID, "--set", "log.filter=info") as one:
+        assert until(lambda: [line for line in one.said if "INFO" in line and "serving" in line])
+    with service(*GRID) as one:
+        assert not [line for line in one.said if "INFO" in line]
+
+
+def test_requests_are_traces_and_go_on_with_those_of_clients() -> None:
+    with collector() as (kept, url), service(*GRID, "--set", f"log.traces={url}") as one:
+        follow = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+        assert ask(one.uri, "SELECT name FROM t WHERE carrier = 'secret'", **follow) == 0
+        got = until(lambda: kept.named("DoGet"), 30)
+        info = until(lambda: kept.named("GetFlightInfo"))
+        assert (got["trace"], got["parent"]) == (TRACE, SPAN)
+        assert (info["trace"], info["parent"]) == (TRACE, SPAN)
+        assert got["rpc.service"] == "arrow.flight.protocol.FlightService"
+        query = until(lambda: kept.named("query"))
+        assert (query["trace"], query["parent"]) == (TRACE, got["span"])
+        plan = until(lambda: kept.named("plan"))
+        assert (plan["trace"], plan["parent"]) == (TRACE, info["span"])
+        assert {"service.name": "partgrid"}.items() <= kept.resources[0].items()
+        with pytest.raises(pg.errors.QueryError):
+            pg.connect(one.uri).sql("SELECT CAST('secret' AS INT) FROM t").to_arrow()
+        with pytest.raises(pg.errors.QueryError):
+            pg.connect(one.uri).sql("SELECT secret FROM t")
+        assert ask(one.uri, "SELECT 1 AS a") == 1
+        # What is not sent yet is sent when the server stops.
+        one.kill(15)
+        assert one.ended()[0] == 0
+        failed = [span for span in kept.spans if span["status"] == 2]
+        assert "GetFlightInfo" in [span["name"] for span in failed]
+        assert b"secret" not in kept.raw
+        last = kept.named("DoGet")
+        assert last is not None
+        assert last["trace"] != TRACE
+
+
+def test_a_collector_that_is_not_there_keeps_nobody_from_being_served() -> None:
+    with service(*GRID, "--set", "log.traces=http://127.0.0.1:1") as one:
+        assert ask(one.uri, "SELECT * FROM t") == 16
+        one.kill(15)
+        assert one.ended()[0] == 0
+
+
+def test_no_secret_is_in_log_or_traces(tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "tokens.toml", **CALLERS)
+    with collector() as (kept, url):
+        settings = ("--set", f"log.traces={url}", "--set", "log.filter=trace")
+        with service(*GRID, "--tokens", tmp_path / "tokens.toml", *settings) as one:
+            bearer = {"authorization": f"Bearer {tokens['reader']}"}
+            assert ask(one.uri, "SELECT * FROM t", **bearer) == 16
+            with pytest.raises(fl.FlightUnauthenticatedError):
+                ask(one.uri, "SELECT 1", authorization="Bearer pgt_wrong")
+            until(lambda: kept.named("DoGet"), 30)
+            one.kill(15)
+            _, said = one.ended()
+        assert kept.named("DoGet")["caller"] == "reader"  # type: ignore[index]
+        assert tokens["reader"] not in said + repr(kept.spans)
+        assert "pgt_wrong" not in said + repr(kept.spans)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("log.format=xml", "text or json"),
+        ("log.traces=127.0.0.1:4317", "a URL such as"),
+        ("log.filter=a=b=c", "log.filter must read like"),
+    ],
+)
+def test_wrong_settings_of_the_log_are_refused(setting: str, text: str) -> None:
+    one = Service("--set", setting)
+    code, said = one.ended()
+    assert (code, text in said) == (1, True), said
+
+
+def test_a_server_in_a_program_leaves_its_log_alone() -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match="partgrid serve"):
+        pg.Server(settings={"log.format": "json"})
