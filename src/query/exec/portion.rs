@@ -86,7 +86,12 @@ impl Between for InPortions {
             let portions = portions.of(&batch?)?;
             Ok::<_, DataFusionError>(stream::iter(portions.into_iter().map(Ok)))
         });
-        cut.try_flatten().boxed()
+        // Much is made of each portion: between them others have their turn, and a query that is cancelled or over its time ends.
+        let paused = cut.try_flatten().then(|portion| async {
+            tokio::task::yield_now().await;
+            portion
+        });
+        paused.boxed()
     }
 }
 
