@@ -28,6 +28,7 @@ use crate::wishes::{SortBy, Sources};
 ///     certificate: A file of the certificate that the client shows, in PEM (mutual TLS).
 ///     key: A file of its key.
 ///     server_name: The name that the certificate of the server must have, where it is another than that of the URI.
+///     insecure: Lets the token go to another host without TLS, where whoever is on the way can read it. This machine needs no such leave.
 ///     timeout: How long each query may take, in seconds; the server may allow less.
 ///     memory_limit: What each query may use of the server's memory, in bytes or as text such as `"2GB"`; the server may allow less.
 ///
@@ -35,8 +36,8 @@ use crate::wishes::{SortBy, Sources};
 ///     The connection.
 ///
 /// Raises:
-///     InvalidArgumentError: It is no such URI, or there is a certificate without a key.
-///     StorageError: No server answers there, or its certificate is not trusted.
+///     InvalidArgumentError: It is no such URI, there is a certificate without a key, or a token would go to another host without TLS.
+///     StorageError: No server answers there within ten seconds, or its certificate is not trusted.
 ///
 /// Examples:
 ///     >>> import partgrid as pg
@@ -46,7 +47,7 @@ use crate::wishes::{SortBy, Sources};
 ///     (['airlines'], [16])
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-#[pyo3(signature = (uri, *, token=None, ca=None, certificate=None, key=None, server_name=None, timeout=None, memory_limit=None))]
+#[pyo3(signature = (uri, *, token=None, ca=None, certificate=None, key=None, server_name=None, insecure: "bool" = false, timeout=None, memory_limit=None))]
 pub(crate) fn connect(
     py: Python<'_>,
     uri: Given<String>,
@@ -55,11 +56,12 @@ pub(crate) fn connect(
     certificate: Option<Given<PathBuf>>,
     key: Option<Given<PathBuf>>,
     server_name: Option<Given<String>>,
+    #[pyo3(from_py_with = argument::insecure)] insecure: bool,
     timeout: Option<Given<Seconds>>,
     memory_limit: Option<Given<Size>>,
 ) -> Outcome<PyConnection> {
     let uri = uri.named("uri")?;
-    let mut options = ClientOptions::default();
+    let mut options = ClientOptions::default().with_insecure(insecure);
     if let Some(token) = optional(token, "token")? {
         options = options.with_token(token);
     }

@@ -9,7 +9,8 @@ use clap::{Args, Subcommand};
 use comfy_table::Table;
 use serde_json::json;
 
-use super::table::{plain, visible};
+use super::table::plain;
+use super::visible::visible;
 use super::{EXIT_DONE, EXIT_FAILED, Pipe};
 use crate::distarray::check::{Finding, Mode, Severity, validate_all, validate_local};
 use crate::distarray::{Value, from_json};

@@ -4,16 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use arrow::array::AsArray;
-
 use crate::client::{Asked, Client};
 use crate::error::Result;
-use crate::query::Session;
-
-/// The names of what a server has.
-const COLUMNS: &str =
-    "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'";
-const FUNCTIONS: &str = "SELECT DISTINCT routine_name FROM information_schema.routines";
+use crate::query::{Session, SessionOptions};
 
 /// Where statements run.
 pub(super) enum Engine {
@@ -41,7 +34,7 @@ impl Engine {
         })
     }
 
-    /// What can be completed now.
+    /// What can be completed now. The functions are those of this version, also of a server.
     ///
     /// # Errors
     /// Whatever a server says.
@@ -49,12 +42,17 @@ impl Engine {
         match self {
             Self::Here(session) => Ok(words_of(session)),
             Self::There(client) => {
-                let [tables, columns] = texts(client, COLUMNS).await?;
-                let [functions] = texts(client, FUNCTIONS).await?;
+                let served = client.tables(true).await?;
+                let (mut tables, mut columns) = (BTreeSet::new(), BTreeSet::new());
+                for table in served {
+                    tables.insert(table.name);
+                    columns.extend(table.columns);
+                }
                 Ok(Words {
-                    tables,
-                    columns,
-                    functions,
+                    tables: tables.into_iter().collect(),
+                    columns: columns.into_iter().collect(),
+                    // A query for those of the server would wait for its turn behind those of users.
+                    functions: Session::try_new(&SessionOptions::default())?.functions(),
                 })
             }
         }
@@ -79,16 +77,4 @@ fn words_of(session: &Session) -> Words {
         columns: columns.into_iter().collect(),
         functions: session.functions(),
     }
-}
-
-/// The texts of the first columns of an answer, each once.
-async fn texts<const N: usize>(client: &Client, query: &str) -> Result<[Vec<String>; N]> {
-    let mut found: [BTreeSet<String>; N] = std::array::from_fn(|_| BTreeSet::new());
-    for batch in client.sql(query).await?.collect().await? {
-        for (found, values) in found.iter_mut().zip(batch.columns()) {
-            let texts = values.as_string_opt::<i32>().into_iter();
-            found.extend(texts.flatten().flatten().map(str::to_owned));
-        }
-    }
-    Ok(found.map(|found| found.into_iter().collect()))
 }

@@ -2,14 +2,19 @@
 //!
 //! Comes in: what `PARTGRID_LOG` or the settings of a server ask for. Goes out: lines of text or of JSON, and traces. Nothing by default. Never here: what is logged.
 
+use std::fmt::Debug;
 use std::io::{self, IsTerminal};
 
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use super::visible::visible_lines;
 use crate::serve::Traces;
 
 /// The environment variable that turns the log on.
@@ -41,7 +46,8 @@ impl Log<'_> {
                 Some(lines.flatten_event(true).with_filter(filter).boxed())
             }
             Some(filter) => {
-                let lines = fmt::layer().with_writer(io::stderr);
+                let fields = debug_fn(write_field).delimited(" ");
+                let lines = fmt::layer().fmt_fields(fields).with_writer(io::stderr);
                 let lines = lines.with_ansi(io::stderr().is_terminal());
                 Some(lines.with_filter(filter).boxed())
             }
@@ -74,5 +80,14 @@ impl Log<'_> {
             format!("{said} must read like `debug` or `partgrid=debug`, got {wanted:?}: {error}")
         })?;
         Ok(Some(filter))
+    }
+}
+
+/// Writes a field of a line of text. Its further lines are set in, so that none of them looks like one of the log.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let text = visible_lines(&format!("{value:?}")).replace('\n', "\n    ");
+    match field.name() {
+        "message" => write!(writer, "{text}"),
+        name => write!(writer, "{name}={text}"),
     }
 }

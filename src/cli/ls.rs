@@ -2,14 +2,14 @@
 //!
 //! Comes in: a server. Goes out: a line for each grid and view. Never here: values of the data.
 
-use arrow::array::AsArray;
 use clap::Args;
 use comfy_table::{CellAlignment, Table};
 
 use super::remote::Remote;
-use super::table::{plain, visible};
+use super::table::plain;
+use super::visible::visible;
 use super::{Pipe, runtime};
-use crate::client::{Client, ServedGrid};
+use crate::client::ServedGrid;
 use crate::error::Result;
 use crate::grid::picture;
 
@@ -24,9 +24,6 @@ COLUMNS
   kept    whether the grid outlives the server")]
 pub(super) struct Ls {}
 
-/// Views have no grid of their own.
-const VIEWS: &str = "SELECT table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema = 'public' ORDER BY table_name";
-
 impl Ls {
     #[expect(clippy::unused_self, reason = "as the other verbs are run")]
     pub(super) fn run(&self, remote: &Remote, stdout: &mut Pipe<'_>) -> Result<()> {
@@ -35,21 +32,12 @@ impl Ls {
             return Ok(());
         };
         let grids = runtime.block_on(client.status())?.grids;
-        let views = runtime.block_on(views(&client))?;
+        let tables = runtime.block_on(client.tables(false))?;
+        let views = tables.into_iter().filter(|table| table.is_view);
+        let mut views: Vec<String> = views.map(|view| view.name).collect();
+        views.sort();
         stdout.print(&format!("{}\n", listed(&grids, &views)))
     }
-}
-
-async fn views(client: &Client) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for batch in client.sql(VIEWS).await?.collect().await? {
-        let texts = batch
-            .columns()
-            .first()
-            .and_then(|names| names.as_string_opt::<i32>());
-        names.extend(texts.into_iter().flatten().flatten().map(str::to_owned));
-    }
-    Ok(names)
 }
 
 fn listed(grids: &[ServedGrid], views: &[String]) -> String {
@@ -81,8 +69,12 @@ fn row(grid: &ServedGrid) -> [String; 7] {
         .localities
         .iter()
         .map(|place| match grid.localities.len() {
-            1 => place.locality.clone(),
-            _ => format!("{} {}", picture::thousands(place.tiles), place.locality),
+            1 => visible(&place.locality),
+            _ => format!(
+                "{} {}",
+                picture::thousands(place.tiles),
+                visible(&place.locality)
+            ),
         });
     [
         visible(&grid.name),

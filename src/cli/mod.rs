@@ -1,7 +1,7 @@
 //! The `partgrid` command: look at files as grids, and query them.
 //!
 //! Comes in: arguments. Goes out: results on one writer, messages on another, an exit code. One file per verb; `format.rs`, `table.rs` and `output.rs` write
-//! results, `grid_argument.rs` and `remote.rs` read arguments, `engine.rs` runs statements here or on a server, `hints.rs` words remedies. The binary and the Python package share [`run`]. Never here: anything that the library could not do
+//! results, `grid_argument.rs` and `remote.rs` read arguments, `engine.rs` runs statements here or on a server, `hints.rs` words remedies, `visible.rs` escapes what people read, `interrupt.rs` hears Ctrl-C. The binary and the Python package share [`run`]. Never here: anything that the library could not do
 //! without this command.
 
 mod distarray;
@@ -9,6 +9,7 @@ mod engine;
 mod format;
 mod grid_argument;
 mod hints;
+mod interrupt;
 mod load;
 mod log;
 mod ls;
@@ -22,6 +23,7 @@ mod shell;
 mod show;
 mod sql;
 mod table;
+mod visible;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -30,9 +32,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
 use self::hints::in_options;
+use self::interrupt::{EXIT_INTERRUPTED, is_interrupted};
 use self::log::Log;
 pub use self::log::VARIABLE as LOG_VARIABLE;
 use self::remote::Remote;
+use self::visible::visible_lines;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The work is done, or the reader of the output wanted no more of it.
@@ -110,7 +114,7 @@ enum Verb {
     Token(serve::Token),
 }
 
-/// Runs the command with `arguments`, the name of the program first, and returns its exit code: [`EXIT_DONE`], [`EXIT_FAILED`] or [`EXIT_USAGE`].
+/// Runs the command with `arguments`, the name of the program first, and returns its exit code: [`EXIT_DONE`], [`EXIT_FAILED`] or [`EXIT_USAGE`]; 130 after Ctrl-C, where it has something to tidy up.
 ///
 /// Results go to `stdout`, messages to `stderr`. `stdout` is taken for a terminal when the standard output of the process is one. Builds its own tokio runtime,
 /// so that it must not be called from within one.
@@ -209,7 +213,10 @@ fn ended(done: Result<()>, stdout: &Pipe<'_>, stderr: &mut dyn Write) -> u8 {
         Err(_) if stdout.closed => EXIT_DONE,
         Err(error) => {
             say(stderr, &format!("error: {error}\n"));
-            EXIT_FAILED
+            match is_interrupted(&error) {
+                true => EXIT_INTERRUPTED,
+                false => EXIT_FAILED,
+            }
         }
     }
 }
@@ -229,9 +236,9 @@ fn checked(distarray: &distarray::Distarray, stdout: &mut Pipe<'_>, stderr: &mut
     }
 }
 
-/// Writes a message. Where nobody can hear it, there is nobody to tell.
+/// Writes a message for people. Where nobody can hear it, there is nobody to tell.
 fn say(stderr: &mut dyn Write, message: &str) {
-    drop(stderr.write_all(message.as_bytes()));
+    drop(stderr.write_all(visible_lines(message).as_bytes()));
 }
 
 /// Whether a person reads the output.

@@ -9,7 +9,8 @@ use comfy_table::{CellAlignment, Table};
 use humantime::format_duration;
 
 use super::remote::Remote;
-use super::table::{plain, visible};
+use super::table::plain;
+use super::visible::visible;
 use super::{Pipe, runtime};
 use crate::client::{Client, ServedJob, ServedQuery, ServerStatus};
 use crate::error::{Error, Result, format_position};
@@ -124,9 +125,9 @@ fn query_row(query: &ServedQuery) -> [String; 7] {
         shown.push('…');
     }
     [
-        format!("q{}", query.id),
+        format!("q{}", visible(&query.id)),
         visible(&query.caller),
-        query.state.clone(),
+        visible(&query.state),
         time(query.elapsed_seconds),
         picture::thousands(query.rows),
         percent(query.progress),
@@ -140,9 +141,9 @@ fn job_row(job: &ServedJob) -> [String; 7] {
         what = format!("{what}: {}", visible(&job.message));
     }
     [
-        format!("l{}", job.id),
+        format!("l{}", visible(&job.id)),
         visible(&job.caller),
-        job.state.clone(),
+        visible(&job.state),
         time(job.elapsed_seconds),
         picture::thousands(job.rows),
         percent(job.progress),

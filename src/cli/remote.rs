@@ -2,6 +2,7 @@
 //!
 //! Comes in: arguments that go with every verb. Goes out: a client, or what does not go together. Never here: what verbs do.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -78,6 +79,9 @@ pub(super) struct Remote {
     /// The name in the server's certificate, where it is another than that of the URI
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     server_name: Option<String>,
+    /// Send the token to another host also without TLS: whoever is on the way can read it
+    #[arg(long, global = true, hide_short_help = true)]
+    insecure_token: bool,
 }
 
 impl Remote {
@@ -89,9 +93,9 @@ impl Remote {
     /// What to show to the server, and whom to trust.
     ///
     /// # Errors
-    /// `NotFound` and others when the file of the token cannot be read.
+    /// `NotFound` and others when the file of the token cannot be read; `InvalidArgument` and `InvalidData` for what is no token.
     pub(super) fn options(&self) -> Result<ClientOptions> {
-        let mut options = ClientOptions::default();
+        let mut options = ClientOptions::default().with_insecure(self.insecure_token);
         if let Some(token) = self.token()? {
             options = options.with_token(token);
         }
@@ -109,12 +113,20 @@ impl Remote {
 
     fn token(&self) -> Result<Option<String>> {
         let Some(path) = &self.token_file else {
-            let token = std::env::var(TOKEN_VARIABLE).ok();
-            return Ok(token.filter(|token| !token.is_empty()));
+            let token = std::env::var_os(TOKEN_VARIABLE).filter(|token| !token.is_empty());
+            let token = token.map(OsString::into_string).transpose();
+            return token.map_err(|_| {
+                let text = format!("the variable {TOKEN_VARIABLE} must be UTF-8, it is not");
+                Error::invalid_argument(text).with_hint("it holds the token alone")
+            });
         };
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let bytes = std::fs::read(path)
             .map_err(|error| io_failed("the token could not be read", &error).with_file(&name))?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            let text = "a file with a token must be UTF-8, this one is not";
+            Error::invalid_data(text).with_file(&name)
+        })?;
         let token = text.trim();
         if token.is_empty() || token.contains(char::is_whitespace) {
             let text = "a file with a token must hold the token alone";
@@ -131,6 +143,7 @@ impl Remote {
             ("--client-certificate", self.client_certificate.is_some()),
             ("--client-key", self.client_key.is_some()),
             ("--server-name", self.server_name.is_some()),
+            ("--insecure-token", self.insecure_token),
         ];
         let said = said.iter().find(|(_, is_said)| *is_said);
         if let (None, Some((name, _))) = (&self.server, said) {

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::hints::in_options;
 use super::load::{Events, Wishes, fields, show};
@@ -44,7 +44,7 @@ pub(super) fn run(
     });
     match done {
         Ok((num_rows, last)) => {
-            events.print(&fields("finished", &last))?;
+            events.print(&told("finished", &last))?;
             if !wishes.is_quiet() {
                 let rows = counted(num_rows, "row");
                 let seconds = last.elapsed.as_secs_f64();
@@ -62,6 +62,24 @@ pub(super) fn run(
             Err(error)
         }
     }
+}
+
+/// What a server does not say of its loads.
+const UNTOLD: [&str; 5] = [
+    "files",
+    "total_files",
+    "tile_bytes",
+    "spilled_tiles",
+    "resumed_tiles",
+];
+
+/// An event without what the server does not say.
+fn told(event: &str, progress: &Progress) -> Value {
+    let mut told = fields(event, progress);
+    if let Some(object) = told.as_object_mut() {
+        object.retain(|name, _| !UNTOLD.contains(&name.as_str()));
+    }
+    told
 }
 
 /// The rows of the grid, and how far the load was when it ended.
@@ -90,7 +108,7 @@ async fn load(
         }
         if let Some(progress) = last() {
             show(&bar, &progress);
-            events.print(&fields("progress", &progress))?;
+            events.print(&told("progress", &progress))?;
         }
     };
     bar.finish_and_clear();

@@ -2,19 +2,13 @@
 //!
 //! Comes in: names. Goes out: a line for each that is gone. Never here: how a server forgets.
 
-use arrow::array::{ArrayRef, AsArray, StringArray};
 use clap::Args;
-use std::sync::Arc;
 
 use super::remote::Remote;
-use super::table::visible;
+use super::visible::visible;
 use super::{Pipe, runtime};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::Parameters;
-
-/// What a name stands for.
-const KIND: &str = "SELECT table_type FROM information_schema.tables WHERE table_name = $1 AND table_schema = 'public'";
 
 /// Drop grids and views of a server; there is no way back
 #[derive(Debug, Args)]
@@ -54,19 +48,11 @@ impl Rm {
 
 /// Drops one; `false` when there is none.
 async fn dropped(client: &Client, name: &str) -> Result<bool> {
-    let value: ArrayRef = Arc::new(StringArray::from(vec![name]));
-    let asked = client
-        .sql_with(KIND, Parameters::InOrder(vec![value]))
-        .await?;
-    let batches = asked.collect().await?;
-    let kinds = batches.iter().filter_map(|batch| batch.columns().first());
-    let mut kinds = kinds
-        .filter_map(|kinds| kinds.as_string_opt::<i32>())
-        .flatten();
-    let Some(kind) = kinds.next().flatten() else {
+    let tables = client.tables(false).await?;
+    let Some(table) = tables.iter().find(|table| table.name == name) else {
         return Ok(false);
     };
-    let what = if kind == "VIEW" { "VIEW" } else { "TABLE" };
+    let what = if table.is_view { "VIEW" } else { "TABLE" };
     let quoted = name.replace('"', "\"\"");
     client.sql(&format!("DROP {what} \"{quoted}\"")).await?;
     Ok(true)

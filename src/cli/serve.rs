@@ -296,7 +296,8 @@ impl Token {
         let day = Duration::from_secs(24 * 3600);
         let valid_for = self.valid_days.map(|days| day * days);
         let (token, entry) = new_token(&self.name, scope, &self.grids, valid_for)?;
-        say(stderr, &entry);
+        // For a file: as it is.
+        drop(stderr.write_all(entry.as_bytes()));
         stdout.print(&format!("{token}\n"))
     }
 }

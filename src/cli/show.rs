@@ -6,7 +6,8 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table};
 
 use super::remote::Remote;
-use super::table::{plain, visible};
+use super::table::plain;
+use super::visible::{visible, visible_lines};
 use super::{Pipe, runtime};
 use crate::error::Result;
 use crate::grid::{PartitionGrid, Tile, picture};
@@ -69,7 +70,7 @@ impl Show {
 /// The picture, and the columns.
 fn shown(grid: &PartitionGrid, stdout: &mut Pipe<'_>) -> Result<()> {
     let width = Table::new().width().unwrap_or(WIDTH);
-    let picture = picture::text(grid, usize::from(width));
+    let picture = visible_lines(&picture::text(grid, usize::from(width)));
     stdout.print(&format!("{picture}\n\n{}\n", schema(grid)))
 }
 
@@ -82,7 +83,7 @@ fn schema(grid: &PartitionGrid) -> String {
         let nulls = num_nulls(grid, number).map_or_else(|| "?".to_owned(), picture::thousands);
         table.add_row([
             visible(field.name()),
-            format!("{}{nullable}", field.data_type()),
+            visible(&format!("{}{nullable}", field.data_type())),
             nulls,
         ]);
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use clap::Args;
 use futures::StreamExt;
 use tokio::runtime::Runtime;
@@ -17,6 +18,7 @@ use super::format::{
     Batches, Format, write_arrow, write_csv, write_feather, write_json, write_parquet_file,
 };
 use super::grid_argument::GridArgument;
+use super::interrupt::{Interrupt, interrupted};
 use super::output::{io_failed, write_file};
 use super::remote::Remote;
 use super::shell::{Shell, columns};
@@ -86,7 +88,8 @@ pub(super) struct Sql {
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok();
     let duration = number.and_then(|number| Duration::try_from_secs_f64(number).ok());
-    duration.ok_or_else(|| format!("a timeout must be seconds, got {text:?}"))
+    let duration = duration.filter(|duration| !duration.is_zero());
+    duration.ok_or_else(|| format!("a timeout must be seconds, more than 0, got {text:?}"))
 }
 
 impl Sql {
@@ -182,29 +185,33 @@ impl Sql {
         stdout: &mut Pipe<'_>,
         stderr: &mut dyn Write,
     ) -> Result<()> {
+        let mut answer = Answer {
+            runtime,
+            query,
+            interrupt: None,
+        };
         match &self.output {
-            Some(path) => write_file(path, |file| self.write(runtime, query, file, stderr)),
-            None => self.write(runtime, query, stdout, stderr),
+            Some(path) => {
+                // What is written so far goes with Ctrl-C.
+                answer.interrupt = Some(Interrupt::hear()?);
+                write_file(path, |file| self.write(&answer, file, stderr))
+            }
+            None => self.write(&answer, stdout, stderr),
         }
     }
 
     fn write(
         &self,
-        runtime: &Runtime,
-        query: &Asked,
+        answer: &Answer<'_>,
         sink: &mut dyn Write,
         stderr: &mut dyn Write,
     ) -> Result<()> {
-        let mut stream = {
-            let _within = runtime.enter();
-            query.stream()?
-        };
-        let mut batches = std::iter::from_fn(|| runtime.block_on(stream.next()));
+        let mut batches = answer.batches()?;
         // A query that fails at once fails before anything is written.
         let first = batches.next().transpose()?;
         let mut batches = first.map(Ok).into_iter().chain(batches);
         let batches: Batches<'_> = &mut batches;
-        let schema = query.schema();
+        let schema = answer.query.schema();
         match self.format() {
             Format::Csv => write_csv(sink, &schema, batches),
             Format::Json => write_json(sink, &schema, batches),
@@ -269,6 +276,33 @@ impl Sql {
             _ => read_query(std::io::stdin(), "standard input"),
         };
         text.map(Some)
+    }
+}
+
+/// A query whose batches are asked for one after the other, until Ctrl-C where that is heard.
+struct Answer<'a> {
+    runtime: &'a Runtime,
+    query: &'a Asked,
+    interrupt: Option<Interrupt>,
+}
+
+impl Answer<'_> {
+    fn batches(&self) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
+        let mut stream = {
+            let _within = self.runtime.enter();
+            self.query.stream()?
+        };
+        Ok(std::iter::from_fn(move || {
+            self.runtime.block_on(async {
+                let Some(interrupt) = &self.interrupt else {
+                    return stream.next().await;
+                };
+                tokio::select! {
+                    () = interrupt.pressed() => Some(Err(interrupted())),
+                    batch = stream.next() => batch,
+                }
+            })
+        }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Query results as a table for people.
 //!
-//! Comes in: a schema and batches. Goes out: box characters; numbers to the right, nulls as `NULL`, a text that reads NULL in quotes, control characters
-//! escaped. On a screen, what is too wide for it is cut and left out, with a sign. Never here: more rows than asked for; the others are counted.
+//! Comes in: a schema and batches. Goes out: box characters; numbers to the right, nulls as `NULL`, a text that reads NULL in quotes, what steers a
+//! terminal escaped. On a screen, what is too wide for it is cut and left out, with a sign. Never here: more rows than asked for; the others are counted.
 
 use std::io::Write;
 
@@ -13,6 +13,7 @@ use comfy_table::{CellAlignment, Table, TableComponent};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::output::write_failed;
+use super::visible::{visible, visible_lines};
 use crate::error::Result;
 
 const NULL: &str = "NULL";
@@ -35,7 +36,8 @@ pub(super) fn plain(mut table: Table) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    let lines = table.lines().map(|line| line.trim_end().to_owned());
+    // Whatever was not escaped before it was laid out is now.
+    let lines = table.lines().map(|line| visible(line.trim_end()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -198,8 +200,7 @@ fn cells(column: &dyn Array, options: &FormatOptions<'_>, keep_lines: bool) -> R
         Ok(if text == NULL {
             format!("\"{text}\"")
         } else if keep_lines {
-            let lines: Vec<String> = text.lines().map(visible).collect();
-            lines.join("\n")
+            visible_lines(&text)
         } else {
             visible(&text)
         })
@@ -212,17 +213,4 @@ fn is_number(data_type: &DataType) -> bool {
         DataType::Dictionary(_, values) => is_number(values),
         other => other.is_numeric(),
     }
-}
-
-/// The text with control characters escaped, so that a value cannot steer the terminal or break the lines.
-pub(super) fn visible(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            result.extend(character.escape_default());
-        } else {
-            result.push(character);
-        }
-    }
-    result
 }

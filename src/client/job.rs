@@ -124,7 +124,12 @@ impl RemoteJob {
                 }
                 _ => {
                     let kind = flight::kind_named(&told.kind).unwrap_or(ErrorKind::Internal);
-                    return Err(flight::told(kind, &told.message));
+                    let error = flight::told(kind, &told.message);
+                    return Err(match told.request.is_empty() {
+                        true => error,
+                        // Under it the log of the server has more.
+                        false => error.with_context("request", told.request),
+                    });
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! What another server holds, as if it were here.
 //!
 //! Comes in: the URI of a server. Goes out: a [`Client`]: its grids as grids whose tiles are fetched when they are read (mapped, where the server is on this host and of this user), answers of its SQL, uploads. Read on in
-//! `connection.rs` (the channel; `options.rs`, `session.rs`), `query.rs` (SQL; `asked.rs` for those who do not mind where it runs), `tile.rs` (tiles elsewhere), `upload.rs`, `job.rs` (loads of the server), `status.rs` (what it
-//! does at this moment). Never here: what servers do.
+//! `connection.rs` (the channel; `address.rs`, `options.rs`, `session.rs`), `query.rs` (SQL; `asked.rs` for those who do not mind where it runs), `tile.rs` (tiles elsewhere), `upload.rs`, `job.rs` (loads of the server), `status.rs` (what it
+//! does at this moment), `tables.rs` (its names). Never here: what servers do.
 
+mod address;
 mod asked;
 mod connection;
 mod describe;
@@ -12,6 +13,7 @@ mod options;
 mod query;
 mod session;
 mod status;
+mod tables;
 mod tile;
 mod upload;
 
@@ -21,5 +23,6 @@ pub use job::{RemoteJob, RemoteLoad};
 pub use options::ClientOptions;
 pub use query::RemoteQuery;
 pub use status::{ServedGrid, ServedJob, ServedLocality, ServedQuery, ServerStatus};
+pub use tables::ServedTable;
 pub use tile::ServedTile;
 pub use upload::{Acknowledged, IfExists};

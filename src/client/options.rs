@@ -9,6 +9,7 @@ use std::time::Duration;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
+use super::address::Address;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a client shows and trusts.
@@ -18,6 +19,7 @@ pub struct ClientOptions {
     ca: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
     server_name: Option<String>,
+    is_insecure: bool,
     pub(super) bounds: QueryBounds,
 }
 
@@ -26,6 +28,22 @@ pub struct ClientOptions {
 pub(super) struct QueryBounds {
     pub(super) timeout: Option<Duration>,
     pub(super) memory_limit_bytes: Option<u64>,
+}
+
+impl QueryBounds {
+    /// # Errors
+    /// `InvalidArgument` for bounds that nothing can keep to.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            let text = "timeout must be more than 0 seconds, got 0";
+            return Err(Error::invalid_argument(text));
+        }
+        if self.memory_limit_bytes == Some(0) {
+            let text = "memory_limit must be at least 1, got 0";
+            return Err(Error::invalid_argument(text));
+        }
+        Ok(())
+    }
 }
 
 /// Says nothing of the token.
@@ -38,6 +56,7 @@ impl fmt::Debug for ClientOptions {
             .field("ca", &self.ca)
             .field("identity", &self.identity)
             .field("server_name", &self.server_name)
+            .field("is_insecure", &self.is_insecure)
             .field("bounds", &self.bounds)
             .finish()
     }
@@ -76,6 +95,13 @@ impl ClientOptions {
         self
     }
 
+    /// Allows the token to go to another host without TLS: whoever is on the way can read and use it.
+    #[must_use]
+    pub fn with_insecure(mut self, is_insecure: bool) -> Self {
+        self.is_insecure = is_insecure;
+        self
+    }
+
     /// How long each query may take; the server may allow less.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
@@ -88,6 +114,23 @@ impl ClientOptions {
     pub fn with_memory_limit_bytes(mut self, bytes: u64) -> Self {
         self.bounds.memory_limit_bytes = Some(bytes);
         self
+    }
+
+    /// Sees that nobody on the way to the server can read the token.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the remedy.
+    pub(super) fn check_token(&self, address: &Address<'_>) -> Result<()> {
+        if self.token.is_none() || address.is_tls || self.is_insecure || !address.is_elsewhere() {
+            return Ok(());
+        }
+        let text = format!(
+            "a token must go to another host over TLS, got {}",
+            address.uri()
+        );
+        Err(Error::invalid_argument(text).with_hint(
+            "connect to grpc+tls://; where nobody else is on the way, say insecure=True (`--insecure-token`)",
+        ))
     }
 
     /// The token as it goes into each call.

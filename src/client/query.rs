@@ -18,8 +18,9 @@ use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 
 use super::connection::Client;
-use super::upload::first;
+use super::upload::{body, first};
 use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::{ExplainRequest, Named};
 use crate::flight::{Compression, encoded};
 use crate::query::Parameters;
 
@@ -192,6 +193,27 @@ impl RemoteQuery {
     /// # Errors
     /// Whatever the server says.
     pub async fn explain(&self, analyze: bool) -> Result<String> {
+        let endpoint = self.info.endpoint.first();
+        let ticket = endpoint.and_then(|endpoint| endpoint.ticket.as_ref());
+        let request = ExplainRequest {
+            ticket: ticket.map_or_else(Vec::new, |ticket| ticket.ticket.to_vec()),
+            analyze,
+        };
+        match self.client.act("Explain", request.to_bytes()).await {
+            Ok(told) => String::from_utf8(body(&told)?.to_vec())
+                .map_err(|_| Error::invalid_data("the server's plan is no text")),
+            // Another server, or nobody asked for the answer for long.
+            Err(error) => match error.kind() {
+                ErrorKind::Unsupported | ErrorKind::InvalidArgument | ErrorKind::NotFound => {
+                    self.explained(analyze).await
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// The plan, by SQL.
+    async fn explained(&self, analyze: bool) -> Result<String> {
         let verb = match analyze {
             true => "EXPLAIN ANALYZE",
             false => "EXPLAIN",

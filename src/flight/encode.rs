@@ -4,11 +4,10 @@
 //! the messages. The encoder of arrow-flight 59 is not used: it sends large lists as lists and rebuilds the fields of unions. Never here: who gets them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, StreamEncoder};
 use arrow::ipc::{CompressionType, root_as_message};
 use arrow_flight::{FlightData, FlightDescriptor, IpcMessage, SchemaAsIpc};
@@ -17,11 +16,9 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::MESSAGE_BYTES;
+use super::lean::lean;
 use crate::error::{Error, Result};
 use crate::grid::slice_bytes;
-
-/// Bytes of a view.
-const VIEW_BYTES: usize = 16;
 
 /// How the bodies of messages are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -221,43 +218,13 @@ fn parts(batch: &RecordBatch) -> Vec<RecordBatch> {
     let num_bytes = usize::try_from(slice_bytes(batch)).unwrap_or(usize::MAX);
     let num_parts = num_bytes.div_ceil(MESSAGE_BYTES).clamp(1, num_rows.max(1));
     if num_parts == 1 {
-        return vec![own_views(batch.clone())];
+        return vec![lean(batch.clone())];
     }
     let rows = num_rows.div_ceil(num_parts);
     let starts = (0..num_rows).step_by(rows);
     starts
-        .map(|start| own_views(batch.slice(start, rows.min(num_rows - start))))
+        .map(|start| lean(batch.slice(start, rows.min(num_rows - start))))
         .collect()
-}
-
-/// The batch with columns of views that hold their own values only: Arrow sends all buffers that views lead into, also those of rows elsewhere.
-fn own_views(batch: RecordBatch) -> RecordBatch {
-    let of_others = |column: &ArrayRef, values: &[Buffer]| {
-        let held: usize = values.iter().map(Buffer::len).sum();
-        held > 2 * column.len() * VIEW_BYTES + MESSAGE_BYTES / 4
-    };
-    let mut has_changed = false;
-    let columns = batch.columns().iter().map(|column| {
-        let own: Option<ArrayRef> = match column.data_type() {
-            DataType::Utf8View => {
-                let views = column.as_string_view();
-                of_others(column, views.data_buffers()).then(|| Arc::new(views.gc()) as ArrayRef)
-            }
-            DataType::BinaryView => {
-                let views = column.as_binary_view();
-                of_others(column, views.data_buffers()).then(|| Arc::new(views.gc()) as ArrayRef)
-            }
-            _ => None,
-        };
-        has_changed |= own.is_some();
-        own.unwrap_or_else(|| Arc::clone(column))
-    });
-    let columns: Vec<ArrayRef> = columns.collect();
-    if !has_changed {
-        return batch;
-    }
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
 }
 
 /// A schema as the bytes of `FlightInfo` and of metadata have it.

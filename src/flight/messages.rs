@@ -236,6 +236,21 @@ impl Named for RunName {
     const NAME: &'static str = "RunName";
 }
 
+/// Asks for the plan of a query that was looked up.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ExplainRequest {
+    /// What its rows are fetched with.
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) ticket: Vec<u8>,
+    /// Whether to run it, and say what each step counted.
+    #[prost(bool, tag = "2")]
+    pub(crate) analyze: bool,
+}
+
+impl Named for ExplainRequest {
+    const NAME: &'static str = "ExplainRequest";
+}
+
 /// How far a load is.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct JobProgress {
@@ -268,6 +283,9 @@ pub(crate) struct JobProgress {
     pub(crate) arranged_rows: u64,
     #[prost(uint64, tag = "13")]
     pub(crate) rows_to_arrange: u64,
+    /// The name of the request that began it.
+    #[prost(string, tag = "14")]
+    pub(crate) request: String,
 }
 
 impl Named for JobProgress {

@@ -1,11 +1,12 @@
 //! What servers and their clients say to each other, over Arrow Flight.
 //!
-//! Comes in: batches, errors, names of tiles. Goes out: the messages of the protocol, and back. Read on in `messages.rs` (what is ours within Flight), `encode.rs` (batches -> messages), `guard.rs`
+//! Comes in: batches, errors, names of tiles. Goes out: the messages of the protocol, and back. Read on in `messages.rs` (what is ours within Flight), `encode.rs` (batches -> messages; `lean.rs`: without what belongs to other rows), `guard.rs`
 //! and `decode.rs` (messages of strangers -> batches), `status.rs` (errors). Never here: connections, who may do what.
 
 mod decode;
 mod encode;
 mod guard;
+mod lean;
 pub(crate) mod messages;
 mod quiet;
 mod status;

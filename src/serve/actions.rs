@@ -30,7 +30,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 16] = [
+const KNOWN: [(&str, &str); 17] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
@@ -68,6 +68,10 @@ const KNOWN: [(&str, &str); 16] = [
         "Says which grids there are and what runs, as JSON (partgrid).",
     ),
     ("CancelRun", "Ends a query that Status lists (partgrid)."),
+    (
+        "Explain",
+        "Gives the plan of a query that was looked up, as text (partgrid).",
+    ),
 ];
 
 /// What was asked not to be: they have names of their own, so that clients know it is no slip.

@@ -164,7 +164,7 @@ impl Call {
 
     /// The status that says an error to this caller; the full text goes to the log.
     pub(super) fn status(&self, error: &Error) -> Status {
-        let text = self.told(error);
+        let text = told(&self.caller, &self.request, error);
         self.span.record("otel.status_code", "ERROR");
         tracing::info!(parent: &self.span, request = %self.request, caller = %self.caller.name(), kind = ?error.kind(), error = %error, "failed");
         self.errors.note(Told {
@@ -176,41 +176,39 @@ impl Call {
         });
         status_of(error.kind(), text, &self.request)
     }
+}
 
-    /// What this caller is told: administrators all, others nothing of the paths and stores of the server.
-    pub(super) fn told(&self, error: &Error) -> String {
-        let mut text = match error.kind() {
-            _ if self.caller.scope() == Scope::Admin => error.to_string(),
-            ErrorKind::Internal => format!(
-                "a fault of the server; its log has more under the request {}",
-                self.request
-            ),
-            ErrorKind::Storage { .. } => format!(
-                "the server could not read or write its storage; its log has more under the request {}",
-                self.request
-            ),
-            _ => {
-                let error = error.clone().without_context("file");
-                error.without_context("cause").to_string()
-            }
-        };
-        let mut written = 0;
-        let too_long = text.char_indices().find(|(_, character)| {
-            // gRPC writes what is not printable ASCII with three bytes for one.
-            let is_plain = matches!(character, ' '..='~') && *character != '%';
-            written += if is_plain {
-                1
-            } else {
-                3 * character.len_utf8()
-            };
-            written > MAX_ERROR_BYTES
-        });
-        if let Some((cut, _)) = too_long {
-            text.truncate(cut);
-            text.push('…');
+/// What a caller is told of a request of a name: administrators all, others nothing of the paths and stores of the server.
+pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
+    let mut text = match error.kind() {
+        _ if caller.scope() == Scope::Admin => error.to_string(),
+        ErrorKind::Internal => {
+            format!("a fault of the server; its log has more under the request {request}")
         }
-        text
+        ErrorKind::Storage { .. } => format!(
+            "the server could not read or write its storage; its log has more under the request {request}"
+        ),
+        _ => {
+            let error = error.clone().without_context("file");
+            error.without_context("cause").to_string()
+        }
+    };
+    let mut written = 0;
+    let too_long = text.char_indices().find(|(_, character)| {
+        // gRPC writes what is not printable ASCII with three bytes for one.
+        let is_plain = matches!(character, ' '..='~') && *character != '%';
+        written += if is_plain {
+            1
+        } else {
+            3 * character.len_utf8()
+        };
+        written > MAX_ERROR_BYTES
+    });
+    if let Some((cut, _)) = too_long {
+        text.truncate(cut);
+        text.push('…');
     }
+    text
 }
 
 /// A name that is safe to log: that of the client, if it is short and plain.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::auth::{Caller, Scope};
-use super::call::unknown;
+use super::call::{Call, told, unknown};
 use super::ingest::check_right;
 use super::service::Service;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,6 +26,8 @@ const RUNNING: usize = 16;
 pub(super) struct Job {
     pub(super) id: u64,
     pub(super) caller: Caller,
+    /// The name of the request that began it, under which the log has its end.
+    pub(super) request: Arc<str>,
     pub(super) name: String,
     load: LoadJob,
     is_cancelled: AtomicBool,
@@ -52,13 +54,18 @@ impl Job {
         }
     }
 
-    /// Why it failed.
-    pub(super) fn error(&self) -> Option<Error> {
+    fn error(&self) -> Option<Error> {
         self.ended().as_ref()?.as_ref().err().cloned()
     }
 
-    /// How far it is; the text of its error is left to the caller.
-    pub(super) fn progress(&self) -> JobProgress {
+    /// Why it failed, as somebody is told who asks; empty where it has not failed.
+    pub(super) fn message(&self, caller: &Caller) -> String {
+        let error = self.error();
+        error.map_or_else(String::new, |error| told(caller, &self.request, &error))
+    }
+
+    /// How far it is, as somebody is told who asks.
+    pub(super) fn progress(&self, caller: &Caller) -> JobProgress {
         let progress = self.load.progress();
         let millis =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -74,7 +81,8 @@ impl Job {
             rows_to_arrange: progress.rows_to_arrange,
             elapsed_millis: millis(progress.elapsed),
             remaining_millis: progress.remaining().map(millis),
-            message: String::new(),
+            message: self.message(caller),
+            request: self.request.to_string(),
             kind: self
                 .error()
                 .map_or_else(String::new, |error| kind_name(error.kind()).to_owned()),
@@ -163,11 +171,8 @@ fn may(caller: &Caller, job: &Job) -> bool {
 ///
 /// # Errors
 /// `PermissionDenied` without the right to write the name, and for places that are not allowed; `Query` when the name is taken; `ResourcesExhausted` when too many run.
-pub(super) fn begin(
-    service: &Arc<Service>,
-    caller: &Caller,
-    request: LoadRequest,
-) -> Result<Arc<Job>> {
+pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -> Result<Arc<Job>> {
+    let caller = &call.caller;
     check_right(caller, &request.name)?;
     if service.load_from.is_empty() {
         let text = "the server loads nothing for clients";
@@ -203,6 +208,7 @@ pub(super) fn begin(
     let job = Arc::new(Job {
         id: service.jobs.next.fetch_add(1, Ordering::Relaxed),
         caller: caller.clone(),
+        request: Arc::clone(&call.request),
         name: request.name,
         load,
         is_cancelled: AtomicBool::new(false),
@@ -213,7 +219,7 @@ pub(super) fn begin(
     tokio::spawn(async move {
         let done = finish(&service, &watched, replace).await;
         if let Err(error) = &done {
-            tracing::info!(job = watched.id, caller = %watched.caller.name(), %error, "a load failed");
+            tracing::info!(job = watched.id, request = %watched.request, caller = %watched.caller.name(), %error, "a load failed");
         }
         *watched.ended() = Some(done);
     });

@@ -1,20 +1,21 @@
-//! Actions of our own: uploads, loads, what goes on.
+//! Actions of our own: uploads, loads, plans, what goes on.
 //!
 //! Comes in: the name of an action and its body. Goes out: its result, or that it is none of ours. Never here: what they do.
 
 use std::sync::Arc;
 
-use arrow_flight::sql::Any;
+use arrow_flight::sql::{Any, Command};
 use prost::Message;
 
+use super::answers::Answer;
 use super::call::Call;
-use super::flight::{any_of, protocol};
+use super::flight::{any_of, command, protocol};
 use super::jobs;
 use super::service::Service;
 use super::status;
 use super::upload::{self, Construction};
-use crate::error::Result;
-use crate::flight::messages::{BeginUpload, JobName, JobProgress, Named, RunName, Upload};
+use crate::error::{Error, Result};
+use crate::flight::messages::{BeginUpload, ExplainRequest, JobName, Named, RunName, Upload};
 
 /// The body of its result, if it has one; `None` for another action.
 ///
@@ -48,18 +49,13 @@ pub(super) async fn done(
             None
         }
         "Load" => {
-            let begun = jobs::begin(service, &call.caller, ours(body)?)?;
+            let begun = jobs::begin(service, call, ours(body)?)?;
             Some(JobName { job: begun.id }.encode_to_vec())
         }
         "JobProgress" => {
             let named: JobName = ours(body)?;
             let job = service.jobs.find(&call.caller, named.job)?;
-            let message = job.error().map(|error| call.told(&error));
-            let progress = JobProgress {
-                message: message.unwrap_or_default(),
-                ..job.progress()
-            };
-            Some(progress.encode_to_vec())
+            Some(job.progress(&call.caller).encode_to_vec())
         }
         "CancelJob" => {
             let named: JobName = ours(body)?;
@@ -71,6 +67,7 @@ pub(super) async fn done(
             service.running.cancel(&call.caller, named.run)?;
             None
         }
+        "Explain" => Some(explained(service, call, ours(body)?).await?.into_bytes()),
         "Status" => Some(
             status::status(service, &call.caller)
                 .to_string()
@@ -78,6 +75,31 @@ pub(super) async fn done(
         ),
         _ => return Ok(None),
     }))
+}
+
+/// The plan of a query that has a ticket; run before that where that is wanted, as its caller, listed as long as it runs.
+///
+/// # Errors
+/// `NotFound` for another's ticket; `Unsupported` for what has no plan; whatever stops the run.
+async fn explained(service: &Service, call: &Call, wanted: ExplainRequest) -> Result<String> {
+    let Command::TicketStatementQuery(ticket) = command(any_of(&wanted.ticket)?)? else {
+        return Err(Error::unsupported("only queries have a plan"));
+    };
+    let tickets = &service.answers.tickets;
+    let answer = tickets.find(&call.caller, &ticket.statement_handle)?;
+    let Answer::Queries { tasks, .. } = answer else {
+        return Err(Error::unsupported("only queries have a plan"));
+    };
+    let task = tasks
+        .first()
+        .ok_or_else(|| Error::internal("a statement without a query"))?;
+    if !wanted.analyze {
+        return Ok(task.query.explain());
+    }
+    let guard = service.running.begin(&call.caller, task);
+    let done = Box::pin(task.query.explain_analyze()).await;
+    guard.end(done.as_ref().err());
+    done
 }
 
 /// Our own request in a body.

@@ -2,14 +2,12 @@
 //!
 //! Comes in: the state of the server, and who asks. Goes out: JSON of what they may see. Never here: changes.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
 use super::auth::{Caller, Scope};
-use super::call::Call;
 use super::describe;
 use super::running::State;
 use super::service::{Service, here_bytes};
@@ -153,9 +151,7 @@ fn queries(service: &Service, caller: &Caller) -> Vec<Value> {
 fn jobs(service: &Service, caller: &Caller) -> Vec<Value> {
     let jobs = service.jobs.seen_by(caller).into_iter();
     jobs.map(|job| {
-        let progress = job.progress();
-        let call = Call::new(caller.clone(), None, None, Arc::clone(&service.errors));
-        let message = job.error().map(|error| call.told(&error));
+        let progress = job.progress(caller);
         let share = progress.num_bytes as f64 / progress.total_bytes as f64;
         let remaining = progress.remaining_millis.map(|millis| millis as f64 / 1e3);
         json!({
@@ -170,7 +166,8 @@ fn jobs(service: &Service, caller: &Caller) -> Vec<Value> {
             "total_bytes": progress.total_bytes,
             "elapsed_seconds": progress.elapsed_millis as f64 / 1e3,
             "remaining_seconds": remaining,
-            "message": message.unwrap_or_default(),
+            "message": progress.message,
+            "request": job.request.as_ref(),
             "can_cancel": progress.state == "running",
         })
     })

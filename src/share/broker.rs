@@ -26,7 +26,7 @@ use crate::grid::{GridId, Tile, TileData};
 const MAX_READERS: usize = 512;
 
 /// How long a reader may take for its first words, and for taking an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often a reader that waits hears that its tile is on the way.
 const HEARTBEAT: Duration = Duration::from_secs(1);

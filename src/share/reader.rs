@@ -25,7 +25,7 @@ use crate::grid::GridId;
 use crate::location::Location;
 
 /// How long an owner may take to accept, and to greet.
-const GREETING: Duration = Duration::from_secs(2);
+const GREETING: Duration = Duration::from_secs(5);
 
 /// How long an owner may be silent afterwards; it says every second that it works.
 const SILENCE: Duration = Duration::from_secs(5);

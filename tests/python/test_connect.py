@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 
 import partgrid as pg
 from services import ENDLESS, asked, ours, running, service, until
-from test_shared_memory import BUFFERS
+from sharing import BUFFERS
 from type_samples import samples
 
 COUNT = "SELECT origin, count(*) AS n FROM flights GROUP BY origin ORDER BY origin"
@@ -205,6 +207,74 @@ def test_what_is_no_uri_is_refused(uri: str) -> None:
 def test_where_nobody_answers_is_said() -> None:
     with pytest.raises(pg.errors.StorageError, match="no server answers at grpc://127.0.0.1:1"):
         pg.connect("grpc://127.0.0.1:1")
+
+
+def test_a_server_that_says_nothing_is_not_waited_for_long() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
+        begun = time.monotonic()
+        with pytest.raises(pg.errors.StorageError) as caught:
+            pg.connect(uri)
+        assert time.monotonic() - begun < 20
+        assert f"the server at {uri} has not answered for 10 s\nhint: " in str(caught.value)
+
+
+def test_a_server_that_is_gone_is_named() -> None:
+    with service() as one:
+        connection, uri = pg.connect(one.uri), one.uri
+    with pytest.raises(pg.errors.StorageError, match=uri) as caught:
+        connection.grids()
+    assert "\nhint: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        ({"timeout": 0}, "timeout must be more than 0 seconds, got 0"),
+        ({"timeout": -1}, "timeout must be seconds from now, got -1"),
+        ({"timeout": float("nan")}, "timeout must be seconds from now, got nan"),
+        ({"memory_limit": 0}, "memory_limit must be at least 1, got 0"),
+        ({"memory_limit": "x"}, "memory_limit must read like 512MB"),
+    ],
+    ids=str,
+)
+def test_bounds_that_cannot_be_are_refused_by_their_names(
+    connection: pg.Connection, bounds: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError) as caught:
+        pg.connect(connection.uri, **bounds)
+    assert str(caught.value).startswith(text)
+
+
+def test_a_token_goes_to_another_host_over_tls_only() -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match="over TLS") as caught:
+        pg.connect("grpc://partgrid.invalid:1", token="secret")
+    assert "insecure=True" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(pg.errors.StorageError):
+        pg.connect("grpc://partgrid.invalid:1", token="secret", insecure=True)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SHOW TABLES",
+        "DESCRIBE flights",
+        "EXPLAIN SELECT month FROM flights",
+        "VALUES (1)",
+        "DROP VIEW IF EXISTS nothing",
+        "SELECT count(*) AS n FROM flights",
+    ],
+)
+def test_a_server_explains_whatever_a_session_does(
+    connection: pg.Connection, flights: pg.Grid, query: str
+) -> None:
+    session = pg.Session()
+    session.register("flights", flights)
+    here, there = session.sql(query), connection.sql(query)
+    assert there.explain().split(":")[0] == here.explain().split(":")[0]
+    assert "metrics=" in there.explain(analyze=True)
+    assert there.to_arrow().num_rows == here.to_arrow().num_rows or "SHOW" in query
 
 
 def test_an_upload_keeps_cuts_and_bands(connection: pg.Connection, server: pg.Server) -> None:

@@ -77,6 +77,22 @@ def test_a_type_is_the_same_when_it_was_sent(
     same(pa.table(server.grid(name)), expected)
 
 
+@pytest.mark.parametrize("kind", ["struct", "list", "map"])
+def test_nested_views_come_without_the_values_of_other_rows(kind: str) -> None:
+    texts = pa.array([f"{row:05d}" + "x" * 2_000 for row in range(10_000)], pa.string_view())
+    offsets = pa.array(range(10_001), pa.int32())
+    nested = {
+        "struct": lambda: pa.StructArray.from_arrays([texts], ["s"]),
+        "list": lambda: pa.ListArray.from_arrays(offsets, texts),
+        "map": lambda: pa.MapArray.from_arrays(offsets, texts, texts),
+    }[kind]()
+    with pg.Server({"v": pa.table({"id": range(10_000), "n": nested})}) as server:
+        few = pg.connect(server.uri).sql("SELECT n FROM v WHERE id % 2500 = 5").to_arrow()
+        expected = [str(nested[row].as_py()) for row in (5, 2505, 5005, 7505)]
+        assert sorted(map(str, few["n"].to_pylist())) == expected
+        assert few.get_total_buffer_size() < 1_000_000
+
+
 def test_views_come_without_the_values_of_other_rows() -> None:
     texts = [f"{row:05d}" + "x" * 2_000 for row in range(10_000)]
     views = pa.table({"id": range(10_000), "s": pa.array(texts, pa.string_view())})

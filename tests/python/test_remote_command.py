@@ -8,6 +8,7 @@ import pty
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,8 +63,10 @@ def test_a_query_ends_at_its_timeout_there(server: pg.Server) -> None:
     done = run(server, "sql", ENDLESS, "--timeout", "0.3", code=1)
     assert "0.3" in done.stderr
     until(lambda: not running(server))
-    done = run(server, "sql", "SELECT 1", "--timeout", "0", code=1)
-    assert "must be a number more than 0" in done.stderr
+    for wrong in ("0", "-1", "nan"):
+        done = run(server, "sql", "SELECT 1", f"--timeout={wrong}", code=2)
+        assert "--timeout" in done.stderr
+        assert "must be seconds, more than 0" in done.stderr
     heavy = "SELECT array_length(array_agg(value)) AS n FROM generate_series(1, 3000000)"
     assert "memory" in run(server, "sql", heavy, "--memory-limit", "1MB", code=1).stderr
 
@@ -106,6 +109,8 @@ def test_load_runs_there_and_says_how_far_it_is(server: pg.Server) -> None:
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [events[0]["event"], events[-1]["event"]] == ["started", "finished"]
     assert (events[0]["name"], events[-1]["rows"]) == ("sorted", 24951)
+    # What a server does not say is not said to be 0.
+    assert not {"files", "total_files", "tile_bytes", "spilled_tiles"} & events[-1].keys()
     assert "month" not in server.grid("sorted").columns
     refused = run(server, "load", "/etc", "--name", "stolen", "--json", code=1)
     last = json.loads(refused.stdout.splitlines()[-1])
@@ -194,6 +199,12 @@ def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
         assert run(server, *count, PARTGRID_TOKEN=tokens["reader"]).stdout == "n\n1\n"
         refused = run(server, "rm", "t", code=1, PARTGRID_TOKEN=tokens["reader"]).stderr
         assert "write" in refused
+        (tmp_path / "torn").write_bytes(b"\xff\n")
+        torn = run(server, "--token-file", str(tmp_path / "torn"), *count, code=1).stderr
+        assert "must be UTF-8" in torn
+        assert "torn" in torn
+        torn = run(server, *count, code=1, PARTGRID_TOKEN="\udcff").stderr
+        assert "PARTGRID_TOKEN must be UTF-8" in torn
         alone = run(server, "--token-file", str(tmp_path / "two"), *count, code=1).stderr
         assert "hold the token alone" in alone
         assert tokens["reader"] not in refused + alone
@@ -212,6 +223,82 @@ def test_nobody_there_is_said() -> None:
     command = [str(COMMAND), "--server", "grpc://127.0.0.1:1", "ls"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, "no server answers at" in done.stderr) == (1, True)
+
+
+def test_a_token_goes_to_another_host_over_tls_only() -> None:
+    def ask(*arguments: str) -> str:
+        command = [str(COMMAND), "--server", "grpc://partgrid.invalid:1", "ls", *arguments]
+        environment = {**os.environ, "PARTGRID_TOKEN": "secret"}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 1
+        assert "secret" not in done.stderr
+        return done.stderr
+
+    refused = ask()
+    assert "a token must go to another host over TLS, got grpc://partgrid.invalid:1" in refused
+    assert "--insecure-token" in refused
+    assert "over TLS" not in ask("--insecure-token")
+
+
+def test_escape_sequences_of_a_server_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    steering = "\x1b[2J\x9b\u202etxt"
+    escaped = "\\x1b[2J\\x9b\\u{202e}txt"
+    grids = {"t": pa.table({steering: [steering], "id": [1]})}
+    with pg.Server(grids, settings={"load.from": str(tmp_path)}) as server:
+        pg.connect(server.uri).sql(f"CREATE VIEW \"v\u202e\" AS SELECT '{steering}' AS a")
+        shown = [
+            run(server, "sql", "SELECT * FROM t"),
+            run(server, "sql", f'SELECT "{steering}?" FROM t', code=1),
+            run(server, "show", "t"),
+            run(server, "ls"),
+            run(server, "rm", "v\u202e"),
+            run(server, "ps", "--all"),
+            run(server, "load", f"{tmp_path}/{steering}", "--name", "x", code=1),
+        ]
+        said = "".join(done.stdout + done.stderr for done in shown)
+        assert not {"\x1b", "\x9b", "\u202e"} & set(said)
+        assert escaped in shown[0].stdout
+        assert escaped in shown[1].stderr
+        # Programs read what is there.
+        exact = run(server, "sql", "SELECT * FROM t", "--format", "csv").stdout
+        assert exact.splitlines()[1] == f"{steering},1"
+        exact = run(server, "sql", "SELECT * FROM t", "--format", "json").stdout
+        assert json.loads(exact) == {steering: steering, "id": 1}
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["here", "there"])
+def test_ctrl_c_leaves_nothing_of_an_output(server: pg.Server, tmp_path: Path, far: bool) -> None:
+    where = ["--server", server.uri] if far else []
+    rows = "SELECT value FROM generate_series(1, 9000000000000000)"
+    out = tmp_path / "rows.csv"
+    command = [str(COMMAND), *where, "sql", rows, "--output", str(out)]
+    asking = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    until(lambda: [part for part in tmp_path.iterdir() if part.stat().st_size > 0])
+    asking.send_signal(signal.SIGINT)
+    _, said = asking.communicate(timeout=20)
+    assert (asking.returncode, said) == (130, "error: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+    until(lambda: not running(server))
+
+
+def test_what_lists_and_completes_does_not_wait_behind_queries() -> None:
+    settings = {"limits.queries": 1, "limits.waiting": 0}
+    with pg.Server({"t": pa.table({"a": [1]})}, settings=settings) as server:
+        pg.connect(server.uri).sql("CREATE VIEW v AS SELECT a FROM t")
+        result = pg.connect(server.uri).sql(ENDLESS)
+
+        def ask() -> None:
+            with pytest.raises(pg.PartgridError):
+                result.to_arrow()
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        until(lambda: running(server))
+        assert "1 query" in run(server, "ps").stdout
+        assert "v" in run(server, "ls").stdout
+        assert run(server, "rm", "v").stdout == "dropped v\n"
+        result.cancel()
+        asking.join()
 
 
 def test_the_shell_works_on_a_server(server: pg.Server, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +118,17 @@ def test_a_log_of_json_has_an_object_in_each_line() -> None:
         mine = [line for line in answered if line["span"]["id"] == "my-request"]
         assert [line["span"]["rpc.method"] for line in mine] == ["GetFlightInfo", "DoGet"]
         assert all(line["millis"] >= 0 for line in mine)
+
+
+def test_the_error_of_a_load_names_the_request_under_which_the_log_has_it(tmp_path: Path) -> None:
+    settings = ("--set", "log.format=json", "--set", f"load.from={tmp_path}")
+    with service(*settings) as one:
+        with pytest.raises(pg.errors.NotFoundError) as caught:
+            pg.connect(one.uri).load_parquet(tmp_path / "missing.parquet", "none")
+        found = re.search(r"request: ([0-9a-f]{32})", str(caught.value))
+        assert found
+        failed = until(lambda: [line for line in lines(one) if line["message"] == "a load failed"])
+        assert [line["request"] for line in failed] == [found.group(1)]
 
 
 def test_the_format_alone_logs_what_is_usual_and_text_is_the_default() -> None:

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthChar;
 
+use super::super::visible::{steers, visible};
 use super::complete::{Completer, common_start};
 use super::history::History;
 use super::terminal::{Key, Terminal, columns};
@@ -188,7 +189,7 @@ impl Line<'_> {
             if used > room {
                 break;
             }
-            shown.push(if letter.is_control() { ' ' } else { *letter });
+            shown.push(if steers(*letter) { ' ' } else { *letter });
         }
         let at = width(self.prompt.chars()) + width(before(start).iter().copied());
         write!(screen, "\r\x1b[K{}{shown}\r", self.prompt)?;
@@ -209,13 +210,19 @@ impl Line<'_> {
 fn width(letters: impl IntoIterator<Item = char>) -> usize {
     letters
         .into_iter()
-        .map(|letter| letter.width().unwrap_or(1))
+        .map(|letter| match steers(letter) {
+            // A blank is shown for it.
+            true => 1,
+            false => letter.width().unwrap_or(1),
+        })
         .sum()
 }
 
 /// Texts side by side, as many as the screen has room for.
 fn in_columns(texts: &[String]) -> String {
     const MOST: usize = 60;
+    let left_out = texts.len().saturating_sub(MOST);
+    let texts: Vec<String> = texts.iter().take(MOST).map(|text| visible(text)).collect();
     let longest = texts
         .iter()
         .map(|text| width(text.chars()))
@@ -224,9 +231,6 @@ fn in_columns(texts: &[String]) -> String {
         + 2;
     let each = (columns().unwrap_or(80) / longest).max(1);
     let mut lines: Vec<String> = texts
-        .iter()
-        .take(MOST)
-        .collect::<Vec<_>>()
         .chunks(each)
         .map(|row| {
             row.iter()
@@ -234,8 +238,8 @@ fn in_columns(texts: &[String]) -> String {
                 .collect::<String>()
         })
         .collect();
-    if texts.len() > MOST {
-        lines.push(format!("… {} more", texts.len() - MOST));
+    if left_out > 0 {
+        lines.push(format!("… {left_out} more"));
     }
     lines.join("\r\n")
 }

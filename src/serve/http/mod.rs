@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::auth::Caller;
-use super::call::Call;
+use super::call::{self, Call};
 use super::listen::{Listening, Phase};
 use super::service::Service;
 use super::status;
@@ -237,7 +237,8 @@ fn told(service: &Service, caller: Caller, error: &Error) -> Response {
         ErrorKind::InvalidArgument => StatusCode::BAD_REQUEST,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    failed(code, &call.told(error))
+    tracing::info!(request = %call.request, caller = %call.caller.name(), kind = ?error.kind(), %error, "failed");
+    failed(code, &call::told(&call.caller, &call.request, error))
 }
 
 fn failed(code: StatusCode, why: &str) -> Response {

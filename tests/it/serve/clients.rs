@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use arrow_flight::sql::CommandGetTables;
+use arrow_flight::FlightDescriptor;
 use arrow_flight::sql::client::FlightSqlServiceClient;
-use futures::TryStreamExt;
+use arrow_flight::sql::{
+    CommandGetTables, CommandStatementIngest, CommandStatementQuery, ProstMessageExt,
+};
+use futures::{TryStreamExt, stream};
 use partgrid::client::{Client, ClientOptions, IfExists};
 use partgrid::error::ErrorKind;
 use partgrid::serve::{Scope, Server, Tokens, new_token};
+use prost::Message;
+use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 
 use super::{numbers, options, runtime};
@@ -80,6 +85,59 @@ fn the_client_of_arrow_flight_queries_prepares_and_lists() {
             .unwrap();
         assert_eq!((rows[0].num_rows(), rows[0].num_columns()), (1, 5));
         server.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// A client that takes messages packed with Zstandard, and perhaps sends such.
+async fn packing(server: &Server, sends: bool) -> FlightSqlServiceClient<Channel> {
+    let service = flight_sql(server).await.into_inner();
+    let service = service.accept_compressed(CompressionEncoding::Zstd);
+    FlightSqlServiceClient::new_from_inner(match sends {
+        true => service.send_compressed(CompressionEncoding::Zstd),
+        false => service,
+    })
+}
+
+#[test]
+fn a_client_may_have_messages_packed_and_may_not_send_such() {
+    runtime().block_on(async {
+        let server = Server::start(&options()).await.unwrap();
+        let to = |table: &str| CommandStatementIngest {
+            table: table.to_owned(),
+            ..CommandStatementIngest::default()
+        };
+        let rows = || stream::iter([Ok(numbers().open_row_band(1).unwrap())]);
+        let mut client = packing(&server, false).await;
+        assert_eq!(
+            client.execute_ingest(to("packed"), rows()).await.unwrap(),
+            10
+        );
+        let query = CommandStatementQuery {
+            query: "SELECT n, name FROM packed ORDER BY n".to_owned(),
+            transaction_id: None,
+        };
+        let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+        let info = client
+            .inner_mut()
+            .get_flight_info(descriptor)
+            .await
+            .unwrap();
+        assert_eq!(info.metadata().get("grpc-encoding").unwrap(), "zstd");
+        let ticket = info.into_inner().endpoint[0].ticket.clone().unwrap();
+        let got = client.inner_mut().do_get(ticket.clone()).await.unwrap();
+        assert_eq!(got.metadata().get("grpc-encoding").unwrap(), "zstd");
+        let batches = client.do_get(ticket).await.unwrap();
+        let batches: Vec<_> = batches.try_collect().await.unwrap();
+        let found = arrow::compute::concat_batches(batches[0].schema_ref(), &batches).unwrap();
+        let expected = numbers().open_row_band(1).unwrap();
+        assert_eq!(found.columns(), expected.columns());
+
+        let mut client = packing(&server, true).await;
+        let refused = client.execute_ingest(to("refused"), rows()).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("zstd"), "{refused}");
+        let refused = client.execute("SELECT 1".to_owned(), None).await;
+        assert!(refused.unwrap_err().to_string().contains("zstd"));
     });
 }
 
@@ -201,5 +259,43 @@ fn a_query_that_keeps_all_threads_busy_ends_in_time() {
         let query = client.sql(text).await.unwrap();
         let ended = query.collect().await.unwrap_err();
         assert_eq!(ended.kind(), ErrorKind::ResourcesExhausted, "{ended}");
+    });
+}
+
+#[test]
+fn a_token_goes_to_another_host_over_tls_only() {
+    runtime().block_on(async {
+        let options = ClientOptions::default().with_token("secret");
+        let refused = Client::connect("grpc://partgrid.invalid:1", &options).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        assert!(refused.hint().unwrap().contains("grpc+tls://"), "{refused}");
+        assert!(!refused.to_string().contains("secret"));
+        let options = options.with_insecure(true);
+        let missing = Client::connect("grpc://partgrid.invalid:1", &options).await;
+        let missing = missing.unwrap_err();
+        assert!(
+            matches!(missing.kind(), ErrorKind::Storage { .. }),
+            "{missing}"
+        );
+    });
+}
+
+#[test]
+fn bounds_of_nothing_are_refused_by_their_names() {
+    runtime().block_on(async {
+        let none = ClientOptions::default().with_timeout(Duration::ZERO);
+        let refused = Client::connect("grpc://127.0.0.1:1", &none)
+            .await
+            .unwrap_err();
+        assert!(refused.message().starts_with("timeout must"), "{refused}");
+        let none = ClientOptions::default().with_memory_limit_bytes(0);
+        let refused = Client::connect("grpc://127.0.0.1:1", &none)
+            .await
+            .unwrap_err();
+        assert!(
+            refused.message().starts_with("memory_limit must"),
+            "{refused}"
+        );
     });
 }

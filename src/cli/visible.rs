@@ -1,0 +1,51 @@
+//! Texts of others -> texts for people.
+//!
+//! Comes in: names, values, errors, whoever wrote them. Goes out: the same with escapes in place of what steers a terminal or turns the order of letters around. Everything that people read goes through here; what programs read
+//! (CSV, JSON, Arrow) never does.
+
+/// On one line: line breaks and tabs are escaped as well.
+pub(super) fn visible(text: &str) -> String {
+    escaped(text, |_| false)
+}
+
+/// On several lines: line breaks and tabs stay.
+pub(super) fn visible_lines(text: &str) -> String {
+    escaped(text, |letter| matches!(letter, '\n' | '\t'))
+}
+
+/// Whether a letter does something to a terminal besides being written: controls (C0, DEL, C1), line separators, marks and overrides of direction.
+pub(super) fn steers(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
+    let mut result = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            letter if stays(letter) || !steers(letter) => result.push(letter),
+            '\n' | '\r' | '\t' => result.extend(letter.escape_default()),
+            '\0'..='\u{ff}' => result.push_str(&format!("\\x{:02x}", u32::from(letter))),
+            _ => result.extend(letter.escape_unicode()),
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_and_nothing_else() {
+        let text = "a\x1b[2J\r\n\tb\u{9b}1m\u{7f}\u{202e}é✓👩\u{200d}🚀";
+        assert_eq!(
+            visible(text),
+            "a\\x1b[2J\\r\\n\\tb\\x9b1m\\x7f\\u{202e}é✓👩\u{200d}🚀"
+        );
+        assert_eq!(visible_lines("a\n\tb\r\x07"), "a\n\tb\\r\\x07");
+    }
+}

@@ -1,0 +1,203 @@
+//! Where a server is, how its channel is set up, and what is said when nobody is there.
+//!
+//! Comes in: a URI; what a channel says of itself. Goes out: an endpoint; errors that name the URI. Never here: calls.
+
+use std::error::Error as StdError;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tonic::Status;
+use tonic::transport::Endpoint;
+
+use super::options::ClientOptions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::error_of;
+
+/// How long a server may take to answer a knock.
+pub(super) const CONNECT: Duration = Duration::from_secs(10);
+
+/// A connection on which nothing comes for so long is asked whether anybody is there, and given up when as long again nothing comes.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// What the channel says then.
+const GIVEN_UP: &str = "keep-alive timed out";
+
+/// Bytes that may be under way unread, of a stream and of the connection.
+const STREAM_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
+
+/// Where a server is.
+pub(super) struct Address<'a> {
+    uri: &'a str,
+    /// Host and port.
+    authority: &'a str,
+    pub(super) is_tls: bool,
+}
+
+impl<'a> Address<'a> {
+    /// That of a URI.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another text.
+    pub(super) fn of(uri: &'a str) -> Result<Self> {
+        let wrong = || {
+            Error::invalid_argument(format!(
+                "the URI of a server must read like grpc://host:port or grpc+tls://host:port, got {uri:?}"
+            ))
+        };
+        let (scheme, rest) = uri.split_once("://").ok_or_else(wrong)?;
+        let authority = rest.trim_end_matches('/');
+        let port = authority
+            .rsplit_once(':')
+            .map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(_))) {
+            return Err(wrong());
+        }
+        let is_tls = match scheme {
+            "grpc" | "grpc+tcp" => false,
+            "grpc+tls" => true,
+            _ => return Err(wrong()),
+        };
+        Ok(Self {
+            uri,
+            authority,
+            is_tls,
+        })
+    }
+
+    pub(super) fn uri(&self) -> &str {
+        self.uri
+    }
+
+    /// Whether what goes there leaves this machine, as far as the name says.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let host = self.authority.rsplit_once(':').map_or("", |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let is_here = host.parse::<IpAddr>().is_ok_and(|address| {
+            let address = address.to_canonical();
+            address.is_loopback() || address.is_unspecified()
+        });
+        !is_here && !host.eq_ignore_ascii_case("localhost")
+    }
+
+    /// What is said when there is no connection.
+    pub(super) fn unreachable(&self, error: &(dyn StdError + 'static)) -> Error {
+        let text = format!("no server answers at {}: {}", self.uri, chain(error));
+        let error = Error::new(ErrorKind::Storage { retryable: true }, text);
+        match self.is_tls {
+            true => error.with_hint("the server may speak without TLS (grpc://), or its certificate may not be trusted: name its CA"),
+            false => error.with_hint("start one with `partgrid serve`; a server with a certificate is at grpc+tls://"),
+        }
+    }
+}
+
+/// How the channel to a server is opened.
+///
+/// # Errors
+/// `InvalidArgument` for what is no URI; those of files of certificates.
+pub(super) fn endpoint(address: &Address<'_>, options: &ClientOptions) -> Result<Endpoint> {
+    let scheme = if address.is_tls { "https" } else { "http" };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{}", address.authority));
+    let endpoint = endpoint.map_err(|error| {
+        Error::invalid_argument(format!(
+            "the URI of the server is none: {error}, got {:?}",
+            address.uri
+        ))
+    })?;
+    let endpoint = endpoint
+        .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .tcp_nodelay(true);
+    if !address.is_tls {
+        return Ok(endpoint);
+    }
+    let configured = endpoint.tls_config(options.tls()?);
+    configured
+        .map_err(|error| Error::invalid_data(format!("TLS cannot be set up: {}", chain(&error))))
+}
+
+/// The error that a status says. One that no server wrote says what became of the connection.
+pub(super) fn error_at(uri: &str, status: &Status) -> Error {
+    match status.source() {
+        None => error_of(status),
+        Some(cause) => broken(uri, &chain(cause)),
+    }
+}
+
+fn broken(uri: &str, cause: &str) -> Error {
+    if cause.contains(GIVEN_UP) {
+        return silent(uri, 2 * KEEP_ALIVE);
+    }
+    let text = format!("the connection to the server at {uri} broke: {cause}");
+    Error::new(ErrorKind::Storage { retryable: true }, text)
+        .with_hint("the next call connects anew, if the server is there")
+}
+
+/// Nobody said anything for so long.
+pub(super) fn silent(uri: &str, waited: Duration) -> Error {
+    let text = format!(
+        "the server at {uri} has not answered for {} s",
+        waited.as_secs()
+    );
+    Error::new(ErrorKind::Storage { retryable: true }, text).with_hint(
+        "it may be stopped, overloaded or cut off, or be no server of Flight: see there, and try again",
+    )
+}
+
+/// What an error and those behind it say.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if texts.last() != Some(&text) {
+            texts.push(text);
+        }
+        cause = error.source();
+    }
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_here() {
+        for host in [
+            "localhost",
+            "127.0.0.1",
+            "127.8.9.10",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "0.0.0.0",
+        ] {
+            let uri = format!("grpc://{host}:1");
+            assert!(!Address::of(&uri).unwrap().is_elsewhere(), "{host}");
+        }
+        for host in [
+            "example.com",
+            "10.0.0.1",
+            "localhost.example.com",
+            "localhost@evil",
+            "127.0.0.1:1@evil",
+            "[::2]",
+        ] {
+            let uri = format!("grpc://{host}:1");
+            assert!(Address::of(&uri).unwrap().is_elsewhere(), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_given_up_says_how_long_nobody_answered() {
+        let error = broken("grpc://h:1", "http2 error: keep-alive timed out");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("the server at grpc://h:1 has not answered for 40 s\nhint: "),
+            "{text}"
+        );
+    }
+}
