@@ -1,6 +1,6 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
-# make test-peers  HeAT, distarray, xgboost_ray, lightgbm_ray, Modin, Dask, TPC-DS and GT4Py, each in an environment of its own (8 GB, in PEERS)
+# make test-peers  MPI, HeAT, distarray, xgboost_ray, lightgbm_ray, Modin, Dask, TPC-DS and GT4Py, each in an environment of its own (8 GB, in PEERS)
 # make test-gpu  copies to and from a GPU of NVIDIA, peers that compute on it, and a table of speeds; skipped by name without one
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make lint   formats, clippy, documentation, types, stubs
@@ -11,6 +11,7 @@
 # make bench-storage  allocating storages, beside numpy
 # make bench-share  opening tiles in another process, beside pickling them
 # make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries
+# make bench-cluster  TPC-H over three members of a cluster, beside one server
 # make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
 
 VENV := .venv
@@ -21,7 +22,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-tpch clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-tpch bench-cluster clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -43,7 +44,9 @@ test-queries: extension
 	PARTGRID_RANDOM_QUERIES=5000 PARTGRID_RANDOM_SEED=1 $(VENV)/bin/python -m pytest -q -n 2 tests/python/test_random_queries.py
 
 # One environment after the other: they are large, and some start engines of their own.
-test-peers: extension $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/opencl/.ready $(PEERS)/tpcds/.ready $(PEERS)/gt4py/.ready
+test-peers: extension $(PEERS)/mpi/.ready $(PEERS)/mpich/.ready $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/opencl/.ready $(PEERS)/tpcds/.ready $(PEERS)/gt4py/.ready
+	$(IN_PEER) $(PEERS)/mpi/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_mpi.py
+	$(IN_PEER) $(PEERS)/mpich/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_mpi.py
 	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py tests/python/peers/test_torch.py
 	$(IN_PEER) $(PEERS)/distarray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_distarray.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
@@ -104,6 +107,10 @@ bench-serve: extension
 bench-tpch: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/tpch.py
+
+bench-cluster: extension
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
+	$(VENV)/bin/python tests/benches/cluster.py
 
 clean:
 	rm -rf $(VENV) target

@@ -29,6 +29,8 @@ pub enum ErrorKind {
     NotLocal,
     /// A tile that existed is gone: its owner ended, or the grid was dropped.
     PartitionLost,
+    /// A member of a cluster does not answer.
+    WorkerLost,
     /// A legal wish that this version cannot fulfil.
     Unsupported,
     /// A limit of memory, disk or time was reached.

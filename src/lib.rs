@@ -18,6 +18,7 @@
 //! | `parquet` | yes | [`load`]: parquet, object_store |
 //! | `sql` | yes | [`query`]: DataFusion |
 //! | `serve` | yes | [`serve`]: arrow-flight, tonic, axum, rustls; needs both others |
+//! | `distributed` | yes | [`cluster`]: datafusion-distributed; needs `serve` |
 //! | `cli` | yes | [`cli`] and the command `partgrid`; needs `serve` |
 
 #[cfg(feature = "serve")]
@@ -26,6 +27,8 @@ pub mod catalog;
 pub mod cli;
 #[cfg(feature = "serve")]
 pub mod client;
+#[cfg(feature = "distributed")]
+pub mod cluster;
 pub mod device;
 pub mod distarray;
 pub mod error;

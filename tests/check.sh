@@ -14,6 +14,7 @@ step cargo clippy --package partgrid --no-default-features --features parquet --
 step cargo clippy --package partgrid --no-default-features --features cloud --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --features sql --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --features serve --locked -- -D warnings
+step cargo clippy --package partgrid --no-default-features --features distributed --locked -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --package partgrid --no-deps --locked
 stub=$(mktemp -d)
 trap 'rm -rf "$stub"' EXIT

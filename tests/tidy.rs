@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The module folders of the core, and what each may use besides itself (STYLE: imports go down only).
-const DIRECTION: [(&str, &[&str]); 16] = [
+const DIRECTION: [(&str, &[&str]); 17] = [
     ("error", &[]),
     ("memory", &["error"]),
     ("location", &["error"]),
@@ -32,7 +32,8 @@ const DIRECTION: [(&str, &[&str]); 16] = [
         &["error", "memory", "location", "grid", "share", "load"],
     ),
     ("client", BELOW_SERVE),
-    ("serve", BELOW_SERVE),
+    ("cluster", BELOW_CLUSTER),
+    ("serve", BELOW_SERVER),
     ("cli", BELOW_CLI),
 ];
 const BELOW_LOAD: &[&str] = &[
@@ -61,6 +62,25 @@ const BELOW_SERVE: &[&str] = &[
     "flight",
     "catalog",
 ];
+const BELOW_SERVER: &[&str] = &[
+    "error",
+    "memory",
+    "location",
+    "grid",
+    "storage",
+    "share",
+    "device",
+    "partitioned",
+    "distarray",
+    "load",
+    "query",
+    "flight",
+    "catalog",
+    "cluster",
+];
+const BELOW_CLUSTER: &[&str] = &[
+    "error", "memory", "location", "grid", "share", "load", "query", "flight", "catalog", "client",
+];
 const BELOW_CLI: &[&str] = &[
     "error",
     "memory",
@@ -76,6 +96,7 @@ const BELOW_CLI: &[&str] = &[
     "flight",
     "catalog",
     "client",
+    "cluster",
     "serve",
 ];
 
@@ -86,7 +107,7 @@ const LIBRARIES: [(&str, &[&str]); 7] = [
     ("datafusion", &["query", "cluster"]),
     ("pyo3", &["python"]),
     ("arrow_flight", &["flight", "client", "serve"]),
-    ("tonic", &["flight", "client", "serve"]),
+    ("tonic", &["flight", "client", "cluster", "serve"]),
     ("axum", &["serve"]),
 ];
 

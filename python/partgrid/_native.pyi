@@ -1556,6 +1556,11 @@ class QueryMetrics:
         The most bytes that the run used of its memory limit at once. Tiles do not count.
         """
     @property
+    def processes(self, /) -> dict:
+        """
+        Of a statement over grids of several processes, for each process id and each place that has tiles: `read_tiles`, `rows`, `bytes`, `copied_bytes`. Else empty; `groups` has none of it.
+        """
+    @property
     def pruned_tiles(self, /) -> int:
         """
         Tiles that statistics left out before the run.
@@ -1881,6 +1886,8 @@ class Server:
         catalog: Where grids that clients make are kept: a folder, or the URL of an object store. What is there is served from the start. Without it they are gone when the server ends.
         tls: Files of the certificate and its key in PEM, and, if clients must show certificates too, of those who vouch for them.
         tokens: A file of tokens (`partgrid token` makes them); every call then needs one.
+        join: Makes the server a member of a cluster: the addresses of all members as a list of `"host:port"`, or `"file:PATH"` for a file with one in each line, or `"dns:NAME:PORT"`. Any member answers SQL over the
+            grids of all, and each reads its own tiles (docs/cluster.md).
         insecure: Whether addresses other than loopback are allowed without TLS and tokens: whoever reaches the port may then do everything.
         config: A TOML file of settings. Arguments replace what it says.
         settings: More settings by key, such as `{"limits.query_time": 120, "limits.query_memory": "2GiB"}`; the command `partgrid config` lists all.
@@ -1898,8 +1905,22 @@ class Server:
     """
     def __enter__(self, /) -> Server: ...
     def __exit__(self, /, *_exception) -> None: ...
-    def __new__(cls, /, grids: dict | None = None, *, address: str | None = None, http: str | None = ..., catalog: str | PathLike[str] | None = None, tls: Any | None = None, tokens: str | PathLike[str] | None = None, insecure: "bool" = False, config: str | PathLike[str] | None = None, settings: dict | None = None) -> Server: ...
+    def __new__(cls, /, grids: dict | None = None, *, address: str | None = None, http: str | None = ..., catalog: str | PathLike[str] | None = None, tls: Any | None = None, tokens: str | PathLike[str] | None = None, join: Any | None = None, insecure: "bool" = False, config: str | PathLike[str] | None = None, settings: dict | None = None) -> Server: ...
     def __repr__(self, /) -> str: ...
+    def contribute(self, /, name: str, data: Any, part: int, of: int) -> None:
+        """
+        Makes data of this process one part of a grid of the cluster. Once all parts are there, any member answers SQL over the grid, within a second or after `refresh`. Nothing is copied: the tiles stay here,
+        and each member reads its own.
+
+        Args:
+            name: The name of the grid of all members.
+            data: A grid, or other data as `Session.register` takes it; its columns must be those of all parts.
+            part: The number of the part, from 0; the rows of the grid come in the order of these numbers.
+            of: How many parts there are.
+
+        Raises:
+            InvalidArgumentError: The server is no member of a cluster, or `part` is not less than `of`.
+        """
     def deregister(self, /, name: str) -> bool:
         """
         Takes a name away, also from the catalog.
@@ -1930,6 +1951,32 @@ class Server:
     def http_uri(self, /) -> str | None:
         """
         Where the status page is; None when it is off.
+        """
+    def join(self, /, members: Any) -> None:
+        """
+        Looks for members elsewhere from now on, in place of what `join` of the server said.
+
+        Args:
+            members: As `join` of the server.
+
+        Raises:
+            InvalidArgumentError: The server is no member of a cluster, or `members` are not written like that.
+        """
+    @property
+    def members(self, /) -> list[str]:
+        """
+        The URIs of the members of the cluster as this one sees them, its own first.
+
+        Raises:
+            InvalidArgumentError: The server is no member of a cluster.
+        """
+    def refresh(self, /) -> None:
+        """
+        Looks now who else is in the cluster, and which grids have all their parts; else this is done every second.
+
+        Raises:
+            InvalidArgumentError: The server is no member of a cluster, or parts of one grid have other columns.
+            StorageError: The list of members cannot be read.
         """
     def register(self, /, name: str, data: Any) -> None:
         """
@@ -1966,6 +2013,19 @@ class Server:
     def uri(self, /) -> str:
         """
         Where clients reach it: `grpc://host:port`, or `grpc+tls://` with a certificate.
+        """
+    def withdraw(self, /, name: str) -> bool:
+        """
+        Takes the parts of a grid away that this process has.
+
+        Args:
+            name: The name of the grid of all members.
+
+        Returns:
+            Whether there were any.
+
+        Raises:
+            InvalidArgumentError: The server is no member of a cluster.
         """
 
 @final

@@ -22,6 +22,7 @@ __all__ = [
     "ResourcesExhaustedError",
     "StorageError",
     "UnsupportedError",
+    "WorkerLostError",
 ]
 
 
@@ -90,6 +91,10 @@ class NotLocalError(PartgridError, RuntimeError):
 
 class PartitionLostError(PartgridError, RuntimeError):
     """A tile that existed is gone."""
+
+
+class WorkerLostError(PartgridError, ConnectionError):
+    """A member of a cluster does not answer."""
 
 
 class UnsupportedError(PartgridError, NotImplementedError):

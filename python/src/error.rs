@@ -106,6 +106,7 @@ fn class_name(error: &Error) -> &'static str {
         ErrorKind::PermissionDenied => "PermissionDeniedError",
         ErrorKind::NotLocal => "NotLocalError",
         ErrorKind::PartitionLost => "PartitionLostError",
+        ErrorKind::WorkerLost => "WorkerLostError",
         ErrorKind::Unsupported => "UnsupportedError",
         ErrorKind::ResourcesExhausted => "ResourcesExhaustedError",
         ErrorKind::Storage { .. } => "StorageError",

@@ -2,7 +2,7 @@
 //!
 //! Comes in: what the core counted. Goes out: the same as attributes and plain values. Never here: counting.
 
-use partgrid::query::{QueryMetrics, QueryProgress};
+use partgrid::query::{LocalityMetrics, QueryMetrics, QueryProgress};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -65,6 +65,16 @@ impl PyQueryProgress {
 #[pyclass(name = "QueryMetrics", module = "partgrid", frozen)]
 pub(crate) struct PyQueryMetrics {
     core: QueryMetrics,
+}
+
+/// What was read of the tiles of one locality.
+fn read<'py>(py: Python<'py>, group: &LocalityMetrics) -> PyResult<Bound<'py, PyDict>> {
+    let numbers = PyDict::new(py);
+    numbers.set_item("read_tiles", group.read_tiles)?;
+    numbers.set_item("rows", group.rows)?;
+    numbers.set_item("bytes", group.bytes)?;
+    numbers.set_item("copied_bytes", group.copied_bytes)?;
+    Ok(numbers)
 }
 
 #[pymethods]
@@ -188,21 +198,27 @@ impl PyQueryMetrics {
     fn groups<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let groups = PyDict::new(py);
         for group in &self.core.groups {
-            let numbers = PyDict::new(py);
-            for (name, value) in [
-                ("tiles", group.tiles),
-                ("kept_tiles", group.kept_tiles),
-                ("pruned_tiles", group.pruned_tiles),
-                ("read_tiles", group.read_tiles),
-                ("rows", group.rows),
-                ("bytes", group.bytes),
-                ("copied_bytes", group.copied_bytes),
-            ] {
-                numbers.set_item(name, value)?;
-            }
+            let numbers = read(py, group)?;
+            numbers.set_item("tiles", group.tiles)?;
+            numbers.set_item("kept_tiles", group.kept_tiles)?;
+            numbers.set_item("pruned_tiles", group.pruned_tiles)?;
             groups.set_item(group.locality.name(), numbers)?;
         }
         Ok(groups)
+    }
+
+    /// Of a statement over grids of several processes, for each process id and each place that has tiles: `read_tiles`, `rows`, `bytes`, `copied_bytes`. Else empty; `groups` has none of it.
+    #[getter]
+    fn processes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let processes = PyDict::new(py);
+        for process in &self.core.processes {
+            let groups = PyDict::new(py);
+            for group in &process.groups {
+                groups.set_item(group.locality.name(), read(py, group)?)?;
+            }
+            processes.set_item(process.process, groups)?;
+        }
+        Ok(processes)
     }
 
     /// The operators of the plan, each before those it reads from: `depth`, `name`, `rows`, `seconds` (of all threads together) and `spilled_bytes`; None where an operator does not count.
@@ -250,6 +266,7 @@ impl PyQueryMetrics {
             all.set_item(name, value)?;
         }
         all.set_item("groups", self.groups(py)?)?;
+        all.set_item("processes", self.processes(py)?)?;
         all.set_item("operators", self.operators(py)?)?;
         Ok(all)
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use partgrid::cluster::Cluster;
 use partgrid::error::{Error, ErrorKind};
 use partgrid::load::{LoadOptions, load};
 use partgrid::serve::{Server, Settings};
@@ -30,6 +31,8 @@ use crate::runtime::wait;
 ///     catalog: Where grids that clients make are kept: a folder, or the URL of an object store. What is there is served from the start. Without it they are gone when the server ends.
 ///     tls: Files of the certificate and its key in PEM, and, if clients must show certificates too, of those who vouch for them.
 ///     tokens: A file of tokens (`partgrid token` makes them); every call then needs one.
+///     join: Makes the server a member of a cluster: the addresses of all members as a list of `"host:port"`, or `"file:PATH"` for a file with one in each line, or `"dns:NAME:PORT"`. Any member answers SQL over the
+///         grids of all, and each reads its own tiles (docs/cluster.md).
 ///     insecure: Whether addresses other than loopback are allowed without TLS and tokens: whoever reaches the port may then do everything.
 ///     config: A TOML file of settings. Arguments replace what it says.
 ///     settings: More settings by key, such as `{"limits.query_time": 120, "limits.query_memory": "2GiB"}`; the command `partgrid config` lists all.
@@ -93,7 +96,33 @@ fn files(tls: &Bound<'_, PyAny>) -> Outcome<Vec<String>> {
     Ok(texts.collect())
 }
 
+/// Where the addresses of members are written, as the setting has it.
+fn joined(join: &Bound<'_, PyAny>) -> Outcome<String> {
+    if let Ok(text) = join.extract::<String>() {
+        return Ok(text);
+    }
+    if let Ok(list) = join.extract::<Vec<String>>() {
+        return Ok(match list.as_slice() {
+            [] => "alone".to_owned(),
+            list => list.join(","),
+        });
+    }
+    let text = format!(
+        "join must be a text or a list of \"host:port\", got {}",
+        shown(join)
+    );
+    Err(Error::invalid_argument(text).into())
+}
+
 impl PyServer {
+    fn cluster(&self) -> Outcome<Arc<Cluster>> {
+        let cluster = self.of_here()?.cluster();
+        Ok(cluster.map(Arc::clone).ok_or_else(|| {
+            let text = "this server is no member of a cluster";
+            Error::invalid_argument(text).with_hint("start it with join=[…]")
+        })?)
+    }
+
     fn of_here(&self) -> Outcome<&Arc<Server>> {
         if self.pid == std::process::id() {
             return Ok(&self.server);
@@ -107,7 +136,7 @@ impl PyServer {
 impl PyServer {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (grids=None, *, address=None, http=Some("127.0.0.1:0"), catalog=None, tls=None, tokens=None, insecure: "bool" = false, config=None, settings=None))]
+    #[pyo3(signature = (grids=None, *, address=None, http=Some("127.0.0.1:0"), catalog=None, tls=None, tokens=None, join=None, insecure: "bool" = false, config=None, settings=None))]
     fn new(
         py: Python<'_>,
         grids: Option<&Bound<'_, PyDict>>,
@@ -116,6 +145,7 @@ impl PyServer {
         catalog: Option<Given<PathBuf>>,
         tls: Option<&Bound<'_, PyAny>>,
         tokens: Option<Given<PathBuf>>,
+        join: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = insecure)] insecure: bool,
         config: Option<Given<PathBuf>>,
         settings: Option<&Bound<'_, PyDict>>,
@@ -145,6 +175,9 @@ impl PyServer {
         }
         if let Some(path) = optional(tokens, "tokens")? {
             said.add_flag("auth.tokens", path.to_string_lossy())?;
+        }
+        if let Some(join) = join {
+            said.add_flag("cluster.join", joined(join)?)?;
         }
         if insecure {
             said.add_flag("server.insecure", "true")?;
@@ -189,6 +222,79 @@ impl PyServer {
     #[getter]
     fn http_uri(&self) -> Option<String> {
         self.server.http_uri()
+    }
+
+    /// The URIs of the members of the cluster as this one sees them, its own first.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The server is no member of a cluster.
+    #[getter]
+    fn members(&self) -> Outcome<Vec<String>> {
+        let members = self.cluster()?.members();
+        Ok(members
+            .iter()
+            .map(|member| member.uri().to_owned())
+            .collect())
+    }
+
+    /// Looks for members elsewhere from now on, in place of what `join` of the server said.
+    ///
+    /// Args:
+    ///     members: As `join` of the server.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The server is no member of a cluster, or `members` are not written like that.
+    fn join(&self, members: &Bound<'_, PyAny>) -> Outcome<()> {
+        let members = joined(members)?.parse()?;
+        self.cluster()?.join(members);
+        Ok(())
+    }
+
+    /// Makes data of this process one part of a grid of the cluster. Once all parts are there, any member answers SQL over the grid, within a second or after `refresh`. Nothing is copied: the tiles stay here,
+    /// and each member reads its own.
+    ///
+    /// Args:
+    ///     name: The name of the grid of all members.
+    ///     data: A grid, or other data as `Session.register` takes it; its columns must be those of all parts.
+    ///     part: The number of the part, from 0; the rows of the grid come in the order of these numbers.
+    ///     of: How many parts there are.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The server is no member of a cluster, or `part` is not less than `of`.
+    fn contribute(
+        &self,
+        name: Given<String>,
+        data: &Bound<'_, PyAny>,
+        part: usize,
+        of: usize,
+    ) -> Outcome<()> {
+        let grid = grid_of(data, "data")?;
+        let name = name.named("name")?;
+        Ok(self.cluster()?.contribute(&name, grid, part, of)?)
+    }
+
+    /// Takes the parts of a grid away that this process has.
+    ///
+    /// Args:
+    ///     name: The name of the grid of all members.
+    ///
+    /// Returns:
+    ///     Whether there were any.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The server is no member of a cluster.
+    fn withdraw(&self, name: Given<String>) -> Outcome<bool> {
+        Ok(self.cluster()?.withdraw(&name.named("name")?))
+    }
+
+    /// Looks now who else is in the cluster, and which grids have all their parts; else this is done every second.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The server is no member of a cluster, or parts of one grid have other columns.
+    ///     StorageError: The list of members cannot be read.
+    fn refresh(&self, py: Python<'_>) -> Outcome<()> {
+        let cluster = self.cluster()?;
+        wait(py, async move { cluster.refresh().await })
     }
 
     /// The names of grids and views, sorted.

@@ -51,6 +51,14 @@ struct Sources {
     /// Ask every caller for one of these tokens; `partgrid token` makes them
     #[arg(long, value_name = "FILE")]
     tokens: Option<String>,
+    /// Be a member of a cluster: HOST:PORT of all members with commas, file:PATH or dns:NAME:PORT.
+    /// Any member answers SQL over the grids of all
+    #[arg(long, value_name = "MEMBERS")]
+    join: Option<String>,
+    /// The grids are part I of the N parts of grids of all members, which any of them can query once
+    /// all parts are there, in the order of their numbers; for instance 0/3
+    #[arg(long, value_name = "I/N")]
+    part: Option<String>,
     /// Allow addresses other than loopback without TLS and tokens: whoever reaches the port may do
     /// everything
     #[arg(long)]
@@ -72,6 +80,8 @@ impl Sources {
             ("tls.key", &self.tls_key),
             ("tls.client_ca", &self.tls_client_ca),
             ("auth.tokens", &self.tokens),
+            ("cluster.join", &self.join),
+            ("cluster.part", &self.part),
         ];
         for (key, value) in flags {
             if let Some(value) = value {

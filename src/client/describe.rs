@@ -6,11 +6,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+#[cfg(feature = "distributed")]
+use arrow_flight::FlightInfo;
+#[cfg(feature = "distributed")]
+use prost::Message;
 use serde::Deserialize;
 
 use super::connection::Client;
 use super::tile::{Outline, ServedTile};
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(feature = "distributed")]
+use crate::flight::messages::{GridPart, GridParts, Named};
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, Tile};
 use crate::location::Location;
 use crate::share::{Handle, Incarnation, find};
@@ -39,6 +45,39 @@ struct Owner {
     host: IpAddr,
     pid: u64,
     incarnation: String,
+}
+
+#[cfg(feature = "distributed")]
+impl Client {
+    /// The parts of grids that a member has.
+    ///
+    /// # Errors
+    /// Whatever the server says; `Protocol` when it is no server of partgrid.
+    pub(crate) async fn parts(&self) -> Result<Vec<GridPart>> {
+        let told = self.act("Parts", Vec::new()).await?;
+        let told = told.first().ok_or_else(no_part)?;
+        let told = GridParts::decode(told.as_ref()).map_err(|_| no_part())?;
+        Ok(told.parts)
+    }
+
+    /// A part of a grid, of tiles that are fetched when they are read.
+    ///
+    /// # Errors
+    /// `NotFound` when the member has no such part; as [`Client::grid`].
+    pub(crate) async fn part(&self, part: &GridPart) -> Result<PartitionGrid> {
+        let told = self.act("Part", part.to_bytes()).await?;
+        let told = told.first().ok_or_else(no_part)?;
+        let info = FlightInfo::decode(told.as_ref()).map_err(|_| no_part())?;
+        let described = Described::read(&info.app_metadata)?;
+        let schema = info.try_decode_schema().map_err(Error::from)?;
+        grid(self, described, Arc::new(schema))
+    }
+}
+
+#[cfg(feature = "distributed")]
+fn no_part() -> Error {
+    let text = "a member speaks of its parts of grids in words that are not ours";
+    Error::new(ErrorKind::Protocol, text)
 }
 
 impl Described {

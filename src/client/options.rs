@@ -137,7 +137,7 @@ impl ClientOptions {
     ///
     /// # Errors
     /// `InvalidArgument` for what no header can hold.
-    pub(super) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>> {
+    pub(crate) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>> {
         let Some(token) = &self.token else {
             return Ok(None);
         };
@@ -153,7 +153,7 @@ impl ClientOptions {
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied` or `Storage` for files that cannot be read.
-    pub(super) fn tls(&self) -> Result<ClientTlsConfig> {
+    pub(crate) fn tls(&self) -> Result<ClientTlsConfig> {
         let mut tls = ClientTlsConfig::new();
         tls = match &self.ca {
             Some(path) => tls.ca_certificate(Certificate::from_pem(file(path)?)),

@@ -60,6 +60,31 @@ impl ServedTile {
         }
     }
 
+    /// A tile by its handle, of so many rows and bytes. Made on the runtime that carries the connection.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn of_handle(
+        client: Client,
+        handle: Handle,
+        schema: SchemaRef,
+        (num_rows, memory_bytes): (u64, u64),
+    ) -> Self {
+        Self::new(Outline {
+            client,
+            grid: handle.grid,
+            position: handle.position.clone(),
+            handle: Some(handle),
+            schema,
+            num_rows,
+            memory_bytes,
+        })
+    }
+
+    /// Its handle, where the server said it.
+    #[must_use]
+    pub fn handle(&self) -> Option<&Handle> {
+        self.outline.handle.as_ref()
+    }
+
     fn is_on_this_host(&self) -> bool {
         let handle = self.outline.handle.as_ref();
         handle.is_some_and(|handle| handle.owner.host() == host_address())

@@ -236,6 +236,37 @@ impl Named for RunName {
     const NAME: &'static str = "RunName";
 }
 
+/// A part of a grid of several members.
+#[cfg(feature = "distributed")]
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct GridPart {
+    /// The name of the grid.
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    /// Which part of it, from 0.
+    #[prost(uint64, tag = "2")]
+    pub(crate) number: u64,
+    /// How many parts there are.
+    #[prost(uint64, tag = "3")]
+    pub(crate) of: u64,
+    /// The id of the part, 16 bytes.
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) id: Vec<u8>,
+}
+
+/// The parts that a member has.
+#[cfg(feature = "distributed")]
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct GridParts {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) parts: Vec<GridPart>,
+}
+
+#[cfg(feature = "distributed")]
+impl Named for GridPart {
+    const NAME: &'static str = "GridPart";
+}
+
 /// Asks for the plan of a query that was looked up.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ExplainRequest {

@@ -18,7 +18,7 @@ pub(crate) const TIMEOUT: &str = "x-partgrid-timeout";
 pub(crate) const MEMORY_LIMIT: &str = "x-partgrid-memory-limit";
 
 /// Each kind, its name on the wire, and the code for those who know only codes.
-const KINDS: [(ErrorKind, &str, Code); 14] = [
+const KINDS: [(ErrorKind, &str, Code); 15] = [
     (
         ErrorKind::InvalidArgument,
         "invalid-argument",
@@ -38,6 +38,7 @@ const KINDS: [(ErrorKind, &str, Code); 14] = [
     ),
     (ErrorKind::NotLocal, "not-local", Code::FailedPrecondition),
     (ErrorKind::PartitionLost, "partition-lost", Code::NotFound),
+    (ErrorKind::WorkerLost, "worker-lost", Code::Unavailable),
     (ErrorKind::Unsupported, "unsupported", Code::Unimplemented),
     (
         ErrorKind::ResourcesExhausted,

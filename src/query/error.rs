@@ -73,6 +73,8 @@ fn translate(error: &DataFusionError) -> Error {
         },
         DataFusionError::External(inner) => match inner.downcast_ref::<ArrowError>() {
             Some(inner) => Error::new(kind_of_arrow(inner), inner.to_string()),
+            #[cfg(feature = "distributed")]
+            None if let Some(arrived) = super::travel::arrived(&inner.to_string()) => arrived,
             None => worded(error),
         },
         _ => worded(error),

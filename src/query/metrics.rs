@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 
 use super::bounds::size;
 use super::exec::scan::GridScanExec;
@@ -48,8 +49,46 @@ pub struct QueryMetrics {
     pub spilled_files: u64,
     /// The most bytes that the run used of its memory limit at once. Tiles do not count.
     pub peak_memory_bytes: u64,
+    /// What the scans of each process did, of a statement over grids of several processes; else nothing. `groups` has none of it.
+    pub processes: Vec<ProcessMetrics>,
     /// The operators of the plan, each before those it reads from.
     pub operators: Vec<OperatorMetrics>,
+}
+
+/// With what the engine says which process counted a number.
+pub(crate) const PROCESS: &str = "process";
+
+/// What the scans of one process did in a statement over grids of several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessMetrics {
+    /// The id of the process.
+    pub process: u64,
+    /// The tiles that it read, by how near they are to it; only localities of which it had tiles. Of tiles that were not read nothing is known here.
+    pub groups: Vec<LocalityMetrics>,
+}
+
+impl ProcessMetrics {
+    fn of(process: u64) -> Self {
+        let groups = Vec::new();
+        Self { process, groups }
+    }
+
+    fn group(&mut self, locality: Locality) -> &mut LocalityMetrics {
+        let place = self
+            .groups
+            .iter()
+            .position(|known| known.locality == locality);
+        let place = place.unwrap_or_else(|| {
+            self.groups.push(LocalityMetrics::of(locality));
+            self.groups.len() - 1
+        });
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "it was found, or has just been added"
+        )]
+        &mut self.groups[place]
+    }
 }
 
 /// What one operator did.
@@ -126,8 +165,70 @@ impl QueryMetrics {
             compute: nanoseconds.map(Duration::from_nanos),
             spilled_bytes: spilled_bytes.unwrap_or_default(),
         });
+        if let Some(metrics) = metrics {
+            self.add_processes(metrics);
+        }
         for child in plan.children() {
             self.add(child, depth + 1);
+        }
+    }
+
+    /// Adds what the scans of other processes counted, as the engine brings it: each number with its name and its process.
+    fn add_processes(&mut self, metrics: &MetricsSet) {
+        for metric in metrics.iter() {
+            let mut labels = metric.labels().iter();
+            let process = labels.find(|label| label.name() == PROCESS);
+            let process = process.and_then(|label| label.value().parse().ok());
+            let MetricValue::Count { name, count } = metric.value() else {
+                continue;
+            };
+            if let Some(process) = process {
+                self.add_number(process, name, count.value() as u64);
+            }
+        }
+    }
+
+    fn add_number(&mut self, process: u64, name: &str, value: u64) {
+        let sum = match name {
+            "tiles_skipped" => Some(&mut self.skipped_tiles),
+            "morsels_skipped" => Some(&mut self.skipped_morsels),
+            "rows_skipped" => Some(&mut self.skipped_rows),
+            "rows_filtered" => Some(&mut self.filtered_rows),
+            "bytes_gathered" => Some(&mut self.gathered_bytes),
+            _ => None,
+        };
+        if let Some(sum) = sum {
+            *sum += value;
+            return;
+        }
+        let known = Locality::ALL.into_iter();
+        let found = known.filter_map(|locality| {
+            let what = name.strip_prefix(locality.name())?.strip_prefix('_')?;
+            Some((locality, what))
+        });
+        for (locality, what) in found {
+            let place = self
+                .processes
+                .iter()
+                .position(|known| known.process == process);
+            let place = place.unwrap_or_else(|| {
+                self.processes.push(ProcessMetrics::of(process));
+                self.processes.len() - 1
+            });
+            let Some(of_process) = self.processes.get_mut(place) else {
+                continue;
+            };
+            let group = of_process.group(locality);
+            match what {
+                "tiles" => group.read_tiles += value,
+                "rows" => {
+                    group.rows += value;
+                    self.read_rows += value;
+                }
+                "bytes" => group.bytes += value,
+                "bytes_copied" => group.copied_bytes += value,
+                _ => {}
+            }
         }
     }
 

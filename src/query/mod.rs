@@ -34,18 +34,21 @@ mod same_names;
 mod session;
 mod shape;
 mod spill;
+mod spread;
 mod standard;
 mod statement;
 mod sums;
 mod table;
 mod tiles;
+#[cfg(feature = "distributed")]
+mod travel;
 mod using;
 mod words;
 
 pub use answer::Query;
 pub use function::{Aggregate, AggregateBody, Function, FunctionSignature, ScalarBody};
 pub use guard::{MAX_EXPRESSION_DEPTH, MAX_SQL_BYTES};
-pub use metrics::{LocalityMetrics, OperatorMetrics, QueryMetrics};
+pub use metrics::{LocalityMetrics, OperatorMetrics, ProcessMetrics, QueryMetrics};
 pub use names::{CATALOG, SCHEMA};
 pub use naming::Keeper;
 pub use options::{MAX_THREADS_VARIABLE, QueryOptions, SessionOptions, Statements, max_threads};
@@ -55,3 +58,10 @@ pub use progress::QueryProgress;
 pub use run::BatchStream;
 pub use session::Session;
 pub use table::GridTable;
+#[cfg(feature = "distributed")]
+pub(crate) use {
+    exec::{scan::GridScanExec, stop::Stop},
+    metrics::PROCESS,
+    spread::{Spread, part, whole},
+    travel::{of_plans, traveling},
+};

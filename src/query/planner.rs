@@ -24,6 +24,7 @@ use super::permission;
 use super::plan::exact::check_subqueries;
 use super::plan::types::{Operations, with_operations};
 use super::same_names::{self, Wanted, restored};
+use super::spread::{apart, spread_out, spreads};
 use super::statement::{Change, executed, named, tables_listed};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -290,5 +291,8 @@ pub(super) async fn physical(
         .with_allow_statements(false);
     read_only.verify_plan(&logical)?;
     check_subqueries(&logical)?;
-    Ok(state.create_physical_plan(&logical).await?)
+    let Some(spread) = spreads(state, &logical) else {
+        return Ok(state.create_physical_plan(&logical).await?);
+    };
+    Ok(spread_out(spread, apart(state), &logical).await?)
 }

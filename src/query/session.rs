@@ -4,17 +4,23 @@
 //! `PREPARE`) take effect at once. Never here: checks of the text, planning rules, reading.
 
 use std::sync::Arc;
+#[cfg(feature = "distributed")]
+use std::sync::Weak;
 use std::time::Duration;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::CatalogProvider;
 use datafusion::execution::SessionState;
+#[cfg(feature = "distributed")]
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::aliases;
 use super::answer::{Bounds, Query};
+#[cfg(feature = "distributed")]
+use super::bounds::RunPool;
 use super::bounds::{Queue, SessionMemory};
 use super::cache::{CachedPlan, Question, reads_grids_only};
 use super::engine;
@@ -28,6 +34,9 @@ use super::options::{QueryOptions, SessionOptions};
 use super::parameters::Parameters;
 use super::planner::{Planned, Planner, within};
 use super::prepared::Prepared;
+#[cfg(feature = "distributed")]
+use super::spread::Spread;
+use super::spread::Spreader;
 use super::statement::constant;
 use super::table::GridTable;
 use super::tiles::Tiles;
@@ -57,6 +66,7 @@ pub struct Session {
     memory: Arc<SessionMemory>,
     queue: Queue,
     pub(super) naming: Naming,
+    spreader: Spreader,
 }
 
 /// What sessions over the same names may have in common.
@@ -65,6 +75,7 @@ struct Shared {
     memory: Arc<SessionMemory>,
     queue: Queue,
     naming: Naming,
+    spreader: Spreader,
 }
 
 impl Shared {
@@ -75,6 +86,7 @@ impl Shared {
             memory: Arc::new(SessionMemory::new(options.memory_limit())),
             queue,
             naming: Naming::default(),
+            spreader: Spreader::default(),
         }
     }
 }
@@ -111,6 +123,7 @@ impl Session {
             memory: Arc::clone(&self.memory),
             queue: self.queue.clone(),
             naming: self.naming.clone(),
+            spreader: self.spreader.clone(),
         };
         Self::over(&self.options, self.names.seeing(may_see), shared)
     }
@@ -149,6 +162,7 @@ impl Session {
             memory: shared.memory,
             queue: shared.queue,
             naming: shared.naming,
+            spreader: shared.spreader,
         };
         for function in session.names.now().functions.values() {
             session.add(function);
@@ -382,7 +396,26 @@ impl Session {
             let config = state.config().clone().with_batch_size(rows);
             *state.config_mut() = config;
         }
+        self.spreader.tell(state.config_mut());
         state
+    }
+
+    /// Spreads plans over grids of several processes, as long as `spread` is there.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn spread_by(&self, spread: Weak<dyn Spread>) {
+        self.spreader.set(spread);
+    }
+
+    /// What parts of plans of other processes run with: the functions and settings of this session.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn engine(&self) -> SessionState {
+        self.context.state()
+    }
+
+    /// Counts memory against the limit of this session.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn pool(&self) -> Arc<dyn MemoryPool> {
+        Arc::new(RunPool::new(&self.memory, None))
     }
 
     fn query_limit(&self, options: &QueryOptions) -> Option<usize> {

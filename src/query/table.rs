@@ -17,7 +17,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::exec::scan::GridScanExec;
 use super::plan::checked::all_checked_late;
 use super::plan::facts::Facts;
+use super::spread::is_apart;
 use crate::grid::PartitionGrid;
+
+/// Of a scan of one share the engine makes plans that are not cut into parts, and would run where they are planned.
+const LEAST_APART: usize = 2;
 
 /// A grid under the eyes of DataFusion; register it with any `SessionContext`.
 #[derive(Debug)]
@@ -73,13 +77,16 @@ impl TableProvider for GridTable {
                 all_checked_late(filter, schema.as_arrow())
             })
             .collect();
-        let scan = GridScanExec::try_new(Arc::clone(&self.facts), columns, &filters?)?
-            .with_limit(limit)
-            .try_spread(
-                state.config().target_partitions(),
-                state.config().batch_size(),
-            )?;
-        Ok(Arc::new(scan))
+        let (shares, rows) = (
+            state.config().target_partitions(),
+            state.config().batch_size(),
+        );
+        let scan = GridScanExec::try_new(Arc::clone(&self.facts), columns, &filters?)?;
+        let scan = scan.with_limit(limit);
+        Ok(Arc::new(match is_apart(state.config()) {
+            true => scan.try_apart(shares.max(LEAST_APART), rows)?,
+            false => scan.try_spread(shares, rows)?,
+        }))
     }
 
     /// The scan gives exactly the rows that pass, of every filter that looks at one row at a time and says the same each time.

@@ -30,7 +30,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 17] = [
+const KNOWN: [(&str, &str); 19] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
@@ -72,6 +72,11 @@ const KNOWN: [(&str, &str); 17] = [
         "Explain",
         "Gives the plan of a query that was looked up, as text (partgrid).",
     ),
+    (
+        "Parts",
+        "Lists the parts of grids that a member of a cluster has (partgrid).",
+    ),
+    ("Part", "Says what is known of one of them (partgrid)."),
 ];
 
 /// What was asked not to be: they have names of their own, so that clients know it is no slip.

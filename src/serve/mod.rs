@@ -16,6 +16,8 @@ mod http;
 mod ingest;
 mod jobs;
 mod listen;
+#[cfg(feature = "distributed")]
+mod member;
 mod options;
 mod own;
 mod poll;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use super::auth::Tokens;
 use super::tls::TlsFiles;
+#[cfg(feature = "distributed")]
+use crate::cluster::ClusterOptions;
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 use crate::memory::default_memory_limit_bytes;
@@ -109,6 +111,10 @@ pub struct ServerOptions {
     pub(super) catalog: Option<String>,
     pub(super) load_from: Vec<String>,
     pub(super) grids: Vec<(String, Arc<PartitionGrid>)>,
+    #[cfg(feature = "distributed")]
+    pub(super) cluster: Option<ClusterOptions>,
+    #[cfg(feature = "distributed")]
+    pub(super) part: Option<(usize, usize)>,
 }
 
 /// Where tokens come from.
@@ -135,6 +141,10 @@ impl Default for ServerOptions {
             catalog: None,
             load_from: Vec::new(),
             grids: Vec::new(),
+            #[cfg(feature = "distributed")]
+            cluster: None,
+            #[cfg(feature = "distributed")]
+            part: None,
         }
     }
 }
@@ -231,12 +241,43 @@ impl ServerOptions {
         self
     }
 
+    /// Makes the server a member of a cluster, so far the only one; see [`Server::cluster`](super::Server::cluster). Members must show tokens with which one may do all.
+    #[cfg(feature = "distributed")]
+    #[must_use]
+    pub fn with_cluster(mut self, options: ClusterOptions) -> Self {
+        self.cluster = Some(options);
+        self
+    }
+
+    /// The grids that the server has from the start are part `number` of the `of` parts of grids of all members.
+    #[cfg(feature = "distributed")]
+    #[must_use]
+    pub fn with_part(mut self, number: usize, of: usize) -> Self {
+        self.part = Some((number, of));
+        self
+    }
+
+    /// The grids that it has from the start and that are no parts of others.
+    pub(super) fn own_grids(&self) -> &[(String, Arc<PartitionGrid>)] {
+        #[cfg(feature = "distributed")]
+        if self.part.is_some() {
+            return &[];
+        }
+        &self.grids
+    }
+
     /// Refuses what cannot work, and what would let strangers in.
     ///
     /// # Errors
     /// `InvalidArgument` with the remedy.
     pub(super) fn check(&self) -> Result<()> {
         self.limits.check()?;
+        #[cfg(feature = "distributed")]
+        if self.part.is_some() && self.cluster.is_none() {
+            let text = "only a member of a cluster has parts of grids of all members";
+            return Err(Error::invalid_argument(text)
+                .with_hint("say where the members are: cluster.join, or --join"));
+        }
         let addresses = [Some(self.address), self.http_address];
         for address in addresses.into_iter().flatten() {
             let is_safe = self.tls.is_some() && self.tokens.is_some();

@@ -15,6 +15,8 @@ use super::service::Service;
 use super::status;
 use super::upload::{self, Construction};
 use crate::error::{Error, Result};
+#[cfg(feature = "distributed")]
+use crate::flight::messages::GridPart;
 use crate::flight::messages::{BeginUpload, ExplainRequest, JobName, Named, RunName, Upload};
 
 /// The body of its result, if it has one; `None` for another action.
@@ -68,6 +70,13 @@ pub(super) async fn done(
             None
         }
         "Explain" => Some(explained(service, call, ours(body)?).await?.into_bytes()),
+        #[cfg(feature = "distributed")]
+        "Part" => {
+            let wanted: GridPart = ours(body)?;
+            Some(super::member::part(service, call, &wanted)?)
+        }
+        #[cfg(feature = "distributed")]
+        "Parts" => Some(super::member::parts(service, call)?),
         "Status" => Some(
             status::status(service, &call.caller)
                 .to_string()

@@ -17,6 +17,8 @@ use super::listen::{Listening, Phase, bind, connections};
 use super::options::ServerOptions;
 use super::service::Service;
 use super::tls::Speaks;
+#[cfg(feature = "distributed")]
+use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 use crate::query::Session;
@@ -155,6 +157,13 @@ impl Server {
         self.service.session.register(name, grid)
     }
 
+    /// This server as a member of a cluster, if it is one.
+    #[cfg(feature = "distributed")]
+    #[must_use]
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.service.cluster.get()
+    }
+
     /// Reads the files of tokens and certificates again. Connections that are open stay; what cannot be read leaves those of before in use.
     ///
     /// # Errors
@@ -234,7 +243,19 @@ async fn open(
     };
     let uri = options.advertised.clone();
     let uri = uri.unwrap_or_else(|| format!("{scheme}://{address}"));
-    service.uri.get_or_init(|| uri);
+    let uri = service.uri.get_or_init(|| uri);
+    #[cfg(feature = "distributed")]
+    if let Some(cluster) = options.cluster.clone() {
+        let cluster = Cluster::start(&service.session, uri, cluster)?;
+        if let Some((number, of)) = options.part {
+            for (name, grid) in &options.grids {
+                cluster.contribute(name, Arc::clone(grid), number, of)?;
+            }
+        }
+        service.cluster.get_or_init(|| cluster);
+    }
+    #[cfg(not(feature = "distributed"))]
+    let _ = uri;
     // Each port has its own: pages that rest keep no query out.
     let most = || Arc::new(Semaphore::new(options.limits.connections));
     let tls = || service.tls.clone();
@@ -273,21 +294,24 @@ async fn flight(
     mut stopped: watch::Receiver<Phase>,
 ) {
     let message_bytes = service.limits.message_bytes;
+    #[cfg(feature = "distributed")]
+    let parts = super::member::parts_of_plans(&service);
     let answers = Port::new(Flight(service), message_bytes);
     let stop = async move {
         // The sender is gone only when the server is.
         drop(stopped.wait_for(|phase| *phase > Phase::Serving).await);
     };
-    let served = tonic::transport::Server::builder()
+    let mut server = tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(KEEP_ALIVE))
-        .http2_keepalive_timeout(Some(KEEP_ALIVE))
-        .add_service(answers)
-        .serve_with_incoming_shutdown(incoming, stop)
-        .await;
+        .http2_keepalive_timeout(Some(KEEP_ALIVE));
+    let router = server.add_service(answers);
+    #[cfg(feature = "distributed")]
+    let router = router.add_optional_service(parts);
+    let served = router.serve_with_incoming_shutdown(incoming, stop).await;
     if let Err(error) = served {
         tracing::error!(%error, "Flight ended");
     }

@@ -23,6 +23,8 @@ use super::running::Running;
 use super::sessions::ClientSessions;
 use super::tls::Tls;
 use crate::catalog::Catalog;
+#[cfg(feature = "distributed")]
+use crate::cluster::Cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::REQUEST;
 use crate::grid::PartitionGrid;
@@ -56,6 +58,9 @@ pub(super) struct Service {
     pub(super) threads: usize,
     /// Where clients reach it.
     pub(super) uri: OnceLock<String>,
+    /// This server as a member, once its URI is known.
+    #[cfg(feature = "distributed")]
+    pub(super) cluster: OnceLock<Arc<Cluster>>,
     /// Where queries and loads run: not on the threads that speak with clients.
     pub(super) work: Handle,
     /// Bytes of what clients sent and that is no grid yet.
@@ -155,6 +160,8 @@ impl Service {
             is_stopping: AtomicBool::new(false),
             threads: options.threads.unwrap_or_else(max_threads),
             uri: OnceLock::new(),
+            #[cfg(feature = "distributed")]
+            cluster: OnceLock::new(),
             work: Handle::current(),
             held: Arc::default(),
         });
@@ -167,7 +174,7 @@ impl Service {
         tokio::spawn(tidy(Arc::downgrade(&service)));
         let keeps = Keeps(Arc::downgrade(&service));
         service.session.keep_with(Arc::new(keeps));
-        for (name, grid) in &options.grids {
+        for (name, grid) in options.own_grids() {
             super::ingest::check_name(name)?;
             service.session.register(name, Arc::clone(grid))?;
         }

@@ -39,16 +39,40 @@ pub(super) fn status(service: &Service, caller: &Caller) -> Value {
         "grids": grids(service, caller),
         "queries": queries(service, caller),
         "jobs": jobs(service, caller),
-        "members": [{
-            "uri": service.uri(),
-            "host": host_address().to_string(),
-            "pid": std::process::id(),
-            "state": service.state(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "is_here": true,
-        }],
+        "members": members(service),
         "errors": errors(service, caller),
     })
+}
+
+/// This server, and those with which it is in a cluster, as it sees them; all are of one version.
+fn members(service: &Service) -> Vec<Value> {
+    let member = |uri: &str, host: String, process: u64, state: &str| {
+        json!({
+            "uri": uri,
+            "host": host,
+            "pid": process,
+            "state": state,
+            "version": env!("CARGO_PKG_VERSION"),
+            "is_here": uri == service.uri(),
+        })
+    };
+    let process = u64::from(std::process::id());
+    let here = member(
+        service.uri(),
+        host_address().to_string(),
+        process,
+        service.state(),
+    );
+    #[cfg(feature = "distributed")]
+    if let Some(cluster) = service.cluster.get() {
+        let members = cluster.members();
+        let others = members.iter().skip(1).map(|other| {
+            let at = other.location();
+            member(other.uri(), at.host().to_string(), at.process(), "serving")
+        });
+        return std::iter::once(here).chain(others).collect();
+    }
+    vec![here]
 }
 
 fn memory(service: &Service) -> Value {

@@ -135,6 +135,8 @@ fn find(service: &Service, call: &Call, id: &[u8]) -> Result<Arc<PartitionGrid>>
     let session = service.session_of(&call.caller)?;
     let mut names = session.tables().into_iter();
     let found = names.find_map(|name| session.grid(&name).ok().filter(|grid| grid.id() == id));
+    #[cfg(feature = "distributed")]
+    let found = found.or_else(|| super::member::part_with(service, call, id));
     found.ok_or_else(|| unknown("grid"))
 }
 

@@ -15,6 +15,8 @@
 
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "distributed")]
+mod cluster;
 mod device;
 mod distarray;
 mod grid;

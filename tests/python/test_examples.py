@@ -34,7 +34,7 @@ def test_the_python_example_of_the_readme_runs(number: int) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("name", ["sql", "sharing", "serving"])
+@pytest.mark.parametrize("name", ["sql", "sharing", "serving", "cluster"])
 def test_the_examples_of_a_page_run_one_after_the_other(name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))

@@ -4,6 +4,7 @@
 //! that pass; without conditions slices of the tiles, not copies (sliced nested columns excepted, see `grid::compact`). Never here: how tiles are opened, which is
 //! `TileData`; how rows are tested, which is `sieve`.
 
+mod apart;
 mod count;
 mod deal;
 mod show;
@@ -59,7 +60,7 @@ const SHARE_UNIT: usize = 1024;
 
 /// Reads the rows of the kept tiles of a grid that pass its conditions.
 #[derive(Debug, Clone)]
-pub(in crate::query) struct GridScanExec {
+pub(crate) struct GridScanExec {
     facts: Arc<Facts>,
     /// The columns that come out, then those that only conditions read.
     columns: Vec<usize>,
@@ -77,6 +78,11 @@ pub(in crate::query) struct GridScanExec {
     awaited: Vec<Arc<dyn PhysicalExpr>>,
     /// The most rows that anybody above will read; each share stops there.
     limit: Option<usize>,
+    /// Whether rows come out in the order of the grid, whatever is known of it.
+    in_order: bool,
+    /// Whether it belongs to a plan of another process, which gets the text of its errors.
+    #[cfg(feature = "distributed")]
+    is_part: bool,
     stitch: Arc<Stitch>,
     /// Looked at between windows, once the plan runs.
     stop: Option<Stop>,
@@ -104,7 +110,7 @@ impl GridScanExec {
     }
 
     /// A scan of the given columns, in one share, of the rows that pass all `filters`, which are over the columns of the grid.
-    pub(in crate::query) fn try_new(
+    pub(crate) fn try_new(
         facts: Arc<Facts>,
         mut columns: Vec<usize>,
         filters: &[Arc<dyn PhysicalExpr>],
@@ -146,6 +152,9 @@ impl GridScanExec {
             metrics: ExecutionPlanMetricsSet::new(),
             tally: Arc::default(),
             limit: None,
+            in_order: false,
+            #[cfg(feature = "distributed")]
+            is_part: false,
             dynamic: Vec::new(),
             awaited: Vec::new(),
             facts,
@@ -160,7 +169,7 @@ impl GridScanExec {
 
     /// The scan with a row limit.
     #[must_use]
-    pub(in crate::query) fn with_limit(self, limit: Option<usize>) -> Self {
+    pub(crate) fn with_limit(self, limit: Option<usize>) -> Self {
         Self { limit, ..self }
     }
 
@@ -319,7 +328,7 @@ impl GridScanExec {
 
     /// The row bands that are kept, nearest first, or in the order of the grid where that is promised: for a sorted scan, and for one that gives the first so many rows.
     fn groups(&self, is_sorted: bool) -> Vec<Vec<(usize, u64)>> {
-        if is_sorted || self.limit.is_some() {
+        if is_sorted || self.in_order || self.limit.is_some() {
             return vec![self.bands().collect()];
         }
         let mut groups: BTreeMap<Locality, Vec<(usize, u64)>> = BTreeMap::new();
@@ -433,6 +442,8 @@ impl ExecutionPlan for GridScanExec {
         let counted = timed.inspect_ok(move |batch| {
             metrics.record_output(batch.num_rows());
         });
+        #[cfg(feature = "distributed")]
+        let counted = counted.map_err(self.told());
         let schema = self.schema();
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
             schema,

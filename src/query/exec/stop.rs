@@ -28,11 +28,11 @@ use crate::query::function::Function;
 
 /// Says whether a run of a query shall stop.
 #[derive(Debug, Clone, Default)]
-pub(in crate::query) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Makes every scan, join filter and function of the plan fail from now on.
-    pub(in crate::query) fn set(&self) {
+    pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
@@ -40,7 +40,7 @@ impl Stop {
     ///
     /// # Errors
     /// `Cancelled` once it shall stop.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Cancelled, "the query was stopped").into());
         }

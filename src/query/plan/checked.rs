@@ -87,13 +87,7 @@ fn whole(expression: &Expr, schema: &DFSchema) -> Result<Option<DataType>> {
 }
 
 fn call(operation: Operation, data_type: DataType, arguments: Vec<Expr>) -> Expr {
-    let types = vec![data_type.clone(); arguments.len()];
-    let checked = Checked {
-        operation,
-        data_type,
-        signature: Signature::exact(types, Volatility::Immutable),
-    };
-    let function = Arc::new(ScalarUDF::from(checked));
+    let function = Arc::new(ScalarUDF::from(Checked::new(operation, data_type)));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments))
 }
 
@@ -154,6 +148,15 @@ impl Operation {
         }
     }
 
+    fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Subtract => "subtract",
+            Self::Multiply => "multiply",
+            Self::Negate => "negate",
+        }
+    }
+
     fn operator(self) -> Operator {
         match self {
             Self::Add => Operator::Plus,
@@ -173,10 +176,37 @@ impl Operation {
 
 /// Arithmetic of two whole numbers of one type, or the negative of one.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Checked {
+pub(in crate::query) struct Checked {
     operation: Operation,
     data_type: DataType,
     signature: Signature,
+}
+
+impl Checked {
+    fn new(operation: Operation, data_type: DataType) -> Self {
+        let arguments = match operation {
+            Operation::Negate => 1,
+            Operation::Add | Operation::Subtract | Operation::Multiply => 2,
+        };
+        let types = vec![data_type.clone(); arguments];
+        Self {
+            operation,
+            data_type,
+            signature: Signature::exact(types, Volatility::Immutable),
+        }
+    }
+
+    /// All, for plans whose types were settled elsewhere and stand beside the calls.
+    #[cfg(feature = "distributed")]
+    pub(in crate::query) fn of_any_type() -> [Self; 4] {
+        let all = [
+            Operation::Add,
+            Operation::Subtract,
+            Operation::Multiply,
+            Operation::Negate,
+        ];
+        all.map(|operation| Self::new(operation, DataType::Null))
+    }
 }
 
 /// The call as the user wrote it.
@@ -201,12 +231,7 @@ fn written(operation: Operation, arguments: &[Expr]) -> Result<Expr> {
 
 impl ScalarUDFImpl for Checked {
     fn name(&self) -> &'static str {
-        match self.operation {
-            Operation::Add => "add",
-            Operation::Subtract => "subtract",
-            Operation::Multiply => "multiply",
-            Operation::Negate => "negate",
-        }
+        self.operation.name()
     }
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {

@@ -43,12 +43,7 @@ pub(super) fn bounded(
         let same = BinaryExpr::new(left, Operator::StringConcat, right);
         return Ok(Transformed::no(Expr::BinaryExpr(same)));
     }
-    let function = Concatenate {
-        signature: Signature::exact(vec![one.clone(), other], Volatility::Immutable),
-        data_type: one,
-        limit,
-    };
-    let function = Arc::new(ScalarUDF::from(function));
+    let function = Arc::new(ScalarUDF::from(Concatenate::new(one, limit)));
     let call = ScalarFunction::new_udf(function, vec![*left, *right]);
     Ok(Transformed::yes(Expr::ScalarFunction(call)))
 }
@@ -73,7 +68,7 @@ fn is_known(data_type: &DataType) -> bool {
 
 /// Two texts, or two runs of bytes, of one type.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Concatenate {
+pub(in crate::query) struct Concatenate {
     data_type: DataType,
     limit: usize,
     signature: Signature,
@@ -115,7 +110,7 @@ impl ScalarUDFImpl for Concatenate {
         };
         // A literal is as long in every row: it is looked at before it is repeated.
         let wanted = bytes(left, num_rows)?.saturating_add(bytes(right, num_rows)?);
-        self.check(wanted)?;
+        self.check(wanted, &left.data_type())?;
         let (left, right) = (left.to_array(num_rows)?, right.to_array(num_rows)?);
         let joined = concat_elements_dyn(left.as_ref(), right.as_ref())?;
         Ok(match is_literal {
@@ -126,8 +121,18 @@ impl ScalarUDFImpl for Concatenate {
 }
 
 impl Concatenate {
-    fn check(&self, wanted: usize) -> Result<()> {
-        let (most, of) = match self.data_type {
+    /// That of two values of a type; where it stands beside the call, it does not matter here.
+    pub(in crate::query) fn new(data_type: DataType, limit: usize) -> Self {
+        let types = vec![data_type.clone(); 2];
+        Self {
+            signature: Signature::exact(types, Volatility::Immutable),
+            data_type,
+            limit,
+        }
+    }
+
+    fn check(&self, wanted: usize, data_type: &DataType) -> Result<()> {
+        let (most, of) = match data_type {
             DataType::Utf8 | DataType::Binary if self.limit > MOST_OF_SHORT_OFFSETS => {
                 (MOST_OF_SHORT_OFFSETS, "a column of this type holds")
             }

@@ -13,6 +13,7 @@ use datafusion::common::ScalarValue;
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
 
 use crate::grid::PartitionGrid;
+use crate::location::Locality;
 
 /// How many rows are looked at.
 const SAMPLE_ROWS: u64 = 4096;
@@ -113,7 +114,8 @@ pub(super) fn column_here(
 ) -> Option<ArrayRef> {
     let (band, local) = grid.columns().locate(column as u64)?;
     let data = grid.row_band(row_band).get(band)?.data();
-    if data.is_lazy() {
+    // Nothing is brought from elsewhere only to know more about it.
+    if !matches!(data.locality(), Locality::Memory | Locality::Shared) {
         return None;
     }
     let batch = data.open().ok()?;

@@ -28,7 +28,7 @@ pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
     match expression {
         Expr::InList(list) => without_nulls(list),
         Expr::ScalarFunction(call) if call.func.name() == GET_FIELD && !FieldOf::is(&call.func) => {
-            let field = ScalarUDF::from(FieldOf { inner: call.func });
+            let field = ScalarUDF::from(FieldOf::new(call.func));
             let call = ScalarFunction::new_udf(Arc::new(field), call.args);
             Transformed::yes(Expr::ScalarFunction(call))
         }
@@ -68,11 +68,16 @@ const GET_FIELD: &str = "get_field";
 
 /// A field of a struct, null where the struct is: the engine's own gives what the child array holds there.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct FieldOf {
+pub(in crate::query) struct FieldOf {
     inner: Arc<ScalarUDF>,
 }
 
 impl FieldOf {
+    /// That of the engine's function.
+    pub(in crate::query) fn new(inner: Arc<ScalarUDF>) -> Self {
+        Self { inner }
+    }
+
     fn is(function: &ScalarUDF) -> bool {
         function.inner().downcast_ref::<Self>().is_some()
     }

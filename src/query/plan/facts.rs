@@ -21,7 +21,7 @@ use crate::location::Locality;
 
 /// What is known of a grid, for all queries over it.
 #[derive(Debug)]
-pub(in crate::query) struct Facts {
+pub(crate) struct Facts {
     grid: Arc<PartitionGrid>,
     /// One for each column, filled when all row bands know theirs.
     columns: Box<[OnceLock<Arc<ColumnFacts>>]>,

@@ -2,7 +2,7 @@
 
 mod cardinality;
 pub(super) mod checked;
-mod concatenate;
+pub(super) mod concatenate;
 pub(super) mod copies;
 mod estimate;
 pub(in crate::query) mod exact;
@@ -17,6 +17,6 @@ pub(super) mod pause;
 pub(super) mod prune;
 pub(super) mod settings;
 pub(super) mod sorted;
-mod subqueries;
+pub(super) mod subqueries;
 pub(super) mod types;
 mod walk;

@@ -69,12 +69,12 @@ fn nullable(subquery: Subquery) -> Result<Subquery> {
 
 /// Its argument, which may be null.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct MaybeNull {
+pub(in crate::query) struct MaybeNull {
     signature: Signature,
 }
 
 impl MaybeNull {
-    fn new() -> Self {
+    pub(in crate::query) fn new() -> Self {
         Self {
             // One that is worked out while planning would be a value again.
             signature: Signature::any(1, Volatility::Volatile),

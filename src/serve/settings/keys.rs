@@ -34,7 +34,7 @@ pub(super) enum Kind {
 }
 
 /// Every key: its name, what its values are, what it is for.
-pub(super) const KEYS: [(&str, Kind, &str); 27] = [
+pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "server.address",
         Kind::Address,
@@ -95,6 +95,36 @@ pub(super) const KEYS: [(&str, Kind, &str); 27] = [
         "auth.tokens",
         Kind::Text,
         "file of the tokens, see `partgrid token`",
+    ),
+    #[cfg(feature = "distributed")]
+    (
+        "cluster.join",
+        Kind::Text,
+        "makes the server a member of a cluster: HOST:PORT of all members with commas, file:PATH, dns:NAME:PORT, or alone",
+    ),
+    #[cfg(feature = "distributed")]
+    (
+        "cluster.part",
+        Kind::Text,
+        "which part of the grids of all members this server loads at its start, such as 0/3; without it they are its own",
+    ),
+    #[cfg(feature = "distributed")]
+    (
+        "cluster.token",
+        Kind::Text,
+        "file of the token that members show each other",
+    ),
+    #[cfg(feature = "distributed")]
+    (
+        "cluster.ca",
+        Kind::Text,
+        "file of those who vouch for members, in PEM; without it those that the system trusts",
+    ),
+    #[cfg(feature = "distributed")]
+    (
+        "cluster.fetch",
+        Kind::Flag,
+        "whether a member may fetch tiles of others where a plan wants them",
     ),
     (
         "limits.message",

@@ -16,6 +16,8 @@ use toml::Value;
 use self::keys::{KEYS, Kind};
 use super::options::{Limits, ServerOptions};
 use super::tls::TlsFiles;
+#[cfg(feature = "distributed")]
+use crate::cluster::ClusterOptions;
 use crate::error::{Error, ErrorKind, Result};
 
 /// With what the names of our variables begin.
@@ -234,7 +236,53 @@ impl Settings {
                 return Err(Error::invalid_argument(text));
             }
         }
+        #[cfg(feature = "distributed")]
+        if let Some(cluster) = self.cluster()? {
+            options = options.with_cluster(cluster);
+        }
+        #[cfg(feature = "distributed")]
+        if let Some(text) = self.text("cluster.part") {
+            let (number, of) = part(text)?;
+            options = options.with_part(number, of);
+        }
         Ok(options)
+    }
+
+    /// How the server is a member of a cluster, if it is one.
+    #[cfg(feature = "distributed")]
+    fn cluster(&self) -> Result<Option<ClusterOptions>> {
+        let Some(join) = self.text("cluster.join") else {
+            return Ok(None);
+        };
+        let fetch = self.said.get("cluster.fetch");
+        let mut options = ClusterOptions {
+            join: Some(join.parse()?),
+            forbids_fetching: fetch.is_some_and(|(value, _)| value.as_bool() == Some(false)),
+            ..ClusterOptions::default()
+        };
+        if let Some((value, _)) = self.said.get("server.insecure") {
+            options = options.with_insecure(value.as_bool() == Some(true));
+        }
+        if let Some(path) = self.text("cluster.token") {
+            let token = std::fs::read_to_string(path).map_err(|error| {
+                let kind = ErrorKind::Storage { retryable: false };
+                let text = format!("the token of the cluster cannot be read: {error}");
+                Error::new(kind, text).with_file(path)
+            })?;
+            options = options.with_token(token.trim());
+        }
+        if let Some(path) = self.text("cluster.ca") {
+            options = options.with_ca(path);
+        }
+        // Where clients must show a certificate, members show their own.
+        if let (Some(_), Some(certificate), Some(key)) = (
+            self.text("tls.client_ca"),
+            self.text("tls.certificate"),
+            self.text("tls.key"),
+        ) {
+            options = options.with_identity(certificate, key);
+        }
+        Ok(Some(options))
     }
 
     fn limits(&self) -> Limits {
@@ -268,7 +316,7 @@ impl Settings {
     #[must_use]
     pub fn listed(&self) -> Vec<(String, String, Origin, &'static str)> {
         let mut all = Vec::new();
-        for (key, _, what) in KEYS {
+        for (key, _, what) in KEYS.iter().copied() {
             match self.said.get(key) {
                 Some((value, origin)) => {
                     all.push((key.to_owned(), shown(value), origin.clone(), what));
@@ -284,6 +332,20 @@ impl Settings {
         }
         all
     }
+}
+
+/// `0/3`: the first of three parts.
+#[cfg(feature = "distributed")]
+fn part(text: &str) -> Result<(usize, usize)> {
+    let numbers = text.split_once('/').and_then(|(number, of)| {
+        let numbers: (usize, usize) = (number.trim().parse().ok()?, of.trim().parse().ok()?);
+        (numbers.0 < numbers.1).then_some(numbers)
+    });
+    numbers.ok_or_else(|| {
+        Error::invalid_argument(format!(
+            "cluster.part must be the number of a part and how many there are, such as 0/3, got {text:?}"
+        ))
+    })
 }
 
 fn shown(value: &Value) -> String {
@@ -302,6 +364,7 @@ fn default_of(key: &str) -> String {
         "server.threads" => crate::query::max_threads().to_string(),
         "log.format" => "text".to_owned(),
         "server.stop_within" => Settings::default().stop_within().as_secs_f64().to_string(),
+        "cluster.fetch" => "true".to_owned(),
         "limits.message" => limits.message_bytes.to_string(),
         "limits.query_time" => limits.query_time.as_secs_f64().to_string(),
         "limits.query_memory" => limits.query_memory_bytes.to_string(),

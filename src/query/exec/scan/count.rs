@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
-use datafusion::physical_plan::metrics::{Count, Metric, MetricValue, MetricsSet};
+use datafusion::physical_plan::metrics::{Count, Label, Metric, MetricValue, MetricsSet};
 
 use super::super::stitch::is_brought;
 use super::GridScanExec;
 use crate::grid::{bytes_apart, slice_bytes};
 use crate::location::Locality;
+#[cfg(feature = "distributed")]
+use crate::query::metrics::PROCESS;
 use crate::query::metrics::{LocalityMetrics, ScanMetrics};
 use crate::query::progress::QueryProgress;
 
@@ -151,14 +153,28 @@ impl GridScanExec {
         progress
     }
 
+    /// Who counted, for those who get numbers of several processes.
+    fn labels(&self) -> Vec<Label> {
+        #[cfg(feature = "distributed")]
+        if self.is_part {
+            return vec![Label::new(PROCESS, std::process::id().to_string())];
+        }
+        Vec::new()
+    }
+
     /// The counters of DataFusion, and ours.
     pub(super) fn counted(&self, mut metrics: MetricsSet) -> MetricsSet {
         let count = self.count();
+        let labels = self.labels();
         let mut push = |name: Cow<'static, str>, value: u64| {
             let count = Count::new();
             count.add(usize::try_from(value).unwrap_or(usize::MAX));
             let value = MetricValue::Count { name, count };
-            metrics.push(Arc::new(Metric::new(value, None)));
+            metrics.push(Arc::new(Metric::new_with_labels(
+                value,
+                None,
+                labels.clone(),
+            )));
         };
         for group in &count.groups {
             let numbers = [

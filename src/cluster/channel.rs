@@ -1,0 +1,245 @@
+//! How members are reached.
+//!
+//! Comes in: URIs and URLs of members, what to show them. Goes out: channels for parts of plans, and clients for tiles, each made once and kept. A member that does not answer is an error within seconds.
+//! Never here: who is a member.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
+use datafusion_distributed::{
+    ChannelResolver, CoordinatorToWorkerMsg, ExecuteTaskRequest, GetWorkerInfoRequest,
+    GetWorkerInfoResponse, SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
+};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use http::HeaderMap;
+use tonic::transport::Endpoint;
+use tonic::{Code, Status};
+use tower::ServiceExt;
+use url::Url;
+
+use crate::client::{Client, ClientOptions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::query::traveling;
+
+/// How long a member may take to answer a knock.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// A connection on which nothing comes is asked whether anybody is there, and given up when nobody says so.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// Bytes that may be under way unread, of a stream and of the connection.
+const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
+
+/// Connections to members.
+pub(super) struct Reach {
+    options: ClientOptions,
+    channels: Mutex<HashMap<Url, BoxCloneSyncChannel>>,
+    clients: Mutex<HashMap<String, Client>>,
+}
+
+impl fmt::Debug for Reach {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Reach")
+    }
+}
+
+impl Reach {
+    pub(super) fn new(options: ClientOptions) -> Self {
+        Self {
+            options,
+            channels: Mutex::default(),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// A client of the server of a member.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub(super) async fn client(&self, uri: &str) -> Result<Client> {
+        if let Some(client) = known(&self.clients).get(uri) {
+            return Ok(client.clone());
+        }
+        let client = Client::connect(uri, &self.options).await?;
+        let mut known = known(&self.clients);
+        Ok(known.entry(uri.to_owned()).or_insert(client).clone())
+    }
+
+    async fn channel(&self, url: &Url) -> Result<BoxCloneSyncChannel> {
+        if let Some(channel) = known(&self.channels).get(url) {
+            return Ok(channel.clone());
+        }
+        let endpoint = Endpoint::from_shared(url.to_string())
+            .map_err(|error| Error::internal(format!("the URL of a member is none: {error}")))?
+            .connect_timeout(CONNECT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        let endpoint = match url.scheme() {
+            "https" => endpoint
+                .tls_config(self.options.tls()?)
+                .map_err(|error| Error::invalid_data(format!("TLS cannot be set up: {error}")))?,
+            _ => endpoint,
+        };
+        let channel = endpoint
+            .connect()
+            .await
+            .map_err(|error| lost(url, &chain(&error)))?;
+        let bearer = self.options.bearer()?;
+        let channel = channel.map_request(move |mut request: http::Request<tonic::body::Body>| {
+            if let Some(bearer) = bearer.as_ref().and_then(|token| token.to_str().ok())
+                && let Ok(mut value) = http::HeaderValue::from_str(bearer)
+            {
+                value.set_sensitive(true);
+                request
+                    .headers_mut()
+                    .insert(http::header::AUTHORIZATION, value);
+            }
+            request
+        });
+        let channel = BoxCloneSyncChannel::new(channel);
+        let mut known = known(&self.channels);
+        Ok(known.entry(url.clone()).or_insert(channel).clone())
+    }
+}
+
+fn known<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A member does not answer.
+pub(super) fn lost(url: &Url, why: &str) -> Error {
+    let text = format!("a member of the cluster does not answer: {why}");
+    Error::new(ErrorKind::WorkerLost, text)
+        .with_context("member", url.to_string())
+        .with_hint("the statement can be asked again once the member is back, or gone from the list of members")
+}
+
+/// What a connection says that broke off.
+fn why(status: &Status) -> String {
+    match std::error::Error::source(status) {
+        Some(source) => chain(source),
+        None => status.message().to_owned(),
+    }
+}
+
+/// What an error says, with what is behind it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        next = error.source();
+    }
+    text
+}
+
+/// Reaches members for the engine.
+pub(super) struct Resolver(pub(super) Arc<Reach>);
+
+#[async_trait]
+impl ChannelResolver for Resolver {
+    async fn get_worker_client_for_url(
+        &self,
+        url: &Url,
+    ) -> std::result::Result<Box<dyn WorkerChannel>, DataFusionError> {
+        let channel = self.0.channel(url).await.map_err(traveling)?;
+        let inner = create_worker_client(channel);
+        let url = Arc::new(url.clone());
+        Ok(Box::new(Named { inner, url }))
+    }
+}
+
+/// A channel whose errors say which member does not answer.
+struct Named {
+    inner: Box<dyn WorkerChannel>,
+    url: Arc<Url>,
+}
+
+type Told = BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>>;
+type Rows = BoxStream<'static, Result<RecordBatch, DataFusionError>>;
+
+impl Named {
+    /// The error, in our words if it is one of the connection.
+    fn named(&self) -> impl Fn(DataFusionError) -> DataFusionError + Send + use<> {
+        let url = Arc::clone(&self.url);
+        move |error| match status_within(&error) {
+            None => error,
+            Some(status) => match status.code() {
+                Code::Unauthenticated | Code::PermissionDenied => {
+                    let text = format!("a member of the cluster refuses: {}", status.message());
+                    let error = Error::new(ErrorKind::PermissionDenied, text);
+                    traveling(error.with_context("member", url.to_string()))
+                }
+                _ => traveling(lost(&url, &why(status))),
+            },
+        }
+    }
+}
+
+/// The answer of gRPC, if it was no error of the engine.
+fn status_within(error: &DataFusionError) -> Option<&Status> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = cause {
+        if let Some(status) = current.downcast_ref::<Status>() {
+            return Some(status);
+        }
+        cause = current.source();
+    }
+    None
+}
+
+#[async_trait]
+impl WorkerChannel for Named {
+    async fn coordinator_channel(
+        &mut self,
+        headers: HeaderMap,
+        request: SetPlanRequest,
+        messages: BoxStream<'static, CoordinatorToWorkerMsg>,
+        metrics: ExecutionPlanMetricsSet,
+        context: &Arc<TaskContext>,
+    ) -> Result<Told, DataFusionError> {
+        let inner = self.inner.as_mut();
+        let told = inner.coordinator_channel(headers, request, messages, metrics, context);
+        let told = told.await.map_err(self.named())?;
+        Ok(told.map_err(self.named()).boxed())
+    }
+
+    async fn execute_task(
+        &mut self,
+        headers: HeaderMap,
+        request: ExecuteTaskRequest,
+        metrics: ExecutionPlanMetricsSet,
+        context: &Arc<TaskContext>,
+    ) -> Result<Vec<Rows>, DataFusionError> {
+        let inner = self.inner.as_mut();
+        let rows = inner.execute_task(headers, request, metrics, context);
+        let rows = rows.await.map_err(self.named())?;
+        let named = rows
+            .into_iter()
+            .map(|rows| rows.map_err(self.named()).boxed());
+        Ok(named.collect())
+    }
+
+    async fn get_worker_info(
+        &mut self,
+        request: GetWorkerInfoRequest,
+    ) -> Result<GetWorkerInfoResponse, DataFusionError> {
+        let info = self.inner.get_worker_info(request).await;
+        info.map_err(self.named())
+    }
+}

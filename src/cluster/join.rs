@@ -1,0 +1,219 @@
+//! Finding out who is alive.
+//!
+//! Comes in: where the addresses of members are written: a list, a file, the name of a service in DNS. Goes out: those of them that answer and are of this version. The engine's own question, which asks for the
+//! version of a worker, is the ping; its answer says also who the member is. Never here: what members have.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion_distributed::{ChannelResolver, GetWorkerInfoRequest};
+use futures::future::join_all;
+
+use super::channel::{Reach, Resolver};
+use super::members::Member;
+use super::worker::VERSION;
+use crate::error::{Error, ErrorKind, Result};
+use crate::location::{Device, Location};
+use crate::share::Incarnation;
+
+/// How long a member may take to say that it is there.
+const PING: Duration = Duration::from_secs(2);
+
+/// How a list of nobody else is written.
+const ALONE: &str = "alone";
+
+/// Where the addresses of members are written. Each is looked at again and again: who is added joins, who is taken out leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Join {
+    /// These: `HOST:PORT`, or the URIs of servers.
+    List(Vec<String>),
+    /// The lines of a file, without those that are empty or begin with `#`; nobody, as long as there is no such file.
+    File(PathBuf),
+    /// All addresses of a name in DNS (a headless service), at a port.
+    Dns(String, u16),
+}
+
+impl FromStr for Join {
+    type Err = Error;
+
+    /// Reads `HOST:PORT,HOST:PORT`, `file:PATH` `dns:NAME:PORT`, or `alone`: a list of nobody else.
+    fn from_str(text: &str) -> Result<Self> {
+        if let Some(path) = text.strip_prefix("file:") {
+            return Ok(Self::File(PathBuf::from(path)));
+        }
+        if let Some(service) = text.strip_prefix("dns:") {
+            let (name, port) = service.rsplit_once(':').ok_or_else(|| wrong(text))?;
+            let port = port.parse().map_err(|_| wrong(text))?;
+            return Ok(Self::Dns(name.to_owned(), port));
+        }
+        if text == ALONE {
+            return Ok(Self::List(Vec::new()));
+        }
+        let list: Vec<String> = text.split(',').map(|item| item.trim().to_owned()).collect();
+        for item in &list {
+            uri_of(item, false)?;
+        }
+        Ok(Self::List(list))
+    }
+}
+
+impl fmt::Display for Join {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List(list) if list.is_empty() => formatter.write_str(ALONE),
+            Self::List(list) => formatter.write_str(&list.join(",")),
+            Self::File(path) => write!(formatter, "file:{}", path.display()),
+            Self::Dns(name, port) => write!(formatter, "dns:{name}:{port}"),
+        }
+    }
+}
+
+fn wrong(text: &str) -> Error {
+    Error::invalid_argument(format!(
+        "members must be written as HOST:PORT with commas, file:PATH or dns:NAME:PORT, got {text:?}"
+    ))
+}
+
+/// The URI of a member, as it or its address is written.
+fn uri_of(written: &str, is_tls: bool) -> Result<String> {
+    if written.contains("://") {
+        return Ok(written.trim_end_matches('/').to_owned());
+    }
+    let port = written
+        .rsplit_once(':')
+        .map(|(_, port)| port.parse::<u16>());
+    let scheme = if is_tls { "grpc+tls" } else { "grpc" };
+    match port {
+        Some(Ok(_)) => Ok(format!("{scheme}://{written}")),
+        _ => Err(wrong(written)),
+    }
+}
+
+impl Join {
+    /// The URIs that are written there at this moment.
+    ///
+    /// # Errors
+    /// `Storage` when the file cannot be read or the name not looked up, `InvalidArgument` for what is no address.
+    pub(super) async fn uris(&self, is_tls: bool) -> Result<Vec<String>> {
+        let failed = |what: &str, error: &std::io::Error| {
+            let text = format!("{what}: {error}");
+            Error::new(ErrorKind::Storage { retryable: true }, text)
+        };
+        let written = match self {
+            Self::List(list) => list.clone(),
+            Self::File(path) => match tokio::fs::read_to_string(path).await {
+                Ok(text) => {
+                    let lines = text.lines().map(str::trim);
+                    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+                    lines.map(str::to_owned).collect()
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+                Err(error) => {
+                    let what = "the list of members cannot be read";
+                    return Err(
+                        failed(what, &error).with_context("file", path.display().to_string())
+                    );
+                }
+            },
+            Self::Dns(name, port) => {
+                let found = tokio::net::lookup_host((name.as_str(), *port)).await;
+                let what = format!("the members at {name} cannot be looked up");
+                let found = found.map_err(|error| failed(&what, &error))?;
+                found.map(|address| address.to_string()).collect()
+            }
+        };
+        written.iter().map(|item| uri_of(item, is_tls)).collect()
+    }
+}
+
+/// What a member says of itself.
+pub(super) fn introduction(own: &Member) -> String {
+    let location = own.location();
+    let (host, process) = (location.host(), location.process());
+    format!("{VERSION} {} {host} {process}", own.incarnation())
+}
+
+fn introduced(uri: &str, said: &str) -> Result<Member> {
+    let mut words = said.split(' ');
+    let version = words.next().unwrap_or_default();
+    if version != VERSION {
+        let text = format!("a member must be of version {VERSION}, this one is of {version:?}");
+        return Err(Error::unsupported(text).with_context("member", uri));
+    }
+    let unknown = || {
+        let text = "a member says of itself what no member says";
+        Error::new(ErrorKind::Protocol, text).with_context("member", uri)
+    };
+    let mut word = || words.next().ok_or_else(unknown);
+    let incarnation = u128::from_str_radix(word()?, 16).map_err(|_| unknown())?;
+    let host: IpAddr = word()?.parse().map_err(|_| unknown())?;
+    let process = word()?.parse().map_err(|_| unknown())?;
+    let location = Location::new(host, process, Device::CPU);
+    Member::try_new(uri, Incarnation::from_bits(incarnation), location)
+}
+
+/// The member at a URI, if it is there.
+async fn ping(reach: &Arc<Reach>, uri: &str) -> Result<Member> {
+    // Its life is not known yet, its URL is.
+    let unknown = Member::try_new(uri, Incarnation::from_bits(0), Location::here())?;
+    let url = unknown.url();
+    let asking = async {
+        let resolver = Resolver(Arc::clone(reach));
+        let mut channel = resolver.get_worker_client_for_url(url).await?;
+        Ok::<_, Error>(channel.get_worker_info(GetWorkerInfoRequest {}).await?)
+    };
+    let answer = tokio::time::timeout(PING, asking).await;
+    let info = answer.map_err(|_| super::channel::lost(url, "it said nothing for 2 seconds"))?;
+    introduced(uri, &info?.version)
+}
+
+/// Those who are there, and why the others are not.
+pub(super) async fn alive(reach: &Arc<Reach>, uris: &[String]) -> (Vec<Member>, Vec<Error>) {
+    let answers = join_all(uris.iter().map(|uri| ping(reach, uri))).await;
+    let (mut there, mut away) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer {
+            Ok(member) => there.push(member),
+            Err(error) => away.push(error),
+        }
+    }
+    (there, away)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_files_and_names_are_told_apart() {
+        let list = "a:1, grpc+tls://b:2".parse::<Join>().unwrap();
+        assert_eq!(
+            list,
+            Join::List(vec!["a:1".into(), "grpc+tls://b:2".into()])
+        );
+        let dns = "dns:partgrid.default.svc:32010".parse::<Join>().unwrap();
+        assert_eq!(dns, Join::Dns("partgrid.default.svc".into(), 32010));
+        assert_eq!(dns.to_string(), "dns:partgrid.default.svc:32010");
+        assert_eq!(
+            "file:/a b".parse::<Join>().unwrap(),
+            Join::File("/a b".into())
+        );
+        assert_eq!("alone".parse::<Join>().unwrap(), Join::List(Vec::new()));
+        for text in ["a", "", "dns:a", "dns:a:b", "a:1,b"] {
+            assert!(text.parse::<Join>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_known_by_what_it_says() {
+        let own = Member::here("grpc://127.0.0.1:1").unwrap();
+        let same = introduced(own.uri(), &introduction(&own)).unwrap();
+        assert_eq!(own, same);
+        assert!(introduced("grpc://127.0.0.1:1", "0.0.0 1 127.0.0.1 1").is_err());
+        assert!(introduced("grpc://127.0.0.1:1", VERSION).is_err());
+    }
+}

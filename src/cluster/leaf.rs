@@ -1,0 +1,125 @@
+//! Which member reads which tiles.
+//!
+//! Comes in: a scan in a plan that is cut into stages, the members of the query. Goes out: one scan for each task, of the row bands that the member of that task has; the same order of members for every
+//! scan and every stage, so that scans in one stage agree. Never here: what a scan does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::execution::config::SessionConfig;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion_distributed::{
+    DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedLeafExec, RouteTasksEvent,
+    RouteTasksEventResponse, ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse,
+};
+
+use super::members::Members;
+use super::owner::elsewhere;
+use super::placement::{Seat, owner};
+use crate::grid::Tile;
+use crate::query::GridScanExec;
+
+/// The members of a query, for whoever plans it.
+pub(super) struct OfQuery(pub(super) Arc<Members>);
+
+fn members_of(config: &SessionConfig) -> Option<Arc<Members>> {
+    let known = config.get_extension::<OfQuery>()?;
+    Some(Arc::clone(&known.0))
+}
+
+/// A scan wants to be in all members: with fewer tasks it might be left to the one that plans.
+pub(super) fn desired(
+    event: DesiredTaskCountEvent<'_>,
+) -> Option<Result<DesiredTaskCountEventResponse>> {
+    event.plan.downcast_ref::<GridScanExec>()?;
+    Some(Ok(DesiredTaskCountEventResponse::desired(usize::MAX)))
+}
+
+/// One scan for each task.
+pub(super) fn scale_up(
+    event: ScaleUpLeafNodeEvent<'_>,
+) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
+    let scan = event.plan.downcast_ref::<GridScanExec>()?;
+    let members = members_of(event.session_config)?;
+    let num_shares = event.plan.output_partitioning().partition_count();
+    let batch_rows = event.session_config.batch_size();
+    let scans = dealt(scan, &members, event.task_count)
+        .into_iter()
+        .map(|bands| {
+            let scan = scan.try_of_bands(bands, num_shares, batch_rows)?;
+            Ok(Arc::new(scan) as Arc<dyn ExecutionPlan>)
+        });
+    let scans: Result<Vec<_>> = scans.collect();
+    let leaf = scans.and_then(|scans| DistributedLeafExec::try_new(Arc::clone(event.plan), scans));
+    Some(leaf.map(|leaf| ScaleUpLeafNodeEventResponse::new(Arc::new(leaf))))
+}
+
+/// Task i is with member i, whatever its stage does.
+pub(super) fn route(event: RouteTasksEvent<'_>) -> Option<Result<RouteTasksEventResponse>> {
+    let members = members_of(event.task_ctx.session_config())?;
+    let urls: Vec<_> = members.iter().map(|member| member.url().clone()).collect();
+    let urls = urls
+        .iter()
+        .cycle()
+        .take(event.task_count)
+        .cloned()
+        .collect();
+    Some(Ok(RouteTasksEventResponse::new(urls)))
+}
+
+/// The row bands of each task, ascending: each with the member that has most bytes of the columns that are read. What nobody has, and what members beyond the last task have, is where placement puts it.
+fn dealt(scan: &GridScanExec, members: &Members, num_tasks: usize) -> Vec<Vec<usize>> {
+    let mut dealt = vec![Vec::new(); num_tasks];
+    let touched = touched_bands(scan);
+    let grid = scan.grid().id().bits();
+    let seats = members.iter().take(num_tasks);
+    let seats: Vec<Seat<'_>> = seats.map(|member| Seat::new(member.uri(), 1)).collect();
+    for row_band in scan.kept_row_bands() {
+        let tiles = scan.grid().row_band(*row_band);
+        let tiles = touched.iter().filter_map(|band| tiles.get(*band));
+        let task = nearest(tiles, members, num_tasks)
+            .or_else(|| owner(grid, *row_band as u64, &seats))
+            .unwrap_or_default();
+        if let Some(bands) = dealt.get_mut(task) {
+            bands.push(*row_band);
+        }
+    }
+    dealt
+}
+
+/// The column bands that a scan reads.
+fn touched_bands(scan: &GridScanExec) -> Vec<usize> {
+    let columns = scan.columns_read().iter();
+    let bands = columns.filter_map(|column| scan.grid().columns().locate(*column as u64));
+    let mut bands: Vec<usize> = bands.map(|(band, _)| band).collect();
+    bands.sort_unstable();
+    bands.dedup();
+    if bands.is_empty() {
+        // Of a scan without columns somebody must still count rows.
+        bands.push(0);
+    }
+    bands
+}
+
+/// The number of the task whose member has most bytes of the tiles.
+fn nearest<'a>(
+    tiles: impl Iterator<Item = &'a Tile>,
+    members: &Members,
+    num_tasks: usize,
+) -> Option<usize> {
+    let mut bytes: HashMap<usize, u64> = HashMap::new();
+    for tile in tiles {
+        let owner = match elsewhere(tile) {
+            Some(handle) => members.number_of(handle.incarnation),
+            None if tile.data().is_lazy() => None,
+            None => Some(0),
+        };
+        if let Some(owner) = owner.filter(|owner| *owner < num_tasks) {
+            *bytes.entry(owner).or_default() += tile.data().memory_bytes();
+        }
+    }
+    let most = bytes.into_iter();
+    most.max_by_key(|(owner, bytes)| (*bytes, std::cmp::Reverse(*owner)))
+        .map(|(owner, _)| owner)
+}

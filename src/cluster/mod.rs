@@ -1,0 +1,237 @@
+//! 4. The same plan on many processes.
+//!
+//! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
+//! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is),
+//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs), `leaf.rs` with `placement.rs` (which member reads which tiles), `codec.rs` with `message.rs` (how a scan travels), `tile.rs` (tiles by their
+//! handles), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (one grid of what several members have). Never here: a scheduler, a shuffle, consensus.
+
+mod channel;
+mod codec;
+mod guarded;
+mod join;
+mod leaf;
+mod members;
+mod message;
+mod owner;
+mod parts;
+mod placement;
+mod spread;
+mod stops;
+mod tile;
+mod worker;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::runtime::Handle;
+
+pub(crate) use guarded::{Admit, GrpcService};
+pub use join::Join;
+pub use members::{Member, Members};
+pub use parts::of_parts;
+pub use placement::{Seat, owner, owners};
+pub use tile::MemberTile;
+
+use channel::Reach;
+use guarded::Guarded;
+use parts::Parts;
+use stops::Stops;
+
+use crate::client::ClientOptions;
+use crate::error::{Error, Result};
+use crate::query::{Session, Spread};
+
+/// How often a member looks who else there is, and what they have.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How members find each other and speak.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterOptions {
+    /// Where the addresses of members are written; `None` for those that [`Cluster::set_members`] names.
+    pub join: Option<Join>,
+    /// What members show each other, and whom they trust.
+    pub client: ClientOptions,
+    /// Whether parts of plans that want tiles of other members fail with `NotLocal`, instead of fetching them.
+    pub forbids_fetching: bool,
+}
+
+impl ClusterOptions {
+    /// The token that members show each other; it must be one for all grids, with which one may do all.
+    #[must_use]
+    pub fn with_token(mut self, token: &str) -> Self {
+        self.client = self.client.with_token(token);
+        self
+    }
+
+    /// Whether members show their token also without TLS to members on other hosts.
+    #[must_use]
+    pub fn with_insecure(mut self, is_insecure: bool) -> Self {
+        self.client = self.client.with_insecure(is_insecure);
+        self
+    }
+
+    /// A file of those who vouch for members, in PEM; without it those that the system trusts.
+    #[must_use]
+    pub fn with_ca(mut self, path: &str) -> Self {
+        self.client = self.client.with_ca(path);
+        self
+    }
+
+    /// Files of the certificate and the key that members show each other, in PEM (mutual TLS).
+    #[must_use]
+    pub fn with_identity(mut self, certificate: &str, key: &str) -> Self {
+        self.client = self.client.with_identity(certificate, key);
+        self
+    }
+}
+
+/// One process as a member of a cluster: it plans statements for all, and runs parts of the plans of others. As long as it is there, the session spreads plans over grids of several members.
+pub struct Cluster {
+    session: Session,
+    reach: Arc<Reach>,
+    stops: Stops,
+    members: ArcSwap<Members>,
+    worker: datafusion_distributed::Worker,
+    join: ArcSwapOption<Join>,
+    forbids_fetching: bool,
+    parts: Mutex<Parts>,
+    /// Why members that are listed do not take part, as it was said last.
+    away: Mutex<Vec<String>>,
+    /// One looks at a time.
+    looking: tokio::sync::Mutex<()>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Cluster")
+            .field("members", &self.members())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Makes this process, which others reach at `uri` (`grpc://` or `grpc+tls://`, with host and port), a member. Looks for others on the tokio runtime of the caller, for as long as it is there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no such URI, `Internal` when the operating system gives no random bytes.
+    pub fn start(session: &Session, uri: &str, options: ClusterOptions) -> Result<Arc<Self>> {
+        let own = Member::here(uri)?;
+        if own.is_anywhere() {
+            let text = format!(
+                "a member of a cluster needs an address at which others reach it, got {uri}"
+            );
+            return Err(Error::invalid_argument(text).with_hint(
+                "name it with server.advertised, such as grpc+tls://HOST:PORT, or listen at one address",
+            ));
+        }
+        let client = match &options.join {
+            // What DNS gives are addresses; certificates are for the name.
+            Some(Join::Dns(name, _)) => options.client.with_server_name(name.clone()),
+            _ => options.client,
+        };
+        let reach = Arc::new(Reach::new(client));
+        let stops = Stops::default();
+        let cluster = Arc::new(Self {
+            worker: worker::worker(session, &reach, &stops).with_version(join::introduction(&own)),
+            session: session.clone(),
+            reach,
+            stops,
+            members: ArcSwap::from_pointee(Members::alone(own)),
+            join: ArcSwapOption::new(options.join.map(Arc::new)),
+            forbids_fetching: options.forbids_fetching,
+            parts: Mutex::default(),
+            away: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
+        });
+        let spread: Arc<dyn Spread> = Arc::clone(&cluster) as _;
+        session.spread_by(Arc::downgrade(&spread));
+        tokio::spawn(look(Arc::downgrade(&cluster)));
+        Ok(cluster)
+    }
+
+    /// This process and all others, from now on; queries that run keep to those with which they began. This process is added if it is not among them.
+    pub fn set_members(&self, others: impl IntoIterator<Item = Member>) {
+        let before = self.members();
+        let now = Members::of(before.own().clone(), others);
+        if *before != now {
+            let uris: Vec<&str> = now.iter().map(Member::uri).collect();
+            tracing::info!(members = ?uris, "the members of the cluster are others than before");
+            self.members.store(Arc::new(now));
+        }
+    }
+
+    /// Who there is at this moment.
+    #[must_use]
+    pub fn members(&self) -> Arc<Members> {
+        self.members.load_full()
+    }
+
+    /// Looks for members elsewhere from now on.
+    pub fn join(&self, members: Join) {
+        self.join.store(Some(Arc::new(members)));
+    }
+
+    /// Looks now who else there is, and which grids have all their parts; else this is done every second.
+    ///
+    /// # Errors
+    /// Whatever stands in the way of reading the list of members, or of asking them what they have.
+    pub async fn refresh(&self) -> Result<()> {
+        let _turn = self.looking.lock().await;
+        if let Some(join) = self.join.load_full() {
+            let is_tls = self.members().own().uri().starts_with("grpc+tls://");
+            let uris = join.uris(is_tls).await?;
+            let (there, away) = join::alive(&self.reach, &uris).await;
+            let away: Vec<String> = away.iter().map(ToString::to_string).collect();
+            let mut said = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+            // What stays as it is is said once.
+            for error in away.iter().filter(|error| !said.contains(error)) {
+                tracing::warn!(%error, "a member that is listed does not take part");
+            }
+            *said = away;
+            drop(said);
+            self.set_members(there);
+        }
+        self.gather(&self.members()).await
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What runs parts of plans of others on `work`, for a server of gRPC; `admit` says who may send them, by the header that they show.
+    pub(crate) fn service(&self, admit: Admit, work: Handle) -> impl GrpcService + use<> {
+        let inner = self.worker.clone().into_worker_server();
+        Guarded {
+            inner,
+            admit,
+            work,
+            stops: self.stops.clone(),
+        }
+    }
+}
+
+/// Looks again and again, as long as the member is there.
+async fn look(cluster: Weak<Cluster>) {
+    let mut said = String::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(cluster) = cluster.upgrade() else {
+            return;
+        };
+        if cluster.stops.was_any_over()
+            && let Err(error) = worker::let_go(&cluster.worker, cluster.members().own()).await
+        {
+            tracing::warn!(%error, "parts of statements that are over may hold memory");
+        }
+        let now = cluster.refresh().await.err().map(|error| error.to_string());
+        // What stays wrong is said once.
+        let now = now.unwrap_or_default();
+        if !now.is_empty() && now != said {
+            tracing::warn!(error = now, "the cluster could not be looked over");
+        }
+        said = now;
+    }
+}

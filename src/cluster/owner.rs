@@ -1,0 +1,22 @@
+//! Who has a tile.
+//!
+//! Comes in: a tile of a grid. Goes out: its handle, if another process has it. Never here: reaching that process.
+
+use std::any::Any;
+
+use super::tile::MemberTile;
+use crate::client::ServedTile;
+use crate::grid::Tile;
+use crate::share::{Handle, RemoteTile};
+
+/// The handle of a tile that another process has; `None` for those of this one, and for those that any process reads from their files.
+pub(super) fn elsewhere(tile: &Tile) -> Option<&Handle> {
+    let data: &dyn Any = tile.data().as_ref();
+    if let Some(tile) = data.downcast_ref::<MemberTile>() {
+        return Some(tile.handle());
+    }
+    if let Some(tile) = data.downcast_ref::<ServedTile>() {
+        return tile.handle();
+    }
+    data.downcast_ref::<RemoteTile>().map(RemoteTile::handle)
+}

@@ -1,0 +1,298 @@
+//! A plan that is spread over the members when it runs.
+//!
+//! Comes in: a plan for one process, made with settings for several (`query/spread.rs`). Goes out: a node that, each time it runs, takes the members of that moment, lets the engine cut the plan into stages
+//! and send them, and gives the rows of the last. Never here: planning of statements.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session as PlanSession;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::{
+    SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
+};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+    ReplaceChildrenOptions, execute_stream,
+};
+use datafusion_distributed::{
+    DistributedExec, DistributedExt, DistributedMetricsFormat::PerTask, SessionStateBuilderExt,
+    WorkerResolver, display_plan_ascii, rewrite_distributed_plan_with_metrics,
+};
+use futures::{FutureExt, StreamExt, TryFutureExt, stream};
+use http::HeaderMap;
+use url::Url;
+
+use super::Cluster;
+use super::channel::Resolver;
+use super::codec::Codec;
+use super::leaf::{self, OfQuery};
+use super::members::Members;
+use super::owner::elsewhere;
+use crate::grid::PartitionGrid;
+use crate::query::{PROCESS, Spread, part, whole};
+
+impl Spread for Cluster {
+    fn concerns(&self, grid: &PartitionGrid) -> bool {
+        grid.tiles().iter().any(|tile| elsewhere(tile).is_some())
+    }
+
+    fn spread(
+        self: Arc<Self>,
+        plan: Arc<dyn ExecutionPlan>,
+        state: SessionState,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        // What joins and sorts tell scans is learned anew by each part, where it runs.
+        let plan = whole(reset_plan_states(plan)?)?;
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(plan.schema()),
+            Partitioning::UnknownPartitioning(1),
+            plan.properties().emission_type,
+            plan.properties().boundedness,
+        );
+        Ok(Arc::new(SpreadExec {
+            statement: Arc::new(Statement {
+                plan,
+                state,
+                cluster: self,
+            }),
+            properties: Arc::new(properties),
+            last: Arc::default(),
+        }))
+    }
+}
+
+/// A planned statement.
+struct Statement {
+    plan: Arc<dyn ExecutionPlan>,
+    state: SessionState,
+    cluster: Arc<Cluster>,
+}
+
+impl Statement {
+    /// The plan in stages for these members, and the state that runs it.
+    async fn cut(
+        &self,
+        members: Arc<Members>,
+        headers: HeaderMap,
+    ) -> Result<(Arc<dyn ExecutionPlan>, SessionState)> {
+        let cluster = &self.cluster;
+        let codec = Codec {
+            reach: Arc::clone(&cluster.reach),
+            members: Some(Arc::clone(&members)),
+            forbids_fetching: cluster.forbids_fetching,
+        };
+        let own = members.own().url().clone();
+        let urls = members.iter().map(|member| member.url().clone()).collect();
+        let mut config = self.state.config().clone();
+        config.set_extension(Arc::new(OfQuery(members)));
+        let state = SessionStateBuilder::new_from_existing(self.state.clone())
+            .with_config(config)
+            .with_distributed_worker_resolver(Frozen(urls))
+            .with_distributed_channel_resolver(Resolver(Arc::clone(&cluster.reach)))
+            .with_distributed_user_codec(codec)
+            .with_distributed_desired_task_count_handler(leaf::desired)
+            .with_distributed_scale_up_leaf_node_handler(leaf::scale_up)
+            .with_distributed_route_tasks_handler(leaf::route)
+            .with_distributed_local_worker_context(cluster.worker.to_local_worker_context(own))
+            // Each member reads its own tiles of all inputs of a union.
+            .with_distributed_children_isolator_unions(false)?
+            // It hashes the rows of each task twice, and shifts what operators counted by one.
+            .with_distributed_partial_reduce(false)?
+            .with_distributed_passthrough_headers(headers.clone())?
+            .with_query_planner(Arc::new(Planned(Arc::clone(&self.plan))))
+            .with_distributed_planner()
+            .build();
+        let planner = Arc::clone(state.query_planner());
+        let cut = planner
+            .create_physical_plan(&LogicalPlan::default(), &state)
+            .await?;
+        // EXPLAIN ANALYZE has it below the top.
+        if cut.exists(|node| Ok(node.is::<DistributedExec>()))? {
+            return Ok((cut, state));
+        }
+        // A plan of one stage runs here, like a part that came from elsewhere.
+        let stop = cluster.stops.of_part(&headers);
+        let cut = part(cut, state.config(), &stop)?;
+        Ok((cut, state))
+    }
+}
+
+/// The members of a query, which do not change while it is planned and runs.
+struct Frozen(Vec<Url>);
+
+impl WorkerResolver for Frozen {
+    fn get_urls(&self) -> Result<Vec<Url>> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Gives the engine a plan that was planned before.
+#[derive(Debug)]
+struct Planned(Arc<dyn ExecutionPlan>);
+
+#[async_trait]
+impl QueryPlanner for Planned {
+    async fn create_physical_plan(
+        &self,
+        _: &LogicalPlan,
+        _: &dyn PlanSession,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+/// How long a statement whose last row was read waits for what the members counted.
+const COUNTED: Duration = Duration::from_secs(2);
+
+fn kept<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A statement over grids of several members. It has no inputs that others may change: what runs is cut out of its plan each time.
+struct SpreadExec {
+    statement: Arc<Statement>,
+    properties: Arc<PlanProperties>,
+    /// The plan in stages that runs, or ran last.
+    last: Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>,
+}
+
+impl fmt::Debug for SpreadExec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_tuple("SpreadExec")
+            .field(&self.statement.plan)
+            .finish()
+    }
+}
+
+impl DisplayAs for SpreadExec {
+    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let statement = &self.statement;
+        let members = statement.cluster.members();
+        write!(formatter, "SpreadExec: members={}", members.len())?;
+        if let Some(ran) = kept(&self.last).as_ref() {
+            for line in display_plan_ascii(ran.as_ref(), true).lines() {
+                write!(formatter, "\n  {line}")?;
+            }
+            return Ok(());
+        }
+        // Nothing of it waits.
+        if let Some(Ok((cut, _))) = statement.cut(members, HeaderMap::new()).now_or_never() {
+            for line in display_plan_ascii(cut.as_ref(), false).lines() {
+                write!(formatter, "\n  {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for SpreadExec {
+    fn name(&self) -> &'static str {
+        "SpreadExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    /// What the scans of all members counted, each number with the process that counted it.
+    fn metrics(&self) -> Option<MetricsSet> {
+        let mut all = MetricsSet::new();
+        if let Some(ran) = kept(&self.last).as_ref() {
+            gather(ran, &mut all);
+        }
+        Some(all)
+    }
+
+    /// A new run has not counted yet.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            statement: Arc::clone(&self.statement),
+            properties: Arc::clone(&self.properties),
+            last: Arc::default(),
+        }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition > 0 {
+            let text = format!("a plan that is spread has one partition, not {partition}");
+            return Err(DataFusionError::Internal(text));
+        }
+        let (statement, last) = (Arc::clone(&self.statement), Arc::clone(&self.last));
+        let runtime = context.runtime_env();
+        let running = async move {
+            let members = statement.cluster.members();
+            let (headers, ends) = statement.cluster.stops.statement()?;
+            let (cut, state) = statement.cut(members, headers).await?;
+            kept(&last).replace(Arc::clone(&cut));
+            let context = TaskContext::from(&state).with_runtime(runtime);
+            let rows = execute_stream(Arc::clone(&cut), Arc::new(context))?;
+            // What the others counted comes after the last row.
+            let counted = async move {
+                // Until here the statement is not over; it is as well when its rows are dropped.
+                let _ends = ends;
+                let counting = rewrite_distributed_plan_with_metrics(cut, PerTask);
+                if let Ok(Ok(counted)) = tokio::time::timeout(COUNTED, counting).await {
+                    kept(&last).replace(counted);
+                }
+            };
+            let counted = stream::once(counted).filter_map(|()| std::future::ready(None));
+            Ok::<_, DataFusionError>(rows.chain(counted))
+        };
+        let rows = running.try_flatten_stream();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+}
+
+/// Adds the numbers of scans.
+fn gather(plan: &Arc<dyn ExecutionPlan>, all: &mut MetricsSet) {
+    let metrics = plan.metrics().unwrap_or_default();
+    for metric in metrics.iter() {
+        if metric.labels().iter().any(|label| label.name() == PROCESS) {
+            all.push(Arc::clone(metric));
+        }
+    }
+    for child in plan.children() {
+        gather(child, all);
+    }
+}

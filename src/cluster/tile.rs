@@ -1,0 +1,198 @@
+//! Tiles of other members.
+//!
+//! Comes in: a handle, columns, number of rows, where the owner answers. Goes out: a tile that is fetched from there when it is read after all: mapped where the owner is on this host, column by column
+//! elsewhere. Parts of plans are sent to where the tiles are, so that this is the exception: it is counted like any tile that is brought, logged, and an error where it is forbidden. Never here: which
+//! member reads what.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
+use tokio::sync::OnceCell;
+
+use super::channel::Reach;
+use super::owner::elsewhere;
+use crate::client::ServedTile;
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::{GridBuilder, PartitionGrid, Tile, TileData};
+use crate::location::{Locality, Location};
+use crate::share::{Handle, Incarnation};
+
+/// What is known of a tile of another member.
+pub(super) struct Outline {
+    pub(super) handle: Handle,
+    /// Where its owner answers; empty if nobody knows.
+    pub(super) uri: String,
+    pub(super) schema: SchemaRef,
+    pub(super) num_rows: u64,
+    pub(super) memory_bytes: u64,
+    pub(super) forbids_fetching: bool,
+}
+
+/// A tile that another member has.
+pub struct MemberTile {
+    outline: Outline,
+    reach: Arc<Reach>,
+    served: OnceCell<ServedTile>,
+}
+
+impl std::fmt::Debug for MemberTile {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Outline { handle, uri, .. } = &self.outline;
+        write!(formatter, "MemberTile({:?} of {uri})", handle.position)
+    }
+}
+
+impl MemberTile {
+    pub(super) fn new(outline: Outline, reach: Arc<Reach>) -> Self {
+        Self {
+            outline,
+            reach,
+            served: OnceCell::new(),
+        }
+    }
+
+    /// The tiles of a part of a grid, as its member describes them.
+    pub(super) fn of_part(
+        part: &PartitionGrid,
+        uri: &str,
+        reach: &Arc<Reach>,
+        forbids_fetching: bool,
+    ) -> Result<PartitionGrid> {
+        let (rows, columns) = (part.rows().clone(), part.columns().clone());
+        let mut builder = GridBuilder::try_new(Arc::clone(part.schema()), rows, columns)?;
+        for (position, tile) in part.geometry().positions().zip(part.tiles()) {
+            let tile = match elsewhere(tile) {
+                None => tile.clone(),
+                Some(handle) => {
+                    let outline = Outline {
+                        handle: handle.clone(),
+                        uri: uri.to_owned(),
+                        schema: tile.data().schema(),
+                        num_rows: tile.num_rows(),
+                        memory_bytes: tile.data().memory_bytes(),
+                        forbids_fetching,
+                    };
+                    Tile::new(Arc::new(Self::new(outline, Arc::clone(reach))))
+                }
+            };
+            builder.set(&position, tile)?;
+        }
+        builder.build()
+    }
+
+    /// Its handle.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.outline.handle
+    }
+
+    fn lost(&self, what: &str) -> Error {
+        let handle = &self.outline.handle;
+        let text = format!("{what}: {}, grid {}", handle.owner, handle.grid);
+        Error::new(ErrorKind::PartitionLost, text).with_position(&handle.position)
+    }
+
+    /// The tile by way of its owner.
+    async fn served(&self) -> Result<&ServedTile> {
+        let Outline {
+            handle,
+            uri,
+            schema,
+            num_rows,
+            memory_bytes,
+            forbids_fetching,
+        } = &self.outline;
+        if handle.incarnation == Incarnation::current()? {
+            return Err(self.lost("the grid was dropped, its tile is gone"));
+        }
+        if *forbids_fetching {
+            let text = format!(
+                "the tile lives in another member, {}, and tiles are not to be fetched",
+                handle.owner
+            );
+            return Err(Error::new(ErrorKind::NotLocal, text).with_position(&handle.position));
+        }
+        if uri.is_empty() {
+            return Err(self.lost("the member that had the tile is gone"));
+        }
+        let connecting = async {
+            let client = self.reach.client(uri).await?;
+            tracing::info!(%uri, grid = %handle.grid, position = ?handle.position, "a tile of another member is fetched");
+            let shape = (*num_rows, *memory_bytes);
+            Ok(ServedTile::of_handle(
+                client,
+                handle.clone(),
+                Arc::clone(schema),
+                shape,
+            ))
+        };
+        self.served.get_or_try_init(|| connecting).await
+    }
+}
+
+#[async_trait]
+impl TileData for MemberTile {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.outline.schema)
+    }
+
+    fn num_rows(&self) -> u64 {
+        self.outline.num_rows
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.outline.memory_bytes
+    }
+
+    fn locations(&self) -> Vec<Location> {
+        match self.served.get() {
+            Some(served) => served.locations(),
+            None => vec![self.outline.handle.owner.clone()],
+        }
+    }
+
+    /// It may be fetched to be read, and for nothing else: not for what planning would like to know.
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn locality(&self) -> Locality {
+        match self.served.get() {
+            Some(served) => served.locality(),
+            None => Locality::Process,
+        }
+    }
+
+    fn open(&self) -> Result<RecordBatch> {
+        let all: Vec<usize> = (0..self.outline.schema.fields().len()).collect();
+        self.open_columns(&all)
+    }
+
+    fn open_columns(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let runtime = Runtime::try_current().map_err(|_| {
+            Error::internal("a tile of another member was opened outside of a runtime")
+        })?;
+        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return Err(Error::unsupported(
+                "a tile of another member cannot be waited for on a runtime of one thread",
+            )
+            .with_hint("await fetch() instead"));
+        }
+        tokio::task::block_in_place(|| runtime.block_on(self.fetch(columns)))
+    }
+
+    async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let fetching = async { self.served().await?.fetch(columns).await };
+        fetching.await.map_err(|error| match error.kind() {
+            // The connection, not the tile.
+            ErrorKind::Storage { .. } => {
+                let what = "the member that had the tile does not answer";
+                self.lost(what).with_source(error)
+            }
+            _ => error,
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! Parts of plans of other members.
+//!
+//! Comes in: a part of a plan, as the engine sends it. Goes out: its rows, made with the functions, settings and memory limit of the session of this process. A part may hold what partgrid plans, and
+//! nothing that reads or writes files. Never here: who may send parts, which is the door of the server.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion_distributed::{
+    DistributedExt, MaybeEncoded, SetPlanRequest, TaskKey, Worker, WorkerPlanRewriteEvent,
+    WorkerPlanRewriteEventResponse, WorkerQueryContext,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use http::HeaderMap;
+use uuid::Uuid;
+
+use super::channel::{Reach, Resolver};
+use super::codec::Codec;
+use super::members::Member;
+use super::stops::Stops;
+use crate::error::{Error, ErrorKind};
+use crate::query::{GridScanExec, Session, Stop, of_plans, part};
+
+/// Members of other versions are no members.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The largest message of rows.
+const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// What runs parts of plans, with what this session has.
+pub(super) fn worker(session: &Session, reach: &Arc<Reach>, stops: &Stops) -> Worker {
+    let engine = session.engine();
+    let runtime = RuntimeEnv {
+        memory_pool: session.pool(),
+        ..RuntimeEnv::clone(engine.runtime_env())
+    };
+    let runtime = Arc::new(runtime);
+    let (session, reach, stops) = (session.clone(), Arc::clone(reach), stops.clone());
+    let building = move |context: WorkerQueryContext| {
+        let (session, reach) = (session.clone(), Arc::clone(&reach));
+        let stop = stops.of_part(&context.headers);
+        async move { Ok(state(&session, reach, context.builder, stop)) }
+    };
+    Worker::from_session_builder(building)
+        .with_runtime_env(runtime)
+        .with_max_message_size(MESSAGE_BYTES)
+}
+
+/// Has the engine let go of parts that are over: it does so only when it hears of another one, and they may hold memory until then.
+///
+/// # Errors
+/// As the engine says.
+pub(super) async fn let_go(worker: &Worker, own: &Member) -> Result<()> {
+    let nothing: Arc<dyn ExecutionPlan> = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+    let request = SetPlanRequest {
+        task_key: TaskKey {
+            query_id: Uuid::nil(),
+            stage_id: 0,
+            task_number: 0,
+        },
+        task_count: 1,
+        plan: MaybeEncoded::Decoded(nothing),
+        work_unit_feed_declarations: Vec::new(),
+        target_worker_url: own.url().clone(),
+        query_start_time_ns: 0,
+    };
+    let over = stream::empty().boxed();
+    let mut told = worker
+        .coordinator_channel(HeaderMap::new(), request, over)
+        .await?;
+    while told.try_next().await?.is_some() {}
+    Ok(())
+}
+
+/// The functions and settings of this process, with what the engine says of the query.
+fn state(
+    session: &Session,
+    reach: Arc<Reach>,
+    mut builder: SessionStateBuilder,
+    stop: Stop,
+) -> SessionState {
+    let engine = session.engine();
+    let mut config = builder.config().take().unwrap_or_default();
+    let extensions = std::mem::take(&mut config.options_mut().extensions);
+    *config.options_mut() = engine.config().options().as_ref().clone();
+    config.options_mut().extensions = extensions;
+    let runtime = builder.runtime_env().take();
+    let runtime = runtime.unwrap_or_else(|| Arc::clone(engine.runtime_env()));
+    let codec = Codec {
+        reach: Arc::clone(&reach),
+        members: None,
+        forbids_fetching: true,
+    };
+    let rewritten = move |event: WorkerPlanRewriteEvent<'_>| {
+        check(&event.plan)?;
+        let part = part(event.plan, event.session_config, &stop)?;
+        Ok(WorkerPlanRewriteEventResponse::new(part))
+    };
+    let mut builder = SessionStateBuilder::new_from_existing(engine);
+    let functions = of_plans(session.memory_limit_bytes());
+    builder
+        .scalar_functions()
+        .get_or_insert_default()
+        .extend(functions);
+    builder
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_distributed_user_codec(codec)
+        .with_distributed_channel_resolver(Resolver(reach))
+        .with_distributed_worker_plan_rewrite_handler(rewritten)
+        .build()
+}
+
+/// # Errors
+/// `PermissionDenied` for a part that reads or writes anything but tiles and what is in the plan itself.
+fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    plan.apply(|node| {
+        let may = match node.downcast_ref::<DataSourceExec>() {
+            Some(source) => source.data_source().is::<MemorySourceConfig>(),
+            None => !node.children().is_empty() || is_known_leaf(node),
+        };
+        match may && !node.name().contains("Sink") {
+            true => Ok(TreeNodeRecursion::Continue),
+            false => {
+                let text = format!("a part of a plan may not do this: {}", node.name());
+                let error = Error::new(ErrorKind::PermissionDenied, text);
+                Err(DataFusionError::from(error))
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Whether an operator without inputs is one that partgrid plans: rows that others sent, tiles, or nothing.
+fn is_known_leaf(node: &Arc<dyn ExecutionPlan>) -> bool {
+    const KNOWN: [&str; 6] = [
+        "EmptyExec",
+        "PlaceholderRowExec",
+        "NetworkShuffleExec",
+        "NetworkCoalesceExec",
+        "NetworkBroadcastExec",
+        "WorkTableExec",
+    ];
+    node.is::<GridScanExec>() || KNOWN.contains(&node.name())
+}

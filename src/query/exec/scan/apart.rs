@@ -1,0 +1,161 @@
+//! Scans whose rows are read by several processes.
+//!
+//! Comes in: a scan. Goes out: the same scan in a number of shares that is the same in every process, of all row bands or of those that one process reads. Nothing is said of which rows are in which
+//! share: it would hold in one process only. Never here: which process reads what.
+
+use std::sync::Arc;
+
+#[cfg(feature = "distributed")]
+use arrow::compute::SortOptions;
+#[cfg(feature = "distributed")]
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+#[cfg(feature = "distributed")]
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr, expressions::Column};
+use datafusion::physical_plan::Partitioning;
+#[cfg(feature = "distributed")]
+use datafusion::physical_plan::{ExecutionPlan, metrics::ExecutionPlanMetricsSet};
+
+use super::{GridScanExec, properties};
+#[cfg(feature = "distributed")]
+use crate::{grid::PartitionGrid, query::plan::facts::Facts, query::travel::traveling};
+
+impl GridScanExec {
+    /// The scan in exactly so many shares, the last of which may be empty.
+    ///
+    /// # Errors
+    /// As [`GridScanExec::try_spread`].
+    pub(crate) fn try_apart(self, num_shares: usize, batch_rows: usize) -> Result<Self> {
+        let scan = self.try_spread(num_shares, batch_rows)?;
+        let mut shares = scan.shares.to_vec();
+        shares.resize(num_shares.max(shares.len()), Vec::new());
+        let facts = scan.properties.equivalence_properties().clone();
+        let partitioning = Partitioning::UnknownPartitioning(shares.len());
+        Ok(Self {
+            properties: Arc::new(properties(facts, partitioning)),
+            shares: shares.into(),
+            ..scan
+        })
+    }
+}
+
+#[cfg(feature = "distributed")]
+impl GridScanExec {
+    /// A scan of the given columns of a grid, of the rows that pass all filters, which are over its columns.
+    ///
+    /// # Errors
+    /// As [`GridScanExec::try_new`].
+    pub(crate) fn over(
+        grid: Arc<PartitionGrid>,
+        columns: Vec<usize>,
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<Self> {
+        Self::try_new(Arc::new(Facts::new(grid)), columns, filters)
+    }
+
+    /// The grid.
+    pub(crate) fn grid(&self) -> &Arc<PartitionGrid> {
+        self.facts.grid()
+    }
+
+    /// The columns that come out, by their numbers in the grid.
+    pub(crate) fn columns_out(&self) -> &[usize] {
+        self.columns.get(..self.num_columns).unwrap_or_default()
+    }
+
+    /// All columns that it reads, by their numbers in the grid.
+    pub(crate) fn columns_read(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Its conditions, over the columns that it reads.
+    pub(crate) fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.conditions
+    }
+
+    /// The most rows that anybody above will read of a share.
+    pub(crate) fn row_limit(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// The row bands that are kept, ascending.
+    pub(crate) fn kept_row_bands(&self) -> &[usize] {
+        &self.kept.row_bands
+    }
+
+    /// The orders that its rows are said to have: places of columns that come out.
+    pub(crate) fn orders(&self) -> Vec<Vec<(usize, SortOptions)>> {
+        let classes = self.properties.equivalence_properties().oeq_class();
+        let orders = classes.iter().map(|order| {
+            let keys = order.iter().map(|key| {
+                let column = key.expr.downcast_ref::<Column>()?;
+                Some((column.index(), key.options))
+            });
+            keys.collect::<Option<Vec<_>>>()
+        });
+        orders.flatten().collect()
+    }
+
+    /// The scan of some of its row bands (numbers in the grid, ascending), in exactly so many shares. Orders that hold for all row bands hold for some.
+    ///
+    /// # Errors
+    /// As [`GridScanExec::try_spread`].
+    pub(crate) fn try_of_bands(
+        &self,
+        row_bands: Vec<usize>,
+        num_shares: usize,
+        batch_rows: usize,
+    ) -> Result<Self> {
+        let mut scan = self.clone();
+        scan.kept.row_bands = row_bands;
+        let orders = self.orders();
+        scan.in_order = !orders.is_empty();
+        scan.is_part = true;
+        // What it counts is its own.
+        scan.metrics = ExecutionPlanMetricsSet::new();
+        scan.tally = Arc::default();
+        Ok(scan.try_apart(num_shares, batch_rows)?.in_orders(&orders))
+    }
+
+    /// The scan as part of a plan of another process: it reads its row bands in the order of the grid if it is said to have orders.
+    ///
+    /// # Errors
+    /// As [`GridScanExec::try_spread`].
+    pub(crate) fn into_part(
+        mut self,
+        orders: &[Vec<(usize, SortOptions)>],
+        num_shares: usize,
+        batch_rows: usize,
+    ) -> Result<Self> {
+        self.in_order = !orders.is_empty();
+        self.is_part = true;
+        Ok(self.try_apart(num_shares, batch_rows)?.in_orders(orders))
+    }
+
+    /// Says errors so that they keep their kind on the way to another process.
+    pub(super) fn told(&self) -> impl Fn(DataFusionError) -> DataFusionError + Send + use<> {
+        let is_part = self.is_part;
+        move |error| match is_part {
+            true => traveling(error),
+            false => error,
+        }
+    }
+
+    fn in_orders(self, orders: &[Vec<(usize, SortOptions)>]) -> Self {
+        let schema = self.schema();
+        let mut facts = self.properties.equivalence_properties().clone();
+        for order in orders {
+            let keys = order.iter().filter_map(|(place, options)| {
+                let field = schema.fields().get(*place)?;
+                let column = Column::new(field.name(), *place);
+                Some(PhysicalSortExpr::new(Arc::new(column), *options))
+            });
+            facts.add_ordering(keys);
+        }
+        let partitioning = self.properties.partitioning.clone();
+        Self {
+            properties: Arc::new(properties(facts, partitioning)),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Statements over grids whose tiles several processes have.
+//!
+//! Comes in: whoever spreads plans, a statement. Goes out: whether it is spread, the settings by which it is planned then, and the plan that runs. On the other side: a part of a plan that came
+//! from elsewhere, made ready to run here. Never here: which process has what, how plans travel.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwapOption;
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::display::{PlanType, StringifiedPlan};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::{LogicalPlan, TableType};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+#[cfg(feature = "distributed")]
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_plan::explain::ExplainExec;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::prelude::SessionConfig;
+
+#[cfg(feature = "distributed")]
+use super::exec::{
+    float_groups::undivided,
+    stop::{Stop, stoppable},
+    wait::waiting,
+};
+use super::plan::narrow::Arithmetic;
+use super::plan::one_step::OneStep;
+use super::table::GridTable;
+use crate::grid::PartitionGrid;
+
+/// Spreads the plans of a session over processes.
+pub(crate) trait Spread: fmt::Debug + Send + Sync {
+    /// Whether other processes have tiles of the grid, so that a plan over it is spread.
+    fn concerns(&self, grid: &PartitionGrid) -> bool;
+
+    /// The plan that runs in several processes, made of one that was planned with this state, which is [`apart`].
+    ///
+    /// # Errors
+    /// Whatever stands in the way.
+    fn spread(
+        self: Arc<Self>,
+        plan: Arc<dyn ExecutionPlan>,
+        state: SessionState,
+    ) -> Result<Arc<dyn ExecutionPlan>>;
+}
+
+/// Whoever spreads the plans of a session, as long as it is there.
+#[derive(Clone, Default)]
+pub(super) struct Spreader(Arc<ArcSwapOption<Weak<dyn Spread>>>);
+
+impl fmt::Debug for Spreader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_tuple("Spreader")
+            .field(&self.now())
+            .finish()
+    }
+}
+
+impl Spreader {
+    #[cfg(feature = "distributed")]
+    pub(super) fn set(&self, spread: Weak<dyn Spread>) {
+        self.0.store(Some(Arc::new(spread)));
+    }
+
+    pub(super) fn now(&self) -> Option<Arc<dyn Spread>> {
+        self.0.load().as_deref()?.upgrade()
+    }
+
+    /// Says to the planner who spreads.
+    pub(super) fn tell(&self, config: &mut SessionConfig) {
+        if let Some(spread) = self.now() {
+            config.set_extension(Arc::new(Told(spread)));
+        }
+    }
+}
+
+/// Who spreads the plan that is made.
+struct Told(Arc<dyn Spread>);
+
+/// A setting of plans that are spread: their scans say nothing about which rows are in which partition, since it would hold in one process only.
+#[derive(Debug)]
+struct Apart;
+
+/// Whether scans are planned for several processes.
+pub(super) fn is_apart(config: &SessionConfig) -> bool {
+    config.get_extension::<Apart>().is_some()
+}
+
+/// Who spreads the statement; nobody, if no other process has anything of it.
+pub(super) fn spreads(state: &SessionState, logical: &LogicalPlan) -> Option<Arc<dyn Spread>> {
+    let told = state.config().get_extension::<Told>()?;
+    let mut concerned = false;
+    let looked = logical.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(table) = source_as_provider(&scan.source)
+            && table.table_type() == TableType::Base
+            && let Some(table) = table.downcast_ref::<GridTable>()
+        {
+            concerned |= told.0.concerns(table.grid());
+        }
+        Ok(match concerned {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    });
+    (looked.is_ok() && concerned).then(|| Arc::clone(&told.0))
+}
+
+/// The state that plans for several processes: without what counts on all rows being here, and without what cannot travel and is done where the plan arrives.
+pub(super) fn apart(state: &SessionState) -> SessionState {
+    let rules = state.physical_optimizers().iter();
+    let left_out = [OneStep.name(), Arithmetic.name()];
+    let rules: Vec<_> = rules
+        .filter(|rule| !left_out.contains(&rule.name()))
+        .map(Arc::clone)
+        .collect();
+    let mut config = state.config().clone();
+    config.set_extension(Arc::new(Apart));
+    // Subqueries that a plan runs beside itself would stay behind.
+    config
+        .options_mut()
+        .optimizer
+        .enable_physical_uncorrelated_scalar_subquery = false;
+    SessionStateBuilder::new_from_existing(state.clone())
+        .with_config(config)
+        .with_physical_optimizer_rules(rules)
+        .build()
+}
+
+/// The plan of a statement that runs in several processes; EXPLAIN is answered here, and shows that plan.
+///
+/// # Errors
+/// As the engine says, and whoever spreads.
+pub(super) async fn spread_out(
+    spread: Arc<dyn Spread>,
+    state: SessionState,
+    logical: &LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = state.create_physical_plan(logical).await?;
+    let LogicalPlan::Explain(explain) = logical else {
+        return spread.spread(plan, state);
+    };
+    let Some(said) = plan.downcast_ref::<ExplainExec>() else {
+        return Ok(plan);
+    };
+    let explained = state.create_physical_plan(&explain.plan).await?;
+    let explained = spread.spread(explained, state)?;
+    let text = displayable(explained.as_ref())
+        .indent(said.verbose())
+        .to_string();
+    let texts = said
+        .stringified_plans()
+        .iter()
+        .map(|known| match known.plan_type {
+            PlanType::FinalPhysicalPlan => {
+                StringifiedPlan::new(PlanType::FinalPhysicalPlan, text.clone())
+            }
+            _ => known.clone(),
+        });
+    let schema = plan.schema();
+    Ok(Arc::new(ExplainExec::new(
+        schema,
+        texts.collect(),
+        said.verbose(),
+    )))
+}
+
+#[cfg(feature = "distributed")]
+/// A plan that ends conditions above groups of floats (`exec/float_groups.rs`), before it is cut into parts.
+///
+/// # Errors
+/// As the engine says.
+pub(crate) fn whole(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    undivided(plan)
+}
+
+#[cfg(feature = "distributed")]
+/// A part of a plan that came from another process, made ready to run here until `stop` is set. Its operators stay where they are, since what they count is told by their places.
+///
+/// # Errors
+/// As the engine says.
+pub(crate) fn part(
+    plan: Arc<dyn ExecutionPlan>,
+    config: &SessionConfig,
+    stop: &Stop,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let options = config.options();
+    let plan = Arithmetic.optimize(plan, options)?;
+    let plan = waiting(FilterPushdown::new_post_optimization().optimize(plan, options)?)?;
+    stoppable(plan, stop)
+}

@@ -1,0 +1,107 @@
+//! Functions and errors of ours that travel.
+//!
+//! Comes in: nothing. Goes out: the functions that plans call, which the engine sends by their names, with their types beside them. Comes in: an error of a part of a plan. Goes out: one whose text says its kind,
+//! since the engine sends no more than the text. Never here: plans.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::ScalarUDF;
+
+use super::plan::checked::Checked;
+use super::plan::concatenate::Concatenate;
+use super::plan::exact::FieldOf;
+use super::plan::subqueries::MaybeNull;
+use crate::error::{Error, ErrorKind};
+
+/// What the text of an error that travels begins with.
+const MARK: &str = "partgrid error ";
+
+/// The kinds by which callers tell errors apart; others arrive as faults of the other process.
+const KINDS: [ErrorKind; 14] = [
+    ErrorKind::InvalidArgument,
+    ErrorKind::InvalidData,
+    ErrorKind::Protocol,
+    ErrorKind::NotFound,
+    ErrorKind::PermissionDenied,
+    ErrorKind::NotLocal,
+    ErrorKind::PartitionLost,
+    ErrorKind::WorkerLost,
+    ErrorKind::Unsupported,
+    ErrorKind::ResourcesExhausted,
+    ErrorKind::Query,
+    ErrorKind::Cancelled,
+    ErrorKind::Storage { retryable: true },
+    ErrorKind::Storage { retryable: false },
+];
+
+/// An error whose text says its kind.
+#[derive(Debug)]
+struct Traveling(Error);
+
+impl fmt::Display for Traveling {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{MARK}{:?}: {}", self.0.kind(), self.0)
+    }
+}
+
+impl std::error::Error for Traveling {}
+
+/// The error as the engine sends it with its kind.
+pub(crate) fn traveling(error: impl Into<Error>) -> DataFusionError {
+    DataFusionError::External(Box::new(Traveling(error.into())))
+}
+
+/// The error that came from another process, if a text is that of one.
+pub(super) fn arrived(text: &str) -> Option<Error> {
+    let (_, said) = text.split_once(MARK)?;
+    let known = KINDS.into_iter().find_map(|kind| {
+        let text = said.strip_prefix(&format!("{kind:?}: "))?;
+        Some((Some(kind), text))
+    });
+    let (kind, text) = known.or_else(|| Some((None, said.split_once(": ")?.1)))?;
+    let (text, hint) = match text.split_once("\nhint: ") {
+        Some((text, hint)) => (text, Some(hint)),
+        None => (text, None),
+    };
+    let error = Error::new(kind.unwrap_or(ErrorKind::Internal), text);
+    Some(match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    })
+}
+
+/// The functions that only plans call, for parts of plans, which name them: SQL does not know them, or has others under their names. Values that they make have no more than `limit` bytes.
+pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
+    let all = Checked::of_any_type().map(ScalarUDF::from);
+    let get_field = datafusion::functions::core::get_field();
+    let others = [
+        ScalarUDF::from(Concatenate::new(DataType::Null, limit)),
+        ScalarUDF::from(FieldOf::new(get_field)),
+        ScalarUDF::from(MaybeNull::new()),
+    ];
+    all.into_iter().chain(others).map(Arc::new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_arrives_with_its_kind_and_hint() {
+        for kind in KINDS {
+            let error = Error::new(kind, "what: is wrong").with_hint("do that");
+            let arrived =
+                arrived(&format!("External error: {}", traveling(error.clone()))).unwrap();
+            assert_eq!(arrived.kind(), kind);
+            assert_eq!(arrived.to_string(), error.to_string());
+        }
+        assert_eq!(
+            arrived("partgrid error Unheard: of").unwrap().kind(),
+            ErrorKind::Internal
+        );
+        assert!(arrived("another error").is_none());
+    }
+}

@@ -1,0 +1,74 @@
+//! What other members of a cluster ask of this server.
+//!
+//! Comes in: parts of plans, questions after parts of grids. Goes out: their answers, for those who may do all with all grids. Never here: what members do with one another (`cluster`).
+
+use std::sync::Arc;
+
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::auth::{Caller, Scope};
+use super::call::Call;
+use super::service::Service;
+use super::tiles;
+use crate::cluster::{Admit, Cluster, GrpcService};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::messages::{GridPart, GridParts};
+use crate::grid::{GridId, PartitionGrid};
+
+/// # Errors
+/// `PermissionDenied` for whoever may not do all with all grids.
+fn check(caller: &Caller) -> Result<()> {
+    caller.require(Scope::Admin)?;
+    match caller.patterns() {
+        None => Ok(()),
+        Some(_) => {
+            let text = "members of a cluster need a token for all grids, this one is for some";
+            Err(Error::new(ErrorKind::PermissionDenied, text))
+        }
+    }
+}
+
+/// The service by which other members send parts of plans, if this server is a member.
+pub(super) fn parts_of_plans(service: &Arc<Service>) -> Option<impl GrpcService + use<>> {
+    let door = Arc::clone(service);
+    let admit: Admit = Arc::new(move |header| {
+        let caller = door.admit(header);
+        let caller = caller.map_err(|why| Status::new(Code::Unauthenticated, why))?;
+        check(&caller).map_err(|error| Status::new(Code::PermissionDenied, error.message()))
+    });
+    let cluster = service.cluster.get()?;
+    Some(cluster.service(admit, service.work.clone()))
+}
+
+/// This server as a member, for one who may ask it.
+fn cluster<'a>(service: &'a Service, call: &Call) -> Result<&'a Arc<Cluster>> {
+    check(&call.caller)?;
+    service.cluster.get().ok_or_else(|| {
+        let error = Error::not_found("this server is no member of a cluster");
+        error.with_hint("start it with `partgrid serve --join`")
+    })
+}
+
+/// The parts of grids that it has.
+///
+/// # Errors
+/// `PermissionDenied` for those who may not ask, `NotFound` when it is no member.
+pub(super) fn parts(service: &Service, call: &Call) -> Result<Vec<u8>> {
+    let parts = cluster(service, call)?.own_parts();
+    Ok(GridParts { parts }.encode_to_vec())
+}
+
+/// What is known of one of them.
+///
+/// # Errors
+/// As [`parts`]; `NotFound` when it has no such part.
+pub(super) fn part(service: &Service, call: &Call, part: &GridPart) -> Result<Vec<u8>> {
+    let grid = cluster(service, call)?.own_part(part)?;
+    Ok(tiles::info(service, &part.name, &grid)?.encode_to_vec())
+}
+
+/// One of them by its id, for members that fetch its tiles.
+pub(super) fn part_with(service: &Service, call: &Call, id: GridId) -> Option<Arc<PartitionGrid>> {
+    cluster(service, call).ok()?.part_with(id)
+}

@@ -1,0 +1,200 @@
+//! Statements over tiles of several processes: each runs where the tiles are, and gives what one process would.
+
+mod data;
+mod member;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use partgrid::cluster::of_parts;
+use partgrid::query::{Session, SessionOptions};
+
+use member::{answer, cluster};
+
+/// Each of them cut into stages in another way.
+const STATEMENTS: [&str; 26] = [
+    "SELECT g, sum(id) FROM facts GROUP BY g",
+    "SELECT count(*) FROM facts",
+    "SELECT count(*), min(id), max(id), sum(amount) FROM facts",
+    "SELECT g, count(*), sum(amount), min(text), max(text) FROM facts GROUP BY g",
+    "SELECT id, text FROM facts WHERE id % 1000 = 7",
+    "SELECT id FROM facts WHERE text = 'text 5' ORDER BY id DESC LIMIT 5",
+    "SELECT id, amount FROM facts ORDER BY amount, id LIMIT 20",
+    "SELECT text, count(DISTINCT g) FROM facts GROUP BY text",
+    "SELECT DISTINCT text FROM facts",
+    "SELECT name, count(*) FROM facts JOIN names USING (g) GROUP BY name",
+    "SELECT name, count(id) FROM names LEFT JOIN facts ON facts.g = names.g AND facts.id % 3 = 0 GROUP BY name",
+    "SELECT count(*) FROM facts WHERE g IN (SELECT k FROM few)",
+    "SELECT count(*) FROM facts WHERE NOT EXISTS (SELECT 1 FROM few WHERE k = g)",
+    "SELECT g FROM names UNION ALL SELECT k FROM few",
+    "SELECT g, count(*) FROM (SELECT g FROM names UNION ALL SELECT k FROM few) GROUP BY g",
+    "SELECT * FROM few",
+    "SELECT count(*) FROM few CROSS JOIN names",
+    "SELECT k, v FROM few JOIN (VALUES (1, 'one'), (2, 'two')) AS t(key, v) ON k = key",
+    "SELECT id, row_number() OVER (PARTITION BY g ORDER BY id) AS n FROM facts WHERE id % 500 = 3",
+    "SELECT g, id FROM (SELECT g, id, rank() OVER (PARTITION BY g ORDER BY amount DESC, id) AS r FROM facts) WHERE r = 1",
+    "SELECT count(*) FROM facts WHERE id > (SELECT avg(id) FROM facts)",
+    "SELECT g + id AS both, -g, text || '!' FROM facts WHERE id % 2000 = 11",
+    "SELECT a.g, count(*) FROM facts a JOIN facts b ON a.id = b.id GROUP BY a.g",
+    "SELECT max(id) - min(id) FROM facts GROUP BY id % 10 HAVING count(*) > 100",
+    "WITH m AS (SELECT g, max(id) AS most FROM facts GROUP BY g) SELECT m.g, name, most FROM m JOIN names ON m.g = names.g",
+    "SELECT g FROM facts EXCEPT SELECT k FROM few",
+];
+
+/// One whose scans all run in one process, since NULL on one side of NOT IN matters for all rows: tiles of others are fetched.
+const FETCHING: &str = "SELECT count(*) FROM facts WHERE g NOT IN (SELECT k FROM few)";
+
+/// One process with the rows of all.
+fn alone(seeds: &[u64]) -> Session {
+    let session = Session::try_new(&SessionOptions::default().with_threads(2)).unwrap();
+    for name in data::GRIDS {
+        let parts: Vec<_> = seeds.iter().map(|seed| data::part(name, *seed)).collect();
+        session
+            .register(name, Arc::new(of_parts(&parts).unwrap()))
+            .unwrap();
+    }
+    session
+}
+
+#[test]
+fn each_statement_runs_where_the_tiles_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let seeds = [5, 1, 3];
+    let mut processes = cluster(folder.path(), &seeds, false);
+    let session = alone(&seeds);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for sql in STATEMENTS {
+        let expected = runtime.block_on(answer(&session, sql)).unwrap();
+        for process in &mut processes {
+            let got = process.sql(sql);
+            assert_eq!(got.as_ref(), Ok(&expected), "{}: {sql}", process.uri);
+        }
+    }
+}
+
+#[test]
+fn one_two_and_five_members_answer_alike() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for seeds in [&[1][..], &[2, 1], &[4, 2, 1, 7, 3]] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut processes = cluster(folder.path(), seeds, true);
+        let session = alone(seeds);
+        for sql in STATEMENTS.into_iter().chain([FETCHING]) {
+            let expected = runtime.block_on(answer(&session, sql)).unwrap();
+            let got = processes[0].sql(sql);
+            assert_eq!(got.as_ref(), Ok(&expected), "{seeds:?}: {sql}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_says_which_member_reads_what() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut processes = cluster(folder.path(), &[5, 1, 3], false);
+    let plan = processes[1].ask("explain SELECT g, sum(id) FROM facts GROUP BY g");
+    assert!(plan.contains("SpreadExec: members=3"), "{plan}");
+    assert_eq!(plan.matches("GridScanExec").count(), 3, "{plan}");
+    assert!(plan.contains("mode=Partial"), "{plan}");
+}
+
+#[test]
+fn the_metrics_say_which_process_read_what() {
+    let folder = tempfile::tempdir().unwrap();
+    let seeds = [5, 1, 3];
+    let mut processes = cluster(folder.path(), &seeds, false);
+    let told = processes[0].ask("processes SELECT g, sum(amount) FROM facts GROUP BY g");
+    let mut expected: Vec<String> = processes
+        .iter()
+        .zip(seeds)
+        .map(|(process, seed)| {
+            let rows = data::part("facts", seed).num_rows();
+            format!("{} {rows} 0", process.id())
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(told, expected.join(","));
+}
+
+#[test]
+fn a_member_that_was_killed_is_an_error_within_seconds_and_never_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut processes = cluster(folder.path(), &[5, 1, 3], true);
+    let sql = "SELECT count(*), sum(id) FROM facts WHERE id % 2 = 0";
+    processes[0].sql(sql).unwrap();
+    processes[2].signal("KILL");
+    for _ in 0..5 {
+        let begun = Instant::now();
+        let lost = processes[0].sql(sql).unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{lost}");
+        assert!(
+            lost.starts_with("WorkerLost") || lost.starts_with("PartitionLost"),
+            "{lost}"
+        );
+        std::thread::sleep(Duration::from_millis(600));
+    }
+    // What it has itself, and what needs nobody, goes on.
+    assert_eq!(processes[0].sql("SELECT 1 + 1").unwrap(), ["2"]);
+}
+
+#[test]
+fn a_member_that_hangs_is_an_error_within_seconds_and_an_answer_once_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut processes = cluster(folder.path(), &[5, 1, 3], true);
+    let sql = "SELECT g, count(*) FROM facts GROUP BY g";
+    let expected = processes[0].sql(sql).unwrap();
+    processes[1].signal("STOP");
+    let begun = Instant::now();
+    let lost = processes[0].sql(sql).unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{lost}");
+    assert!(
+        lost.starts_with("WorkerLost") || lost.starts_with("PartitionLost"),
+        "{lost}"
+    );
+    processes[1].signal("CONT");
+    let patience = Instant::now();
+    loop {
+        match processes[0].sql(sql) {
+            Ok(rows) => break assert_eq!(rows, expected),
+            Err(error) => assert!(patience.elapsed() < Duration::from_secs(30), "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_coordinator_that_was_killed_leaves_nothing_at_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut processes = cluster(folder.path(), &[5, 1, 3], true);
+    let long = "SELECT count(*) FROM facts a, facts b WHERE a.id + b.id % 7 < a.g * b.id";
+    processes[0].begin(&format!("sql {long}"));
+    std::thread::sleep(Duration::from_millis(700));
+    processes[0].signal("KILL");
+    let patience = Instant::now();
+    for process in &mut processes[1..] {
+        while process.ask("memory") != "0" {
+            assert!(patience.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+#[test]
+fn a_failing_statement_is_the_same_error_in_one_process_and_in_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let seeds = [5, 1, 3];
+    let mut processes = cluster(folder.path(), &seeds, false);
+    let session = alone(&seeds);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for sql in [
+        "SELECT sum(id * 9223372036854775807) FROM facts",
+        "SELECT CAST(text AS BIGINT) FROM facts",
+        "SELECT 1 / (g - g) FROM facts",
+        "SELECT nothing FROM facts",
+        "SELECT g FROM fact",
+    ] {
+        let expected = runtime.block_on(answer(&session, sql)).unwrap_err();
+        let got = processes[0].sql(sql).unwrap_err();
+        let kind = format!("{:?} ", expected.kind());
+        assert!(got.starts_with(&kind), "{sql}: {got}, not {expected}");
+    }
+}

@@ -1,0 +1,290 @@
+"""Members of a cluster in processes of their own: SQL where the tiles are, through Python and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+
+import partgrid as pg
+from conftest import DATA
+from services import Service, write_tokens
+
+MEMBER = """
+import json, sys
+import partgrid as pg, pyarrow as pa
+
+part, of, members = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+server = pg.Server(join="file:" + members, http=None, settings=json.loads(sys.argv[4]))
+rows = range(part * 1000, (part + 1) * 1000)
+table = pa.table({"g": [row % 7 for row in rows], "x": list(rows), "who": [part] * 1000})
+server.contribute("sales", pg.from_arrow(table), part=part, of=of)
+print(server.uri, flush=True)
+for line in sys.stdin:
+    try:
+        told = eval(line)
+    except pg.errors.PartgridError as error:
+        told = {"error": type(error).__name__, "text": str(error)}
+    print(json.dumps(told, default=str), flush=True)
+"""
+
+
+class Member:
+    """A child with 1,000 rows of `sales`."""
+
+    def __init__(self, part: int, of: int, members: Path, **settings: object) -> None:
+        arguments = [str(part), str(of), str(members), json.dumps(settings)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", MEMBER, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.uri = self._line()
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the member ended"
+        return line.strip()
+
+    def ask(self, expression: str) -> Any:
+        assert self.process.stdin is not None
+        print(expression, file=self.process.stdin, flush=True)
+        return json.loads(self._line())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def cluster(folder: Path, of: int = 3, **settings: object) -> Iterator[list[Member]]:
+    path = folder / "members"
+    members = [Member(part, of, path, **settings) for part in range(of)]
+    path.write_text("# all of them\n" + "\n".join(member.uri for member in members) + "\n")
+    try:
+        for member in members:
+            assert member.ask("server.refresh()") is None
+        yield members
+    finally:
+        for member in members:
+            member.kill()
+
+
+ALL = pa.table(
+    {
+        "g": [row % 7 for row in range(3000)],
+        "x": list(range(3000)),
+        "who": [row // 1000 for row in range(3000)],
+    }
+)
+QUERY = "SELECT g, sum(x) AS x, count(*) AS n, count(DISTINCT who) AS who FROM sales GROUP BY g ORDER BY g"
+
+
+def test_any_member_answers_over_the_tiles_of_all(tmp_path: Path) -> None:
+    expected = pg.from_arrow(ALL).sql(QUERY.replace("sales", "self")).to_arrow()
+    with cluster(tmp_path, **{"cluster.fetch": False}) as members:
+        for member in members:
+            assert len(member.ask("server.members")) == 3
+            answer = pg.connect(member.uri).sql(QUERY).to_arrow()
+            assert answer.to_pylist() == expected.to_pylist()
+
+
+def test_a_grid_of_all_is_a_grid_for_clients(tmp_path: Path) -> None:
+    with cluster(tmp_path) as members:
+        grid = pg.connect(members[1].uri).grid("sales")
+        assert grid.shape == (3000, 3)
+        assert grid.to_arrow().column("x").to_pylist() == list(range(3000))
+
+
+def test_explain_names_members_and_tiles(tmp_path: Path) -> None:
+    with cluster(tmp_path) as members:
+        plan = pg.connect(members[0].uri).sql(QUERY).explain()
+        assert "SpreadExec: members=3" in plan
+        assert plan.count("GridScanExec") == 3
+
+
+def test_the_status_lists_the_members(tmp_path: Path) -> None:
+    with cluster(tmp_path) as members:
+        with fl.connect(members[0].uri) as client:
+            [status] = client.do_action(fl.Action("Status", b""))
+        told = json.loads(status.body.to_pybytes())["members"]
+        assert told[0]["uri"] == members[0].uri
+        assert {each["uri"]: each["pid"] for each in told} == {
+            member.uri: member.process.pid for member in members
+        }
+
+
+def test_a_lost_member_is_an_error_and_a_new_one_with_its_part_mends_the_grid(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path) as members:
+        connection = pg.connect(members[0].uri)
+        before = connection.sql(QUERY).to_arrow()
+        members[2].kill()
+        began = time.monotonic()
+        with pytest.raises((pg.errors.WorkerLostError, pg.errors.PartitionLostError)):
+            connection.sql(QUERY).to_arrow()
+        assert time.monotonic() - began < 10
+        members[2] = Member(2, 3, tmp_path / "members")
+        path = tmp_path / "members"
+        path.write_text("\n".join(member.uri for member in members))
+        for member in members:
+            member.ask("server.refresh()")
+        assert connection.sql(QUERY).to_arrow().equals(before)
+
+
+def test_a_member_that_hangs_does_not_hang_statements(tmp_path: Path) -> None:
+    with cluster(tmp_path) as members:
+        connection = pg.connect(members[0].uri)
+        connection.sql(QUERY).to_arrow()
+        os.kill(members[1].process.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            with pytest.raises((pg.errors.WorkerLostError, pg.errors.PartitionLostError)):
+                connection.sql(QUERY).to_arrow()
+            assert time.monotonic() - began < 20
+        finally:
+            os.kill(members[1].process.pid, signal.SIGCONT)
+
+
+def test_a_grid_without_all_its_parts_is_no_grid(tmp_path: Path) -> None:
+    with cluster(tmp_path, of=2) as members:
+        assert (
+            members[0].ask("server.contribute('half', pa.table({'a': [1]}), part=0, of=2)") is None
+        )
+        members[0].ask("server.refresh()")
+        with pytest.raises(pg.errors.QueryError, match="half"):
+            pg.connect(members[0].uri).sql("SELECT * FROM half").to_arrow()
+        members[1].ask("server.contribute('half', pa.table({'a': [2]}), part=1, of=2)")
+        members[0].ask("server.refresh()")
+        connection = pg.connect(members[0].uri)
+        assert connection.sql("SELECT a FROM half ORDER BY a").to_arrow().to_pydict() == {
+            "a": [1, 2]
+        }
+        assert members[0].ask("server.withdraw('half')") is True
+        assert members[0].ask("server.withdraw('half')") is False
+        with pytest.raises(pg.errors.QueryError, match="half"):
+            pg.connect(members[0].uri).sql("SELECT * FROM half").to_arrow()
+
+
+def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with cluster(tmp_path, of=2) as members:
+        members[0].ask("server.contribute('odd', pa.table({'a': [1]}), part=0, of=2)")
+        members[1].ask("server.contribute('odd', pa.table({'b': [1]}), part=1, of=2)")
+        told = members[0].ask("server.refresh()")
+        assert told["error"] == "InvalidArgumentError"
+        assert "odd" in told["text"]
+        assert "columns" in told["text"]
+
+
+def test_a_part_that_two_members_have_is_refused(tmp_path: Path) -> None:
+    with cluster(tmp_path, of=2) as members:
+        for member in members:
+            member.ask("server.contribute('twice', pa.table({'a': [1]}), part=0, of=1)")
+        told = members[0].ask("server.refresh()")
+        assert told["error"] == "InvalidArgumentError"
+        assert members[0].uri in told["text"]
+        assert members[1].uri in told["text"]
+        # Others come up nevertheless.
+        assert "sales" in members[0].ask("server.tables")
+        members[1].ask("server.withdraw('twice')")
+        assert members[0].ask("server.refresh()") is None
+        assert "twice" in members[0].ask("server.tables")
+
+
+def test_a_grid_of_all_takes_no_name_from_another(tmp_path: Path) -> None:
+    with cluster(tmp_path, of=1) as members:
+        members[0].ask("server.register('mine', pa.table({'a': [42]}))")
+        members[0].ask("server.contribute('mine', pa.table({'a': [1]}), part=0, of=1)")
+        told = members[0].ask("server.refresh()")
+        assert "mine" in told["text"]
+        answer = pg.connect(members[0].uri).sql("SELECT a FROM mine").to_arrow()
+        assert answer.to_pydict() == {"a": [42]}
+
+
+def test_servers_of_the_command_share_a_grid(tmp_path: Path) -> None:
+    path = tmp_path / "members"
+    months = [DATA / "flights" / f"month=0{month}" for month in (1, 2)]
+    services = [
+        Service("--join", f"file:{path}", "--part", f"{part}/2", "--grid", f"flights={month}")
+        for part, month in enumerate(months)
+    ]
+    try:
+        path.write_text("\n".join(service.ready().uri for service in services))
+        connection = pg.connect(services[0].uri)
+        query = "SELECT carrier, count(*) AS n FROM flights GROUP BY carrier ORDER BY carrier"
+        expected = pg.sql(
+            query,
+            flights=pg.read_parquet([str(month) for month in months], hive_partitioning=False),
+        )
+        deadline = time.monotonic() + 20
+        while "flights" not in connection.grids():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert connection.sql(query).to_arrow().equals(expected.to_arrow())
+    finally:
+        for service in services:
+            service.kill()
+
+
+def test_what_cannot_work_is_refused_at_once() -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match="HOST:PORT"):
+        pg.Server(join=["nonsense"])
+    with pytest.raises(pg.errors.InvalidArgumentError, match="join must be"):
+        pg.Server(join=3)  # type: ignore[arg-type]
+    with (
+        pg.Server() as server,
+        pytest.raises(pg.errors.InvalidArgumentError, match="no member of a cluster"),
+    ):
+        server.contribute("a", pa.table({"a": [1]}), part=0, of=1)
+    with pytest.raises(pg.errors.InvalidArgumentError, match="server.advertised"):
+        pg.Server(join=[], address="0.0.0.0:0", insecure=True)
+    with pytest.raises(pg.errors.InvalidArgumentError, match="0/3"):
+        pg.Server(join=[], settings={"cluster.part": "3/3"})
+    with pytest.raises(pg.errors.InvalidArgumentError, match="member of a cluster"):
+        pg.Server(settings={"cluster.part": "0/3"})
+    with pg.Server(join=[]) as server:
+        with pytest.raises(pg.errors.InvalidArgumentError, match="part 1 of 1"):
+            server.contribute("a", pa.table({"a": [1]}), part=1, of=1)
+        with pytest.raises(pg.errors.InvalidArgumentError, match="1 to 200 bytes"):
+            server.contribute("", pa.table({"a": [1]}), part=0, of=1)
+
+
+def test_members_need_tokens_for_all(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    made = write_tokens(tokens, all={"scope": "admin"}, reader={"scope": "read"})
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text(made["all"] + "\n")
+    bad.write_text(made["reader"] + "\n")
+    path = tmp_path / "members"
+    settings = {"auth.tokens": str(tokens)}
+    first = Member(0, 2, path, **settings, **{"cluster.token": str(good)})
+    second = Member(1, 2, path, **settings, **{"cluster.token": str(good)})
+    third = Member(0, 1, path, **settings, **{"cluster.token": str(bad)})
+    try:
+        path.write_text(f"{first.uri}\n{second.uri}\n")
+        first.ask("server.refresh()")
+        assert len(first.ask("server.members")) == 2
+        connection = pg.connect(first.uri, token=made["all"])
+        assert connection.sql(
+            "SELECT count(DISTINCT x) AS n FROM sales"
+        ).to_arrow().to_pydict() == {"n": [2000]}
+        # One whose token may only read is not answered.
+        third.ask("server.refresh()")
+        assert third.ask("server.members") == [third.uri]
+    finally:
+        for member in (first, second, third):
+            member.kill()
