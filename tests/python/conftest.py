@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_flightsql.dbapi as adbc
 import pyarrow.flight as fl
 import pytest
 
@@ -47,6 +46,9 @@ def client(server: pg.Server) -> Iterator[fl.FlightClient]:
 @pytest.fixture
 def connection(server: pg.Server) -> Iterator[Any]:
     """A connection of ADBC to it."""
+    # The environments of peers have none.
+    import adbc_driver_flightsql.dbapi as adbc  # noqa: PLC0415
+
     with adbc.connect(server.uri, autocommit=True) as connection:
         yield connection
 

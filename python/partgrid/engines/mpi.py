@@ -6,6 +6,12 @@ that went on alone would wait for the others forever. Never here: rows on their 
 
 from __future__ import annotations
 
+import hashlib
+import os
+import secrets
+import socket
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from partgrid import _native, errors
@@ -65,6 +71,109 @@ def from_local(data: object, comm: Comm = None) -> _native.Grid:
         raise
     agree(comm, None, alike=True)
     return grid
+
+
+def sql(query: str, comm: Comm = None, *, root: int = 0, **grids: _native.Grid) -> Any:  # noqa: ANN401 - a table of pyarrow
+    """Runs SQL over grids of all ranks; each rank reads its own tiles. Every rank must call it, with the same query and grids.
+
+    The first call with a communicator starts a server in each rank, a member of a cluster (docs/cluster.md): it listens on this machine alone if all ranks
+    are on it, else on its address in the network, for those who have a token that the ranks agree upon. It ends with the process.
+
+    Args:
+        query: One statement. It names the grids as the keyword arguments do.
+        comm: The communicator of the grids; by default `mpi4py.MPI.COMM_WORLD`.
+        root: The rank that gets the answer.
+        grids: Grids of `from_local` with this communicator.
+
+    Returns:
+        A `pyarrow.Table` on the rank `root`, `None` on all others.
+
+    Raises:
+        QueryError: The SQL is wrong.
+        InvalidArgumentError: A grid is none of `from_local`, or ranks asked for different things.
+        WorkerLostError: A rank does not answer.
+    """
+    comm = _world() if comm is None else comm
+    error: BaseException | None = None
+    try:
+        for name, grid in grids.items():
+            if not isinstance(grid, _native.Grid) or grid.rank is None:
+                message = f"{name} must be a grid of from_local, got {grid!r}"
+                raise refused(
+                    errors.InvalidArgumentError,
+                    message,
+                    "make it with partgrid.engines.mpi.from_local",
+                )
+    except BaseException as raised:  # it is raised again, on all ranks
+        error = raised
+    agree(comm, error, f"{query!r} over {', '.join(sorted(grids))} for rank {root}")
+    server, token = _member(comm)
+    answer = None
+    try:
+        for name, grid in grids.items():
+            server.contribute(name, _part(grid), part=comm.Get_rank(), of=comm.Get_size())
+    except BaseException as raised:
+        error = raised
+    agree(comm, error)
+    try:
+        if comm.Get_rank() == root:
+            server.refresh()
+            answer = _native.connect(server.uri, token=token, insecure=True).sql(query).to_arrow()
+    except BaseException as raised:
+        error = raised
+    agree(comm, error)
+    return answer
+
+
+# The server of this process for a communicator, and the token of all of them.
+_members: dict[tuple[int, int], tuple[_native.Server, str]] = {}
+
+
+def _member(comm: Comm) -> tuple[_native.Server, str]:
+    """The server of this rank, started with those of all others if there is none. Every rank must call it."""
+    key = (os.getpid(), comm.py2f() if hasattr(comm, "py2f") else id(comm))
+    if key in _members:
+        return _members[key]
+    host = _native._rank_part(None)[0]
+    hosts = comm.allgather((socket.gethostname(), host, secrets.token_urlsafe(32)))
+    is_one_host = len({name for name, _, _ in hosts}) == 1
+    address = "127.0.0.1:0" if is_one_host else f"{host}:0"
+    token = hosts[0][2]
+    server, error = None, None
+    try:
+        server = _serve(address, token)
+    except BaseException as raised:  # it is raised again, on all ranks
+        error = raised
+    agree(comm, error)
+    assert server is not None
+    server.join(comm.allgather(server.uri))
+    _members[key] = (server, token)
+    return _members[key]
+
+
+def _serve(address: str, token: str) -> _native.Server:
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    with tempfile.TemporaryDirectory() as folder:
+        tokens, shown = Path(folder, "tokens.toml"), Path(folder, "token")
+        for path in (tokens, shown):
+            path.touch(mode=0o600)
+        tokens.write_text(f'[[token]]\nname = "ranks"\nsha256 = "{digest}"\nscope = "admin"\n')
+        shown.write_text(token)
+        settings = {"cluster.token": str(shown)}
+        return _native.Server(
+            address=address, http=None, tokens=tokens, join=[], insecure=True, settings=settings
+        )
+
+
+def _part(grid: _native.Grid) -> _native.Grid:
+    """What this rank has of a grid of all ranks."""
+    positions = grid.__partitioned__["locals"]
+    bands = sorted({position[0] for position in positions})
+    if not bands:
+        pyarrow = needed("pyarrow", "sql over a rank without rows")
+        return _native.from_arrow(pyarrow.schema(grid.schema).empty_table())
+    cuts = grid.cuts[0]
+    return grid[cuts[bands[0]] : cuts[bands[-1] + 1]]
 
 
 def agree(comm: Comm, error: BaseException | None, wish: str = "", *, alike: bool = False) -> None:
