@@ -4,6 +4,7 @@
 //! is used.
 
 use std::fs;
+use std::path::Path;
 
 use crate::error::{Error, Result};
 
@@ -19,16 +20,33 @@ pub fn default_memory_limit_bytes() -> usize {
     usize::try_from(limit / 100 * DEFAULT_SHARE_PERCENT).unwrap_or(usize::MAX)
 }
 
-/// The limit of this process's control group (version 2, then version 1); `None` without one.
+/// The limit of this process's control group, or of one that it lies in, such as that of a service or a job; `None` without one.
 fn control_group_limit_bytes() -> Option<u64> {
-    let paths = [
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ];
-    let text = paths
-        .into_iter()
-        .find_map(|path| fs::read_to_string(path).ok())?;
-    text.trim().parse().ok()
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    least_limit(&groups, &|path| fs::read_to_string(path).ok())
+}
+
+/// The least limit of the groups that `/proc/self/cgroup` names (version 2 or 1), and of all above them.
+fn least_limit(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+    let places = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            some if some.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        Some((root, file, path.trim_start_matches('/')))
+    });
+    // In a container the path may be one of the host, of which only the root is there.
+    let files = places.flat_map(|(root, file, path)| {
+        let groups = Path::new(path).ancestors();
+        groups.map(move |group| Path::new(root).join(group).join(file))
+    });
+    let limits = files.filter_map(|file| read(&file)?.trim().parse().ok());
+    limits.min()
 }
 
 /// The memory of this process that is in use at this moment, in bytes; `None` where the system does not say.
@@ -99,6 +117,30 @@ fn parse(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_least_limit_of_a_group_and_those_above_holds() {
+        let read = |path: &Path| {
+            let text = match path.to_str()? {
+                "/sys/fs/cgroup/memory.max" => "max",
+                "/sys/fs/cgroup/system.slice/memory.max" => "3000",
+                "/sys/fs/cgroup/system.slice/partgrid.service/memory.max" => "max",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes" => "9223372036854771712",
+                "/sys/fs/cgroup/memory/job/memory.limit_in_bytes" => "2000",
+                _ => return None,
+            };
+            Some(format!("{text}\n"))
+        };
+        let limit = |groups: &str| least_limit(groups, &read);
+        assert_eq!(limit("0::/system.slice/partgrid.service\n"), Some(3000));
+        assert_eq!(limit("0::/\n"), None);
+        assert_eq!(limit("3:cpu:/x\n4:hugetlb,memory:/job/step\n"), Some(2000));
+        assert_eq!(
+            limit("0::/of/the/host\n4:memory:/gone\n"),
+            Some(9_223_372_036_854_771_712)
+        );
+        assert_eq!(limit(""), None);
+    }
 
     #[test]
     fn sizes_read_with_and_without_unit() {

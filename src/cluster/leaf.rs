@@ -15,7 +15,7 @@ use datafusion_distributed::{
 };
 
 use super::members::Members;
-use super::owner::elsewhere;
+use super::owner::of_member;
 use super::placement::{Seat, owner};
 use crate::grid::Tile;
 use crate::query::GridScanExec;
@@ -110,9 +110,9 @@ fn nearest<'a>(
 ) -> Option<usize> {
     let mut bytes: HashMap<usize, u64> = HashMap::new();
     for tile in tiles {
-        let owner = match elsewhere(tile) {
+        // All others are read where the plan is made: nobody else knows how to reach them.
+        let owner = match of_member(tile) {
             Some(handle) => members.number_of(handle.incarnation),
-            None if tile.data().is_lazy() => None,
             None => Some(0),
         };
         if let Some(owner) = owner.filter(|owner| *owner < num_tasks) {

@@ -1,6 +1,6 @@
 //! Who has a tile.
 //!
-//! Comes in: a tile of a grid. Goes out: its handle, if another process has it. Never here: reaching that process.
+//! Comes in: a tile of a grid. Goes out: its handle, if another process has it, and whether that is a member. Never here: reaching that process.
 
 use std::any::Any;
 
@@ -19,4 +19,10 @@ pub(super) fn elsewhere(tile: &Tile) -> Option<&Handle> {
         return tile.handle();
     }
     data.downcast_ref::<RemoteTile>().map(RemoteTile::handle)
+}
+
+/// The handle of a tile that another member has, or had.
+pub(super) fn of_member(tile: &Tile) -> Option<&Handle> {
+    let data: &dyn Any = tile.data().as_ref();
+    data.downcast_ref::<MemberTile>().map(MemberTile::handle)
 }

@@ -37,13 +37,13 @@ use super::channel::Resolver;
 use super::codec::Codec;
 use super::leaf::{self, OfQuery};
 use super::members::Members;
-use super::owner::elsewhere;
+use super::owner::of_member;
 use crate::grid::PartitionGrid;
 use crate::query::{PROCESS, Spread, part, whole};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
-        grid.tiles().iter().any(|tile| elsewhere(tile).is_some())
+        grid.tiles().iter().any(|tile| of_member(tile).is_some())
     }
 
     fn spread(

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
+import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
@@ -188,6 +189,29 @@ def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         assert told["error"] == "InvalidArgumentError"
         assert "odd" in told["text"]
         assert "columns" in told["text"]
+
+
+def test_what_one_member_has_for_itself_is_read_there(tmp_path: Path) -> None:
+    """A table, files that are read when they are needed, and tiles of a server that is no member."""
+    lazy = tmp_path / "lazy.parquet"
+    pq.write_table(pa.table({"g": list(range(7)), "b": [f"file {g}" for g in range(7)]}), lazy)
+    own = {"g": list(range(7)), "a": [f"name {g}" for g in range(7)]}
+    query = """
+        SELECT a, b, c, count(*) AS n FROM sales AS s JOIN own AS o ON o.g = s.g JOIN lazy AS l ON l.g = s.g JOIN served AS v ON v.g = s.g
+        GROUP BY a, b, c ORDER BY a
+    """
+    with (
+        pg.Server({"served": pa.table({"g": list(range(7)), "c": list(range(7))})}) as other,
+        cluster(tmp_path, **{"cluster.fetch": False}) as members,
+    ):
+        members[0].ask(f"server.register('own', pa.table({own!r}))")
+        members[0].ask(f"server.register('lazy', pg.read_parquet({str(lazy)!r}, lazy=True))")
+        members[0].ask(f"server.register('served', pg.connect({other.uri!r}).grid('served'))")
+        rows = pg.connect(members[0].uri).sql(query).to_arrow().to_pylist()
+    assert rows == [
+        {"a": f"name {g}", "b": f"file {g}", "c": g, "n": ALL["g"].to_pylist().count(g)}
+        for g in range(7)
+    ]
 
 
 def test_a_part_that_two_members_have_is_refused(tmp_path: Path) -> None:
