@@ -39,7 +39,7 @@ use super::leaf::{self, OfQuery};
 use super::members::Members;
 use super::owner::of_member;
 use crate::grid::PartitionGrid;
-use crate::query::{PROCESS, Spread, part, whole};
+use crate::query::{PROCESS, Spread, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -51,8 +51,7 @@ impl Spread for Cluster {
         plan: Arc<dyn ExecutionPlan>,
         state: SessionState,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // What joins and sorts tell scans is learned anew by each part, where it runs.
-        let plan = whole(reset_plan_states(plan)?)?;
+        let plan = reset_plan_states(plan)?;
         let properties = PlanProperties::new(
             EquivalenceProperties::new(plan.schema()),
             Partitioning::UnknownPartitioning(1),

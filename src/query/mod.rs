@@ -62,6 +62,6 @@ pub use table::GridTable;
 pub(crate) use {
     exec::{scan::GridScanExec, stop::Stop},
     metrics::PROCESS,
-    spread::{Spread, part, whole},
+    spread::{Spread, part},
     travel::{of_plans, traveling},
 };

@@ -22,7 +22,7 @@ use datafusion::prelude::SessionConfig;
 
 #[cfg(feature = "distributed")]
 use super::exec::{
-    float_groups::undivided,
+    float_groups::{connected, undivided},
     stop::{Stop, stoppable},
     wait::waiting,
 };
@@ -125,6 +125,19 @@ pub(super) fn apart(state: &SessionState) -> SessionState {
         .options_mut()
         .optimizer
         .enable_physical_uncorrelated_scalar_subquery = false;
+    // What joins and sorts tell scans is for each part to connect, where it runs: here the engine would test it above what it sends, and not as scans do (-0.0).
+    config
+        .options_mut()
+        .optimizer
+        .enable_dynamic_filter_pushdown = false;
+    config
+        .options_mut()
+        .optimizer
+        .enable_join_dynamic_filter_pushdown = false;
+    config
+        .options_mut()
+        .optimizer
+        .enable_topk_dynamic_filter_pushdown = false;
     SessionStateBuilder::new_from_existing(state.clone())
         .with_config(config)
         .with_physical_optimizer_rules(rules)
@@ -170,15 +183,6 @@ pub(super) async fn spread_out(
 }
 
 #[cfg(feature = "distributed")]
-/// A plan that ends conditions above groups of floats (`exec/float_groups.rs`), before it is cut into parts.
-///
-/// # Errors
-/// As the engine says.
-pub(crate) fn whole(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    undivided(plan)
-}
-
-#[cfg(feature = "distributed")]
 /// A part of a plan that came from another process, made ready to run here until `stop` is set. Its operators stay where they are, since what they count is told by their places.
 ///
 /// # Errors
@@ -189,7 +193,7 @@ pub(crate) fn part(
     stop: &Stop,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let options = config.options();
-    let plan = Arithmetic.optimize(plan, options)?;
-    let plan = waiting(FilterPushdown::new_post_optimization().optimize(plan, options)?)?;
-    stoppable(plan, stop)
+    let plan = undivided(Arithmetic.optimize(plan, options)?)?;
+    let plan = FilterPushdown::new_post_optimization().optimize(plan, options)?;
+    stoppable(waiting(connected(plan)?)?, stop)
 }

@@ -14,6 +14,8 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
+#[cfg(feature = "distributed")]
+use super::between::BetweenExec;
 use super::between::{Between, Room, put_under};
 
 /// The plan in which no condition goes below such a GROUP BY.
@@ -32,6 +34,19 @@ pub(in crate::query) fn undivided(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dy
         }
         let undivided = put_under(Arc::clone(&node), WholeGroups)?;
         Ok(undivided.map_or_else(|| Transformed::no(node), Transformed::yes))
+    })
+    .data()
+}
+
+/// The plan without what ended conditions there, once they are connected with scans.
+#[cfg(feature = "distributed")]
+pub(in crate::query) fn connected(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| match node.is::<BetweenExec<WholeGroups>>() {
+        false => Ok(Transformed::no(node)),
+        true => {
+            let input = node.children().first().map(|input| Arc::clone(input));
+            Ok(input.map_or_else(|| Transformed::no(node), Transformed::yes))
+        }
     })
     .data()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use partgrid::PartitionGrid;
 use partgrid::grid::{Axis, GridBuilder, MemoryTile, Tile};
@@ -12,6 +12,17 @@ pub(super) const GRIDS: [&str; 3] = ["facts", "names", "few"];
 
 /// Rows of each tile of `facts`.
 const ROWS: i64 = 3_000;
+
+/// Values that compare in ways of their own.
+const FLOATS: [Option<f64>; 7] = [
+    Some(0.0),
+    Some(-0.0),
+    Some(f64::NAN),
+    Some(f64::INFINITY),
+    Some(-1.5),
+    None,
+    Some(2.0),
+];
 
 /// What the process of a seed has of a grid.
 pub(super) fn part(name: &str, seed: u64) -> Arc<PartitionGrid> {
@@ -40,13 +51,21 @@ fn facts(seed: i64) -> PartitionGrid {
                 ("g", Arc::new(groups.collect::<Int64Array>())),
                 ("text", Arc::new(texts.collect::<StringArray>())),
                 (
+                    "f",
+                    Arc::new(
+                        ids.iter()
+                            .map(|id| FLOATS[(id % 7) as usize])
+                            .collect::<Float64Array>(),
+                    ),
+                ),
+                (
                     "amount",
                     Arc::new(amounts.with_precision_and_scale(12, 2).unwrap()),
                 ),
             ])
         })
         .collect();
-    grid(&batches, &[0, 2, 4])
+    grid(&batches, &[0, 2, 5])
 }
 
 fn names(seed: i64) -> PartitionGrid {

@@ -12,7 +12,13 @@ use partgrid::query::{Session, SessionOptions};
 use member::{answer, cluster};
 
 /// Each of them cut into stages in another way.
-const STATEMENTS: [&str; 26] = [
+const STATEMENTS: [&str; 32] = [
+    "SELECT f + 0.0 AS f, count(*) FROM facts GROUP BY f + 0.0",
+    "SELECT count(*) FROM (SELECT DISTINCT f FROM facts)",
+    "SELECT id FROM facts WHERE id % 100 < 7 AND f IN (SELECT f FROM facts WHERE id % 1000 = 7)",
+    "SELECT count(*) FROM facts a JOIN few ON a.f = few.k - 3.0",
+    "SELECT count(*) FROM facts a JOIN facts b ON a.f = b.f WHERE a.id % 1000 < 5 AND b.id % 1000 < 9",
+    "SELECT f, sum(id) FROM facts GROUP BY ROLLUP (f) HAVING f > 0",
     "SELECT g, sum(id) FROM facts GROUP BY g",
     "SELECT count(*) FROM facts",
     "SELECT count(*), min(id), max(id), sum(amount) FROM facts",
