@@ -35,7 +35,9 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Tile,
     __version__,
     _end_calls,
-    _forget_calls,
+    _forget_threads,
+    _go_on,
+    _stand_still,
     connect,
     from_arrow,
     from_distarray,
@@ -54,10 +56,10 @@ from partgrid.engines.dask import from_dask  # noqa: E402
 from partgrid.engines.modin import from_modin  # noqa: E402
 from partgrid.errors import PartgridError  # noqa: E402
 
-# Threads that run queries must not be in Python when it ends, and those of a parent are not in its children.
+# Threads that run queries must not be in Python when it ends, stand still during a fork, and those of a parent are not in its children.
 atexit.register(_end_calls)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_calls)
+    os.register_at_fork(before=_stand_still, after_in_parent=_go_on, after_in_child=_forget_threads)
 
 get = Get("pandas")
 """Turns handles of `__partitioned__` into `pandas.DataFrame` objects; see `Get`."""

@@ -8,7 +8,7 @@ from os import PathLike
 from types import CapsuleType
 from typing import Any, Final, final
 
-__all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "Connection", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Server", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_calls", "_from_parts", "_from_ranks", "_rank_part", "block", "connect", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "shared_memory", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
+__all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "Connection", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Server", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_threads", "_from_parts", "_from_ranks", "_go_on", "_rank_part", "_stand_still", "block", "connect", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "shared_memory", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
 
 BUFFER_COOKIE: Final[int]
 BUFFER_DEVICE: Final[int]
@@ -2620,9 +2620,9 @@ def _fill_halos(array: DistArray) -> None:
     Fills the communication padding of all sections of an array, which are all in this process.
     """
 
-def _forget_calls() -> None:
+def _forget_threads() -> None:
     """
-    Forgets the calls of other threads, which a forked child does not have.
+    Forgets what the threads of the parent wait for, and their calls, in a forked child, which does not have them.
     """
 
 def _from_parts(cells: Any) -> Grid:
@@ -2657,6 +2657,11 @@ def _from_ranks(parts: Sequence[tuple[str, int, tuple[Schema, Sequence[int], Seq
         InvalidArgumentError: The ranks have other columns or column cuts; on all ranks alike.
     """
 
+def _go_on() -> None:
+    """
+    Lets the threads go on; Python runs it in the parent after a fork.
+    """
+
 def _rank_part(grid: Grid | None) -> tuple[str, int, tuple[Schema, list[int], list[int]] | None, list[bool] | None]:
     """
     What this rank says of its part to the others. Pickles with the standard library.
@@ -2666,6 +2671,11 @@ def _rank_part(grid: Grid | None) -> tuple[str, int, tuple[Schema, list[int], li
 
     Returns:
         What `_from_ranks` takes of each rank.
+    """
+
+def _stand_still() -> None:
+    """
+    Lets all threads of the runtime wait, at the end of the step that each is in; Python runs it before a fork.
     """
 
 def block(cuts: int | Sequence[int], num_ranks: int | None = None, *, padding: int | None = None, boundary: tuple[int, int] | None = None, periodic: bool | None = None, version: str | None = None) -> Map:

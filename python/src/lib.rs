@@ -18,6 +18,7 @@ mod dlpack;
 mod engine;
 mod error;
 mod filters;
+mod fork;
 mod frames;
 mod function;
 mod grid;
@@ -66,6 +67,8 @@ mod _native {
     #[pymodule_export]
     use crate::engine::register_copy_engine;
     #[pymodule_export]
+    use crate::fork::{forget_threads, go_on, stand_still};
+    #[pymodule_export]
     use crate::frames::{from_arrow, from_cells};
     #[pymodule_export]
     use crate::function::PyArguments;
@@ -88,7 +91,7 @@ mod _native {
     #[pymodule_export]
     use crate::result::{Kept, PyQuery, PyStream};
     #[pymodule_export]
-    use crate::runtime::{end_calls, forget_calls};
+    use crate::runtime::end_calls;
     #[pymodule_export]
     use crate::schema::PySchema;
     #[pymodule_export]

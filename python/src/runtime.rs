@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 
 use crate::error::{Outcome, Raised};
+use crate::fork::Threads;
 
 /// How often a waiting thread looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -28,6 +29,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 struct Started {
     pid: u32,
     runtime: Runtime,
+    threads: Threads,
 }
 
 /// The runtime of this process, or null. Values are never freed: a child must not join its parent's threads, and the parent needs its own until it ends.
@@ -44,13 +46,21 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
     }
     #[cfg(unix)]
     crate::allocator::give_back_when_idle();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder
         .thread_name("partgrid")
         .worker_threads(partgrid::query::max_threads())
-        .enable_all()
+        .enable_all();
+    let threads = Threads::counted(&mut builder);
+    let runtime = builder
         .build()
         .map_err(|error| Error::internal("no runtime could be started").with_source(error))?;
-    let fresh = Box::into_raw(Box::new(Started { pid, runtime }));
+    let started = Started {
+        pid,
+        runtime,
+        threads,
+    };
+    let fresh = Box::into_raw(Box::new(started));
     match STARTED.compare_exchange(current, fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => alive(fresh),
         // Another thread was faster. Ours has done nothing yet and may go.
@@ -61,6 +71,12 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
     }
     .map(|started| &started.runtime)
     .ok_or_else(|| Error::internal("the runtime is gone"))
+}
+
+/// The runtime of this process and its threads, if it was started.
+pub(crate) fn running() -> Option<(&'static Runtime, &'static Threads)> {
+    let started = alive(STARTED.load(Ordering::Acquire))?;
+    (started.pid == std::process::id()).then_some((&started.runtime, &started.threads))
 }
 
 #[expect(
@@ -240,8 +256,6 @@ pub(crate) fn end_calls(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Forgets the calls of other threads, which a forked child does not have.
-#[pyfunction]
-#[pyo3(name = "_forget_calls")]
 pub(crate) fn forget_calls() {
     CALLS.store(0, Ordering::Release);
 }

@@ -21,6 +21,7 @@ use datafusion_distributed::{
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use http::HeaderMap;
+use tokio::sync::oneshot;
 use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 use tower::ServiceExt;
@@ -149,7 +150,41 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Reaches members for the engine.
-pub(super) struct Resolver(pub(super) Arc<Reach>);
+pub(super) struct Resolver {
+    reach: Arc<Reach>,
+    unsent: Unsent,
+}
+
+impl Resolver {
+    /// For a statement, and the error of the first part that could not be sent: the engine itself says so after the last row, which then never comes.
+    pub(super) fn of_statement(reach: Arc<Reach>) -> (Self, oneshot::Receiver<DataFusionError>) {
+        let (sender, error) = oneshot::channel();
+        let unsent = Unsent(Arc::new(Mutex::new(Some(sender))));
+        (Self { reach, unsent }, error)
+    }
+
+    /// For a part, which asks other members for rows and sends nothing.
+    pub(super) fn of_part(reach: Arc<Reach>) -> Self {
+        let unsent = Unsent::default();
+        Self { reach, unsent }
+    }
+}
+
+/// Whom to tell of the first part that could not be sent.
+#[derive(Clone, Default)]
+struct Unsent(Arc<Mutex<Option<oneshot::Sender<DataFusionError>>>>);
+
+impl Unsent {
+    /// Tells it, and gives it back.
+    fn tell(&self, error: DataFusionError) -> DataFusionError {
+        let error = Arc::new(error);
+        if let Some(sender) = known(&self.0).take() {
+            // Nobody listens any more when the statement is over.
+            drop(sender.send(DataFusionError::Shared(Arc::clone(&error))));
+        }
+        DataFusionError::Shared(error)
+    }
+}
 
 #[async_trait]
 impl ChannelResolver for Resolver {
@@ -157,10 +192,12 @@ impl ChannelResolver for Resolver {
         &self,
         url: &Url,
     ) -> std::result::Result<Box<dyn WorkerChannel>, DataFusionError> {
-        let channel = self.0.channel(url).await.map_err(traveling)?;
+        let channel = self.reach.channel(url).await;
+        let channel = channel.map_err(|error| self.unsent.tell(traveling(error)))?;
         let inner = create_worker_client(channel);
         let url = Arc::new(url.clone());
-        Ok(Box::new(Named { inner, url }))
+        let unsent = self.unsent.clone();
+        Ok(Box::new(Named { inner, url, unsent }))
     }
 }
 
@@ -168,6 +205,7 @@ impl ChannelResolver for Resolver {
 struct Named {
     inner: Box<dyn WorkerChannel>,
     url: Arc<Url>,
+    unsent: Unsent,
 }
 
 type Told = BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>>;
@@ -215,7 +253,8 @@ impl WorkerChannel for Named {
     ) -> Result<Told, DataFusionError> {
         let inner = self.inner.as_mut();
         let told = inner.coordinator_channel(headers, request, messages, metrics, context);
-        let told = told.await.map_err(self.named())?;
+        let told = told.await.map_err(self.named());
+        let told = told.map_err(|error| self.unsent.tell(error))?;
         Ok(told.map_err(self.named()).boxed())
     }
 

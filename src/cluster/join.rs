@@ -162,7 +162,7 @@ async fn ping(reach: &Arc<Reach>, uri: &str) -> Result<Member> {
     let unknown = Member::try_new(uri, Incarnation::from_bits(0), Location::here())?;
     let url = unknown.url();
     let asking = async {
-        let resolver = Resolver(Arc::clone(reach));
+        let resolver = Resolver::of_part(Arc::clone(reach));
         let mut channel = resolver.get_worker_client_for_url(url).await?;
         Ok::<_, Error>(channel.get_worker_info(GetWorkerInfoRequest {}).await?)
     };

@@ -5,8 +5,10 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::Session as PlanSession;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -28,8 +30,9 @@ use datafusion_distributed::{
     DistributedExec, DistributedExt, DistributedMetricsFormat::PerTask, SessionStateBuilderExt,
     WorkerResolver, display_plan_ascii, rewrite_distributed_plan_with_metrics,
 };
-use futures::{FutureExt, StreamExt, TryFutureExt, stream};
+use futures::{FutureExt, Stream, StreamExt, TryFutureExt, stream};
 use http::HeaderMap;
+use tokio::sync::oneshot;
 use url::Url;
 
 use super::Cluster;
@@ -78,12 +81,8 @@ struct Statement {
 }
 
 impl Statement {
-    /// The plan in stages for these members, and the state that runs it.
-    async fn cut(
-        &self,
-        members: Arc<Members>,
-        headers: HeaderMap,
-    ) -> Result<(Arc<dyn ExecutionPlan>, SessionState)> {
+    /// The plan in stages for these members.
+    async fn cut(&self, members: Arc<Members>, headers: HeaderMap) -> Result<Cut> {
         let cluster = &self.cluster;
         let codec = Codec {
             reach: Arc::clone(&cluster.reach),
@@ -94,10 +93,11 @@ impl Statement {
         let urls = members.iter().map(|member| member.url().clone()).collect();
         let mut config = self.state.config().clone();
         config.set_extension(Arc::new(OfQuery(members)));
+        let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach));
         let state = SessionStateBuilder::new_from_existing(self.state.clone())
             .with_config(config)
             .with_distributed_worker_resolver(Frozen(urls))
-            .with_distributed_channel_resolver(Resolver(Arc::clone(&cluster.reach)))
+            .with_distributed_channel_resolver(resolver)
             .with_distributed_user_codec(codec)
             .with_distributed_desired_task_count_handler(leaf::desired)
             .with_distributed_scale_up_leaf_node_handler(leaf::scale_up)
@@ -112,18 +112,45 @@ impl Statement {
             .with_distributed_planner()
             .build();
         let planner = Arc::clone(state.query_planner());
-        let cut = planner
+        let mut plan = planner
             .create_physical_plan(&LogicalPlan::default(), &state)
             .await?;
         // EXPLAIN ANALYZE has it below the top.
-        if cut.exists(|node| Ok(node.is::<DistributedExec>()))? {
-            return Ok((cut, state));
+        if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
+            // A plan of one stage runs here, like a part that came from elsewhere.
+            let stop = cluster.stops.of_part(&headers);
+            plan = part(plan, state.config(), &stop)?;
         }
-        // A plan of one stage runs here, like a part that came from elsewhere.
-        let stop = cluster.stops.of_part(&headers);
-        let cut = part(cut, state.config(), &stop)?;
-        Ok((cut, state))
+        Ok(Cut {
+            plan,
+            state,
+            unsent,
+        })
     }
+}
+
+/// A plan in stages.
+struct Cut {
+    plan: Arc<dyn ExecutionPlan>,
+    /// What runs it.
+    state: SessionState,
+    /// The error of the first part that could not be sent.
+    unsent: oneshot::Receiver<DataFusionError>,
+}
+
+/// The rows, until a part could not be sent.
+fn until_unsent(
+    mut rows: SendableRecordBatchStream,
+    unsent: oneshot::Receiver<DataFusionError>,
+) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    let mut unsent = unsent.fuse();
+    stream::poll_fn(move |context| {
+        // Whoever would tell it is gone when all were sent.
+        if let Poll::Ready(Ok(error)) = unsent.poll_unpin(context) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        rows.poll_next_unpin(context)
+    })
 }
 
 /// The members of a query, which do not change while it is planned and runs.
@@ -186,8 +213,8 @@ impl DisplayAs for SpreadExec {
             return Ok(());
         }
         // Nothing of it waits.
-        if let Some(Ok((cut, _))) = statement.cut(members, HeaderMap::new()).now_or_never() {
-            for line in display_plan_ascii(cut.as_ref(), false).lines() {
+        if let Some(Ok(cut)) = statement.cut(members, HeaderMap::new()).now_or_never() {
+            for line in display_plan_ascii(cut.plan.as_ref(), false).lines() {
                 write!(formatter, "\n  {line}")?;
             }
         }
@@ -262,15 +289,20 @@ impl ExecutionPlan for SpreadExec {
         let running = async move {
             let members = statement.cluster.members();
             let (headers, ends) = statement.cluster.stops.statement()?;
-            let (cut, state) = statement.cut(members, headers).await?;
-            kept(&last).replace(Arc::clone(&cut));
+            let Cut {
+                plan,
+                state,
+                unsent,
+            } = statement.cut(members, headers).await?;
+            kept(&last).replace(Arc::clone(&plan));
             let context = TaskContext::from(&state).with_runtime(runtime);
-            let rows = execute_stream(Arc::clone(&cut), Arc::new(context))?;
+            let rows = execute_stream(Arc::clone(&plan), Arc::new(context))?;
+            let rows = until_unsent(rows, unsent);
             // What the others counted comes after the last row.
             let counted = async move {
                 // Until here the statement is not over; it is as well when its rows are dropped.
                 let _ends = ends;
-                let counting = rewrite_distributed_plan_with_metrics(cut, PerTask);
+                let counting = rewrite_distributed_plan_with_metrics(plan, PerTask);
                 if let Ok(Ok(counted)) = tokio::time::timeout(COUNTED, counting).await {
                     kept(&last).replace(counted);
                 }

@@ -114,7 +114,7 @@ fn state(
         .with_config(config)
         .with_runtime_env(runtime)
         .with_distributed_user_codec(codec)
-        .with_distributed_channel_resolver(Resolver(reach))
+        .with_distributed_channel_resolver(Resolver::of_part(reach))
         .with_distributed_worker_plan_rewrite_handler(rewritten)
         .build()
 }

@@ -13,8 +13,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::{FutureExt, Stream, StreamExt};
@@ -26,8 +24,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::bounds::{Queue, RunPool};
+use super::exec::connect::connected;
 use super::exec::dense::dense;
-use super::exec::float_groups::undivided;
 use super::exec::own::owning;
 use super::exec::portion::portioned;
 use super::exec::stop::{Stop, stoppable};
@@ -262,9 +260,8 @@ fn ready(
     stop: &Stop,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     // A run learns its dynamic filters itself: those of the plan belong to nobody.
-    let plan = undivided(reset_plan_states(plan)?)?;
     let options = context.session_config().options();
-    let plan = FilterPushdown::new_post_optimization().optimize(plan, options)?;
+    let plan = connected(reset_plan_states(plan)?, options)?;
     let plan = portioned(owning(dense(waiting(plan)?, context)?)?)?;
     Ok(stoppable(plan, stop)?)
 }

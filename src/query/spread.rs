@@ -15,14 +15,13 @@ use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, TableType};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 #[cfg(feature = "distributed")]
-use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;
 
 #[cfg(feature = "distributed")]
 use super::exec::{
-    float_groups::{connected, undivided},
+    connect::{connected, divided},
     stop::{Stop, stoppable},
     wait::waiting,
 };
@@ -193,7 +192,6 @@ pub(crate) fn part(
     stop: &Stop,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let options = config.options();
-    let plan = undivided(Arithmetic.optimize(plan, options)?)?;
-    let plan = FilterPushdown::new_post_optimization().optimize(plan, options)?;
-    stoppable(waiting(connected(plan)?)?, stop)
+    let plan = connected(Arithmetic.optimize(plan, options)?, options)?;
+    stoppable(waiting(divided(plan)?)?, stop)
 }

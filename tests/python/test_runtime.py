@@ -216,6 +216,27 @@ def test_what_cannot_cross_a_fork_raises_at_once(read: str) -> None:
     assert run(FORK.format(before=USED, inside=inside, after="stream.read_all()")) == "0\n"
 
 
+MANY_FORKS = """
+import os
+import partgrid as pg
+import pyarrow as pa
+
+session = pg.Session(threads=2)
+session.register("t", pg.from_arrow(pa.table({"a": range(100_000)})))
+for _ in range(150):
+    assert session.sql("SELECT count(*) AS n FROM t WHERE a % 2 = 0").to_arrow()["n"][0].as_py() == 50_000
+    if (child := os.fork()) == 0:
+        found = session.sql("SELECT sum(a) AS s FROM t WHERE a < 3").to_arrow()["s"][0].as_py()
+        os._exit(0 if found == 3 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+def test_threads_that_wait_during_a_fork_do_not_disturb_the_child() -> None:
+    """A queue of waiting threads goes through their stacks, which a child has lost."""
+    run(MANY_FORKS)
+
+
 def test_a_fork_while_another_thread_queries_does_not_hang() -> None:
     before = (
         USED

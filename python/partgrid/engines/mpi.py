@@ -6,17 +6,13 @@ that went on alone would wait for the others forever. Never here: rows on their 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
-import socket
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from partgrid import _native, errors
 from partgrid._frames import from_pandas
 from partgrid._refusals import needed, refused
+from partgrid.engines._member import Host, new_token, serve
 
 # An `mpi4py.MPI.Comm`.
 Comm = Any
@@ -134,14 +130,12 @@ def _member(comm: Comm) -> tuple[_native.Server, str]:
     key = (os.getpid(), comm.py2f() if hasattr(comm, "py2f") else id(comm))
     if key in _members:
         return _members[key]
-    host = _native._rank_part(None)[0]
-    hosts = comm.allgather((socket.gethostname(), host, secrets.token_urlsafe(32)))
-    is_one_host = len({name for name, _, _ in hosts}) == 1
-    address = "127.0.0.1:0" if is_one_host else f"{host}:0"
-    token = hosts[0][2]
+    own = Host.here()
+    told = comm.allgather((own.name, own.address, new_token()))
+    hosts, token = [Host(name, address) for name, address, _ in told], told[0][2]
     server, error = None, None
     try:
-        server = _serve(address, token)
+        server = serve(hosts, own, token)
     except BaseException as raised:  # it is raised again, on all ranks
         error = raised
     agree(comm, error)
@@ -149,20 +143,6 @@ def _member(comm: Comm) -> tuple[_native.Server, str]:
     server.join(comm.allgather(server.uri))
     _members[key] = (server, token)
     return _members[key]
-
-
-def _serve(address: str, token: str) -> _native.Server:
-    digest = hashlib.sha256(token.encode()).hexdigest()
-    with tempfile.TemporaryDirectory() as folder:
-        tokens, shown = Path(folder, "tokens.toml"), Path(folder, "token")
-        for path in (tokens, shown):
-            path.touch(mode=0o600)
-        tokens.write_text(f'[[token]]\nname = "ranks"\nsha256 = "{digest}"\nscope = "admin"\n')
-        shown.write_text(token)
-        settings = {"cluster.token": str(shown)}
-        return _native.Server(
-            address=address, http=None, tokens=tokens, join=[], insecure=True, settings=settings
-        )
 
 
 def _part(grid: _native.Grid) -> _native.Grid:

@@ -7,8 +7,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use partgrid::PartitionGrid;
 use partgrid::grid::{Axis, GridBuilder, MemoryTile, Tile};
 
-/// `facts` with many rows in two column bands, `names` with few rows, which the members have in another order; `few`, which the member of seed 1 alone has.
-pub(super) const GRIDS: [&str; 3] = ["facts", "names", "few"];
+/// `facts` with many rows in two column bands, `names` with few rows, which the members have in another order; `few`, which the member of seed 1 alone has; `floats` with so few rows that the
+/// engine chooses other plans, and one row where the seed is 1.
+pub(super) const GRIDS: [&str; 4] = ["facts", "names", "few", "floats"];
 
 /// Rows of each tile of `facts`.
 const ROWS: i64 = 3_000;
@@ -30,6 +31,7 @@ pub(super) fn part(name: &str, seed: u64) -> Arc<PartitionGrid> {
     Arc::new(match name {
         "facts" => facts(seed),
         "names" => names(seed),
+        "floats" => floats(seed),
         _ => few(seed),
     })
 }
@@ -84,6 +86,17 @@ fn few(seed: i64) -> PartitionGrid {
         &[batch(&[("k", Arc::new(Int64Array::from(keys)))])],
         &[0, 1],
     )
+}
+
+fn floats(seed: i64) -> PartitionGrid {
+    let num_rows = 1 + seed / 2 % 3 * 7;
+    let ids = seed * 100..seed * 100 + num_rows;
+    let values: Float64Array = ids.clone().map(|id| FLOATS[(id % 7) as usize]).collect();
+    let batch = batch(&[
+        ("id", Arc::new(ids.map(Some).collect::<Int64Array>())),
+        ("f", Arc::new(values)),
+    ]);
+    grid(&[batch], &[0, 2])
 }
 
 fn batch(columns: &[(&str, ArrayRef)]) -> RecordBatch {

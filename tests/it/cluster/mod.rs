@@ -12,7 +12,10 @@ use partgrid::query::{Session, SessionOptions};
 use member::{answer, cluster};
 
 /// Each of them cut into stages in another way.
-const STATEMENTS: [&str; 32] = [
+const STATEMENTS: [&str; 35] = [
+    "SELECT id FROM floats WHERE f IN (SELECT f FROM floats WHERE id % 7 IN (0, 2)) ORDER BY id",
+    "SELECT a.id FROM floats a JOIN (SELECT f FROM floats WHERE id % 7 = 0) b ON a.f = b.f ORDER BY 1",
+    "SELECT id FROM floats WHERE f IN (SELECT -f FROM floats WHERE id % 7 < 3) ORDER BY id",
     "SELECT f + 0.0 AS f, count(*) FROM facts GROUP BY f + 0.0",
     "SELECT count(*) FROM (SELECT DISTINCT f FROM facts)",
     "SELECT id FROM facts WHERE id % 100 < 7 AND f IN (SELECT f FROM facts WHERE id % 1000 = 7)",

@@ -1,0 +1,63 @@
+"""A process as a member of a cluster: what the engines for MPI, Ray and Dask have in common.
+
+Comes in: what the processes of a program know of each other. Goes out: the server of this process, which runs the parts of statements whose tiles are here.
+Never here: who starts processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import socket
+import tempfile
+from pathlib import Path
+
+from partgrid import _native
+
+
+class Host:
+    """Where a process is, as it tells the others.
+
+    Args:
+        name: The name of its machine.
+        address: Its address in the network.
+    """
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name, self.address = name, address
+
+    @classmethod
+    def here(cls) -> Host:
+        """Where this process is."""
+        return cls(socket.gethostname(), _native._rank_part(None)[0])
+
+
+def new_token() -> str:
+    """What members show each other, of 32 random bytes."""
+    return secrets.token_urlsafe(32)
+
+
+def serve(hosts: list[Host], own: Host, token: str) -> _native.Server:
+    """Starts the server of this process. It listens on this machine alone if all are on it, else on its address in the network, for those who have the token.
+
+    Args:
+        hosts: Where the processes are, that of this one among them.
+        own: Where this process is.
+        token: What members show each other.
+
+    Returns:
+        The server, which knows no other member yet; see `Server.join`.
+    """
+    is_one_host = len({host.name for host in hosts}) == 1
+    address = "127.0.0.1:0" if is_one_host else f"{own.address}:0"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    with tempfile.TemporaryDirectory() as folder:
+        tokens, shown = Path(folder, "tokens.toml"), Path(folder, "token")
+        for path in (tokens, shown):
+            path.touch(mode=0o600)
+        tokens.write_text(f'[[token]]\nname = "members"\nsha256 = "{digest}"\nscope = "admin"\n')
+        shown.write_text(token)
+        settings = {"cluster.token": str(shown)}
+        return _native.Server(
+            address=address, http=None, tokens=tokens, join=[], insecure=True, settings=settings
+        )
