@@ -45,6 +45,7 @@ pub mod query;
 #[cfg(feature = "serve")]
 pub mod serve;
 pub mod share;
+pub mod still;
 pub mod storage;
 
 pub use error::{Error, ErrorKind, Result};

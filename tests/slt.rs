@@ -1,7 +1,7 @@
 //! Answers and plans of SQL over the flights of 2013.
 //!
 //! Comes in: `sql/*.slt` (answers, as DuckDB gives them) and `sql/explain/*.slt` (plans). Goes out: a failure for each answer that differs. Every file of answers
-//! runs on six cuttings of the same tables, since an answer must not depend on where the cuts are, or the tiles. Never here: how the expected answers were made; see
+//! runs on six cuttings of the same tables and in three processes, since an answer must not depend on where the cuts are, or the tiles. Never here: how the expected answers were made; see
 //! `sql/README.md`.
 #![cfg(all(feature = "parquet", feature = "sql"))]
 #![allow(
@@ -14,6 +14,9 @@
     reason = "a test may fail by panicking"
 )]
 
+#[cfg(feature = "distributed")]
+#[path = "slt/cluster.rs"]
+mod cluster;
 #[path = "slt/engine.rs"]
 mod engine;
 
@@ -38,6 +41,10 @@ const LEAST_ANSWERS: usize = 1000;
 
 /// Fewer records of plans than this mean that files were lost.
 const LEAST_PLANS: usize = 85;
+
+/// Fewer records of shapes of plans than this mean that some were lost.
+#[cfg(feature = "distributed")]
+const LEAST_SHAPES: usize = 40;
 
 /// Tables and where they are in `data/`.
 const TABLES: [(&str, &str); 5] = [
@@ -94,6 +101,44 @@ fn answers_are_those_of_duckdb_on_shuffled_tiles_of_which_some_are_lazy() {
     run_answers("shuffled, half lazy", &memory().with_lazy(true), |grid| {
         shuffled(&grid)
     });
+}
+
+/// Chooses which member has which tiles, where the environment names no other.
+#[cfg(feature = "distributed")]
+const SEED: u64 = 1;
+
+#[cfg(feature = "distributed")]
+#[test]
+fn answers_are_those_of_duckdb_on_three_members() {
+    let (files, records) = run_members(3, &files_of("sql"));
+    report(&format!("{records} answers in {files} files on 3 members"));
+    assert!(records >= LEAST_ANSWERS, "only {records} answers");
+}
+
+#[cfg(feature = "distributed")]
+#[test]
+fn every_shape_of_plan_answers_alike_on_one_two_and_five_members() {
+    for of in [1, 2, 5] {
+        let shapes = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/shapes.slt");
+        let (_, records) = run_members(of, &[shapes]);
+        report(&format!("{records} shapes of plans on {of} members"));
+        assert!(records >= LEAST_SHAPES, "only {records} shapes");
+    }
+}
+
+#[cfg(feature = "distributed")]
+fn run_members(of: u64, files: &[PathBuf]) -> (usize, usize) {
+    let seed = std::env::var("PARTGRID_SLT_SEED").map_or(SEED, |seed| seed.parse().unwrap());
+    report(&format!(
+        "{of} members; PARTGRID_SLT_SEED={seed} puts the tiles there again"
+    ));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let members = cluster::Members::start(&runtime, of, seed);
+    let session = members.session();
+    let cutting = Cutting { session, runtime };
+    let ran = run_files(files, &cutting);
+    drop(members);
+    ran
 }
 
 #[test]
@@ -189,10 +234,13 @@ fn run_answers(cutting: &str, options: &LoadOptions, cut: impl Fn(PartitionGrid)
 
 /// Runs every file of a folder; gives the number of files and of records. Each record that a file holds must have run.
 fn run_folder(folder: &str, cutting: &Cutting) -> (usize, usize) {
-    let files = files_of(folder);
+    run_files(&files_of(folder), cutting)
+}
+
+fn run_files(files: &[PathBuf], cutting: &Cutting) -> (usize, usize) {
     let mut failures = Vec::new();
     let mut total = 0;
-    for file in &files {
+    for file in files {
         let records = parse_file::<DefaultColumnType>(file).unwrap();
         let held = records.iter().filter(|record| is_counted(record)).count();
         let count = Arc::new(AtomicUsize::new(0));

@@ -14,9 +14,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The module folders of the core, and what each may use besides itself (STYLE: imports go down only).
-const DIRECTION: [(&str, &[&str]); 17] = [
+const DIRECTION: [(&str, &[&str]); 18] = [
     ("error", &[]),
     ("memory", &["error"]),
+    ("still", &[]),
     ("location", &["error"]),
     ("grid", &["error", "location"]),
     ("storage", &["error", "memory", "location", "grid"]),
@@ -65,6 +66,7 @@ const BELOW_SERVE: &[&str] = &[
 const BELOW_SERVER: &[&str] = &[
     "error",
     "memory",
+    "still",
     "location",
     "grid",
     "storage",

@@ -2675,7 +2675,7 @@ def _rank_part(grid: Grid | None) -> tuple[str, int, tuple[Schema, list[int], li
 
 def _stand_still() -> None:
     """
-    Lets all threads of the runtime wait, at the end of the step that each is in; Python runs it before a fork.
+    Lets all threads of ours wait, at the end of the step that each is in; Python runs it before a fork.
     """
 
 def block(cuts: int | Sequence[int], num_ranks: int | None = None, *, padding: int | None = None, boundary: tuple[int, int] | None = None, periodic: bool | None = None, version: str | None = None) -> Map:

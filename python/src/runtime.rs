@@ -16,12 +16,12 @@ use std::thread::{Thread, ThreadId};
 use std::time::Duration;
 
 use partgrid::error::{Error, ErrorKind};
+use partgrid::still::{self, TakesPart};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 
 use crate::error::{Outcome, Raised};
-use crate::fork::Threads;
 
 /// How often a waiting thread looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 struct Started {
     pid: u32,
     runtime: Runtime,
-    threads: Threads,
+    _takes_part: TakesPart,
 }
 
 /// The runtime of this process, or null. Values are never freed: a child must not join its parent's threads, and the parent needs its own until it ends.
@@ -51,14 +51,12 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
         .thread_name("partgrid")
         .worker_threads(partgrid::query::max_threads())
         .enable_all();
-    let threads = Threads::counted(&mut builder);
-    let runtime = builder
-        .build()
+    let (runtime, takes_part) = still::start(&mut builder)
         .map_err(|error| Error::internal("no runtime could be started").with_source(error))?;
     let started = Started {
         pid,
         runtime,
-        threads,
+        _takes_part: takes_part,
     };
     let fresh = Box::into_raw(Box::new(started));
     match STARTED.compare_exchange(current, fresh, Ordering::AcqRel, Ordering::Acquire) {
@@ -71,12 +69,6 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
     }
     .map(|started| &started.runtime)
     .ok_or_else(|| Error::internal("the runtime is gone"))
-}
-
-/// The runtime of this process and its threads, if it was started.
-pub(crate) fn running() -> Option<(&'static Runtime, &'static Threads)> {
-    let started = alive(STARTED.load(Ordering::Acquire))?;
-    (started.pid == std::process::id()).then_some((&started.runtime, &started.threads))
 }
 
 #[expect(

@@ -9,6 +9,8 @@ use arrow::datatypes::SchemaRef;
 #[cfg(feature = "distributed")]
 use arrow_flight::FlightInfo;
 #[cfg(feature = "distributed")]
+use bytes::Bytes;
+#[cfg(feature = "distributed")]
 use prost::Message;
 use serde::Deserialize;
 
@@ -71,6 +73,15 @@ impl Client {
         let described = Described::read(&info.app_metadata)?;
         let schema = info.try_decode_schema().map_err(Error::from)?;
         grid(self, described, Arc::new(schema))
+    }
+
+    /// What the member knows of the values in a part of a grid, in words of members.
+    ///
+    /// # Errors
+    /// As [`Client::part`].
+    pub(crate) async fn part_statistics(&self, part: &GridPart) -> Result<Bytes> {
+        let told = self.act("PartStatistics", part.to_bytes()).await?;
+        told.into_iter().next().ok_or_else(no_part)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
 //! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is),
-//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs), `leaf.rs` with `placement.rs` (which member reads which tiles), `codec.rs` with `message.rs` (how a scan travels), `tile.rs` (tiles by their
-//! handles), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (one grid of what several members have). Never here: a scheduler, a shuffle, consensus.
+//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `recursive.rs` (one that is so in pieces), `leaf.rs` with `placement.rs` (which member reads which tiles), `codec.rs` with `message.rs` (how a scan travels), `tile.rs` (tiles by their
+//! handles), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (one grid of what several members have) with `statistics.rs` (what they tell of its values). Never here: a scheduler, a shuffle, consensus.
 
 mod channel;
 mod codec;
@@ -15,7 +15,9 @@ mod message;
 mod owner;
 mod parts;
 mod placement;
+mod recursive;
 mod spread;
+mod statistics;
 mod stops;
 mod tile;
 mod worker;
@@ -32,6 +34,7 @@ pub use join::Join;
 pub use members::{Member, Members};
 pub use parts::of_parts;
 pub use placement::{Seat, owner, owners};
+pub(crate) use statistics::told;
 pub use tile::MemberTile;
 
 use channel::Reach;

@@ -5,8 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::try_join_all;
+use futures::try_join;
+
 use super::Cluster;
 use super::members::{Member, Members};
+use super::statistics::Heard;
 use super::tile::MemberTile;
 use crate::error::{Error, Result};
 use crate::flight::messages::GridPart;
@@ -16,6 +20,9 @@ use crate::share::publish;
 /// The longest name of a grid.
 const MOST_NAME_BYTES: usize = 200;
 
+/// How many parts are asked for at a time.
+const AT_ONCE: usize = 16;
+
 /// The most parts that a grid may have.
 const MOST_PARTS: usize = 100_000;
 
@@ -23,7 +30,15 @@ const MOST_PARTS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     own: BTreeMap<(String, u64), (u64, Arc<PartitionGrid>)>,
-    made: BTreeMap<String, Vec<Vec<u8>>>,
+    made: BTreeMap<String, Made>,
+}
+
+/// A grid that was put under its name.
+#[derive(Debug)]
+struct Made {
+    id: GridId,
+    /// The ids of its parts.
+    of: Vec<Vec<u8>>,
 }
 
 impl Cluster {
@@ -67,7 +82,12 @@ impl Cluster {
         if before == parts.own.len() {
             return false;
         }
-        if parts.made.remove(name).is_some() {
+        if let Some(made) = parts.made.remove(name)
+            && self
+                .session
+                .grid(name)
+                .is_ok_and(|grid| grid.id() == made.id)
+        {
             let _was_there = self.session.deregister(name);
         }
         true
@@ -151,21 +171,27 @@ impl Cluster {
             return Ok(());
         }
         let ids: Vec<Vec<u8>> = parts.iter().map(|(part, _)| part.id.clone()).collect();
-        let is_ours = match self.parts().made.get(name) {
-            Some(made) if *made == ids => return Ok(()),
-            made => made.is_some(),
+        let ours = match self.parts().made.get(name) {
+            Some(made) if made.of == ids => return Ok(()),
+            made => made.map(|made| made.id),
         };
+        // What a statement put there instead is not ours.
+        let is_ours = ours.is_some() && self.session.grid(name).ok().map(|grid| grid.id()) == ours;
         if !is_ours && self.session.tables().iter().any(|known| known == name) {
             let text = "this member has another grid or view under the name of one of the cluster";
             return Err(Error::invalid_argument(text)
                 .with_hint("drop it, or contribute the parts under another name"));
         }
         let mut grids = Vec::with_capacity(parts.len());
-        for (part, member) in &parts {
-            grids.push(self.part_of(part, member).await?);
+        for some in parts.chunks(AT_ONCE) {
+            let asked = some.iter().map(|(part, member)| self.part_of(part, member));
+            grids.extend(try_join_all(asked).await?);
         }
-        self.session.register(name, Arc::new(of_parts(&grids)?))?;
-        self.parts().made.insert(name.to_owned(), ids);
+        let grid = Arc::new(of_parts(&grids)?);
+        let id = grid.id();
+        self.session.register(name, grid)?;
+        let made = Made { id, of: ids };
+        self.parts().made.insert(name.to_owned(), made);
         Ok(())
     }
 
@@ -174,9 +200,10 @@ impl Cluster {
             return self.own_part(part);
         }
         let client = self.reach.client(member.uri()).await?;
-        let part = client.part(part).await?;
+        let (described, told) = try_join!(client.part(part), client.part_statistics(part))?;
+        let heard = Heard::read(&told, &described)?;
         let forbids = self.forbids_fetching;
-        let part = MemberTile::of_part(&part, member.uri(), &self.reach, forbids)?;
+        let part = MemberTile::of_part(&described, heard, (member.uri(), forbids), &self.reach)?;
         Ok(Arc::new(part))
     }
 }

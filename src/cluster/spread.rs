@@ -41,6 +41,7 @@ use super::codec::Codec;
 use super::leaf::{self, OfQuery};
 use super::members::Members;
 use super::owner::of_member;
+use super::recursive::{in_pieces, is_recursive};
 use crate::grid::PartitionGrid;
 use crate::query::{PROCESS, Spread, part};
 
@@ -55,21 +56,11 @@ impl Spread for Cluster {
         state: SessionState,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = reset_plan_states(plan)?;
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(plan.schema()),
-            Partitioning::UnknownPartitioning(1),
-            plan.properties().emission_type,
-            plan.properties().boundedness,
-        );
-        Ok(Arc::new(SpreadExec {
-            statement: Arc::new(Statement {
-                plan,
-                state,
-                cluster: self,
-            }),
-            properties: Arc::new(properties),
-            last: Arc::default(),
-        }))
+        let spread = |plan| SpreadExec::of(plan, state.clone(), Arc::clone(&self));
+        match is_recursive(&plan)? {
+            true => in_pieces(plan, &spread),
+            false => Ok(spread(plan)),
+        }
     }
 }
 
@@ -190,6 +181,31 @@ struct SpreadExec {
     properties: Arc<PlanProperties>,
     /// The plan in stages that runs, or ran last.
     last: Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>,
+}
+
+impl SpreadExec {
+    fn of(
+        plan: Arc<dyn ExecutionPlan>,
+        state: SessionState,
+        cluster: Arc<Cluster>,
+    ) -> Arc<dyn ExecutionPlan> {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(plan.schema()),
+            Partitioning::UnknownPartitioning(1),
+            plan.properties().emission_type,
+            plan.properties().boundedness,
+        );
+        let statement = Statement {
+            plan,
+            state,
+            cluster,
+        };
+        Arc::new(Self {
+            statement: Arc::new(statement),
+            properties: Arc::new(properties),
+            last: Arc::default(),
+        })
+    }
 }
 
 impl fmt::Debug for SpreadExec {

@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::channel::Reach;
 use super::owner::elsewhere;
+use super::statistics::Heard;
 use crate::client::ServedTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridBuilder, PartitionGrid, Tile, TileData};
@@ -54,12 +55,12 @@ impl MemberTile {
         }
     }
 
-    /// The tiles of a part of a grid, as its member describes them.
+    /// The tiles of a part of a grid, as its member describes them, which answers at a URI.
     pub(super) fn of_part(
         part: &PartitionGrid,
-        uri: &str,
+        mut heard: Heard,
+        (uri, forbids_fetching): (&str, bool),
         reach: &Arc<Reach>,
-        forbids_fetching: bool,
     ) -> Result<PartitionGrid> {
         let (rows, columns) = (part.rows().clone(), part.columns().clone());
         let mut builder = GridBuilder::try_new(Arc::clone(part.schema()), rows, columns)?;
@@ -75,7 +76,12 @@ impl MemberTile {
                         memory_bytes: tile.data().memory_bytes(),
                         forbids_fetching,
                     };
-                    Tile::new(Arc::new(Self::new(outline, Arc::clone(reach))))
+                    let data = Arc::new(Self::new(outline, Arc::clone(reach)));
+                    let known = match position.as_slice() {
+                        [row_band, band] => heard.take(*row_band, part.columns().interval(*band)),
+                        _ => Vec::new(),
+                    };
+                    Tile::with_statistics(data, known)
                 }
             };
             builder.set(&position, tile)?;

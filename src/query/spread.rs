@@ -10,9 +10,13 @@ use arc_swap::ArcSwapOption;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::display::{PlanType, StringifiedPlan};
 use datafusion::common::tree_node::TreeNodeRecursion;
+#[cfg(feature = "distributed")]
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, TableType};
+#[cfg(feature = "distributed")]
+use datafusion::optimizer::OptimizerRule;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 #[cfg(feature = "distributed")]
 use datafusion::physical_plan::explain::ExplainExec;
@@ -27,6 +31,8 @@ use super::exec::{
 };
 use super::plan::narrow::Arithmetic;
 use super::plan::one_step::OneStep;
+#[cfg(feature = "distributed")]
+use super::plan::single::SingleValues;
 use super::table::GridTable;
 use crate::grid::PartitionGrid;
 
@@ -137,10 +143,16 @@ pub(super) fn apart(state: &SessionState) -> SessionState {
         .options_mut()
         .optimizer
         .enable_topk_dynamic_filter_pushdown = false;
-    SessionStateBuilder::new_from_existing(state.clone())
+    let builder = SessionStateBuilder::new_from_existing(state.clone())
         .with_config(config)
-        .with_physical_optimizer_rules(rules)
-        .build()
+        .with_physical_optimizer_rules(rules);
+    #[cfg(feature = "distributed")]
+    let builder = {
+        let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(SingleValues)];
+        logical.extend(state.optimizers().iter().map(Arc::clone));
+        builder.with_optimizer_rules(logical)
+    };
+    builder.build()
 }
 
 /// The plan of a statement that runs in several processes; EXPLAIN is answered here, and shows that plan.
@@ -192,6 +204,19 @@ pub(crate) fn part(
     stop: &Stop,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let options = config.options();
-    let plan = connected(Arithmetic.optimize(plan, options)?, options)?;
+    let plan = unlearnt(Arithmetic.optimize(plan, options)?)?;
+    let plan = connected(plan, options)?;
     stoppable(waiting(divided(plan)?)?, stop)
+}
+
+#[cfg(feature = "distributed")]
+/// The plan whose operators learn anew what they tell scans. What came with it has numbers of another process, which others here may have too: a scan would wait for the one instead of the other.
+fn unlearnt(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(
+        |node| match node.dynamic_expressions_produced().is_empty() {
+            true => Ok(Transformed::no(node)),
+            false => Ok(Transformed::yes(node.reset_state()?)),
+        },
+    )
+    .data()
 }

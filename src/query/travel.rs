@@ -13,6 +13,7 @@ use datafusion::logical_expr::ScalarUDF;
 use super::plan::checked::Checked;
 use super::plan::concatenate::Concatenate;
 use super::plan::exact::FieldOf;
+use super::plan::single::Only;
 use super::plan::subqueries::MaybeNull;
 use crate::error::{Error, ErrorKind};
 
@@ -81,6 +82,7 @@ pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
         ScalarUDF::from(Concatenate::new(DataType::Null, limit)),
         ScalarUDF::from(FieldOf::new(get_field)),
         ScalarUDF::from(MaybeNull::new()),
+        ScalarUDF::from(Only::new()),
     ];
     all.into_iter().chain(others).map(Arc::new).collect()
 }

@@ -30,7 +30,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 19] = [
+const KNOWN: [(&str, &str); 20] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
@@ -77,6 +77,10 @@ const KNOWN: [(&str, &str); 19] = [
         "Lists the parts of grids that a member of a cluster has (partgrid).",
     ),
     ("Part", "Says what is known of one of them (partgrid)."),
+    (
+        "PartStatistics",
+        "Says what is known of the values in one of them (partgrid).",
+    ),
 ];
 
 /// What was asked not to be: they have names of their own, so that clients know it is no slip.

@@ -11,7 +11,7 @@ use super::auth::{Caller, Scope};
 use super::call::Call;
 use super::service::Service;
 use super::tiles;
-use crate::cluster::{Admit, Cluster, GrpcService};
+use crate::cluster::{Admit, Cluster, GrpcService, told};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{GridPart, GridParts};
 use crate::grid::{GridId, PartitionGrid};
@@ -66,6 +66,18 @@ pub(super) fn parts(service: &Service, call: &Call) -> Result<Vec<u8>> {
 pub(super) fn part(service: &Service, call: &Call, part: &GridPart) -> Result<Vec<u8>> {
     let grid = cluster(service, call)?.own_part(part)?;
     Ok(tiles::info(service, &part.name, &grid)?.encode_to_vec())
+}
+
+/// What is known of the values of one of them.
+///
+/// # Errors
+/// As [`part`].
+pub(super) async fn statistics(service: &Service, call: &Call, part: &GridPart) -> Result<Vec<u8>> {
+    let grid = cluster(service, call)?.own_part(part)?;
+    // It may read all values.
+    let telling = service.work.spawn_blocking(move || told(&grid));
+    let told = telling.await;
+    told.map_err(|error| Error::internal(format!("statistics could not be told: {error}")))?
 }
 
 /// One of them by its id, for members that fetch its tiles.

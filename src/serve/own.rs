@@ -15,8 +15,6 @@ use super::service::Service;
 use super::status;
 use super::upload::{self, Construction};
 use crate::error::{Error, Result};
-#[cfg(feature = "distributed")]
-use crate::flight::messages::GridPart;
 use crate::flight::messages::{BeginUpload, ExplainRequest, JobName, Named, RunName, Upload};
 
 /// The body of its result, if it has one; `None` for another action.
@@ -71,10 +69,9 @@ pub(super) async fn done(
         }
         "Explain" => Some(explained(service, call, ours(body)?).await?.into_bytes()),
         #[cfg(feature = "distributed")]
-        "Part" => {
-            let wanted: GridPart = ours(body)?;
-            Some(super::member::part(service, call, &wanted)?)
-        }
+        "Part" => Some(super::member::part(service, call, &ours(body)?)?),
+        #[cfg(feature = "distributed")]
+        "PartStatistics" => Some(super::member::statistics(service, call, &ours(body)?).await?),
         #[cfg(feature = "distributed")]
         "Parts" => Some(super::member::parts(service, call)?),
         "Status" => Some(

@@ -22,6 +22,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 use crate::query::Session;
+use crate::still::{self, TakesPart};
 
 /// Bytes of a stream, and of a connection, that may be under way unread.
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
@@ -60,18 +61,32 @@ struct Tasks {
 }
 
 /// The threads that speak with clients: queries that keep all others busy do not keep them from being heard, stopped and told that their time is over.
-struct Talking(Option<Runtime>);
+struct Talking {
+    runtime: Option<Runtime>,
+    _takes_part: TakesPart,
+}
 
 impl Talking {
-    fn handle(&self) -> Option<&Runtime> {
-        self.0.as_ref()
+    fn start() -> Result<Self> {
+        let mut builder = Builder::new_multi_thread();
+        builder
+            .worker_threads(TALKING_THREADS)
+            .thread_name("partgrid-serve")
+            .enable_all();
+        let (runtime, takes_part) = still::start(&mut builder).map_err(|error| {
+            Error::internal("the threads of the server did not start").with_source(error)
+        })?;
+        Ok(Self {
+            runtime: Some(runtime),
+            _takes_part: takes_part,
+        })
     }
 }
 
 impl Drop for Talking {
     fn drop(&mut self) {
         // It may be dropped on a thread that must not wait.
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
@@ -91,17 +106,9 @@ impl Server {
     pub async fn start(options: &ServerOptions) -> Result<Self> {
         let service = Service::start(options).await?;
         let (stop, stopped) = watch::channel(Phase::Serving);
-        let talk = Builder::new_multi_thread()
-            .worker_threads(TALKING_THREADS)
-            .thread_name("partgrid-serve")
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                Error::internal("the threads of the server did not start").with_source(error)
-            })?;
-        let talk = Talking(Some(talk));
+        let talk = Talking::start()?;
         let opening = open(Arc::clone(&service), options.clone(), stopped);
-        let opened = talk.handle().map(|runtime| runtime.spawn(opening));
+        let opened = talk.runtime.as_ref().map(|runtime| runtime.spawn(opening));
         let opened = opened.ok_or_else(|| Error::internal("the server has no threads"))?;
         let opened = opened.await.map_err(|error| {
             Error::internal("the server could not open its ports").with_source(error)

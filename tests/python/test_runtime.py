@@ -223,6 +223,7 @@ import pyarrow as pa
 
 session = pg.Session(threads=2)
 session.register("t", pg.from_arrow(pa.table({"a": range(100_000)})))
+server = pg.Server(http=None)
 for _ in range(150):
     assert session.sql("SELECT count(*) AS n FROM t WHERE a % 2 = 0").to_arrow()["n"][0].as_py() == 50_000
     if (child := os.fork()) == 0:

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::physical_expr::expressions::DynamicFilterTracking;
+use datafusion::physical_expr::expressions::{DynamicFilterTracking, InListExpr, lit};
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
@@ -109,7 +110,10 @@ impl Sieve {
     pub(super) fn known(&self) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         let filters = self.dynamic.iter();
         filters
-            .map(|filter| snapshot_physical_expr(Arc::clone(filter)))
+            .map(|filter| {
+                let now = snapshot_physical_expr(Arc::clone(filter))?;
+                without_lists_of_floats(now, &self.schema)
+            })
             .collect()
     }
 
@@ -166,6 +170,34 @@ impl Sieve {
     fn sort(&mut self) {
         self.conditions
             .sort_by(|one, other| one.rank().total_cmp(&other.rank()));
+    }
+}
+
+/// What a join has learnt, without the lists of its keys that hold floats: they are compared bit by bit, while the join takes -0.0 for 0.0. The least and the greatest key stay.
+fn without_lists_of_floats(
+    learnt: Arc<dyn PhysicalExpr>,
+    schema: &SchemaRef,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    learnt
+        .transform_up(|node| {
+            let key = node.downcast_ref::<InListExpr>().map(InListExpr::expr);
+            let is_of_floats = match key {
+                Some(key) => holds_floats(&key.data_type(schema)?),
+                None => false,
+            };
+            Ok(match is_of_floats {
+                true => Transformed::yes(lit(true)),
+                false => Transformed::no(node),
+            })
+        })
+        .data()
+}
+
+fn holds_floats(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().any(|field| holds_floats(field.data_type())),
+        DataType::Dictionary(_, values) => holds_floats(values),
+        _ => data_type.is_floating(),
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) mod one_step;
 pub(super) mod pause;
 pub(super) mod prune;
 pub(super) mod settings;
+#[cfg(feature = "distributed")]
+pub(super) mod single;
 pub(super) mod sorted;
 pub(super) mod subqueries;
 pub(super) mod types;

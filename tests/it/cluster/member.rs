@@ -6,12 +6,14 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use partgrid::cluster::{ClusterOptions, Join};
 use partgrid::query::Session;
 use partgrid::serve::Server;
+use tokio::time::timeout;
 
 use super::data;
 
@@ -23,6 +25,9 @@ const JOIN: &str = "PARTGRID_TEST_JOIN";
 const MAY_FETCH: &str = "PARTGRID_TEST_MAY_FETCH";
 /// What lines for the parent begin with; the test harness writes others.
 const MARK: &str = "@@ ";
+
+/// A statement that gives nothing for so long will not.
+const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The answer of a statement: one text for each row, sorted.
 pub(super) async fn answer(session: &Session, sql: &str) -> partgrid::Result<Vec<String>> {
@@ -160,9 +165,10 @@ async fn obey(server: &Server, line: &str) -> String {
             Ok(()) => "done".to_owned(),
             Err(error) => said(error),
         },
-        "sql" => match answer(server.session(), rest).await {
-            Ok(rows) => format!("rows {}", rows.join("\t")),
-            Err(error) => said(error),
+        "sql" => match timeout(PATIENCE, answer(server.session(), rest)).await {
+            Ok(Ok(rows)) => format!("rows {}", rows.join("\t")),
+            Ok(Err(error)) => said(error),
+            Err(_) => format!("error none after {PATIENCE:?}"),
         },
         "explain" => match server.session().sql(rest).await {
             Ok(query) => query.explain().replace('\n', "\t"),

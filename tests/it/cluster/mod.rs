@@ -12,10 +12,11 @@ use partgrid::query::{Session, SessionOptions};
 use member::{answer, cluster};
 
 /// Each of them cut into stages in another way.
-const STATEMENTS: [&str; 35] = [
+const STATEMENTS: [&str; 37] = [
     "SELECT id FROM floats WHERE f IN (SELECT f FROM floats WHERE id % 7 IN (0, 2)) ORDER BY id",
     "SELECT a.id FROM floats a JOIN (SELECT f FROM floats WHERE id % 7 = 0) b ON a.f = b.f ORDER BY 1",
     "SELECT id FROM floats WHERE f IN (SELECT -f FROM floats WHERE id % 7 < 3) ORDER BY id",
+    "SELECT a.id FROM floats a JOIN floats b ON a.f = b.f WHERE b.id IN (502, 507, 511) ORDER BY a.id + b.id",
     "SELECT f + 0.0 AS f, count(*) FROM facts GROUP BY f + 0.0",
     "SELECT count(*) FROM (SELECT DISTINCT f FROM facts)",
     "SELECT id FROM facts WHERE id % 100 < 7 AND f IN (SELECT f FROM facts WHERE id % 1000 = 7)",
@@ -48,6 +49,7 @@ const STATEMENTS: [&str; 35] = [
     "SELECT max(id) - min(id) FROM facts GROUP BY id % 10 HAVING count(*) > 100",
     "WITH m AS (SELECT g, max(id) AS most FROM facts GROUP BY g) SELECT m.g, name, most FROM m JOIN names ON m.g = names.g",
     "SELECT g FROM facts EXCEPT SELECT k FROM few",
+    "WITH RECURSIVE up(n) AS (SELECT 1 UNION ALL SELECT up.n + 1 FROM up JOIN few ON few.k = up.n) SELECT n, (SELECT count(*) FROM facts) FROM up",
 ];
 
 /// One whose scans all run in one process, since NULL on one side of NOT IN matters for all rows: tiles of others are fetched.

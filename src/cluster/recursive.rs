@@ -1,0 +1,59 @@
+//! Statements that go on from their own rows (`WITH RECURSIVE`).
+//!
+//! Comes in: a plan for one process. Goes out: the same plan, which runs in this process, since its steps follow one another here; what in it does not change from step to step is spread, each piece for itself, and
+//! gives its rows to this process. Never here: how a piece is spread.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::work_table::WorkTableExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
+
+use crate::query::GridScanExec;
+
+/// Whether a statement goes on from its own rows.
+pub(super) fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))
+}
+
+/// The plan with each piece that does not change spread by `spread`, which gives nodes of one partition.
+///
+/// # Errors
+/// As the engine says.
+pub(super) fn in_pieces(
+    plan: Arc<dyn ExecutionPlan>,
+    spread: &dyn Fn(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_down(|node| {
+        if !is_piece(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        let partitioning = node.output_partitioning().clone();
+        let piece = spread(node);
+        let piece = match partitioning.partition_count() {
+            1 => piece,
+            of => {
+                let again = match partitioning {
+                    hash @ Partitioning::Hash(..) => hash,
+                    _ => Partitioning::RoundRobinBatch(of),
+                };
+                Arc::new(RepartitionExec::try_new(piece, again)?)
+            }
+        };
+        Ok(Transformed::new(piece, true, TreeNodeRecursion::Jump))
+    })
+    .data()
+}
+
+/// Whether a node and all below it can be spread as one: it reads grids, gives the same rows in each step, and nobody above counts on their order.
+fn is_piece(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    if node.output_ordering().is_some() {
+        return Ok(false);
+    }
+    let changes =
+        node.exists(|below| Ok(below.is::<RecursiveQueryExec>() || below.is::<WorkTableExec>()))?;
+    Ok(!changes && node.exists(|below| Ok(below.is::<GridScanExec>()))?)
+}

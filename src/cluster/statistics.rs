@@ -1,0 +1,142 @@
+//! What a member tells others of the values in its tiles.
+//!
+//! Comes in: a part of a grid. Goes out: a message with the statistics of all its tiles, two rows for each row band, and what it says, for those who plan over tiles that they cannot read. Never here:
+//! working statistics out, planning.
+
+use std::io::Cursor;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array, new_null_array};
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::{ColumnStatistics, PartitionGrid};
+
+/// Rows of a message for each row band: for the least value, and for the greatest.
+const ROWS: usize = 2;
+
+/// The message of a part. Statistics that nobody knows yet are worked out, which reads the values that are in memory, once.
+///
+/// # Errors
+/// What Arrow says to bounds that it cannot write.
+pub(crate) fn told(part: &PartitionGrid) -> Result<Vec<u8>> {
+    let (mut fields, mut arrays) = (Vec::new(), Vec::new());
+    for column in 0..part.num_columns() {
+        let known = of_column(part, column);
+        let nulls = known.iter().map(|known| known.map(|of| of.null_count));
+        let nulls: UInt64Array = nulls.flat_map(|count| [count; ROWS]).collect();
+        let bounds = bounds(&known)?;
+        fields.push(Field::new("nulls", DataType::UInt64, true));
+        fields.push(Field::new("bounds", bounds.data_type().clone(), true));
+        arrays.push(Arc::new(nulls) as ArrayRef);
+        arrays.push(bounds);
+    }
+    let schema = Arc::new(Schema::new(fields));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+    writer.write(&batch)?;
+    Ok(writer.into_inner()?)
+}
+
+/// What is known of a column, for each row band.
+fn of_column(part: &PartitionGrid, column: usize) -> Vec<Option<&ColumnStatistics>> {
+    let place = part.columns().locate(column as u64);
+    let bands = 0..part.rows().num_intervals();
+    let known = bands.map(|row_band| {
+        let (column_band, within) = place?;
+        let tile = part.row_band(row_band).get(column_band)?;
+        tile.statistics_at_hand(usize::try_from(within).ok()?)
+    });
+    known.collect()
+}
+
+/// The bounds of all row bands, below one another; of type null where there are none.
+fn bounds(known: &[Option<&ColumnStatistics>]) -> Result<ArrayRef> {
+    let each = known
+        .iter()
+        .map(|known| known.and_then(|of| of.bounds.as_ref()));
+    let data_type = each.clone().flatten().next().map(Array::data_type);
+    let data_type = data_type.unwrap_or(&DataType::Null);
+    let missing = new_null_array(data_type, ROWS);
+    let pieces: Vec<&dyn Array> = each
+        .map(|bounds| bounds.unwrap_or(&missing).as_ref())
+        .collect();
+    Ok(match pieces.is_empty() {
+        true => new_null_array(data_type, 0),
+        false => concat(&pieces)?,
+    })
+}
+
+/// What is known of the columns of each row band of a part, by its columns.
+pub(super) struct Heard(Vec<Vec<Option<ColumnStatistics>>>);
+
+impl Heard {
+    /// Reads a message about a part.
+    ///
+    /// # Errors
+    /// `Protocol` when it is none about this part.
+    pub(super) fn read(message: &[u8], part: &PartitionGrid) -> Result<Self> {
+        let strange = |why: String| {
+            let text = format!("a member tells statistics in words that are not ours: {why}");
+            Error::new(ErrorKind::Protocol, text)
+        };
+        let mut reader = StreamReader::try_new(Cursor::new(message), None)
+            .map_err(|error| strange(error.to_string()))?;
+        let batch = reader.next().transpose();
+        let batch = batch.map_err(|error| strange(error.to_string()))?;
+        let batch = batch.ok_or_else(|| strange("nothing".to_owned()))?;
+        let num_bands = part.rows().num_intervals();
+        let (rows, columns) = (batch.num_rows(), batch.num_columns());
+        if rows != ROWS * num_bands || columns != 2 * part.num_columns() {
+            let text = format!("{columns} columns of {rows} rows");
+            return Err(strange(text));
+        }
+        let pairs = batch.columns().chunks_exact(2).zip(part.schema().fields());
+        let heard = pairs.map(|(pair, field)| match pair {
+            [nulls, bounds] => column(nulls, bounds, field, num_bands),
+            _ => None,
+        });
+        let heard: Option<Vec<_>> = heard.collect();
+        heard
+            .map(Self)
+            .ok_or_else(|| strange("columns of other types".to_owned()))
+    }
+
+    /// What is known of some columns of a row band, once.
+    pub(super) fn take(
+        &mut self,
+        row_band: usize,
+        columns: Option<Range<u64>>,
+    ) -> Vec<Option<ColumnStatistics>> {
+        let columns = columns
+            .unwrap_or_default()
+            .filter_map(|column| usize::try_from(column).ok());
+        let known = columns.map(|column| self.0.get_mut(column)?.get_mut(row_band)?.take());
+        known.collect()
+    }
+}
+
+fn column(
+    nulls: &ArrayRef,
+    bounds: &ArrayRef,
+    field: &Field,
+    num_bands: usize,
+) -> Option<Vec<Option<ColumnStatistics>>> {
+    let nulls = nulls.as_primitive_opt::<UInt64Type>()?;
+    let has_bounds = bounds.data_type() != &DataType::Null;
+    if has_bounds && bounds.data_type() != field.data_type() {
+        return None;
+    }
+    let each = (0..num_bands).map(|band| {
+        let at = ROWS * band;
+        nulls.is_valid(at).then(|| ColumnStatistics {
+            null_count: nulls.value(at),
+            bounds: (has_bounds && bounds.is_valid(at)).then(|| bounds.slice(at, ROWS)),
+        })
+    });
+    Some(each.collect())
+}
