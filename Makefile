@@ -1,6 +1,6 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
-# make test-peers  MPI, HeAT, distarray, xgboost_ray, lightgbm_ray, Modin, Dask, TPC-DS and GT4Py, each in an environment of its own (8 GB, in PEERS)
+# make test-peers  MPI, HeAT, distarray, Ray, xgboost_ray, lightgbm_ray, Modin, Dask, TPC-DS and GT4Py, each in an environment of its own (8 GB, in PEERS)
 # make test-gpu  copies to and from a GPU of NVIDIA, peers that compute on it, and a table of speeds; skipped by name without one
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make lint   formats, clippy, documentation, types, stubs
@@ -50,7 +50,8 @@ test-peers: extension $(PEERS)/mpi/.ready $(PEERS)/mpich/.ready $(PEERS)/heat/.r
 	$(IN_PEER) $(PEERS)/heat/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_heat.py tests/python/peers/test_torch.py
 	$(IN_PEER) $(PEERS)/distarray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_distarray.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
-	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_modin.py
+	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_ray.py tests/python/peers/test_ray_nodes.py
+	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_dask_cluster.py tests/python/peers/test_dask_faults.py tests/python/peers/test_modin.py
 	$(IN_PEER) $(PEERS)/opencl/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_opencl.py
 	$(IN_PEER) $(PEERS)/tpcds/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_tpcds.py
 	$(IN_PEER) $(PEERS)/gt4py/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_gt4py.py

@@ -49,7 +49,23 @@ def serve(hosts: list[Host], own: Host, token: str) -> _native.Server:
         The server, which knows no other member yet; see `Server.join`.
     """
     is_one_host = len({host.name for host in hosts}) == 1
-    address = "127.0.0.1:0" if is_one_host else f"{own.address}:0"
+    return listen("127.0.0.1" if is_one_host else own.address, token)
+
+
+def listen(
+    address: str, token: str, settings: dict[str, float | str] | None = None
+) -> _native.Server:
+    """Starts the server of this process at a free port of an address, for those who have the token.
+
+    Args:
+        address: An address of this machine, without a port.
+        token: What members show each other.
+        settings: Settings of the server, such as its limits.
+
+    Returns:
+        The server, which knows no other member yet; see `Server.join`.
+    """
+    host = f"[{address}]" if ":" in address else address
     digest = hashlib.sha256(token.encode()).hexdigest()
     with tempfile.TemporaryDirectory() as folder:
         tokens, shown = Path(folder, "tokens.toml"), Path(folder, "token")
@@ -57,7 +73,11 @@ def serve(hosts: list[Host], own: Host, token: str) -> _native.Server:
             path.touch(mode=0o600)
         tokens.write_text(f'[[token]]\nname = "members"\nsha256 = "{digest}"\nscope = "admin"\n')
         shown.write_text(token)
-        settings = {"cluster.token": str(shown)}
         return _native.Server(
-            address=address, http=None, tokens=tokens, join=[], insecure=True, settings=settings
+            address=f"{host}:0",
+            http=None,
+            tokens=tokens,
+            join=[],
+            insecure=True,
+            settings={"cluster.token": str(shown), **(settings or {})},
         )

@@ -1,4 +1,4 @@
-"""Dask: its partitions as row bands of a grid, row bands as its partitions.
+"""Dask: its partitions as row bands of a grid, row bands as its partitions; in this process, or where its workers have them.
 
 Comes in: a `dask.dataframe` collection, or a grid. Goes out: the other. Never here: a scheduler of our own; dask computes with the one it has.
 """
@@ -6,23 +6,34 @@ Comes in: a `dask.dataframe` collection, or a grid. Goes out: the other. Never h
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from partgrid import errors
 from partgrid._frames import check_index, pandas_to_arrow
-from partgrid._refusals import needed, placed, wrong_frame
+from partgrid._refusals import needed, placed, refused, wrong_frame
+from partgrid.engines._dask_grid import DaskGrid, explain, persist, sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from partgrid._native import Grid
 
+__all__ = ["DaskGrid", "explain", "from_dask", "get", "persist", "sql", "to_dask"]
+
 # Libraries that are imported only where their frames come in or go out.
 Frame = Any
 Table = Any
 
 
-def from_dask(frame: Frame, *, index: str | None = None) -> Grid:
+@overload
+def from_dask(frame: Frame, *, index: str | None = ..., where: Literal["here"] = ...) -> Grid: ...
+
+
+@overload
+def from_dask(frame: Frame, *, index: str | None = ..., where: Literal["workers"]) -> DaskGrid: ...
+
+
+def from_dask(frame: Frame, *, index: str | None = None, where: str = "here") -> Grid | DaskGrid:
     """Computes a frame of dask and makes a grid of it: one row band for each partition, without copying what pandas keeps in one piece for each column.
 
     Dask computes with its own scheduler. With threads the partitions are taken where they are; processes and the workers of a `distributed` client send
@@ -33,9 +44,10 @@ def from_dask(frame: Frame, *, index: str | None = None) -> Grid:
         frame: A `dask.dataframe.DataFrame`, or a `Series` for a grid of one column.
         index: What becomes of row labels: `"keep"` makes columns of them, `"drop"` leaves them away. By default they must be numbers without a gap, which run
             through the whole frame or begin with 0 in each partition.
+        where: `"workers"` leaves the partitions in the workers of the current `distributed` client: see `partgrid.engines.dask.persist`.
 
     Returns:
-        A grid in the memory of this process.
+        A grid in the memory of this process; a `DaskGrid` with `where="workers"`.
 
     Raises:
         InvalidArgumentError: It is no such frame, there are row labels and `index` does not say what becomes of them, or partitions have columns of different
@@ -49,6 +61,11 @@ def from_dask(frame: Frame, *, index: str | None = None) -> Grid:
         ((0, 2, 4), (0, 1))
     """
     check_index(index)
+    if where not in ("here", "workers"):
+        message = f'where must be "here" or "workers", got {where!r}'
+        raise refused(errors.InvalidArgumentError, message, None)
+    if where == "workers":
+        return persist(frame, index=index)
     dask, frames = needed("dask", "from_dask"), needed("dask.dataframe", "from_dask")
     if not isinstance(frame, (frames.DataFrame, frames.Series)):
         raise wrong_frame("dask.dataframe.DataFrame or dask.dataframe.Series", frame)
@@ -144,6 +161,50 @@ def _received(stream: Any, start: int, name: str) -> RowBand:  # noqa: ANN401
 
     pa = needed("pyarrow", "to_dask")
     return RowBand(from_arrow(pa.ipc.open_stream(stream)), start, name)
+
+
+def get(handles: Any) -> Any:  # noqa: ANN401 - one handle, or many
+    """The frame of a handle, or a list of the frames of a list or tuple: the `get` of `__partitioned__` of a `DaskGrid`.
+
+    It works in any process that reaches the scheduler, and brings the rows there. Where there is no client for that scheduler, one is made, which stays.
+
+    Args:
+        handles: What stands under `data`, or a list or a tuple of it.
+
+    Returns:
+        A `pandas.DataFrame` of Arrow-backed columns for each.
+
+    Raises:
+        ProtocolError: It is no handle.
+        PartitionLostError: Dask has the partition no more, and cannot compute it anew.
+        NotLocalError: The scheduler is in another process and has no address.
+        WorkerLostError: The scheduler does not answer.
+    """
+    handle = needed("partgrid.engines._dask_handle", "get")
+    if isinstance(handles, (list, tuple)):
+        return type(handles)(handle.frames_of(list(handles)))
+    return handle.frames_of([handles])[0]
+
+
+def frame_of_futures(futures: list[Any], rows: tuple[int, ...], schema: Any) -> Frame:  # noqa: ANN401
+    """A frame of dask over tables in its workers.
+
+    Args:
+        futures: The tables.
+        rows: The cut points of the rows.
+        schema: The columns.
+    """
+    dask, frames = needed("dask", "to_dask"), needed("dask.dataframe", "to_dask")
+    whole = all(start < end for start, end in pairwise(rows))
+    divisions = (*rows[:-1], rows[-1] - 1) if whole else None
+    meta = _numbered(schema.empty_table(), 0)
+    made = [
+        dask.delayed(_numbered)(future, start)
+        for future, start in zip(futures, rows[:-1], strict=True)
+    ]
+    # Dask would change the type of Arrow's large texts.
+    with dask.config.set({"dataframe.convert-string": False}):
+        return frames.from_delayed(made, meta=meta, divisions=divisions, verify_meta=False)
 
 
 def frame_of(band: RowBand, columns: list[str] | None = None) -> Frame:
