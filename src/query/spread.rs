@@ -18,7 +18,6 @@ use datafusion::logical_expr::{LogicalPlan, TableType};
 #[cfg(feature = "distributed")]
 use datafusion::optimizer::OptimizerRule;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-#[cfg(feature = "distributed")]
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;

@@ -126,10 +126,14 @@ async fn server(join: &Path, (part, of, seed): (u64, u64, u64)) -> Server {
         let part_of = Arc::new(placed(&grid.unwrap(), (part, of, seed)));
         let cluster = server.cluster().unwrap();
         cluster
-            .contribute(name, part_of, part as usize, of as usize)
+            .contribute(name, part_of, number(part), number(of))
             .unwrap();
     }
     server
+}
+
+fn number(number: u64) -> usize {
+    usize::try_from(number).unwrap()
 }
 
 /// The row bands of a table that a member has; one without any has an empty one.
