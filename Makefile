@@ -12,6 +12,7 @@
 # make bench-share  opening tiles in another process, beside pickling them
 # make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries
 # make bench-cluster  TPC-H over three members of a cluster, beside one server
+# make bench-scale  placement and planning for up to 1,000 members and 10 million tiles
 # make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
 
 VENV := .venv
@@ -22,7 +23,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-tpch bench-cluster clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-tpch bench-cluster bench-scale clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -112,6 +113,9 @@ bench-tpch: extension
 bench-cluster: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/cluster.py
+
+bench-scale:
+	cargo test --workspace --locked --lib cluster::scale -- --ignored --nocapture
 
 clean:
 	rm -rf $(VENV) target

@@ -28,7 +28,8 @@ use crate::runtime::wait;
 ///     grids: Names and grids, or other data as `Session.register` takes it.
 ///     address: Where Flight SQL listens, as `"host:port"`; port 0 takes a free one. By default what `config` says, and a free port of 127.0.0.1 without it.
 ///     http: Where the status page and the metrics are, likewise; None for nowhere.
-///     catalog: Where grids that clients make are kept: a folder, or the URL of an object store. What is there is served from the start. Without it they are gone when the server ends.
+///     catalog: Where grids that clients make are kept: a folder, which is for this server alone; or the URL of an object store, or `shared://` and the absolute path of a folder, which several servers may
+///         have. What is there is served from the start, and what others change within seconds. Without it they are gone when the server ends.
 ///     tls: Files of the certificate and its key in PEM, and, if clients must show certificates too, of those who vouch for them.
 ///     tokens: A file of tokens (`partgrid token` makes them); every call then needs one.
 ///     join: Makes the server a member of a cluster: the addresses of all members as a list of `"host:port"`, or `"file:PATH"` for a file with one in each line, or `"dns:NAME:PORT"`. Any member answers SQL over the
@@ -287,14 +288,23 @@ impl PyServer {
         Ok(self.cluster()?.withdraw(&name.named("name")?))
     }
 
-    /// Looks now who else is in the cluster, and which grids have all their parts; else this is done every second.
+    /// Looks now who else is in the cluster, and which grids have all their parts, which else is done every second; and what others have changed in a catalog that they share, else every five seconds.
     ///
     /// Raises:
-    ///     InvalidArgumentError: The server is no member of a cluster, or parts of one grid have other columns.
-    ///     StorageError: The list of members cannot be read.
+    ///     InvalidArgumentError: The server is no member of a cluster and shares no catalog, or parts of one grid have other columns.
+    ///     StorageError: The list of members or the catalog cannot be read.
     fn refresh(&self, py: Python<'_>) -> Outcome<()> {
-        let cluster = self.cluster()?;
-        wait(py, async move { cluster.refresh().await })
+        let server = Arc::clone(self.of_here()?);
+        let cluster = match self.cluster() {
+            Err(_) if server.shares_catalog() => None,
+            cluster => Some(cluster?),
+        };
+        wait(py, async move {
+            if let Some(cluster) = cluster {
+                cluster.refresh().await?;
+            }
+            server.look_at_catalog().await
+        })
     }
 
     /// The names of grids and views, sorted.

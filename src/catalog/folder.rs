@@ -1,18 +1,19 @@
-//! A catalog in a folder of this machine.
+//! A catalog in a folder.
 //!
 //! Comes in: paths, bytes. Goes out: files that are there after a crash: a file is written under a name of its own, synced, linked to its name (which fails when there is one), and the folder synced.
-//! The folder is locked while a process has it. Never here: what the bytes are.
+//! The folder is locked while a process has it, unless it is one that several processes share, of this host or others. Never here: what the bytes are.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::store::Store;
+use super::store::{Listed, Store};
 use super::{MANIFESTS, TILES, failed};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -26,14 +27,16 @@ const WRITING: &str = ".writing-";
 pub(super) struct Folder {
     root: Arc<PathBuf>,
     next: AtomicU64,
+    is_shared: bool,
     /// `None` once it was given back; the system frees it when the process ends, however it does.
     lock: Mutex<Option<File>>,
 }
 
 impl Folder {
-    /// Takes the folder, which is made if it is not there.
-    pub(super) async fn open(root: &Path) -> Result<Self> {
-        let root = root.to_owned();
+    /// Takes the folder, which is made if it is not there; together with others, if it is shared.
+    pub(super) async fn open(root: &Path, is_shared: bool) -> Result<Self> {
+        // Other members may write it with a slash at its end.
+        let root: PathBuf = root.components().collect();
         blocking(move || {
             let name = root.display().to_string();
             let opened = || {
@@ -42,7 +45,12 @@ impl Folder {
             };
             let cannot = |error| failed("the catalog cannot be opened", error, &name);
             let lock = opened().map_err(cannot)?;
-            match lock.try_lock() {
+            // Whoever has it alone keeps all others out; those who share it only that one.
+            let locked = match is_shared {
+                true => lock.try_lock_shared(),
+                false => lock.try_lock(),
+            };
+            match locked {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
                     let text = "another process has the catalog";
@@ -52,12 +60,13 @@ impl Folder {
                 }
                 Err(TryLockError::Error(error)) => return Err(cannot(error)),
             }
-            for part in [MANIFESTS, TILES] {
-                sweep(&root.join(part)).map_err(cannot)?;
+            for part in [MANIFESTS, TILES].iter().filter(|_| !is_shared) {
+                sweep(&root.join(part), None).map_err(cannot)?;
             }
             Ok(Self {
                 root: Arc::new(root),
                 next: AtomicU64::new(0),
+                is_shared,
                 lock: Mutex::new(Some(lock)),
             })
         })
@@ -65,8 +74,8 @@ impl Folder {
     }
 }
 
-/// Removes what a crash left half written.
-fn sweep(folder: &Path) -> io::Result<()> {
+/// Removes what was left half written, before a moment if one is given.
+fn sweep(folder: &Path, before: Option<SystemTime>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -75,12 +84,20 @@ fn sweep(folder: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         if entry.file_type()?.is_dir() {
-            sweep(&entry.path())?;
-        } else if name.to_string_lossy().starts_with(WRITING) {
-            fs::remove_file(entry.path())?;
+            sweep(&entry.path(), before)?;
+        } else if name.to_string_lossy().starts_with(WRITING) && is_before(&entry, before) {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
     }
     Ok(())
+}
+
+fn is_before(entry: &fs::DirEntry, before: Option<SystemTime>) -> bool {
+    let written = entry.metadata().and_then(|metadata| metadata.modified());
+    before.is_none_or(|before| written.is_ok_and(|written| written < before))
 }
 
 /// Runs work that waits for a disk on a thread that may wait.
@@ -98,7 +115,7 @@ impl Store for Folder {
     }
 
     fn is_ours_alone(&self) -> bool {
-        true
+        !self.is_shared
     }
 
     fn close(&self) {
@@ -151,7 +168,7 @@ impl Store for Folder {
         .await
     }
 
-    async fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>> {
         let (root, folder) = (Arc::clone(&self.root), folder.to_owned());
         blocking(move || {
             let mut found = Vec::new();
@@ -163,6 +180,40 @@ impl Store for Folder {
                 )
             })?;
             Ok(found)
+        })
+        .await
+    }
+
+    async fn now(&self, path: &str) -> Result<SystemTime> {
+        let target = self.root.join(path);
+        blocking(move || {
+            let written = File::create(&target).and_then(|file| {
+                // A file that was there keeps its time until something is written.
+                file.set_len(1)?;
+                file.set_len(0)?;
+                file.metadata()?.modified()
+            });
+            written.map_err(|error| {
+                let name = target.display().to_string();
+                failed("the catalog cannot be asked for the time", error, &name)
+            })
+        })
+        .await
+    }
+
+    async fn remove_torn(&self, before: SystemTime) -> Result<()> {
+        let root = Arc::clone(&self.root);
+        blocking(move || {
+            let torn = [MANIFESTS, TILES]
+                .iter()
+                .try_for_each(|part| sweep(&root.join(part), Some(before)));
+            torn.map_err(|error| {
+                failed(
+                    "the catalog cannot be swept",
+                    error,
+                    &root.display().to_string(),
+                )
+            })
         })
         .await
     }
@@ -185,7 +236,9 @@ impl Store for Folder {
 fn put_new(root: &Path, target: &Path, number: u64, bytes: &[u8]) -> io::Result<bool> {
     let folder = target.parent().unwrap_or(root);
     make_folder(root, folder)?;
-    let writing = folder.join(format!("{WRITING}{}-{number}", std::process::id()));
+    // Processes of other hosts may have the same number.
+    let unique = super::unique().map_err(io::Error::other)?;
+    let writing = folder.join(format!("{WRITING}{unique}-{number}"));
     let written =
         write_whole(&writing, bytes).and_then(|()| match fs::hard_link(&writing, target) {
             Ok(()) => Ok(true),
@@ -219,7 +272,7 @@ fn make_folder(root: &Path, folder: &Path) -> io::Result<()> {
     }
 }
 
-fn list(root: &Path, folder: &Path, found: &mut Vec<(String, u64)>) -> io::Result<()> {
+fn list(root: &Path, folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -234,8 +287,16 @@ fn list(root: &Path, folder: &Path, found: &mut Vec<(String, u64)>) -> io::Resul
         }
         let is_writing = entry.file_name().to_string_lossy().starts_with(WRITING);
         if let (false, Ok(within)) = (is_writing, path.strip_prefix(root)) {
-            let length = entry.metadata()?.len();
-            found.push((within.to_string_lossy().into_owned(), length));
+            let metadata = match entry.metadata() {
+                // Another process removed it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => metadata?,
+            };
+            found.push(Listed {
+                path: within.to_string_lossy().into_owned(),
+                bytes: metadata.len(),
+                written: metadata.modified()?,
+            });
         }
     }
     Ok(())

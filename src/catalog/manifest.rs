@@ -16,10 +16,10 @@ use twox_hash::XxHash64;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{Axis, GridId, PartitionGrid, RowOrder, SortColumn};
-use crate::share::ipc;
+use crate::share::{Heard, ipc};
 
-/// The formats of manifests; others are refused. The second says the order of rows.
-const FORMATS: [u32; 2] = [1, 2];
+/// The formats of manifests; others are refused. The second says the order of rows, the third statistics as well.
+const FORMATS: [u32; 3] = [1, 2, 3];
 
 /// With what a manifest begins, before its checksum.
 const MAGIC: &str = "partgrid manifest ";
@@ -68,6 +68,9 @@ pub(super) struct Contents {
     /// What is known of the order of the rows.
     #[serde(default, skip_serializing_if = "WrittenOrder::is_unknown")]
     order: WrittenOrder,
+    /// What is known of the values, as members of a cluster tell each other, in base64.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    statistics: String,
     pub(super) tiles: Vec<TileFile>,
 }
 
@@ -161,12 +164,12 @@ impl Manifest {
     /// # Errors
     /// `Internal` when it cannot be written as JSON.
     pub(super) fn to_bytes(&self) -> Result<Bytes> {
-        let has_order = |contents: &Contents| !contents.order.is_unknown();
-        let [plain, ordered] = FORMATS;
+        let [plain, ordered, told] = FORMATS;
         let written = Written {
-            format: match self.contents.as_ref().is_some_and(has_order) {
-                true => ordered,
-                false => plain,
+            format: match &self.contents {
+                Some(contents) if !contents.statistics.is_empty() => told,
+                Some(contents) if !contents.order.is_unknown() => ordered,
+                _ => plain,
             },
             name: self.name.clone(),
             number: self.number,
@@ -217,7 +220,11 @@ impl Contents {
     ///
     /// # Errors
     /// `Unsupported` for columns that Arrow IPC does not hold.
-    pub(super) fn of(grid: &PartitionGrid, tiles: Vec<TileFile>) -> Result<Self> {
+    pub(super) fn of(
+        grid: &PartitionGrid,
+        tiles: Vec<TileFile>,
+        statistics: &[u8],
+    ) -> Result<Self> {
         let mut bytes = Vec::new();
         let empty = arrow::array::RecordBatch::new_empty(Arc::clone(grid.schema()));
         ipc::write(&empty, &[], &mut bytes)?;
@@ -227,8 +234,25 @@ impl Contents {
             row_cuts: grid.rows().cuts().to_vec(),
             column_cuts: grid.columns().cuts().to_vec(),
             order: grid.order().into(),
+            statistics: STANDARD.encode(statistics),
             tiles,
         })
+    }
+
+    /// What is known of the values, if it was written.
+    ///
+    /// # Errors
+    /// `InvalidData` when it is of other columns.
+    pub(super) fn statistics(&self, outline: &Outline) -> Result<Option<Heard>> {
+        if self.statistics.is_empty() {
+            return Ok(None);
+        }
+        let bytes = STANDARD.decode(&self.statistics);
+        let bytes = bytes.map_err(|_| damaged("its statistics are no base64"))?;
+        let heard = Heard::read(&bytes, &outline.schema, outline.rows.num_intervals());
+        heard
+            .map(Some)
+            .map_err(|error| damaged(&format!("its statistics: {error}")))
     }
 
     /// The columns and cuts.

@@ -2,33 +2,41 @@
 //!
 //! Comes in: grids under names. Goes out: the same grids after a restart, bit for bit, or an error that names the file. A grid is kept in steps: its tiles under names that nobody else uses, then a manifest
 //! with the length and checksum of each, under the next number of its name, which only one writer can take. Whatever a crash leaves without a manifest does not exist. `store.rs` writes durably, `manifest.rs` is
-//! what is written, `tile.rs` reads, `files.rs` removes what nobody needs any more. Never here: which grids are served, who may write.
+//! what is written, `tile.rs` reads, `files.rs` removes what nobody needs any more. Several processes may share a catalog (`shared.rs`): each takes in what others have changed, a change to what
+//! somebody else has changed meanwhile is refused, and what nobody names any more is removed after a grace. Never here: which grids are served, who may write.
 
 mod files;
 mod folder;
 mod manifest;
 mod objects;
+mod shared;
 mod store;
 mod tile;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{GridBuilder, PartitionGrid, Tile};
-use crate::share::ipc;
+use crate::grid::{GridBuilder, GridId, PartitionGrid, Tile};
+use crate::share::{ipc, told};
 
 use files::Files;
 use manifest::{Contents, Manifest, TileFile, checksum};
-use store::Store;
+pub use shared::Changed;
+#[cfg(feature = "distributed")]
+pub(crate) use shared::KeptFile;
+use store::{Listed, Store};
 use tile::KeptTile;
 
 /// Where manifests and tiles are, within the catalog.
 const MANIFESTS: &str = "grids";
 const TILES: &str = "tiles";
+
+/// How often a number is looked for that no other process takes meanwhile.
+const ATTEMPTS: usize = 16;
 
 /// The longest name that file systems take.
 const MAX_FOLDER_BYTES: usize = 255;
@@ -43,23 +51,28 @@ pub struct Catalog {
     files: Arc<Files>,
     /// Held while the number of a manifest is looked for and taken by this process.
     writing: Arc<tokio::sync::Mutex<()>>,
+    /// The number of the manifest of each name that this process goes by.
+    known: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Catalog {
-    /// The catalog in a folder, which is made if it is not there, or under the URL of an object store. A folder belongs to one process at a time. What a crash left behind is removed from a folder.
+    /// The catalog in a folder, which is made if it is not there, or under the URL of an object store. A folder belongs to one process at a time, and what a crash left behind is removed from it; under
+    /// `shared://` and its absolute path, as on a file system of several hosts, it belongs to all who open it so, like an object store.
     ///
     /// # Errors
     /// `Storage` when it cannot be had; `ResourcesExhausted` when another process has the folder.
     pub async fn open(url: &str) -> Result<Self> {
         let store: Arc<dyn Store> = match url.split_once("://") {
-            None => Arc::new(folder::Folder::open(url.as_ref()).await?),
-            Some(("file", path)) => Arc::new(folder::Folder::open(path.as_ref()).await?),
+            None => Arc::new(folder::Folder::open(url.as_ref(), false).await?),
+            Some(("file", path)) => Arc::new(folder::Folder::open(path.as_ref(), false).await?),
+            Some(("shared", path)) => Arc::new(folder::Folder::open(path.as_ref(), true).await?),
             Some(_) => Arc::new(objects::Objects::open(url)?),
         };
         let catalog = Self {
             files: Files::new(Arc::clone(&store), tile::cache()),
             store,
             writing: Arc::default(),
+            known: Arc::default(),
         };
         if catalog.store.is_ours_alone() {
             catalog.sweep().await?;
@@ -89,13 +102,12 @@ impl Catalog {
     /// `InvalidData` for a manifest or file that is damaged or gone, with its name.
     pub async fn grids(&self) -> Result<BTreeMap<String, Arc<PartitionGrid>>> {
         let mut grids = BTreeMap::new();
-        let lengths: BTreeMap<String, u64> = self.store.list(TILES).await?.into_iter().collect();
-        for (name, path) in self.latest().await? {
-            let manifest = self.manifest(&path).await?;
-            if manifest.name != name {
-                return Err(Error::invalid_data("the manifest is of another grid").with_file(path));
-            }
-            if let Some(contents) = &manifest.contents {
+        let listed = self.store.list(TILES).await?.into_iter();
+        let lengths: BTreeMap<String, u64> = listed.map(|file| (file.path, file.bytes)).collect();
+        for (name, (number, path)) in self.latest().await? {
+            let contents = self.contents(&name, &path).await?;
+            self.known().insert(name.clone(), number);
+            if let Some(contents) = &contents {
                 contents.check_lengths(&lengths)?;
                 let grid = Arc::new(self.grid(contents)?);
                 self.files.name(&name, Some(contents));
@@ -105,10 +117,15 @@ impl Catalog {
         Ok(grids)
     }
 
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps a grid under a name, in place of one that has it. When this returns, it is there after a crash of the process or the machine. Gives the same grid, whose tiles know their files.
     ///
     /// # Errors
-    /// Whatever stands in the way of reading its tiles and of writing; then the name keeps what it had.
+    /// Whatever stands in the way of reading its tiles and of writing, and `Storage` when another process has changed what the name stands for and this one has not heard of it ([`Catalog::changes`]); then
+    /// the name keeps what it had.
     pub async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
         let (rows, columns) = (grid.rows().clone(), grid.columns().clone());
         let builder = GridBuilder::try_new(Arc::clone(grid.schema()), rows, columns)?;
@@ -118,13 +135,18 @@ impl Catalog {
             // It may be in this catalog already: rows are appended to what stays.
             let (file, tile) = match KeptTile::of(tile, &self.files) {
                 Some(known) => (known.clone().at(&position), tile.clone()),
-                None => self.write_tile(grid, &position, tile).await?,
+                None => self.write_tile(grid.id(), &position, tile).await?,
             };
             files.push(file);
             builder.set(&position, tile)?;
         }
         let kept = Arc::new(builder.build()?);
-        let contents = Contents::of(grid, files)?;
+        let telling = Arc::clone(&kept);
+        let statistics = tokio::task::spawn_blocking(move || told(&telling)).await;
+        let statistics = statistics.map_err(|error| {
+            Error::internal("a thread that works out statistics ended").with_source(error)
+        })?;
+        let contents = Contents::of(grid, files, &statistics?)?;
         if let Err(error) = self.put_manifest(name, Some(&contents)).await {
             // It may have been written all the same: its files stay until the next start.
             self.files.leave(&contents);
@@ -145,8 +167,8 @@ impl Catalog {
     /// # Errors
     /// Whatever stands in the way of writing; then the name keeps what it had.
     pub async fn drop_grid(&self, name: &str) -> Result<()> {
-        let is_known = self.latest().await?.contains_key(name);
-        match is_known {
+        // Also one that this process has not heard of: that is said.
+        match self.latest().await?.contains_key(name) {
             true => self.put_manifest(name, None).await,
             false => Ok(()),
         }
@@ -154,7 +176,7 @@ impl Catalog {
 
     async fn write_tile(
         &self,
-        grid: &PartitionGrid,
+        grid: GridId,
         position: &[usize],
         tile: &Tile,
     ) -> Result<(TileFile, Tile)> {
@@ -173,19 +195,10 @@ impl Catalog {
             Error::internal("a thread that wrote a tile ended").with_source(error)
         })?;
         let (bytes, sum) = written.map_err(|error| error.with_position(position))?;
-        let mut unique = [0; 8];
-        getrandom::fill(&mut unique).map_err(|error| {
-            Error::internal("the operating system gave no random bytes").with_source(error)
-        })?;
         let place: Vec<String> = position.iter().map(ToString::to_string).collect();
-        let unique = u64::from_le_bytes(unique);
         let file = TileFile {
             position: position.to_vec(),
-            path: format!(
-                "{TILES}/{}-{}-{unique:016x}.arrow",
-                grid.id(),
-                place.join("-")
-            ),
+            path: format!("{TILES}/{grid}-{}-{}.arrow", place.join("-"), unique()?),
             bytes: bytes.len() as u64,
             checksum: sum,
             rows: tile.num_rows(),
@@ -211,31 +224,68 @@ impl Catalog {
             return Err(Error::invalid_argument(text).with_context("table", name));
         }
         let folder = format!("{MANIFESTS}/{encoded}");
-        loop {
-            let known = self.store.list(&folder).await?;
-            let numbers = known.iter().filter_map(|(path, _)| number_of(path));
-            let number = numbers.max().unwrap_or(0) + 1;
+        for _ in 0..ATTEMPTS {
+            let listed = self.store.list(&folder).await?;
+            let numbers = listed.iter().filter_map(|file| number_of(&file.path));
+            let latest = numbers.max().unwrap_or(0);
+            if !self.store.is_ours_alone() {
+                self.check_known(name, latest)?;
+            }
             let manifest = Manifest {
                 name: name.to_owned(),
-                number,
+                number: latest + 1,
                 contents: contents.cloned(),
             };
-            let path = format!("{folder}/{number:020}.json");
-            // Another process may have taken the number.
-            if self.store.put_new(&path, manifest.to_bytes()?).await? {
+            let path = format!("{folder}/{:020}.json", manifest.number);
+            let bytes = manifest.to_bytes()?;
+            if self.put_once(&path, bytes).await? {
+                self.known().insert(name.to_owned(), manifest.number);
                 self.files.name(name, contents);
-                self.forget_manifests(&known, number).await;
+                self.forget_manifests(&listed, manifest.number).await;
                 return Ok(());
             }
         }
+        let text = format!(
+            "the catalog refused {ATTEMPTS} times to take a manifest under a number that it does not have"
+        );
+        Err(Error::new(ErrorKind::Storage { retryable: true }, text)
+            .with_file(format!("{}/{folder}", self.place())))
+    }
+
+    /// Puts what nobody else writes with the same bytes; one whose answer was lost finds itself.
+    async fn put_once(&self, path: &str, bytes: Bytes) -> Result<bool> {
+        let put = self.store.put_new(path, bytes.clone()).await;
+        if matches!(put, Ok(true)) {
+            return put;
+        }
+        let there = self.store.read(path).await;
+        match there.is_ok_and(|there| there == bytes) {
+            true => Ok(true),
+            false => put,
+        }
+    }
+
+    /// # Errors
+    /// `Storage` when the latest manifest of a name is not the one that this process goes by.
+    fn check_known(&self, name: &str, latest: u64) -> Result<()> {
+        let known = self.known().get(name).copied().unwrap_or(0);
+        // Of a name that was dropped long ago nothing is left.
+        if known == latest || latest == 0 {
+            return Ok(());
+        }
+        let text =
+            format!("another process has changed the table {name:?} in the catalog meanwhile");
+        Err(Error::new(ErrorKind::Storage { retryable: true }, text)
+            .with_context("table", name)
+            .with_hint("look what it is now, and do it again if that is still wanted"))
     }
 
     /// Removes those of a name that are older than the one of a number. What cannot be removed now is removed at the next start.
-    async fn forget_manifests(&self, known: &[(String, u64)], number: u64) {
+    async fn forget_manifests(&self, listed: &[Listed], number: u64) {
         if !self.store.is_ours_alone() {
             return;
         }
-        for (path, _) in known {
+        for Listed { path, .. } in listed {
             let is_older = number_of(path).is_some_and(|older| older < number);
             if is_older && let Err(error) = self.store.remove(path).await {
                 tracing::debug!(path, %error, "an old manifest stays");
@@ -243,10 +293,10 @@ impl Catalog {
         }
     }
 
-    /// The path of the latest manifest of each name.
-    async fn latest(&self) -> Result<BTreeMap<String, String>> {
+    /// The number and the path of the latest manifest of each name.
+    async fn latest(&self) -> Result<BTreeMap<String, (u64, String)>> {
         let mut latest: BTreeMap<String, (u64, String)> = BTreeMap::new();
-        for (path, _) in self.store.list(MANIFESTS).await? {
+        for Listed { path, .. } in self.store.list(MANIFESTS).await? {
             let (Some(name), Some(number)) = (name_of(&path), number_of(&path)) else {
                 continue;
             };
@@ -255,10 +305,16 @@ impl Catalog {
                 latest.insert(name, (number, path));
             }
         }
-        Ok(latest
-            .into_iter()
-            .map(|(name, (_, path))| (name, path))
-            .collect())
+        Ok(latest)
+    }
+
+    /// What a manifest says of a name.
+    async fn contents(&self, name: &str, path: &str) -> Result<Option<Contents>> {
+        let manifest = self.manifest(path).await?;
+        match manifest.name == name {
+            true => Ok(manifest.contents),
+            false => Err(Error::invalid_data("the manifest is of another grid").with_file(path)),
+        }
     }
 
     async fn manifest(&self, path: &str) -> Result<Manifest> {
@@ -275,10 +331,17 @@ impl Catalog {
         )?
         .with_order(outline.order.clone())?
         .with_id(outline.id);
+        let mut heard = contents.statistics(&outline)?;
         for file in &contents.tiles {
             let schema = outline.band(&file.position)?;
-            let data = KeptTile::new(&self.files, file.clone(), schema);
-            builder.set(&file.position, Tile::new(Arc::new(data)))?;
+            let data = Arc::new(KeptTile::new(&self.files, file.clone(), schema));
+            let known = match (&mut heard, file.position.as_slice()) {
+                (Some(heard), [row_band, band]) => {
+                    heard.take(*row_band, outline.columns.interval(*band))
+                }
+                _ => Vec::new(),
+            };
+            builder.set(&file.position, Tile::with_statistics(data, known))?;
         }
         builder.build()
     }
@@ -287,7 +350,7 @@ impl Catalog {
     async fn sweep(&self) -> Result<()> {
         let latest = self.latest().await?;
         let mut wanted = BTreeSet::new();
-        for path in latest.values() {
+        for (_, path) in latest.values() {
             // A damaged manifest is said when grids are asked for; until then nothing is removed.
             let Ok(manifest) = self.manifest(path).await else {
                 return Ok(());
@@ -298,20 +361,29 @@ impl Catalog {
                 .flat_map(|contents| contents.tiles);
             wanted.extend(tiles.map(|tile| tile.path));
         }
-        let current: BTreeSet<&String> = latest.values().collect();
-        for (path, _) in self.store.list(MANIFESTS).await? {
+        let current: BTreeSet<&String> = latest.values().map(|(_, path)| path).collect();
+        for Listed { path, .. } in self.store.list(MANIFESTS).await? {
             let is_manifest = number_of(&path).is_some() && name_of(&path).is_some();
             if is_manifest && !current.contains(&path) {
                 self.store.remove(&path).await?;
             }
         }
-        for (path, _) in self.store.list(TILES).await? {
+        for Listed { path, .. } in self.store.list(TILES).await? {
             if is_tile(&path) && !wanted.contains(&path) {
                 self.store.remove(&path).await?;
             }
         }
         Ok(())
     }
+}
+
+/// A name that nobody else draws.
+fn unique() -> Result<String> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Error::internal("the operating system gave no random bytes").with_source(error)
+    })?;
+    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
 }
 
 fn number_of(path: &str) -> Option<u64> {

@@ -3,6 +3,7 @@
 //! Comes in: paths, bytes. Goes out: objects; what must be new is put only if there is none (conditional put), so that several processes may write. Never here: what the bytes are.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
-use super::store::Store;
+use super::store::{Listed, Store};
 use crate::error::{Error, ErrorKind, Result};
 use crate::load::store_at;
 
@@ -82,7 +83,7 @@ impl Store for Objects {
             .map_err(|error| self.failed("the catalog cannot read", error, path))
     }
 
-    async fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>> {
         let below = self.path(folder);
         let listed = self.store.list(Some(&below)).try_collect::<Vec<_>>().await;
         let listed =
@@ -90,9 +91,24 @@ impl Store for Objects {
         let within = listed.into_iter().filter_map(|object| {
             let parts = object.location.prefix_match(&self.root)?;
             let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
-            Some((parts.join("/"), object.size))
+            Some(Listed {
+                path: parts.join("/"),
+                bytes: object.size,
+                written: object.last_modified.into(),
+            })
         });
         Ok(within.collect())
+    }
+
+    async fn now(&self, path: &str) -> Result<SystemTime> {
+        let place = self.path(path);
+        let asked = async {
+            self.store.put(&place, Bytes::new().into()).await?;
+            Ok(self.store.head(&place).await?.last_modified.into())
+        };
+        asked
+            .await
+            .map_err(|error| self.failed("the catalog cannot be asked for the time", error, path))
     }
 
     async fn remove(&self, path: &str) -> Result<()> {

@@ -17,7 +17,7 @@ use super::files::{Files, Held};
 use super::manifest::{TileFile, checksum};
 use super::store::Store;
 use crate::error::{Error, Result};
-use crate::grid::{Tile, TileData, slice_bytes};
+use crate::grid::{ColumnBytes, Tile, TileData, slice_bytes};
 use crate::location::Location;
 use crate::memory::default_memory_limit_bytes;
 use crate::share::ipc;
@@ -29,6 +29,7 @@ pub(super) struct KeptTile {
     file: TileFile,
     schema: SchemaRef,
     runtime: Option<Runtime>,
+    bytes: ColumnBytes,
 }
 
 /// Tiles that were read and are known to be right, by their paths; those that nobody asks for go first.
@@ -57,6 +58,7 @@ impl KeptTile {
         Self {
             held: files.hold(&file.path),
             file,
+            bytes: ColumnBytes::new(schema.fields().len()),
             schema,
             runtime: Runtime::try_current().ok(),
         }
@@ -156,6 +158,12 @@ impl TileData for KeptTile {
 
     fn is_lazy(&self) -> bool {
         !self.cache().contains_key(&self.file.path)
+    }
+
+    fn column_bytes(&self, columns: &[usize]) -> u64 {
+        // Not read to be counted.
+        let gone = || Error::internal("the tile is not in memory any more");
+        self.bytes.of(columns, || self.known().ok_or_else(gone))
     }
 
     fn open(&self) -> Result<RecordBatch> {

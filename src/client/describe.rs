@@ -83,6 +83,32 @@ impl Client {
         let told = self.act("PartStatistics", part.to_bytes()).await?;
         told.into_iter().next().ok_or_else(no_part)
     }
+
+    /// Some rows of a part of a grid, in words of members; none where the member does not have them at hand.
+    ///
+    /// # Errors
+    /// As [`Client::part`].
+    pub(crate) async fn part_sample(&self, part: &GridPart) -> Result<Bytes> {
+        let told = self.act("PartSample", part.to_bytes()).await?;
+        told.into_iter().next().ok_or_else(no_part)
+    }
+
+    /// Has a member write tiles into the catalog, as members tell each other.
+    ///
+    /// # Errors
+    /// Whatever the member says.
+    pub(crate) async fn write_tiles(&self, message: Vec<u8>) -> Result<Bytes> {
+        let told = self.act("WriteTiles", message).await?;
+        told.into_iter().next().ok_or_else(no_part)
+    }
+
+    /// Has a member look at the catalog that it shares.
+    ///
+    /// # Errors
+    /// Whatever the member says.
+    pub(crate) async fn look_at_catalog(&self) -> Result<()> {
+        self.act("LookAtCatalog", Vec::new()).await.map(drop)
+    }
 }
 
 #[cfg(feature = "distributed")]

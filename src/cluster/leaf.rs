@@ -7,25 +7,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::error::Result;
-use datafusion::execution::config::SessionConfig;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_distributed::{
     DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedLeafExec, RouteTasksEvent,
     RouteTasksEventResponse, ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse,
 };
 
+use super::anywhere::Anywhere;
 use super::members::Members;
 use super::owner::of_member;
 use super::placement::{Seat, owner};
 use crate::grid::Tile;
 use crate::query::GridScanExec;
 
-/// The members of a query, for whoever plans it.
-pub(super) struct OfQuery(pub(super) Arc<Members>);
-
-fn members_of(config: &SessionConfig) -> Option<Arc<Members>> {
-    let known = config.get_extension::<OfQuery>()?;
-    Some(Arc::clone(&known.0))
+/// The members of a query, and what all of them reach, for whoever plans it.
+pub(super) struct OfQuery {
+    pub(super) members: Arc<Members>,
+    pub(super) anywhere: Arc<Anywhere>,
 }
 
 /// A scan wants to be in all members: with fewer tasks it might be left to the one that plans.
@@ -41,10 +39,10 @@ pub(super) fn scale_up(
     event: ScaleUpLeafNodeEvent<'_>,
 ) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
     let scan = event.plan.downcast_ref::<GridScanExec>()?;
-    let members = members_of(event.session_config)?;
+    let query = event.session_config.get_extension::<OfQuery>()?;
     let num_shares = event.plan.output_partitioning().partition_count();
     let batch_rows = event.session_config.batch_size();
-    let scans = dealt(scan, &members, event.task_count)
+    let scans = dealt(scan, &query, event.task_count)
         .into_iter()
         .map(|bands| {
             let scan = scan.try_of_bands(bands, num_shares, batch_rows)?;
@@ -57,8 +55,12 @@ pub(super) fn scale_up(
 
 /// Task i is with member i, whatever its stage does.
 pub(super) fn route(event: RouteTasksEvent<'_>) -> Option<Result<RouteTasksEventResponse>> {
-    let members = members_of(event.task_ctx.session_config())?;
-    let urls: Vec<_> = members.iter().map(|member| member.url().clone()).collect();
+    let query = event.task_ctx.session_config().get_extension::<OfQuery>()?;
+    let urls: Vec<_> = query
+        .members
+        .iter()
+        .map(|member| member.url().clone())
+        .collect();
     let urls = urls
         .iter()
         .cycle()
@@ -68,16 +70,19 @@ pub(super) fn route(event: RouteTasksEvent<'_>) -> Option<Result<RouteTasksEvent
     Some(Ok(RouteTasksEventResponse::new(urls)))
 }
 
-/// The row bands of each task, ascending: each with the member that has most bytes of the columns that are read. What nobody has, and what members beyond the last task have, is where placement puts it.
-fn dealt(scan: &GridScanExec, members: &Members, num_tasks: usize) -> Vec<Vec<usize>> {
+/// The row bands of each task, ascending: each with the member that has most bytes of the columns that are read. What everybody can read, what nobody has, and what members beyond the last task have, is
+/// where placement puts it.
+pub(super) fn dealt(scan: &GridScanExec, query: &OfQuery, num_tasks: usize) -> Vec<Vec<usize>> {
     let mut dealt = vec![Vec::new(); num_tasks];
     let touched = touched_bands(scan);
     let grid = scan.grid().id().bits();
-    let seats = members.iter().take(num_tasks);
-    let seats: Vec<Seat<'_>> = seats.map(|member| Seat::new(member.uri(), 1)).collect();
+    let members = query.members.as_ref();
+    let seats = seats(members, num_tasks);
+    let mut looker = query.anywhere.looker();
     for row_band in scan.kept_row_bands() {
         let tiles = scan.grid().row_band(*row_band);
         let tiles = touched.iter().filter_map(|band| tiles.get(*band));
+        let tiles = tiles.filter(|tile| !looker.has(tile));
         let task = nearest(tiles, members, num_tasks)
             .or_else(|| owner(grid, *row_band as u64, &seats))
             .unwrap_or_default();
@@ -88,14 +93,20 @@ fn dealt(scan: &GridScanExec, members: &Members, num_tasks: usize) -> Vec<Vec<us
     dealt
 }
 
+/// The first members, as placement counts them.
+pub(super) fn seats(members: &Members, most: usize) -> Vec<Seat<'_>> {
+    let seats = members.iter().take(most);
+    seats.map(|member| Seat::new(member.uri(), 1)).collect()
+}
+
 /// The column bands that a scan reads.
-fn touched_bands(scan: &GridScanExec) -> Vec<usize> {
+pub(super) fn touched_bands(scan: &GridScanExec) -> Vec<usize> {
     let columns = scan.columns_read().iter();
     let bands = columns.filter_map(|column| scan.grid().columns().locate(*column as u64));
     let mut bands: Vec<usize> = bands.map(|(band, _)| band).collect();
     bands.sort_unstable();
     bands.dedup();
-    if bands.is_empty() {
+    if bands.is_empty() && scan.grid().columns().num_intervals() > 0 {
         // Of a scan without columns somebody must still count rows.
         bands.push(0);
     }

@@ -1,12 +1,14 @@
-//! A scan as it is written down.
+//! A scan, and tiles, as they are written down.
 //!
-//! Comes in: numbers, handles. Goes out: the protocol buffer that crosses process borders. Members of one version speak with each other; the number of the format says so once more. Never here: what the
+//! Comes in: numbers, handles, names of files. Goes out: the protocol buffer that crosses process borders. Members of one version speak with each other; the number of the format says so once more. Never here: what the
 //! numbers mean to a plan.
 
-use prost::Message;
+use prost::{Enumeration, Message};
+
+use crate::load::Lineage;
 
 /// Counts up when the meaning of a message changes.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -14,42 +16,56 @@ pub(super) struct Scan {
     /// [`FORMAT`] of who wrote it.
     #[prost(uint32, tag = "1")]
     pub(super) format: u32,
-    /// The columns of the column bands that are read, as an IPC message.
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) schema: Vec<u8>,
-    /// The number of columns of each column band.
-    #[prost(uint64, repeated, tag = "3")]
-    pub(super) band_columns: Vec<u64>,
-    /// The number of rows of each row band.
-    #[prost(uint64, repeated, tag = "4")]
-    pub(super) band_rows: Vec<u64>,
-    /// Grids of processes that have tiles.
-    #[prost(message, repeated, tag = "5")]
-    pub(super) sources: Vec<Source>,
-    /// The tiles: all of the first column band, then all of the second.
-    #[prost(message, repeated, tag = "6")]
-    pub(super) runs: Vec<Run>,
-    /// The columns that come out, by their places in `schema`.
-    #[prost(uint32, repeated, tag = "7")]
+    /// What is read.
+    #[prost(message, optional, tag = "2")]
+    pub(super) tiles: Option<Tiles>,
+    /// The columns that come out, by their places in those of the tiles.
+    #[prost(uint32, repeated, tag = "3")]
     pub(super) columns: Vec<u32>,
-    /// Conditions over `schema`, each a `PhysicalExprNode`.
-    #[prost(bytes = "vec", repeated, tag = "8")]
+    /// Conditions over the columns of the tiles, each a `PhysicalExprNode`.
+    #[prost(bytes = "vec", repeated, tag = "4")]
     pub(super) conditions: Vec<Vec<u8>>,
     /// The most rows of a share.
-    #[prost(uint64, optional, tag = "9")]
+    #[prost(uint64, optional, tag = "5")]
     pub(super) limit: Option<u64>,
     /// How many shares there are.
-    #[prost(uint32, tag = "10")]
+    #[prost(uint32, tag = "6")]
     pub(super) num_shares: u32,
     /// The orders that the rows have.
-    #[prost(message, repeated, tag = "11")]
+    #[prost(message, repeated, tag = "7")]
     pub(super) orders: Vec<Order>,
-    /// Whether tiles of other processes are refused.
-    #[prost(bool, tag = "12")]
-    pub(super) forbids_fetching: bool,
     /// The grid of all members, for those who read the plan.
-    #[prost(bytes = "vec", tag = "13")]
+    #[prost(bytes = "vec", tag = "8")]
     pub(super) grid: Vec<u8>,
+}
+
+/// Some tiles of a grid, as a grid of their own.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Tiles {
+    /// The columns, as an IPC message.
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) schema: Vec<u8>,
+    /// The number of columns of each column band.
+    #[prost(uint64, repeated, tag = "2")]
+    pub(super) band_columns: Vec<u64>,
+    /// The number of rows of each row band.
+    #[prost(uint64, repeated, tag = "3")]
+    pub(super) band_rows: Vec<u64>,
+    /// Grids of processes that have tiles.
+    #[prost(message, repeated, tag = "4")]
+    pub(super) sources: Vec<Source>,
+    /// The tiles: all of the first column band, then all of the second.
+    #[prost(message, repeated, tag = "5")]
+    pub(super) runs: Vec<Run>,
+    /// Whether tiles of other processes are refused.
+    #[prost(bool, tag = "6")]
+    pub(super) forbids_fetching: bool,
+    /// What tiles of files are made of.
+    #[prost(message, repeated, tag = "7")]
+    pub(super) lineages: Vec<Lineage>,
+    /// The catalog that has tiles; empty if none has.
+    #[prost(string, tag = "8")]
+    pub(super) catalog: String,
 }
 
 /// A grid of a process.
@@ -72,21 +88,75 @@ pub(super) struct Source {
     pub(super) uri: String,
 }
 
+/// Where tiles come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum From {
+    /// A process has them.
+    Process = 0,
+    /// Files that were loaded.
+    Files = 1,
+    /// The catalog.
+    Catalog = 2,
+}
+
 /// Tiles of one source, one below the other.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Run {
-    /// The place of the source.
-    #[prost(uint32, tag = "1")]
+    #[prost(enumeration = "From", tag = "1")]
+    pub(super) from: i32,
+    /// The place of the source, or of the lineage.
+    #[prost(uint32, tag = "2")]
     pub(super) source: u32,
-    /// The first position along rows, in the grid of the source.
-    #[prost(uint64, tag = "2")]
-    pub(super) row_band: u64,
-    /// The position along columns.
+    /// The first position along rows, in the grid of the source or in the file.
     #[prost(uint64, tag = "3")]
-    pub(super) column_band: u64,
+    pub(super) row_band: u64,
+    /// The position along columns in the grid of the source, or the first column of the lineage.
+    #[prost(uint64, tag = "4")]
+    pub(super) column: u64,
     /// The bytes of each tile.
-    #[prost(uint64, repeated, tag = "4")]
+    #[prost(uint64, repeated, tag = "5")]
     pub(super) tile_bytes: Vec<u64>,
+    /// The place of the file of the lineage.
+    #[prost(uint32, tag = "6")]
+    pub(super) file: u32,
+    /// The file of each tile in the catalog.
+    #[prost(message, repeated, tag = "7")]
+    pub(super) kept: Vec<Kept>,
+}
+
+/// The file of a tile in the catalog.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Kept {
+    #[prost(string, tag = "1")]
+    pub(super) path: String,
+    #[prost(uint64, tag = "2")]
+    pub(super) bytes: u64,
+    #[prost(string, tag = "3")]
+    pub(super) checksum: String,
+}
+
+/// Tiles that a member is to write into the catalog.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Write {
+    /// [`FORMAT`] of who wrote it.
+    #[prost(uint32, tag = "1")]
+    pub(super) format: u32,
+    #[prost(message, optional, tag = "2")]
+    pub(super) tiles: Option<Tiles>,
+    /// The grid that they are of, 16 bytes.
+    #[prost(bytes = "vec", tag = "3")]
+    pub(super) grid: Vec<u8>,
+    /// Their positions along rows in that grid.
+    #[prost(uint64, repeated, tag = "4")]
+    pub(super) row_bands: Vec<u64>,
+}
+
+/// What a member has written, a line for each tile.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Written {
+    #[prost(string, repeated, tag = "1")]
+    pub(super) files: Vec<String>,
 }
 
 /// An order of rows.

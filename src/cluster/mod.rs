@@ -2,9 +2,11 @@
 //!
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
 //! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is),
-//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `recursive.rs` (one that is so in pieces), `leaf.rs` with `placement.rs` (which member reads which tiles), `codec.rs` with `message.rs` (how a scan travels), `tile.rs` (tiles by their
-//! handles), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (one grid of what several members have) with `statistics.rs` (what they tell of its values). Never here: a scheduler, a shuffle, consensus.
+//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `recursive.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `leaf.rs` with `placement.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
+//! travels), `tile.rs` (tiles by their handles), `write.rs` (loads by all), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (one grid of what several members have). Never here: a scheduler, a shuffle, consensus.
 
+mod again;
+mod anywhere;
 mod channel;
 mod codec;
 mod guarded;
@@ -16,11 +18,14 @@ mod owner;
 mod parts;
 mod placement;
 mod recursive;
+#[cfg(test)]
+mod scale;
 mod spread;
-mod statistics;
 mod stops;
 mod tile;
+mod tiles;
 mod worker;
+mod write;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -33,15 +38,19 @@ pub(crate) use guarded::{Admit, GrpcService};
 pub use join::Join;
 pub use members::{Member, Members};
 pub use parts::of_parts;
+pub(crate) use parts::tell_sample;
 pub use placement::{Seat, owner, owners};
-pub(crate) use statistics::told;
 pub use tile::MemberTile;
+pub(crate) use write::Writing;
 
+use anywhere::Anywhere;
 use channel::Reach;
 use guarded::Guarded;
 use parts::Parts;
 use stops::Stops;
+use tiles::TileCodec;
 
+use crate::catalog::Catalog;
 use crate::client::ClientOptions;
 use crate::error::{Error, Result};
 use crate::query::{Session, Spread};
@@ -58,6 +67,10 @@ pub struct ClusterOptions {
     pub client: ClientOptions,
     /// Whether parts of plans that want tiles of other members fail with `NotLocal`, instead of fetching them.
     pub forbids_fetching: bool,
+    /// Folders and URLs whose files every member reads alike: lazy tiles of files below them are read by the member where placement puts them, and by no other.
+    pub shared: Vec<String>,
+    /// The catalog that every member has; one that only this process can have counts for nothing.
+    pub catalog: Option<Catalog>,
 }
 
 impl ClusterOptions {
@@ -99,6 +112,7 @@ pub struct Cluster {
     worker: datafusion_distributed::Worker,
     join: ArcSwapOption<Join>,
     forbids_fetching: bool,
+    anywhere: Arc<Anywhere>,
     parts: Mutex<Parts>,
     /// Why members that are listed do not take part, as it was said last.
     away: Mutex<Vec<String>>,
@@ -137,14 +151,17 @@ impl Cluster {
         };
         let reach = Arc::new(Reach::new(client));
         let stops = Stops::default();
+        let anywhere = Arc::new(Anywhere::new(options.catalog, options.shared));
         let cluster = Arc::new(Self {
-            worker: worker::worker(session, &reach, &stops).with_version(join::introduction(&own)),
+            worker: worker::worker(session, &reach, &anywhere, &stops)
+                .with_version(join::introduction(&own)),
             session: session.clone(),
             reach,
             stops,
             members: ArcSwap::from_pointee(Members::alone(own)),
             join: ArcSwapOption::new(options.join.map(Arc::new)),
             forbids_fetching: options.forbids_fetching,
+            anywhere,
             parts: Mutex::default(),
             away: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
@@ -198,6 +215,16 @@ impl Cluster {
             self.set_members(there);
         }
         self.gather(&self.members()).await
+    }
+
+    /// What writes tiles down for these members, and reads them.
+    fn tile_codec(&self, members: Option<&Arc<Members>>) -> TileCodec {
+        TileCodec {
+            reach: Arc::clone(&self.reach),
+            members: members.map(Arc::clone),
+            forbids_fetching: self.forbids_fetching,
+            anywhere: Arc::clone(&self.anywhere),
+        }
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {

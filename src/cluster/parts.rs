@@ -3,25 +3,34 @@
 //! Comes in: grids of equal columns. Goes out: one grid with the rows of all, one after another, over the same tiles. Never here: copying, reaching the other processes.
 
 use std::collections::BTreeMap;
+use std::io::Cursor;
 use std::sync::Arc;
 
-use futures::future::try_join_all;
+use arrow::array::RecordBatch;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+
+use futures::future::{join_all, try_join_all};
 use futures::try_join;
 
 use super::Cluster;
 use super::members::{Member, Members};
-use super::statistics::Heard;
 use super::tile::MemberTile;
 use crate::error::{Error, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid};
-use crate::share::publish;
+use crate::query::{sample, sample_of_parts};
+use crate::share::{Heard, publish};
 
 /// The longest name of a grid.
 const MOST_NAME_BYTES: usize = 200;
 
 /// How many parts are asked for at a time.
 const AT_ONCE: usize = 16;
+
+/// About how many rows of a grid are looked at to plan over it, and of each part at least.
+const SAMPLE_ROWS: u64 = 4096;
+const LEAST_SAMPLE_ROWS: u64 = 32;
 
 /// The most parts that a grid may have.
 const MOST_PARTS: usize = 100_000;
@@ -158,6 +167,19 @@ impl Cluster {
         failed
     }
 
+    /// Tells all other members that the catalog that they share has changed; who does not hear it looks by itself.
+    pub(crate) async fn tell_of_catalog(&self) {
+        let members = self.members();
+        let others = members.iter().skip(1);
+        let telling = others.map(|member| async {
+            let told = async { self.reach.client(member.uri()).await?.look_at_catalog().await };
+            if let Err(error) = told.await {
+                tracing::debug!(member = member.uri(), %error, "a member was not told of a change of the catalog");
+            }
+        });
+        join_all(telling).await;
+    }
+
     async fn parts_at(&self, member: &Member) -> Result<Vec<GridPart>> {
         self.reach.client(member.uri()).await?.parts().await
     }
@@ -187,25 +209,67 @@ impl Cluster {
             let asked = some.iter().map(|(part, member)| self.part_of(part, member));
             grids.extend(try_join_all(asked).await?);
         }
+        let (grids, samples): (Vec<_>, Vec<_>) = grids.into_iter().unzip();
         let grid = Arc::new(of_parts(&grids)?);
         let id = grid.id();
-        self.session.register(name, grid)?;
+        let lengths = grids.iter().map(|grid| grid.num_rows());
+        let samples: Vec<_> = samples.into_iter().zip(lengths).collect();
+        let sample = sample_of_parts(&samples);
+        self.session.register_sampled(name, grid, sample);
         let made = Made { id, of: ids };
         self.parts().made.insert(name.to_owned(), made);
         Ok(())
     }
 
-    async fn part_of(&self, part: &GridPart, member: &Member) -> Result<Arc<PartitionGrid>> {
+    /// A part, and some of its rows.
+    async fn part_of(
+        &self,
+        part: &GridPart,
+        member: &Member,
+    ) -> Result<(Arc<PartitionGrid>, Option<RecordBatch>)> {
         if member.incarnation() == self.members().own().incarnation() {
-            return self.own_part(part);
+            let own = self.own_part(part)?;
+            let sample = sample(&own, sample_rows(part));
+            return Ok((own, sample));
         }
         let client = self.reach.client(member.uri()).await?;
-        let (described, told) = try_join!(client.part(part), client.part_statistics(part))?;
-        let heard = Heard::read(&told, &described)?;
+        let (described, told, sample) = try_join!(
+            client.part(part),
+            client.part_statistics(part),
+            client.part_sample(part)
+        )?;
+        let heard = Heard::read(&told, described.schema(), described.rows().num_intervals())?;
         let forbids = self.forbids_fetching;
         let part = MemberTile::of_part(&described, heard, (member.uri(), forbids), &self.reach)?;
-        Ok(Arc::new(part))
+        Ok((Arc::new(part), sample_told(&sample)?))
     }
+}
+
+/// How many rows of a part are looked at: together as many as of a grid of one process, and some of each.
+fn sample_rows(part: &GridPart) -> u64 {
+    (SAMPLE_ROWS / part.of.max(1)).max(LEAST_SAMPLE_ROWS)
+}
+
+/// Some rows of a part that this process has, for others who plan over it; empty where they are not at hand.
+///
+/// # Errors
+/// What Arrow says to values that it cannot write.
+pub(crate) fn tell_sample(grid: &PartitionGrid, part: &GridPart) -> Result<Vec<u8>> {
+    let Some(sample) = sample(grid, sample_rows(part)) else {
+        return Ok(Vec::new());
+    };
+    let mut writer = StreamWriter::try_new(Vec::new(), &sample.schema())?;
+    writer.write(&sample)?;
+    Ok(writer.into_inner()?)
+}
+
+fn sample_told(message: &[u8]) -> Result<Option<RecordBatch>> {
+    if message.is_empty() {
+        return Ok(None);
+    }
+    Ok(StreamReader::try_new(Cursor::new(message), None)?
+        .next()
+        .transpose()?)
 }
 
 /// # Errors

@@ -14,6 +14,7 @@ use datafusion::catalog::Session as PlanSession;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{
     SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
 };
@@ -30,12 +31,14 @@ use datafusion_distributed::{
     DistributedExec, DistributedExt, DistributedMetricsFormat::PerTask, SessionStateBuilderExt,
     WorkerResolver, display_plan_ascii, rewrite_distributed_plan_with_metrics,
 };
+use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, TryFutureExt, stream};
 use http::HeaderMap;
 use tokio::sync::oneshot;
 use url::Url;
 
 use super::Cluster;
+use super::again::without_lost;
 use super::channel::Resolver;
 use super::codec::Codec;
 use super::leaf::{self, OfQuery};
@@ -47,7 +50,12 @@ use crate::query::{PROCESS, Spread, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
-        grid.tiles().iter().any(|tile| of_member(tile).is_some())
+        let is_of_member = grid.tiles().iter().any(|tile| of_member(tile).is_some());
+        is_of_member || self.members().len() > 1 && self.anywhere.has_any(grid)
+    }
+
+    fn num_processes(&self) -> usize {
+        self.members().len()
     }
 
     fn spread(
@@ -65,7 +73,7 @@ impl Spread for Cluster {
 }
 
 /// A planned statement.
-struct Statement {
+pub(super) struct Statement {
     plan: Arc<dyn ExecutionPlan>,
     state: SessionState,
     cluster: Arc<Cluster>,
@@ -75,15 +83,12 @@ impl Statement {
     /// The plan in stages for these members.
     async fn cut(&self, members: Arc<Members>, headers: HeaderMap) -> Result<Cut> {
         let cluster = &self.cluster;
-        let codec = Codec {
-            reach: Arc::clone(&cluster.reach),
-            members: Some(Arc::clone(&members)),
-            forbids_fetching: cluster.forbids_fetching,
-        };
+        let codec = Codec(cluster.tile_codec(Some(&members)));
         let own = members.own().url().clone();
         let urls = members.iter().map(|member| member.url().clone()).collect();
         let mut config = self.state.config().clone();
-        config.set_extension(Arc::new(OfQuery(members)));
+        let anywhere = Arc::clone(&cluster.anywhere);
+        config.set_extension(Arc::new(OfQuery { members, anywhere }));
         let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach));
         let state = SessionStateBuilder::new_from_existing(self.state.clone())
             .with_config(config)
@@ -99,7 +104,9 @@ impl Statement {
             // It hashes the rows of each task twice, and shifts what operators counted by one.
             .with_distributed_partial_reduce(false)?
             .with_distributed_passthrough_headers(headers.clone())?
-            .with_query_planner(Arc::new(Planned(Arc::clone(&self.plan))))
+            .with_query_planner(Arc::new(Planned(reset_plan_states(Arc::clone(
+                &self.plan,
+            ))?)))
             .with_distributed_planner()
             .build();
         let planner = Arc::clone(state.query_planner());
@@ -117,6 +124,47 @@ impl Statement {
             state,
             unsent,
         })
+    }
+}
+
+/// The rows of a statement.
+type Rows = BoxStream<'static, Result<RecordBatch>>;
+
+impl Statement {
+    /// Runs the plan at these members; what runs is put into `last`.
+    async fn run(
+        &self,
+        members: &Arc<Members>,
+        runtime: &Arc<RuntimeEnv>,
+        last: &Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>,
+    ) -> Result<Rows> {
+        let (headers, ends) = self.cluster.stops.statement()?;
+        let Cut {
+            plan,
+            state,
+            unsent,
+        } = self.cut(Arc::clone(members), headers).await?;
+        kept(last).replace(Arc::clone(&plan));
+        let context = TaskContext::from(&state).with_runtime(Arc::clone(runtime));
+        let rows = execute_stream(Arc::clone(&plan), Arc::new(context))?;
+        let rows = until_unsent(rows, unsent);
+        // What the others counted comes after the last row.
+        let last = Arc::clone(last);
+        let counted = async move {
+            // Until here the statement is not over; it is as well when its rows are dropped.
+            let _ends = ends;
+            let counting = rewrite_distributed_plan_with_metrics(plan, PerTask);
+            if let Ok(Ok(counted)) = tokio::time::timeout(COUNTED, counting).await {
+                kept(&last).replace(counted);
+            }
+        };
+        let counted = stream::once(counted).filter_map(|()| std::future::ready(None));
+        Ok(rows.chain(counted).boxed())
+    }
+
+    /// The plan for one process, and the cluster.
+    pub(super) fn parts(&self) -> (&Arc<dyn ExecutionPlan>, &Cluster) {
+        (&self.plan, &self.cluster)
     }
 }
 
@@ -304,27 +352,20 @@ impl ExecutionPlan for SpreadExec {
         let runtime = context.runtime_env();
         let running = async move {
             let members = statement.cluster.members();
-            let (headers, ends) = statement.cluster.stops.statement()?;
-            let Cut {
-                plan,
-                state,
-                unsent,
-            } = statement.cut(members, headers).await?;
-            kept(&last).replace(Arc::clone(&plan));
-            let context = TaskContext::from(&state).with_runtime(runtime);
-            let rows = execute_stream(Arc::clone(&plan), Arc::new(context))?;
-            let rows = until_unsent(rows, unsent);
-            // What the others counted comes after the last row.
-            let counted = async move {
-                // Until here the statement is not over; it is as well when its rows are dropped.
-                let _ends = ends;
-                let counting = rewrite_distributed_plan_with_metrics(plan, PerTask);
-                if let Ok(Ok(counted)) = tokio::time::timeout(COUNTED, counting).await {
-                    kept(&last).replace(counted);
-                }
+            let mut rows = statement.run(&members, &runtime, &last).await?;
+            let first = rows.next().await;
+            let (first, rows) = match first {
+                // No row was given yet: it can begin anew without those who are lost.
+                Some(Err(error)) => match without_lost(&statement, &members, &error).await {
+                    None => (Some(Err(error)), rows),
+                    Some(left) => {
+                        drop(rows);
+                        (None, statement.run(&Arc::new(left), &runtime, &last).await?)
+                    }
+                },
+                first => (first, rows),
             };
-            let counted = stream::once(counted).filter_map(|()| std::future::ready(None));
-            Ok::<_, DataFusionError>(rows.chain(counted))
+            Ok::<_, DataFusionError>(stream::iter(first).chain(rows))
         };
         let rows = running.try_flatten_stream();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))

@@ -14,12 +14,11 @@ use tokio::sync::OnceCell;
 
 use super::channel::Reach;
 use super::owner::elsewhere;
-use super::statistics::Heard;
 use crate::client::ServedTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridBuilder, PartitionGrid, Tile, TileData};
 use crate::location::{Locality, Location};
-use crate::share::{Handle, Incarnation};
+use crate::share::{Handle, Heard, Incarnation};
 
 /// What is known of a tile of another member.
 pub(super) struct Outline {

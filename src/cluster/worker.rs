@@ -22,10 +22,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 use http::HeaderMap;
 use uuid::Uuid;
 
+use super::anywhere::Anywhere;
 use super::channel::{Reach, Resolver};
 use super::codec::Codec;
 use super::members::Member;
 use super::stops::Stops;
+use super::tiles::TileCodec;
 use crate::error::{Error, ErrorKind};
 use crate::query::{GridScanExec, Session, Stop, of_plans, part};
 
@@ -36,18 +38,30 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
 /// What runs parts of plans, with what this session has.
-pub(super) fn worker(session: &Session, reach: &Arc<Reach>, stops: &Stops) -> Worker {
+pub(super) fn worker(
+    session: &Session,
+    reach: &Arc<Reach>,
+    anywhere: &Arc<Anywhere>,
+    stops: &Stops,
+) -> Worker {
     let engine = session.engine();
     let runtime = RuntimeEnv {
         memory_pool: session.pool(),
         ..RuntimeEnv::clone(engine.runtime_env())
     };
     let runtime = Arc::new(runtime);
-    let (session, reach, stops) = (session.clone(), Arc::clone(reach), stops.clone());
+    let (session, stops) = (session.clone(), stops.clone());
+    let (reach, anywhere) = (Arc::clone(reach), Arc::clone(anywhere));
     let building = move |context: WorkerQueryContext| {
-        let (session, reach) = (session.clone(), Arc::clone(&reach));
+        let codec = TileCodec {
+            reach: Arc::clone(&reach),
+            members: None,
+            forbids_fetching: true,
+            anywhere: Arc::clone(&anywhere),
+        };
+        let session = session.clone();
         let stop = stops.of_part(&context.headers);
-        async move { Ok(state(&session, reach, context.builder, stop)) }
+        async move { Ok(state(&session, codec, context.builder, stop)) }
     };
     Worker::from_session_builder(building)
         .with_runtime_env(runtime)
@@ -83,7 +97,7 @@ pub(super) async fn let_go(worker: &Worker, own: &Member) -> Result<()> {
 /// The functions and settings of this process, with what the engine says of the query.
 fn state(
     session: &Session,
-    reach: Arc<Reach>,
+    codec: TileCodec,
     mut builder: SessionStateBuilder,
     stop: Stop,
 ) -> SessionState {
@@ -94,11 +108,7 @@ fn state(
     config.options_mut().extensions = extensions;
     let runtime = builder.runtime_env().take();
     let runtime = runtime.unwrap_or_else(|| Arc::clone(engine.runtime_env()));
-    let codec = Codec {
-        reach: Arc::clone(&reach),
-        members: None,
-        forbids_fetching: true,
-    };
+    let reach = Arc::clone(&codec.reach);
     let rewritten = move |event: WorkerPlanRewriteEvent<'_>| {
         check(&event.plan)?;
         let part = part(event.plan, event.session_config, &stop)?;
@@ -113,7 +123,7 @@ fn state(
     builder
         .with_config(config)
         .with_runtime_env(runtime)
-        .with_distributed_user_codec(codec)
+        .with_distributed_user_codec(Codec(codec))
         .with_distributed_channel_resolver(Resolver::of_part(reach))
         .with_distributed_worker_plan_rewrite_handler(rewritten)
         .build()

@@ -50,7 +50,7 @@ pub(crate) use view::chosen;
 
 #[cfg(feature = "sql")]
 pub(crate) use tile::bytes_apart;
-pub(crate) use tile::slice_bytes;
+pub(crate) use tile::{ColumnBytes, slice_bytes};
 
 use crate::error::{Error, Result};
 
@@ -71,7 +71,7 @@ impl GridId {
         self.0
     }
 
-    fn try_random() -> Result<Self> {
+    pub(crate) fn try_random() -> Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| {
             Error::internal("the operating system gave no random bytes").with_source(error)

@@ -62,6 +62,12 @@ pub trait TileData: Any + Debug + Send + Sync {
         Ok(self.open()?.project(columns)?)
     }
 
+    /// Bytes of the values of the given columns (indices in this tile), as [`TileData::memory_bytes`] counts them; 0 where they cannot be opened. Counting may look at every value of a text column.
+    fn column_bytes(&self, columns: &[usize]) -> u64 {
+        let opened = self.open_columns(columns);
+        opened.map_or(0, |batch| slice_bytes(&batch))
+    }
+
     /// The given columns (indices in this tile) as a batch, brought here if they live elsewhere.
     ///
     /// # Errors
@@ -91,6 +97,7 @@ pub trait TileData: Any + Debug + Send + Sync {
 #[derive(Debug)]
 pub struct MemoryTile {
     batch: RecordBatch,
+    bytes: ColumnBytes,
 }
 
 impl MemoryTile {
@@ -101,6 +108,7 @@ impl MemoryTile {
     pub fn try_new(batch: &RecordBatch) -> Result<Self> {
         Ok(Self {
             batch: compact(batch)?,
+            bytes: ColumnBytes::new(batch.num_columns()),
         })
     }
 }
@@ -116,7 +124,11 @@ impl TileData for MemoryTile {
     }
 
     fn memory_bytes(&self) -> u64 {
-        slice_bytes(&self.batch)
+        self.bytes.all(|| Ok(self.batch.clone()))
+    }
+
+    fn column_bytes(&self, columns: &[usize]) -> u64 {
+        self.bytes.of(columns, || Ok(self.batch.clone()))
     }
 
     fn locations(&self) -> Vec<Location> {
@@ -134,12 +146,43 @@ impl TileData for MemoryTile {
 
 /// Bytes that the rows of a batch take in its buffers.
 pub(crate) fn slice_bytes(batch: &RecordBatch) -> u64 {
-    let bytes = batch.columns().iter().map(|column| {
-        let data = column.to_data();
-        let known = data.get_slice_memory_size();
-        known.unwrap_or_else(|_| column.get_buffer_memory_size()) + long_view_bytes(&data)
-    });
-    bytes.sum::<usize>() as u64
+    batch.columns().iter().map(array_bytes).sum()
+}
+
+fn array_bytes(column: &ArrayRef) -> u64 {
+    let data = column.to_data();
+    let known = data.get_slice_memory_size();
+    let bytes = known.unwrap_or_else(|_| column.get_buffer_memory_size());
+    (bytes + long_view_bytes(&data)) as u64
+}
+
+/// Bytes of the columns of a batch that never changes, each counted once: every query over a tile asks for some of them.
+#[derive(Debug)]
+pub(crate) struct ColumnBytes(Box<[OnceLock<u64>]>);
+
+impl ColumnBytes {
+    pub(crate) fn new(num_columns: usize) -> Self {
+        Self((0..num_columns).map(|_| OnceLock::new()).collect())
+    }
+
+    /// Of all columns.
+    pub(crate) fn all(&self, batch: impl Fn() -> Result<RecordBatch>) -> u64 {
+        let all: Vec<usize> = (0..self.0.len()).collect();
+        self.of(&all, batch)
+    }
+
+    /// Of some columns of the batch, which is opened where one was not counted before; 0 where it cannot be.
+    pub(crate) fn of(&self, columns: &[usize], batch: impl Fn() -> Result<RecordBatch>) -> u64 {
+        let each = columns.iter().filter_map(|column| {
+            let known = self.0.get(*column)?;
+            if let Some(bytes) = known.get() {
+                return Some(*bytes);
+            }
+            let bytes = array_bytes(batch().ok()?.columns().get(*column)?);
+            Some(*known.get_or_init(|| bytes))
+        });
+        each.sum()
+    }
 }
 
 /// Bytes of the columns of `batch` that do not lie in the buffers of the same columns of `other`.

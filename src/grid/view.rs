@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use crate::error::{Error, Result};
 use crate::grid::compact::compact;
-use crate::grid::tile::{Tile, TileData, slice_bytes};
+use crate::grid::tile::{ColumnBytes, Tile, TileData};
 use crate::location::{Locality, Location};
 
 /// The part of `tile` that holds `rows` (of the tile) and `columns` (of the tile). Keeps the statistics when all rows are in it.
@@ -29,6 +29,7 @@ pub(crate) fn view(tile: &Tile, rows: &Range<u64>, columns: &[usize]) -> Result<
             tile: tile.clone(),
             rows: start..stop,
             columns: columns.into(),
+            bytes: ColumnBytes::new(columns.len()),
         }),
     };
     if !whole {
@@ -68,6 +69,7 @@ struct TileView {
     rows: Range<usize>,
     columns: Box<[usize]>,
     schema: SchemaRef,
+    bytes: ColumnBytes,
 }
 
 impl TileView {
@@ -88,7 +90,7 @@ impl TileData for TileView {
 
     fn memory_bytes(&self) -> u64 {
         if !self.is_lazy() {
-            return self.open().map_or(0, |batch| slice_bytes(&batch));
+            return self.bytes.all(|| self.open());
         }
         // Not read for its size: the part of the whole by rows and columns.
         let (rows, columns) = (
@@ -99,6 +101,10 @@ impl TileData for TileView {
         let whole = u128::from(rows) * columns as u128;
         let bytes = u128::from(self.tile.data().memory_bytes()) * part;
         u64::try_from(bytes.checked_div(whole).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+
+    fn column_bytes(&self, columns: &[usize]) -> u64 {
+        self.bytes.of(columns, || self.open())
     }
 
     fn locations(&self) -> Vec<Location> {

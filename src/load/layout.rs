@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use arrow::datatypes::DataType;
+
 use super::bands::Band;
 use super::filter::Filter;
 use super::footer::Footer;
@@ -51,6 +53,8 @@ pub(super) struct Plan {
     pub(super) tasks: Vec<ReadTask>,
     /// Which rows are wanted, if not all.
     pub(super) filter: Option<Filter>,
+    /// The type that texts are read as, if not those of the files.
+    pub(super) text: Option<DataType>,
 }
 
 impl Plan {

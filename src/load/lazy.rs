@@ -29,7 +29,7 @@ use super::progress::Counters;
 use super::read::{decode_column, pages_of, parts};
 use super::source::Place;
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData, chosen};
+use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, Tile, TileData, chosen};
 use crate::location::Location;
 
 /// The part of the memory limit that is not for columns that are kept: they use it while they are decoded, and bloom filters do.
@@ -41,11 +41,17 @@ const BLOOM_PART: u64 = 16;
 /// What the cache weighs in: a larger column than 4 GiB would not fit a weight in bytes.
 const WEIGHT_BYTES: usize = 1 << 10;
 
+/// Which of several sources that share room: a grid, and a number in it.
+pub(super) type SourceId = (GridId, u32);
+
 /// What all tiles of one lazy grid share.
-struct Source {
+pub(super) struct Source {
     plan: Plan,
+    id: SourceId,
     memory_limit_bytes: u64,
     concurrency: usize,
+    /// Whether others need no settings to read the files but those that they have themselves.
+    is_plain: bool,
     /// Where requests to stores are driven.
     runtime: Handle,
     /// The process that made the grid: a forked child must not use its connections.
@@ -56,22 +62,28 @@ struct Source {
 /// What one process has read.
 struct State {
     pid: u32,
-    /// Row band and column of the grid -> the column.
-    columns: Cache<(usize, usize), ArrayRef>,
-    /// File, row group and column of the grid -> the bloom filter, if there is one.
-    blooms: Cache<(usize, usize, usize), Option<Arc<Sbbf>>>,
+    room: Room,
     /// One for each row band, so that nobody reads what another is reading.
     reading: Vec<Mutex<()>>,
+}
+
+/// Columns and filters that were read, up to a limit; clones share them.
+#[derive(Clone)]
+pub(super) struct Room {
+    /// Row band and column of the grid -> the column.
+    columns: Cache<(SourceId, usize, usize), ArrayRef>,
+    /// File, row group and column of the grid -> the bloom filter, if there is one.
+    blooms: Cache<(SourceId, usize, usize, usize), Option<Arc<Sbbf>>>,
     budget: Arc<Budget>,
 }
 
 /// A tile of a lazy grid.
-struct LazyTile {
-    source: Arc<Source>,
-    schema: SchemaRef,
-    task: usize,
+pub(super) struct LazyTile {
+    pub(super) source: Arc<Source>,
+    pub(super) schema: SchemaRef,
+    pub(super) task: usize,
     /// The columns of the grid that it has.
-    columns: Vec<usize>,
+    pub(super) columns: Vec<usize>,
 }
 
 /// The grid of a plan; nothing is read.
@@ -86,14 +98,12 @@ pub(super) fn grid(
     let rows = Axis::try_from_lengths(plan.tasks.iter().map(|task| task.num_rows))?;
     let schema = plan.columns.visible_schema();
     let mut builder = GridBuilder::try_new(schema, rows, column_axis(&plan)?)?;
-    let state = State::new(&plan, options.memory_limit_bytes());
+    let limit = options.memory_limit_bytes();
+    let bounds = (limit, options.concurrency());
+    let source = Source::new(plan, (GridId::try_random()?, 0), bounds, Room::new(limit));
     let source = Arc::new(Source {
-        plan,
-        memory_limit_bytes: options.memory_limit_bytes(),
-        concurrency: options.concurrency(),
-        runtime: Handle::current(),
-        pid: std::process::id(),
-        state: ArcSwap::from_pointee(state),
+        is_plain: options.storage_options().is_empty() && options.store().is_none(),
+        ..source
     });
     let plan = &source.plan;
     for (number, task) in plan.tasks.iter().enumerate() {
@@ -118,20 +128,19 @@ pub(super) fn grid(
     builder.build()
 }
 
-impl State {
-    fn new(plan: &Plan, memory_limit_bytes: u64) -> Self {
+impl Room {
+    pub(super) fn new(memory_limit_bytes: u64) -> Self {
         let apart = memory_limit_bytes / DECODING_PART;
         let blooms = memory_limit_bytes / BLOOM_PART;
-        let weigh_bloom = |_: &(usize, usize, usize), filter: &Option<Arc<Sbbf>>| {
+        let weigh_bloom = |_: &(SourceId, usize, usize, usize), filter: &Option<Arc<Sbbf>>| {
             let blocks = filter.as_ref().map_or(1, |filter| filter.num_blocks());
             u32::try_from(blocks * size_of::<[u32; 8]>()).unwrap_or(u32::MAX)
         };
-        let weigh = |_: &(usize, usize), column: &ArrayRef| {
+        let weigh = |_: &(SourceId, usize, usize), column: &ArrayRef| {
             let weight = column.get_array_memory_size().div_ceil(WEIGHT_BYTES);
             u32::try_from(weight).unwrap_or(u32::MAX)
         };
         Self {
-            pid: std::process::id(),
             columns: Cache::builder()
                 .weigher(weigh)
                 .eviction_policy(EvictionPolicy::lru())
@@ -142,13 +151,50 @@ impl State {
                 .eviction_policy(EvictionPolicy::lru())
                 .max_capacity(blooms)
                 .build(),
-            reading: plan.tasks.iter().map(|_| Mutex::new(())).collect(),
             budget: Arc::new(Budget::new(apart - blooms)),
         }
     }
 }
 
+impl State {
+    fn new(plan: &Plan, room: Room) -> Self {
+        Self {
+            pid: std::process::id(),
+            room,
+            reading: plan.tasks.iter().map(|_| Mutex::new(())).collect(),
+        }
+    }
+}
+
 impl Source {
+    /// Made on the runtime that shall read it; bounds are a limit for a forked child, and how many columns are decoded at a time.
+    pub(super) fn new(plan: Plan, id: SourceId, bounds: (u64, usize), room: Room) -> Self {
+        let (memory_limit_bytes, concurrency) = bounds;
+        Self {
+            state: ArcSwap::from_pointee(State::new(&plan, room)),
+            plan,
+            id,
+            memory_limit_bytes,
+            concurrency,
+            is_plain: true,
+            runtime: Handle::current(),
+            pid: std::process::id(),
+        }
+    }
+
+    pub(super) fn id(&self) -> SourceId {
+        self.id
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether others need no settings to read the files but those that they have themselves.
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
     fn state(&self) -> Arc<State> {
         let current = self.state.load();
         let pid = std::process::id();
@@ -156,7 +202,8 @@ impl Source {
             return Arc::clone(&current);
         }
         // A forked child begins anew, since a thread of its parent may hold a lock for ever. Of several threads the first one's is taken.
-        let fresh = Arc::new(State::new(&self.plan, self.memory_limit_bytes));
+        let room = Room::new(self.memory_limit_bytes);
+        let fresh = Arc::new(State::new(&self.plan, room));
         self.state.compare_and_swap(&current, fresh);
         self.state.load_full()
     }
@@ -164,7 +211,8 @@ impl Source {
     /// Columns of a row band: those that were read before, and the others from the file.
     async fn columns(self: Arc<Self>, task: usize, wanted: Vec<usize>) -> Result<Vec<ArrayRef>> {
         let state = self.state();
-        let known = |column: &usize| state.columns.get(&(task, *column));
+        let columns = &state.room.columns;
+        let known = |column: &usize| columns.get(&(self.id, task, *column));
         if let Some(found) = wanted.iter().map(known).collect() {
             return Ok(found);
         }
@@ -182,9 +230,9 @@ impl Source {
         let read = self.read(&state, task, &missing).await?;
         // A cache that is too small keeps nothing of it.
         for (column, values) in missing.iter().zip(&read) {
-            state.columns.insert((task, *column), Arc::clone(values));
+            columns.insert((self.id, task, *column), Arc::clone(values));
         }
-        state.columns.run_pending_tasks();
+        columns.run_pending_tasks();
         let values = wanted.iter().zip(found).map(|(column, found)| {
             let fresh = || read.get(missing.binary_search(column).ok()?).cloned();
             let values = found.or_else(fresh);
@@ -211,7 +259,7 @@ impl Source {
                 let (source, pages) = (Arc::clone(self), pages.clone());
                 let bytes = self.plan.sizes(task, column).decoded_bytes;
                 async move {
-                    let _leave = state.budget.reserve(bytes).await?;
+                    let _leave = state.room.budget.reserve(bytes).await?;
                     blocking(move || {
                         let (task, file, _) = parts(&source.plan, number)?;
                         let rows = Rows::all(task);
@@ -232,7 +280,7 @@ impl Source {
         let state = self.state();
         let (task, file, footer) = parts(&self.plan, number)?;
         let is_remote = matches!(file.place, Place::Remote { .. });
-        if state.columns.contains_key(&(number, column))
+        if state.room.columns.contains_key(&(self.id, number, column))
             || is_remote && self.pid != std::process::id()
         {
             return Ok(true);
@@ -242,12 +290,12 @@ impl Source {
             let Some(chunk) = chunk_of(footer, row_group, name, values) else {
                 return Ok(true);
             };
-            let key = (task.file, row_group, column);
-            let filter = match state.blooms.get(&key) {
+            let key = (self.id, task.file, row_group, column);
+            let filter = match state.room.blooms.get(&key) {
                 Some(known) => known,
                 None => {
                     let filter = bloom::read(file, chunk).await?.map(Arc::new);
-                    state.blooms.insert(key, filter.clone());
+                    state.room.blooms.insert(key, filter.clone());
                     filter
                 }
             };

@@ -3,7 +3,7 @@
 //! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes the steps in `run`, each in a file of its own: `source/` finds the
 //! files, `footer.rs` reads their footers, `schema.rs` (with `hive.rs` and `types.rs`) and `bands.rs` say which columns there are, `layout.rs` decides where to cut,
 //! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`), `assembly.rs` makes tiles and the grid (rows: `filter.rs`), `keep.rs` keeps them (memory: `budget.rs`, files: `spill.rs`, `checkpoint.rs`), `arrange.rs` sorts.
-//! `lazy.rs` makes tiles that read later. [`LoadJob`] does the same in the background. `write/` is the way back: a
+//! `lazy.rs` makes tiles that read later, of which `lineage.rs` tells other processes where they come from. [`LoadJob`] does the same in the background. `write/` is the way back: a
 //! grid -> Parquet files. Never here: SQL.
 
 mod arrange;
@@ -26,6 +26,8 @@ mod job;
 mod keep;
 mod layout;
 mod lazy;
+#[cfg(feature = "distributed")]
+mod lineage;
 mod options;
 mod page_index;
 mod progress;
@@ -43,6 +45,10 @@ mod zones;
 
 pub use filter::{FilterCondition, FilterOperator};
 pub use job::LoadJob;
+#[cfg(feature = "distributed")]
+pub(crate) use lineage::{
+    Lineage, LineagePlace, LineageReader, Lineages, is_allowed, is_below, task_place,
+};
 pub use options::{LoadOptions, SchemaEvolution, StringType, TileColumns};
 pub use progress::Progress;
 pub use write::{FileCompression, WriteOptions, check_output, write_grid, write_parquet};
@@ -146,6 +152,7 @@ async fn steps(
         bands,
         tasks,
         filter,
+        text: options.text_type(),
     };
     plan.announce(counters);
     if options.is_lazy() {

@@ -56,7 +56,7 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
         .with_analyzer_rules(rules)
         .with_analyzer_rule(Arc::new(Meaning { limit }))
         .with_optimizer_rules(exact::rules())
-        .with_optimizer_rule(Arc::new(JoinOrder))
+        .with_optimizer_rule(Arc::new(JoinOrder::default()))
         .with_physical_optimizer_rule(Arc::new(OneStep))
         .with_physical_optimizer_rule(Arc::new(Arithmetic))
         .with_physical_optimizer_rule(Arc::new(PauseOften))

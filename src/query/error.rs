@@ -32,6 +32,14 @@ impl From<DataFusionError> for Error {
     }
 }
 
+/// The kind that an error of the engine has as one of ours.
+#[cfg(feature = "distributed")]
+pub(crate) fn kind_within(error: &DataFusionError) -> ErrorKind {
+    ours_within(error)
+        .unwrap_or_else(|| translate(error))
+        .kind()
+}
+
 /// The first error of this crate among the causes.
 fn ours_within(error: &DataFusionError) -> Option<Error> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);

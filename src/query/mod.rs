@@ -60,8 +60,10 @@ pub use session::Session;
 pub use table::GridTable;
 #[cfg(feature = "distributed")]
 pub(crate) use {
+    error::kind_within,
     exec::{scan::GridScanExec, stop::Stop},
     metrics::PROCESS,
+    plan::estimate::{sample, sample_of_parts},
     spread::{Spread, part},
     travel::{of_plans, traveling},
 };

@@ -10,6 +10,8 @@ use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use datafusion::prelude::SessionConfig;
 use tokio::sync::Mutex;
+#[cfg(feature = "serve")]
+use tokio::sync::OwnedMutexGuard;
 
 use super::error::is_a_view;
 use super::names::{Table, View};
@@ -56,6 +58,12 @@ impl Session {
     /// Has grids that statements and [`Session::put`] name kept from now on. [`Session::register`] keeps nothing.
     pub fn keep_with(&self, keeper: Arc<dyn Keeper>) {
         self.naming.keeper.store(Some(Arc::new(keeper)));
+    }
+
+    /// Waits until nobody gives names to grids; until the guard is dropped nobody else does, but [`Session::register`] and [`Session::deregister`].
+    #[cfg(feature = "serve")]
+    pub(crate) async fn naming_turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.naming.turn).lock_owned().await
     }
 
     /// Puts a grid under exactly this name: the one that `make` makes of what has the name, which nobody changes meanwhile. It is kept first, where there is a keeper.

@@ -294,5 +294,5 @@ pub(super) async fn physical(
     let Some(spread) = spreads(state, &logical) else {
         return Ok(state.create_physical_plan(&logical).await?);
     };
-    Ok(spread_out(spread, apart(state), &logical).await?)
+    Ok(spread_out(Arc::clone(&spread), apart(state, spread.as_ref()), &logical).await?)
 }

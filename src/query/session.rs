@@ -185,6 +185,19 @@ impl Session {
         Ok(())
     }
 
+    /// As [`Session::register`], for a grid whose tiles are elsewhere, with some of its rows to plan by, in columns that are named by their numbers.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn register_sampled(
+        &self,
+        name: &str,
+        grid: Arc<PartitionGrid>,
+        sample: Option<RecordBatch>,
+    ) {
+        let table = Table::Grid(Arc::new(GridTable::with_sample(grid, sample)));
+        self.names
+            .change(|known| known.tables.insert(name.to_owned(), table.clone()));
+    }
+
     /// The grid under exactly this name; `None` when nothing has it.
     ///
     /// # Errors

@@ -28,8 +28,12 @@ use super::exec::{
     stop::{Stop, stoppable},
     wait::waiting,
 };
+#[cfg(feature = "distributed")]
+use super::plan::join_order::JoinOrder;
 use super::plan::narrow::Arithmetic;
 use super::plan::one_step::OneStep;
+#[cfg(feature = "distributed")]
+use super::plan::semi_early::SemiEarly;
 #[cfg(feature = "distributed")]
 use super::plan::single::SingleValues;
 use super::table::GridTable;
@@ -39,6 +43,9 @@ use crate::grid::PartitionGrid;
 pub(crate) trait Spread: fmt::Debug + Send + Sync {
     /// Whether other processes have tiles of the grid, so that a plan over it is spread.
     fn concerns(&self, grid: &PartitionGrid) -> bool;
+
+    /// How many processes a plan is spread over.
+    fn num_processes(&self) -> usize;
 
     /// The plan that runs in several processes, made of one that was planned with this state, which is [`apart`].
     ///
@@ -115,7 +122,7 @@ pub(super) fn spreads(state: &SessionState, logical: &LogicalPlan) -> Option<Arc
 }
 
 /// The state that plans for several processes: without what counts on all rows being here, and without what cannot travel and is done where the plan arrives.
-pub(super) fn apart(state: &SessionState) -> SessionState {
+pub(super) fn apart(state: &SessionState, spread: &dyn Spread) -> SessionState {
     let rules = state.physical_optimizers().iter();
     let left_out = [OneStep.name(), Arithmetic.name()];
     let rules: Vec<_> = rules
@@ -145,10 +152,20 @@ pub(super) fn apart(state: &SessionState) -> SessionState {
     let builder = SessionStateBuilder::new_from_existing(state.clone())
         .with_config(config)
         .with_physical_optimizer_rules(rules);
+    #[cfg(not(feature = "distributed"))]
+    let _ = spread;
     #[cfg(feature = "distributed")]
     let builder = {
         let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(SingleValues)];
-        logical.extend(state.optimizers().iter().map(Arc::clone));
+        for rule in state.optimizers() {
+            if rule.name() == JoinOrder::default().name() {
+                logical.push(Arc::new(SemiEarly));
+                let copies = spread.num_processes();
+                logical.push(Arc::new(JoinOrder { copies }));
+            } else {
+                logical.push(Arc::clone(rule));
+            }
+        }
         builder.with_optimizer_rules(logical)
     };
     builder.build()

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "distributed")]
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -35,6 +37,14 @@ impl GridTable {
     pub fn new(grid: Arc<PartitionGrid>) -> Self {
         Self {
             facts: Arc::new(Facts::new(grid)),
+        }
+    }
+
+    /// The table of a grid whose tiles are elsewhere, with some of its rows to plan by, in columns that are named by their numbers.
+    #[cfg(feature = "distributed")]
+    pub(super) fn with_sample(grid: Arc<PartitionGrid>, sample: Option<RecordBatch>) -> Self {
+        Self {
+            facts: Arc::new(Facts::with_sample(grid, sample)),
         }
     }
 

@@ -30,7 +30,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 20] = [
+const KNOWN: [(&str, &str); 23] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
@@ -80,6 +80,15 @@ const KNOWN: [(&str, &str); 20] = [
     (
         "PartStatistics",
         "Says what is known of the values in one of them (partgrid).",
+    ),
+    ("PartSample", "Gives some rows of one of them (partgrid)."),
+    (
+        "WriteTiles",
+        "Has a member of a cluster write tiles into the catalog (partgrid).",
+    ),
+    (
+        "LookAtCatalog",
+        "Has a member of a cluster take in what others have changed in the catalog (partgrid).",
     ),
 ];
 

@@ -3,18 +3,23 @@
 //! Comes in: sources and a name. Goes out: a job that can be watched and cancelled; its grid is under the name once all of it is there. Only from places that the administrator allows. Never here: loading.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
 
 use super::auth::{Caller, Scope};
 use super::call::{Call, told, unknown};
 use super::ingest::check_right;
 use super::service::Service;
+#[cfg(feature = "distributed")]
+use crate::cluster::Writing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::kind_name;
 use crate::flight::messages::{JobProgress, LoadRequest};
-use crate::grid::SortColumn;
-use crate::load::{LoadJob, LoadOptions, SchemaEvolution};
+use crate::grid::{PartitionGrid, SortColumn};
+use crate::load::{LoadJob, LoadOptions, Progress, SchemaEvolution};
 
 /// How many jobs that have ended are listed.
 const ENDED: usize = 20;
@@ -30,7 +35,11 @@ pub(super) struct Job {
     pub(super) request: Arc<str>,
     pub(super) name: String,
     load: LoadJob,
+    /// How far all members of a cluster are that load it together; the load itself only plans it then.
+    #[cfg(feature = "distributed")]
+    spread: Option<Writing>,
     is_cancelled: AtomicBool,
+    cancelled: Notify,
     ended: Mutex<Option<Result<u64>>>,
 }
 
@@ -41,7 +50,37 @@ impl Job {
 
     fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Release);
+        self.cancelled.notify_waiters();
         self.load.cancel();
+    }
+
+    /// Waits until somebody has ended it.
+    async fn until_cancelled(&self) -> Error {
+        let mut told = pin!(self.cancelled.notified());
+        told.as_mut().enable();
+        if !self.is_cancelled.load(Ordering::Acquire) {
+            told.await;
+        }
+        cancelled()
+    }
+
+    /// How far it is.
+    fn so_far(&self) -> Progress {
+        let progress = self.load.progress();
+        #[cfg(feature = "distributed")]
+        if let Some(writing) = &self.spread {
+            let (num_rows, num_tiles) = writing.so_far();
+            // Others read the bytes.
+            let (num_bytes, total_bytes) = (0, 0);
+            return Progress {
+                num_rows,
+                num_tiles,
+                num_bytes,
+                total_bytes,
+                ..progress
+            };
+        }
+        progress
     }
 
     /// How it ended, or that it runs.
@@ -66,7 +105,7 @@ impl Job {
 
     /// How far it is, as somebody is told who asks.
     pub(super) fn progress(&self, caller: &Caller) -> JobProgress {
-        let progress = self.load.progress();
+        let progress = self.so_far();
         let millis =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         JobProgress {
@@ -163,8 +202,36 @@ impl Jobs {
     }
 }
 
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "the load was cancelled")
+}
+
 fn may(caller: &Caller, job: &Job) -> bool {
     caller.scope() == Scope::Admin || job.caller == *caller
+}
+
+/// What a client wishes of a load, within what the server allows.
+fn options_of(service: &Service, request: &LoadRequest) -> Result<LoadOptions> {
+    let mut options = LoadOptions::default()
+        .with_allowed(service.load_from.clone())
+        .with_lazy(request.is_lazy)
+        .with_hive_partitioning(!request.no_hive)
+        .with_memory_limit_bytes(service.limits.memory_bytes as u64);
+    if !request.columns.is_empty() {
+        options = options.with_columns(request.columns.clone());
+    }
+    if request.tile_rows > 0 {
+        options = options.with_tile_rows(request.tile_rows);
+    }
+    if !request.sort_by.is_empty() {
+        let columns = request.sort_by.iter().cloned().map(SortColumn::from);
+        options = options.with_sort_by(columns.collect());
+    }
+    if !request.schema_evolution.is_empty() {
+        let evolution = SchemaEvolution::from_name(&request.schema_evolution)?;
+        options = options.with_schema_evolution(evolution);
+    }
+    Ok(options)
 }
 
 /// Begins a load for a caller.
@@ -182,24 +249,12 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
     if service.session.named(&request.name)?.is_some() && !request.replace {
         return Err(super::upload::taken(&request.name));
     }
-    let mut options = LoadOptions::default()
-        .with_allowed(service.load_from.clone())
-        .with_lazy(request.is_lazy)
-        .with_hive_partitioning(!request.no_hive)
-        .with_memory_limit_bytes(service.limits.memory_bytes as u64);
-    if !request.columns.is_empty() {
-        options = options.with_columns(request.columns);
-    }
-    if request.tile_rows > 0 {
-        options = options.with_tile_rows(request.tile_rows);
-    }
-    if !request.sort_by.is_empty() {
-        let columns = request.sort_by.into_iter().map(SortColumn::from);
-        options = options.with_sort_by(columns.collect());
-    }
-    if !request.schema_evolution.is_empty() {
-        let evolution = SchemaEvolution::from_name(&request.schema_evolution)?;
-        options = options.with_schema_evolution(evolution);
+    #[cfg(feature = "distributed")]
+    let spread = spread(service, &request).then(Writing::default);
+    let mut options = options_of(service, &request)?;
+    #[cfg(feature = "distributed")]
+    if spread.is_some() {
+        options = options.with_lazy(true);
     }
     let load = {
         let _at_work = service.work.enter();
@@ -211,7 +266,10 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
         request: Arc::clone(&call.request),
         name: request.name,
         load,
+        #[cfg(feature = "distributed")]
+        spread,
         is_cancelled: AtomicBool::new(false),
+        cancelled: Notify::new(),
         ended: Mutex::default(),
     });
     service.jobs.add(&job)?;
@@ -226,15 +284,39 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
     Ok(job)
 }
 
-async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
+/// Whether the members of a cluster load it together: into the catalog that they share, from files that all of them reach. What must be sorted is loaded here.
+#[cfg(feature = "distributed")]
+fn spread(service: &Service, request: &LoadRequest) -> bool {
+    let cluster = service.cluster.get().filter(|cluster| cluster.may_share());
+    let is_plain = request.sort_by.is_empty() && !request.is_lazy;
+    let mut sources = request.sources.iter();
+    is_plain && cluster.is_some_and(|cluster| sources.all(|source| cluster.reaches(source)))
+}
+
+/// The grid of a job; by all members, where they load it together.
+async fn loaded(service: &Service, job: &Job) -> Result<Arc<PartitionGrid>> {
     let grid = Arc::new(job.load.result().await?);
+    #[cfg(feature = "distributed")]
+    if let (Some(writing), Some(cluster)) = (&job.spread, service.cluster.get())
+        && cluster.shares(&grid)
+    {
+        return Ok(Arc::new(cluster.write(&grid, writing).await?));
+    }
+    #[cfg(not(feature = "distributed"))]
+    let _ = service;
+    Ok(grid)
+}
+
+async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
+    let grid = tokio::select! {
+        grid = loaded(service, job) => grid?,
+        error = job.until_cancelled() => return Err(error),
+    };
     let num_rows = grid.num_rows();
     let named = service.session.put(&job.name, |before| match before {
         Some(_) if !replace => Err(super::upload::taken(&job.name)),
         // Its files were read before somebody ended it.
-        _ if job.is_cancelled.load(Ordering::Acquire) => {
-            Err(Error::new(ErrorKind::Cancelled, "the load was cancelled"))
-        }
+        _ if job.is_cancelled.load(Ordering::Acquire) => Err(cancelled()),
         _ => Ok(grid),
     });
     named.await?;

@@ -5,16 +5,18 @@
 use std::sync::Arc;
 
 use prost::Message;
+use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 use super::auth::{Caller, Scope};
 use super::call::Call;
 use super::service::Service;
 use super::tiles;
-use crate::cluster::{Admit, Cluster, GrpcService, told};
+use crate::cluster::{Admit, Cluster, GrpcService, tell_sample};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{GridPart, GridParts};
 use crate::grid::{GridId, PartitionGrid};
+use crate::share::told;
 
 /// # Errors
 /// `PermissionDenied` for whoever may not do all with all grids.
@@ -80,7 +82,46 @@ pub(super) async fn statistics(service: &Service, call: &Call, part: &GridPart) 
     told.map_err(|error| Error::internal(format!("statistics could not be told: {error}")))?
 }
 
+/// Some rows of one of them.
+///
+/// # Errors
+/// As [`part`].
+pub(super) async fn sample(service: &Service, call: &Call, part: GridPart) -> Result<Vec<u8>> {
+    let grid = cluster(service, call)?.own_part(&part)?;
+    let telling = service
+        .work
+        .spawn_blocking(move || tell_sample(&grid, &part));
+    let told = telling.await;
+    told.map_err(|error| Error::internal(format!("a sample could not be told: {error}")))?
+}
+
 /// One of them by its id, for members that fetch its tiles.
 pub(super) fn part_with(service: &Service, call: &Call, id: GridId) -> Option<Arc<PartitionGrid>> {
     cluster(service, call).ok()?.part_with(id)
+}
+
+/// Writes tiles into the catalog that another member has dealt to this one.
+///
+/// # Errors
+/// As [`parts`]; whatever stands in the way of reading and writing them.
+pub(super) async fn write(service: &Service, call: &Call, message: &[u8]) -> Result<Vec<u8>> {
+    let (cluster, message) = (Arc::clone(cluster(service, call)?), message.to_vec());
+    // Not on the threads that speak with others; it ends when nobody waits for it.
+    let mut writing = JoinSet::new();
+    writing.spawn_on(
+        async move { cluster.write_part(&message).await },
+        &service.work,
+    );
+    let written = writing.join_next().await;
+    let written = written.ok_or_else(|| Error::internal("a task that was begun is none"))?;
+    written.map_err(|error| Error::internal(format!("tiles could not be written: {error}")))?
+}
+
+/// Takes in what others have changed in the catalog.
+///
+/// # Errors
+/// As [`parts`] and of the catalog.
+pub(super) async fn look(service: &Service, call: &Call) -> Result<()> {
+    cluster(service, call)?;
+    super::shared::take_in(service).await
 }

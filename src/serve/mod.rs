@@ -28,6 +28,7 @@ mod server;
 mod service;
 mod sessions;
 mod settings;
+mod shared;
 mod sql;
 mod status;
 mod tiles;

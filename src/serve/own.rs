@@ -11,6 +11,8 @@ use super::answers::Answer;
 use super::call::Call;
 use super::flight::{any_of, command, protocol};
 use super::jobs;
+#[cfg(feature = "distributed")]
+use super::member;
 use super::service::Service;
 use super::status;
 use super::upload::{self, Construction};
@@ -68,17 +70,36 @@ pub(super) async fn done(
             None
         }
         "Explain" => Some(explained(service, call, ours(body)?).await?.into_bytes()),
-        #[cfg(feature = "distributed")]
-        "Part" => Some(super::member::part(service, call, &ours(body)?)?),
-        #[cfg(feature = "distributed")]
-        "PartStatistics" => Some(super::member::statistics(service, call, &ours(body)?).await?),
-        #[cfg(feature = "distributed")]
-        "Parts" => Some(super::member::parts(service, call)?),
         "Status" => Some(
             status::status(service, &call.caller)
                 .to_string()
                 .into_bytes(),
         ),
+        #[cfg(feature = "distributed")]
+        _ => return of_member(service, call, name, body).await,
+        #[cfg(not(feature = "distributed"))]
+        _ => return Ok(None),
+    }))
+}
+
+/// As `done`, for what other members of a cluster ask.
+#[cfg(feature = "distributed")]
+async fn of_member(
+    service: &Arc<Service>,
+    call: &Call,
+    name: &str,
+    body: &[u8],
+) -> Result<Option<Option<Vec<u8>>>> {
+    Ok(Some(match name {
+        "Part" => Some(member::part(service, call, &ours(body)?)?),
+        "PartStatistics" => Some(member::statistics(service, call, &ours(body)?).await?),
+        "PartSample" => Some(member::sample(service, call, ours(body)?).await?),
+        "Parts" => Some(member::parts(service, call)?),
+        "WriteTiles" => Some(member::write(service, call, body).await?),
+        "LookAtCatalog" => {
+            member::look(service, call).await?;
+            None
+        }
         _ => return Ok(None),
     }))
 }

@@ -18,7 +18,7 @@ use super::options::ServerOptions;
 use super::service::Service;
 use super::tls::Speaks;
 #[cfg(feature = "distributed")]
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterOptions};
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 use crate::query::Session;
@@ -164,6 +164,21 @@ impl Server {
         self.service.session.register(name, grid)
     }
 
+    /// Whether other servers may have the same catalog.
+    #[must_use]
+    pub fn shares_catalog(&self) -> bool {
+        let catalog = self.service.catalog.as_ref();
+        catalog.is_some_and(crate::catalog::Catalog::is_shared)
+    }
+
+    /// Looks now what others have changed in a catalog that they share; else this is done every few seconds.
+    ///
+    /// # Errors
+    /// As of the catalog.
+    pub async fn look_at_catalog(&self) -> Result<()> {
+        super::shared::take_in(&self.service).await
+    }
+
     /// This server as a member of a cluster, if it is one.
     #[cfg(feature = "distributed")]
     #[must_use]
@@ -253,7 +268,8 @@ async fn open(
     let uri = service.uri.get_or_init(|| uri);
     #[cfg(feature = "distributed")]
     if let Some(cluster) = options.cluster.clone() {
-        let cluster = Cluster::start(&service.session, uri, cluster)?;
+        let catalog = service.catalog.clone();
+        let cluster = Cluster::start(&service.session, uri, ClusterOptions { catalog, ..cluster })?;
         if let Some((number, of)) = options.part {
             for (name, grid) in &options.grids {
                 cluster.contribute(name, Arc::clone(grid), number, of)?;

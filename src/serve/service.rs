@@ -102,16 +102,22 @@ impl Keeper for Keeps {
         let service = self.service()?;
         service.check_room(name, grid)?;
         match &service.catalog {
-            Some(catalog) => catalog.keep(name, grid).await,
+            Some(catalog) => {
+                let kept = catalog.keep(name, grid).await?;
+                super::shared::tell(&service);
+                Ok(kept)
+            }
             None => Ok(Arc::clone(grid)),
         }
     }
 
     async fn forget(&self, name: &str) -> Result<()> {
-        match &self.service()?.catalog {
-            Some(catalog) => catalog.drop_grid(name).await,
-            None => Ok(()),
+        let service = self.service()?;
+        if let Some(catalog) = &service.catalog {
+            catalog.drop_grid(name).await?;
+            super::shared::tell(&service);
         }
+        Ok(())
     }
 }
 
@@ -171,7 +177,7 @@ impl Service {
                 service.session.register(&name, grid)?;
             }
         }
-        tokio::spawn(tidy(Arc::downgrade(&service)));
+        service.watch();
         let keeps = Keeps(Arc::downgrade(&service));
         service.session.keep_with(Arc::new(keeps));
         for (name, grid) in options.own_grids() {
@@ -179,6 +185,12 @@ impl Service {
             service.session.register(name, Arc::clone(grid))?;
         }
         Ok(service)
+    }
+
+    /// Begins what is done now and then, as long as the service is there.
+    fn watch(self: &Arc<Self>) {
+        tokio::spawn(tidy(Arc::downgrade(self)));
+        tokio::spawn(super::shared::look(Arc::downgrade(self)));
     }
 
     fn read_tokens(&self) -> Result<()> {

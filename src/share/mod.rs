@@ -14,6 +14,8 @@ pub(crate) mod ipc;
 #[cfg(feature = "parquet")]
 mod map;
 mod remote;
+#[cfg(feature = "serve")]
+mod statistics;
 
 #[cfg(target_os = "linux")]
 mod broker;
@@ -43,6 +45,8 @@ pub use handle::{Handle, Incarnation};
 #[cfg(feature = "parquet")]
 pub use map::map_unnamed;
 pub use remote::RemoteTile;
+#[cfg(feature = "serve")]
+pub(crate) use statistics::{Heard, told};
 #[cfg(target_os = "linux")]
 pub use tile::SharedTile;
 

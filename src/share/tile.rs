@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use super::segment::{self, Content};
 use super::wire::Part;
 use crate::error::{Error, Result};
-use crate::grid::{GridId, Region, TileData, compact, slice_bytes};
+use crate::grid::{ColumnBytes, GridId, Region, TileData, compact};
 use crate::location::{Locality, Location};
 
 /// A segment that this process has mapped.
@@ -67,11 +67,13 @@ pub struct SharedTile {
     schema: SchemaRef,
     /// Of a tile of another process: where it lies in its grid.
     region: Option<Region>,
+    bytes: ColumnBytes,
 }
 
 impl SharedTile {
     pub(super) fn new(mapped: Arc<Mapped>) -> Self {
         Self {
+            bytes: ColumnBytes::new(mapped.content.batch.num_columns()),
             schema: mapped.content.batch.schema(),
             mapped,
             part: None,
@@ -133,6 +135,7 @@ impl SharedTile {
         Ok(Self {
             mapped: Arc::clone(&self.mapped),
             part: Some(part),
+            bytes: ColumnBytes::new(columns.len()),
             schema: Arc::new(schema),
             region: None,
         })
@@ -186,8 +189,12 @@ impl TileData for SharedTile {
     fn memory_bytes(&self) -> u64 {
         match self.part {
             None => self.mapped.content.memory_bytes,
-            Some(_) => self.open().map_or(0, |batch| slice_bytes(&batch)),
+            Some(_) => self.bytes.all(|| self.open()),
         }
+    }
+
+    fn column_bytes(&self, columns: &[usize]) -> u64 {
+        self.bytes.of(columns, || self.open())
     }
 
     fn locations(&self) -> Vec<Location> {

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 /// `PermissionDenied`.
-pub(super) fn check_source(allowed: &[String], source: &str) -> Result<()> {
+pub(in crate::load) fn check_source(allowed: &[String], source: &str) -> Result<()> {
     let is_url = |text: &str| {
         let scheme = text.split_once("://").map(|(scheme, _)| scheme);
         scheme.is_some_and(|scheme| is_scheme(scheme) && !scheme.eq_ignore_ascii_case("file"))

@@ -18,11 +18,16 @@ mod store;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "distributed")]
+use std::sync::{Mutex, PoisonError};
 
 use object_store::path::Path as ObjectPath;
 use percent_encoding::percent_decode_str;
 
+pub(super) use allowed::check_source;
 pub(super) use local::stamp_of;
+#[cfg(feature = "distributed")]
+pub(super) use remote::named;
 pub(super) use store::Remote;
 
 use super::error::blocking;
@@ -68,7 +73,7 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
     }
     if let Some(places) = options.allowed() {
         for source in sources {
-            allowed::check_source(places, source)?;
+            check_source(places, source)?;
         }
     }
     let given = options
@@ -100,6 +105,21 @@ async fn find_one(source: &str, storage_options: &[(String, String)]) -> Result<
     };
     let source = source.to_owned();
     blocking(move || local::find(&source, &local::absolute(&source, &path)?)).await
+}
+
+/// The store of a URL, with the settings of this process; one client for each store.
+#[cfg(feature = "distributed")]
+pub(super) fn remote_of(url: &str) -> Result<Arc<Remote>> {
+    static KNOWN: Mutex<BTreeMap<String, Arc<Remote>>> = Mutex::new(BTreeMap::new());
+    let (store, _) = remote::split(url)?;
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(remote) = known().get(store.as_str()) {
+        return Ok(Arc::clone(remote));
+    }
+    let remote = Arc::new(store::open(&store, url, &[])?);
+    Ok(Arc::clone(
+        known().entry(store.to_string()).or_insert(remote),
+    ))
 }
 
 fn is_scheme(text: &str) -> bool {

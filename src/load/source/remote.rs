@@ -131,7 +131,7 @@ impl Search<'_> {
 
     fn file(&self, meta: ObjectMeta, folders: &[&str]) -> SourceFile {
         SourceFile {
-            name: format!("{}{}", self.remote.root, decoded(meta.location.as_ref())),
+            name: named(&self.remote.root, &meta.location),
             place: Place::Remote {
                 remote: Arc::clone(self.remote),
                 path: meta.location,
@@ -142,6 +142,11 @@ impl Search<'_> {
             hive: keys_of(folders),
         }
     }
+}
+
+/// The name of an object in messages: the URL of the store, and the path as people write it.
+pub(in crate::load) fn named(root: &str, path: &ObjectPath) -> String {
+    format!("{root}{}", decoded(path.as_ref()))
 }
 
 /// The run of `key=value` folders that a path ends with.

@@ -47,6 +47,12 @@ impl Remote {
         self.root.starts_with("http")
     }
 
+    /// Its URL, which the path of an object follows.
+    #[cfg(feature = "distributed")]
+    pub(in crate::load) fn root(&self) -> &str {
+        &self.root
+    }
+
     /// An error of the store about a file or URL.
     pub(in crate::load) fn error(&self, error: object_store::Error, file: &str) -> Error {
         // The last place where keys are looked for is the machine's own service for them.

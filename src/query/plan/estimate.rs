@@ -1,6 +1,6 @@
 //! How many rows a filter leaves, how many values a column has, by looking at some rows.
 //!
-//! Comes in: a grid, columns, conditions. Goes out: shares of rows and numbers of values, found on rows of the tiles that are here; looked up once for each column.
+//! Comes in: a grid, columns, conditions. Goes out: shares of rows and numbers of values, found on rows of the tiles that are here, or on such that were brought for that; looked up once for each column.
 //! Estimates: they decide the order of joins, never an answer. Never here: reading of tiles that are lazy or elsewhere.
 
 use std::collections::HashSet;
@@ -8,6 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::{concat, partition, take};
+#[cfg(feature = "distributed")]
+use arrow::datatypes::{Field, Schema};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
@@ -24,18 +26,25 @@ const SAMPLE_BANDS: usize = 16;
 /// How many neighbouring rows of a row band are looked at, to see how often the value changes.
 const WINDOW_ROWS: usize = 1024;
 
+/// The most bytes that the values of a column have on average of which samples are sent.
+#[cfg(feature = "distributed")]
+const MOST_VALUE_BYTES: usize = 256;
+
 /// What was seen of the columns of a grid; `None` where some row band is not here.
 #[derive(Debug)]
 pub(super) struct Samples {
+    /// Rows that those have brought who have the tiles.
+    brought: Option<RecordBatch>,
     /// Values at even distances, from row bands at even distances: the same rows of every column.
     spread: Box<[OnceLock<Option<ArrayRef>>]>,
     distinct: Box<[OnceLock<Option<f64>>]>,
 }
 
 impl Samples {
-    pub(super) fn new(num_columns: usize) -> Self {
+    pub(super) fn new(num_columns: usize, brought: Option<RecordBatch>) -> Self {
         let once = |_| OnceLock::new();
         Self {
+            brought,
             spread: (0..num_columns).map(once).collect(),
             distinct: (0..num_columns).map(|_| OnceLock::new()).collect(),
         }
@@ -43,7 +52,13 @@ impl Samples {
 
     fn spread(&self, grid: &PartitionGrid, column: usize) -> Option<&ArrayRef> {
         let sample = self.spread.get(column)?;
-        sample.get_or_init(|| spread(grid, column)).as_ref()
+        let brought = || {
+            let name = column.to_string();
+            self.brought.as_ref()?.column_by_name(&name).cloned()
+        };
+        sample
+            .get_or_init(|| spread(grid, column).or_else(brought))
+            .as_ref()
     }
 
     /// The share of rows that pass all filters, which are over `columns` of the grid; `None` when they cannot be seen, or a filter fails on some row.
@@ -88,7 +103,7 @@ impl Samples {
             let rows = as_f64(usize::try_from(grid.num_rows()).ok()?);
             let between = bounds.and_then(|(least, greatest)| greatest.distance(least));
             let between = between.map_or(f64::INFINITY, |between| as_f64(between) + 1.0);
-            let runs = share_of_runs(grid, column)? * rows;
+            let runs = share_of_runs(grid, column).map_or(f64::INFINITY, |share| share * rows);
             let seen = in_all(self.spread(grid, column)?, rows)?;
             Some(seen.min(runs).min(between).clamp(1.0, rows.max(1.0)))
         };
@@ -137,6 +152,82 @@ fn spread(grid: &PartitionGrid, column: usize) -> Option<ArrayRef> {
     let parts: Vec<ArrayRef> = parts.collect::<Option<_>>()?;
     let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
     concat(&parts).ok()
+}
+
+/// About `rows` rows of a grid at even distances, for those who plan over tiles that they do not have; the columns are named by their numbers, those of long values are left out. `None` where some row
+/// band is not here.
+#[cfg(feature = "distributed")]
+pub(crate) fn sample(grid: &PartitionGrid, rows: u64) -> Option<RecordBatch> {
+    let (mut fields, mut values) = (Vec::new(), Vec::new());
+    for column in 0..grid.num_columns() {
+        let spread = spread(grid, column)?;
+        let bytes = spread.to_data().get_slice_memory_size().ok()?;
+        if bytes > MOST_VALUE_BYTES * spread.len().max(1) {
+            continue;
+        }
+        let field = Field::new(column.to_string(), spread.data_type().clone(), true);
+        fields.push(field);
+        values.push(spread);
+    }
+    let num_rows = values.first()?.len();
+    let step = usize::try_from((num_rows as u64).div_ceil(rows.max(1))).ok()?;
+    let chosen = UInt64Array::from_iter_values((0..num_rows as u64).step_by(step.max(1)));
+    let values = values.iter().map(|values| take(values, &chosen, None).ok());
+    let schema = Arc::new(Schema::new(fields));
+    RecordBatch::try_new(schema, values.collect::<Option<_>>()?).ok()
+}
+
+/// The sample of a grid of the samples of its parts, each with the number of rows that it stands for; `None` where one is missing.
+#[cfg(feature = "distributed")]
+pub(crate) fn sample_of_parts(parts: &[(Option<RecordBatch>, u64)]) -> Option<RecordBatch> {
+    let parts = parts.iter().filter(|(_, rows)| *rows > 0);
+    let parts: Vec<(&RecordBatch, f64)> = parts
+        .map(|(sample, rows)| Some((sample.as_ref()?, as_f64(usize::try_from(*rows).ok()?))))
+        .collect::<Option<_>>()?;
+    // As dense as the thinnest of them.
+    let density = |(sample, rows): &(&RecordBatch, f64)| as_f64(sample.num_rows()) / rows;
+    let least = parts.iter().map(density).fold(f64::INFINITY, f64::min);
+    let schemas = parts.iter().map(|(sample, _)| sample.schema());
+    let columns: Vec<Field> = schemas
+        .clone()
+        .next()?
+        .fields()
+        .iter()
+        .filter(|field| {
+            schemas
+                .clone()
+                .all(|other| other.field_with_name(field.name()).is_ok())
+        })
+        .map(|field| Field::clone(field))
+        .collect();
+    let thinned = parts.iter().map(|part| {
+        let (sample, _) = part;
+        let step = density(part) / least;
+        let mut next = 0.0;
+        let chosen = (0..sample.num_rows()).filter(|row| {
+            let is_chosen = as_f64(*row) >= next;
+            next += if is_chosen { step } else { 0.0 };
+            is_chosen
+        });
+        let chosen = UInt64Array::from_iter_values(chosen.map(|row| row as u64));
+        let values = columns.iter().map(|field| {
+            let values = sample.column_by_name(field.name())?;
+            take(values, &chosen, None).ok()
+        });
+        values.collect::<Option<Vec<ArrayRef>>>()
+    });
+    let thinned: Vec<Vec<ArrayRef>> = thinned.collect::<Option<_>>()?;
+    let whole = (0..columns.len()).map(|place| {
+        let pieces = thinned
+            .iter()
+            .map(|part| part.get(place).map(AsRef::as_ref));
+        concat(&pieces.collect::<Option<Vec<&dyn Array>>>()?).ok()
+    });
+    RecordBatch::try_new(
+        Arc::new(Schema::new(columns)),
+        whole.collect::<Option<_>>()?,
+    )
+    .ok()
 }
 
 /// Runs of equal neighbours, in relation to rows.

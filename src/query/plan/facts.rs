@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, UInt64Array, new_null_array};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
 use arrow::compute::{concat, sum, take};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics as PlanStatistics, ScalarValue, Statistics};
@@ -45,12 +45,20 @@ pub(in crate::query) struct ColumnFacts {
 
 impl Facts {
     pub(in crate::query) fn new(grid: Arc<PartitionGrid>) -> Self {
+        Self::with_sample(grid, None)
+    }
+
+    /// What is known of a grid, with some of its rows, in columns that are named by their numbers.
+    pub(in crate::query) fn with_sample(
+        grid: Arc<PartitionGrid>,
+        sample: Option<RecordBatch>,
+    ) -> Self {
         let columns = 0..grid.num_columns();
         Self {
             columns: columns.clone().map(|_| OnceLock::new()).collect(),
             ascending: columns.clone().map(|_| OnceLock::new()).collect(),
             longest: columns.map(|_| OnceLock::new()).collect(),
-            samples: Samples::new(grid.num_columns()),
+            samples: Samples::new(grid.num_columns(), sample),
             localities: OnceLock::new(),
             grid,
         }

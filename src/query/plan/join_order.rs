@@ -11,14 +11,23 @@ use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use super::cardinality::{distinct_of, rows_of};
-use super::join_search::{Class, MAX_RELATIONS, Tree, cost, search};
+use super::join_search::{Class, MAX_RELATIONS, Relations, Tree, cost, search};
 
 /// A tree is changed when it costs this much less.
 const GAIN: f64 = 0.9;
 
 /// Puts inner joins in a good order.
-#[derive(Debug, Default)]
-pub(in crate::query) struct JoinOrder;
+#[derive(Debug)]
+pub(in crate::query) struct JoinOrder {
+    /// How many processes run the joins, each of which builds the smaller side.
+    pub(in crate::query) copies: usize,
+}
+
+impl Default for JoinOrder {
+    fn default() -> Self {
+        Self { copies: 1 }
+    }
+}
 
 impl OptimizerRule for JoinOrder {
     fn name(&self) -> &'static str {
@@ -30,21 +39,21 @@ impl OptimizerRule for JoinOrder {
         plan: LogicalPlan,
         _: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        reordered(plan)
+        reordered(plan, self.copies)
     }
 }
 
-fn reordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+fn reordered(plan: LogicalPlan, copies: usize) -> Result<Transformed<LogicalPlan>> {
     let better = match &plan {
         LogicalPlan::Join(join) if is_plain(join) => {
-            Joins::of(&plan).and_then(|joins| joins.better())
+            Joins::of(&plan, copies).and_then(|joins| joins.better())
         }
-        _ => return plan.map_children(reordered),
+        _ => return plan.map_children(|plan| reordered(plan, copies)),
     };
     // A plan that cannot be built, such as one in which two columns have one name, stays as it is.
     match better.map(|(joins, tree)| rebuilt(joins, &tree, plan.schema())) {
         Some(Ok(joined)) => Ok(Transformed::yes(joined)),
-        _ => plan.map_children(reordered),
+        _ => plan.map_children(|plan| reordered(plan, copies)),
     }
 }
 
@@ -69,16 +78,18 @@ struct Joins {
     conditions: Vec<Expr>,
     /// The order of the text.
     tree: Tree,
+    copies: usize,
 }
 
 impl Joins {
     /// `None` for a plan that cannot be put together in another order.
-    fn of(plan: &LogicalPlan) -> Option<Self> {
+    fn of(plan: &LogicalPlan, copies: usize) -> Option<Self> {
         let mut joins = Self {
             relations: Vec::new(),
             classes: Vec::new(),
             conditions: Vec::new(),
             tree: Tree::Relation(0),
+            copies,
         };
         let mut pairs = Vec::new();
         joins.tree = joins.take_apart(plan, &mut pairs)?;
@@ -173,10 +184,16 @@ impl Joins {
             .map(|class| self.counted(class, &rows))
             .collect();
         let classes = classes?;
-        let best = search(&rows, &classes)?;
-        let found = cost(&best, &rows, &classes)?;
+        #[expect(clippy::cast_precision_loss, reason = "a few thousand at most")]
+        let relations = Relations {
+            rows: &rows,
+            classes: &classes,
+            copies: self.copies as f64,
+        };
+        let best = search(relations)?;
+        let found = cost(&best, relations)?;
         // The text may ask for a cross join, or for one by a condition.
-        let known = cost(&self.tree, &rows, &classes).unwrap_or(f64::INFINITY);
+        let known = cost(&self.tree, relations).unwrap_or(f64::INFINITY);
         (found < GAIN * known).then_some((self, best))
     }
 
@@ -211,7 +228,7 @@ impl Joins {
                     || datafusion::common::internal_err!("no relation {number}"),
                     Ok,
                 )?;
-                return Ok((1 << number, reordered(plan)?.data));
+                return Ok((1 << number, reordered(plan, self.copies)?.data));
             }
             Tree::Join(left, right) => (
                 self.build_part(left, conditions)?,

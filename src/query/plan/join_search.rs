@@ -31,8 +31,19 @@ struct Best {
     tree: Tree,
 }
 
+/// What is to be joined.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Relations<'a> {
+    /// About how many rows each has.
+    pub(super) rows: &'a [f64],
+    pub(super) classes: &'a [Class],
+    /// How many processes build the smaller side of each join, each all of it.
+    pub(super) copies: f64,
+}
+
 /// The cheapest tree; `None` when the relations hang together by no equality, or are too many.
-pub(super) fn search(rows: &[f64], classes: &[Class]) -> Option<Tree> {
+pub(super) fn search(relations: Relations<'_>) -> Option<Tree> {
+    let rows = relations.rows;
     if rows.len() > MAX_RELATIONS {
         return None;
     }
@@ -47,7 +58,7 @@ pub(super) fn search(rows: &[f64], classes: &[Class]) -> Option<Tree> {
                 tree: Tree::Relation(relation),
             })
         } else {
-            cheapest(set, &best, rows, classes)
+            cheapest(set, &best, relations)
         };
         if let Some(place) = best.get_mut(set) {
             *place = found;
@@ -57,30 +68,30 @@ pub(super) fn search(rows: &[f64], classes: &[Class]) -> Option<Tree> {
 }
 
 /// What a tree costs, by the same rules; `None` for a join without equality.
-pub(super) fn cost(tree: &Tree, rows: &[f64], classes: &[Class]) -> Option<f64> {
-    weighed(tree, rows, classes).map(|(_, weighed)| weighed.cost)
+pub(super) fn cost(tree: &Tree, relations: Relations<'_>) -> Option<f64> {
+    weighed(tree, relations).map(|(_, weighed)| weighed.cost)
 }
 
-fn weighed(tree: &Tree, rows: &[f64], classes: &[Class]) -> Option<(usize, Best)> {
+fn weighed(tree: &Tree, relations: Relations<'_>) -> Option<(usize, Best)> {
     match tree {
         Tree::Relation(relation) => {
             let best = Best {
-                rows: *rows.get(*relation)?,
+                rows: *relations.rows.get(*relation)?,
                 cost: 0.0,
                 tree: tree.clone(),
             };
             Some((1 << relation, best))
         }
         Tree::Join(left, right) => {
-            let (one, left) = weighed(left, rows, classes)?;
-            let (other, right) = weighed(right, rows, classes)?;
-            let joined = join((one, &left), (other, &right), rows, classes)?;
+            let (one, left) = weighed(left, relations)?;
+            let (other, right) = weighed(right, relations)?;
+            let joined = join((one, &left), (other, &right), relations)?;
             Some((one | other, joined))
         }
     }
 }
 
-fn cheapest(set: usize, best: &[Option<Best>], rows: &[f64], classes: &[Class]) -> Option<Best> {
+fn cheapest(set: usize, best: &[Option<Best>], relations: Relations<'_>) -> Option<Best> {
     let mut cheapest: Option<Best> = None;
     // The half with the lowest relation, so that no pair of halves comes twice.
     let lowest = set & set.wrapping_neg();
@@ -89,7 +100,7 @@ fn cheapest(set: usize, best: &[Option<Best>], rows: &[f64], classes: &[Class]) 
         let rest = set & !half;
         if half & lowest != 0
             && let (Some(Some(one)), Some(Some(other))) = (best.get(half), best.get(rest))
-            && let Some(joined) = join((half, one), (rest, other), rows, classes)
+            && let Some(joined) = join((half, one), (rest, other), relations)
             && cheapest
                 .as_ref()
                 .is_none_or(|known| joined.cost < known.cost)
@@ -104,9 +115,13 @@ fn cheapest(set: usize, best: &[Option<Best>], rows: &[f64], classes: &[Class]) 
 fn join(
     (one_set, one): (usize, &Best),
     (other_set, other): (usize, &Best),
-    rows: &[f64],
-    classes: &[Class],
+    relations: Relations<'_>,
 ) -> Option<Best> {
+    let Relations {
+        rows,
+        classes,
+        copies,
+    } = relations;
     let shared: Vec<(f64, f64)> = classes
         .iter()
         .filter_map(|class| Some((least(class, one_set)?, least(class, other_set)?)))
@@ -129,7 +144,7 @@ fn join(
     };
     Some(Best {
         rows: joined.max(1.0),
-        cost: one.cost + other.cost + joined + small.rows + COST_OF_PROBING * large.rows,
+        cost: one.cost + other.cost + joined + copies * small.rows + COST_OF_PROBING * large.rows,
         tree: Tree::Join(Box::new(small.tree.clone()), Box::new(large.tree.clone())),
     })
 }
@@ -169,12 +184,36 @@ mod tests {
         }
     }
 
+    fn relations<'a>(rows: &'a [f64], classes: &'a [Class], copies: f64) -> Relations<'a> {
+        Relations {
+            rows,
+            classes,
+            copies,
+        }
+    }
+
+    #[test]
+    fn what_every_process_builds_is_small() {
+        // Few rows of the two large ones match, but one of them is built for that; the small one drops half of its neighbour.
+        let rows = [1e6, 1e6, 100.0];
+        let classes = [
+            class(&[(0, 1e8), (1, 1e8)]),
+            class(&[(1, 200.0), (2, 100.0)]),
+        ];
+        let first = |copies: f64| match search(relations(&rows, &classes, copies)).unwrap() {
+            Tree::Join(left, right) => [*left, *right],
+            relation => panic!("{relation:?}"),
+        };
+        assert!(first(1.0).contains(&Tree::Relation(2)));
+        assert!(first(3.0).contains(&Tree::Relation(0)));
+    }
+
     #[test]
     fn a_small_filtered_relation_meets_its_neighbour_before_the_large_one() {
         // 0: orders, 1: suppliers, 2: two of 25 nations.
         let rows = [6e6, 1e4, 2.0];
         let classes = [class(&[(0, 1e4), (1, 1e4)]), class(&[(1, 25.0), (2, 25.0)])];
-        let tree = search(&rows, &classes).unwrap();
+        let tree = search(relations(&rows, &classes, 1.0)).unwrap();
         let small = Tree::Join(Box::new(Tree::Relation(2)), Box::new(Tree::Relation(1)));
         assert_eq!(
             tree,
@@ -184,7 +223,7 @@ mod tests {
 
     #[test]
     fn relations_without_equality_have_no_tree() {
-        assert_eq!(search(&[1.0, 2.0], &[]), None);
+        assert_eq!(search(relations(&[1.0, 2.0], &[], 1.0)), None);
     }
 
     #[test]
@@ -198,7 +237,8 @@ mod tests {
         let text = (1..4).fold(Tree::Relation(0), |tree, relation| {
             Tree::Join(Box::new(tree), Box::new(Tree::Relation(relation)))
         });
-        let found = search(&rows, &classes).unwrap();
-        assert!(cost(&found, &rows, &classes) <= cost(&text, &rows, &classes));
+        let found = search(relations(&rows, &classes, 1.0)).unwrap();
+        let of = relations(&rows, &classes, 1.0);
+        assert!(cost(&found, of) <= cost(&text, of));
     }
 }

@@ -4,7 +4,7 @@ mod cardinality;
 pub(super) mod checked;
 pub(super) mod concatenate;
 pub(super) mod copies;
-mod estimate;
+pub(crate) mod estimate;
 pub(in crate::query) mod exact;
 pub(super) mod facts;
 pub(super) mod join_order;
@@ -15,6 +15,8 @@ pub(super) mod narrow;
 pub(super) mod one_step;
 pub(super) mod pause;
 pub(super) mod prune;
+#[cfg(feature = "distributed")]
+pub(super) mod semi_early;
 pub(super) mod settings;
 #[cfg(feature = "distributed")]
 pub(super) mod single;

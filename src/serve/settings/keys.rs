@@ -122,6 +122,12 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     ),
     #[cfg(feature = "distributed")]
     (
+        "cluster.shared",
+        Kind::Text,
+        "folders and URLs, with commas, whose files all members read alike: each reads the tiles that placement gives it",
+    ),
+    #[cfg(feature = "distributed")]
+    (
         "cluster.fetch",
         Kind::Flag,
         "whether a member may fetch tiles of others where a plan wants them",

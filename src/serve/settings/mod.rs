@@ -271,6 +271,11 @@ impl Settings {
             })?;
             options = options.with_token(token.trim());
         }
+        if let Some(places) = self.text("cluster.shared") {
+            let places = places.split(',').map(str::trim);
+            let places = places.filter(|place| !place.is_empty());
+            options.shared = places.map(str::to_owned).collect();
+        }
         if let Some(path) = self.text("cluster.ca") {
             options = options.with_ca(path);
         }

@@ -1,6 +1,7 @@
 //! What is there after a server ended.
 
 use std::path::Path;
+use std::time::Duration;
 
 use partgrid::catalog::Catalog;
 use partgrid::client::{Client, ClientOptions, IfExists};
@@ -122,4 +123,97 @@ fn files_of_others_in_the_folder_stay() {
             .count(),
         3
     );
+}
+
+/// Places that several processes may have, each empty.
+fn shared(folder: &Path) -> [String; 2] {
+    [
+        format!("shared://{}", folder.display()),
+        format!("memory:///{}", folder.display()),
+    ]
+}
+
+#[test]
+fn who_has_not_heard_of_a_change_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for place in shared(folder.path()) {
+        runtime().block_on(async {
+            let one = Catalog::open(&place).await.unwrap();
+            let other = Catalog::open(&place).await.unwrap();
+            one.keep("a", &numbers()).await.unwrap();
+            let late = other.keep("a", &numbers()).await.unwrap_err();
+            let expected = ErrorKind::Storage { retryable: true };
+            assert_eq!(late.kind(), expected, "{place}: {late}");
+            let late = other.drop_grid("a").await.unwrap_err();
+            assert_eq!(late.kind(), expected, "{place}: {late}");
+
+            let changes = other.changes().await.unwrap();
+            let [(name, Some(grid))] = changes.as_slice() else {
+                panic!("{place}: {changes:?}");
+            };
+            assert_eq!((name.as_str(), grid.num_rows()), ("a", 30));
+            assert!(other.changes().await.unwrap().is_empty());
+            other.drop_grid("a").await.unwrap();
+            let changes = one.changes().await.unwrap();
+            assert!(
+                matches!(changes.as_slice(), [(_, None)]),
+                "{place}: {changes:?}"
+            );
+            one.keep("a", &numbers()).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn what_no_name_has_any_more_goes_after_the_grace_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for place in shared(folder.path()) {
+        runtime().block_on(async {
+            let catalog = Catalog::open(&place).await.unwrap();
+            let reader = Catalog::open(&place).await.unwrap();
+            for _ in 0..2 {
+                catalog.keep("a", &numbers()).await.unwrap();
+            }
+            assert_eq!(catalog.collect(Duration::from_secs(3600)).await.unwrap(), 0);
+            // Three tiles and a manifest of the first version.
+            assert_eq!(reader.collect(Duration::ZERO).await.unwrap(), 4, "{place}");
+            let grids = reader.grids().await.unwrap();
+            assert_eq!(
+                grids["a"].open_row_band(1).unwrap(),
+                numbers().open_row_band(1).unwrap()
+            );
+            catalog.drop_grid("a").await.unwrap();
+            assert_eq!(catalog.collect(Duration::from_secs(3600)).await.unwrap(), 0);
+            // Also what says that it was dropped.
+            assert_eq!(reader.collect(Duration::ZERO).await.unwrap(), 5, "{place}");
+            catalog.keep("a", &numbers()).await.unwrap();
+            let changes = reader.changes().await.unwrap();
+            assert!(
+                matches!(changes.as_slice(), [(_, Some(_))]),
+                "{place}: {changes:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn statistics_are_known_without_reading_tiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    runtime().block_on(async {
+        let catalog = Catalog::open(&place).await.unwrap();
+        catalog.keep("kept", &numbers()).await.unwrap();
+        catalog.close();
+        let catalog = Catalog::open(&place).await.unwrap();
+        let grid = catalog.grids().await.unwrap().remove("kept").unwrap();
+        for file in files(&folder.path().join("tiles")) {
+            std::fs::remove_file(file).unwrap();
+        }
+        for (before, after) in numbers().tiles().iter().zip(grid.tiles()) {
+            let known = after.known_statistics(0).expect("it was written");
+            let expected = before.statistics_at_hand(0).unwrap();
+            assert_eq!(known.null_count, expected.null_count);
+            assert_eq!(known.bounds, expected.bounds);
+        }
+    });
 }

@@ -12,7 +12,7 @@ use datafusion::physical_plan::metrics::{Count, Label, Metric, MetricValue, Metr
 
 use super::super::stitch::is_brought;
 use super::GridScanExec;
-use crate::grid::{bytes_apart, slice_bytes};
+use crate::grid::bytes_apart;
 use crate::location::Locality;
 #[cfg(feature = "distributed")]
 use crate::query::metrics::PROCESS;
@@ -103,8 +103,7 @@ impl GridScanExec {
         if is_brought(tile, locality) {
             return 0;
         }
-        let batch = tile.data().open_columns(columns);
-        batch.map_or(0, |batch| slice_bytes(&batch))
+        tile.data().column_bytes(columns)
     }
 
     /// Takes note of columns that were rebuilt, with the batch before and after.

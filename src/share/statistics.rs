@@ -1,7 +1,7 @@
-//! What a member tells others of the values in its tiles.
+//! What is told of the values in tiles.
 //!
-//! Comes in: a part of a grid. Goes out: a message with the statistics of all its tiles, two rows for each row band, and what it says, for those who plan over tiles that they cannot read. Never here:
-//! working statistics out, planning.
+//! Comes in: a grid. Goes out: a message with the statistics of all its tiles, two rows for each row band, and what it says, for those who plan over tiles that they have not read: other members of a
+//! cluster, and whoever opens a catalog. Never here: planning.
 
 use std::io::Cursor;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::grid::{ColumnStatistics, PartitionGrid};
 /// Rows of a message for each row band: for the least value, and for the greatest.
 const ROWS: usize = 2;
 
-/// The message of a part. Statistics that nobody knows yet are worked out, which reads the values that are in memory, once.
+/// The message of a grid. Statistics that nobody knows yet are worked out, which reads the values that are in memory, once.
 ///
 /// # Errors
 /// What Arrow says to bounds that it cannot write.
@@ -72,16 +72,16 @@ fn bounds(known: &[Option<&ColumnStatistics>]) -> Result<ArrayRef> {
 }
 
 /// What is known of the columns of each row band of a part, by its columns.
-pub(super) struct Heard(Vec<Vec<Option<ColumnStatistics>>>);
+pub(crate) struct Heard(Vec<Vec<Option<ColumnStatistics>>>);
 
 impl Heard {
-    /// Reads a message about a part.
+    /// Reads a message about a grid with these columns and so many row bands.
     ///
     /// # Errors
-    /// `Protocol` when it is none about this part.
-    pub(super) fn read(message: &[u8], part: &PartitionGrid) -> Result<Self> {
+    /// `Protocol` when it is none about such a grid.
+    pub(crate) fn read(message: &[u8], schema: &Schema, num_bands: usize) -> Result<Self> {
         let strange = |why: String| {
-            let text = format!("a member tells statistics in words that are not ours: {why}");
+            let text = format!("statistics are told in words that are not ours: {why}");
             Error::new(ErrorKind::Protocol, text)
         };
         let mut reader = StreamReader::try_new(Cursor::new(message), None)
@@ -89,13 +89,12 @@ impl Heard {
         let batch = reader.next().transpose();
         let batch = batch.map_err(|error| strange(error.to_string()))?;
         let batch = batch.ok_or_else(|| strange("nothing".to_owned()))?;
-        let num_bands = part.rows().num_intervals();
         let (rows, columns) = (batch.num_rows(), batch.num_columns());
-        if rows != ROWS * num_bands || columns != 2 * part.num_columns() {
+        if rows != ROWS * num_bands || columns != 2 * schema.fields().len() {
             let text = format!("{columns} columns of {rows} rows");
             return Err(strange(text));
         }
-        let pairs = batch.columns().chunks_exact(2).zip(part.schema().fields());
+        let pairs = batch.columns().chunks_exact(2).zip(schema.fields());
         let heard = pairs.map(|(pair, field)| match pair {
             [nulls, bounds] => column(nulls, bounds, field, num_bands),
             _ => None,
@@ -107,7 +106,7 @@ impl Heard {
     }
 
     /// What is known of some columns of a row band, once.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         row_band: usize,
         columns: Option<Range<u64>>,

@@ -1,0 +1,75 @@
+//! Tiles that every member can read.
+//!
+//! Comes in: the catalog that the members share, the places that all of them reach, tiles. Goes out: whether it matters who reads a tile. What anybody can read is dealt out by a function of the members
+//! (`placement.rs`), so that the same member reads it again and has it in memory by then, and another one where that member is gone. Never here: reading.
+
+use std::collections::HashMap;
+
+use crate::catalog::Catalog;
+use crate::grid::{PartitionGrid, Tile};
+use crate::load::{is_below, task_place};
+
+/// What all members reach.
+#[derive(Debug, Default)]
+pub(super) struct Anywhere {
+    /// Of which each member says that it has the same one.
+    pub(super) catalog: Option<Catalog>,
+    /// Folders and URLs.
+    pub(super) places: Vec<String>,
+}
+
+impl Anywhere {
+    pub(super) fn new(catalog: Option<Catalog>, places: Vec<String>) -> Self {
+        Self {
+            catalog: catalog.filter(Catalog::is_shared),
+            places,
+        }
+    }
+
+    pub(super) fn looker(&self) -> Looker<'_> {
+        Looker {
+            anywhere: self,
+            files: HashMap::new(),
+        }
+    }
+
+    /// Whether a grid has a tile that every member can read.
+    pub(super) fn has_any(&self, grid: &PartitionGrid) -> bool {
+        let mut looker = self.looker();
+        let is_any = self.catalog.is_some() || !self.places.is_empty();
+        is_any && grid.tiles().iter().any(|tile| looker.has(tile))
+    }
+
+    /// Whether all tiles of a grid are such.
+    pub(super) fn has_all(&self, grid: &PartitionGrid) -> bool {
+        let mut looker = self.looker();
+        grid.tiles().iter().all(|tile| looker.has(tile))
+    }
+}
+
+/// Looks at many tiles, at each file once.
+pub(super) struct Looker<'a> {
+    anywhere: &'a Anywhere,
+    files: HashMap<(u128, usize), bool>,
+}
+
+impl Looker<'_> {
+    /// Whether every member can read it.
+    pub(super) fn has(&mut self, tile: &Tile) -> bool {
+        let catalog = self.anywhere.catalog.as_ref();
+        let is_kept = catalog.is_some_and(|catalog| catalog.kept_file(tile).is_some());
+        is_kept || self.has_file(tile)
+    }
+
+    /// Whether it is of a file that every member reaches.
+    pub(super) fn has_file(&mut self, tile: &Tile) -> bool {
+        let places = &self.anywhere.places;
+        match task_place(tile).filter(|_| !places.is_empty()) {
+            None => false,
+            Some(file) => *self
+                .files
+                .entry(file)
+                .or_insert_with(|| is_below(tile, places)),
+        }
+    }
+}
