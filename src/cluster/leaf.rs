@@ -42,13 +42,13 @@ pub(super) fn scale_up(
     let query = event.session_config.get_extension::<OfQuery>()?;
     let num_shares = event.plan.output_partitioning().partition_count();
     let batch_rows = event.session_config.batch_size();
-    let scans = dealt(scan, &query, event.task_count)
-        .into_iter()
-        .map(|bands| {
-            let scan = scan.try_of_bands(bands, num_shares, batch_rows)?;
-            Ok(Arc::new(scan) as Arc<dyn ExecutionPlan>)
-        });
-    let scans: Result<Vec<_>> = scans.collect();
+    let dealt = dealt(scan, &query, event.task_count);
+    let scans = scan.try_of_each(dealt, num_shares, batch_rows);
+    let scans = scans.map(|scans| {
+        let scans = scans.into_iter();
+        let scans = scans.map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>);
+        scans.collect::<Vec<_>>()
+    });
     let leaf = scans.and_then(|scans| DistributedLeafExec::try_new(Arc::clone(event.plan), scans));
     Some(leaf.map(|leaf| ScaleUpLeafNodeEventResponse::new(Arc::new(leaf))))
 }

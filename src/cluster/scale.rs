@@ -1,4 +1,4 @@
-//! How placement and planning grow with members and tiles: measured in one process, with members that are but names. `make bench-scale` prints it.
+//! How placement and planning grow with members and tiles: measured in one process, with members that are but names. `make bench-scale` prints it, docs/scale.md says what it means.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -96,25 +96,32 @@ impl GridScanExec {
         orders.flatten().collect()
     }
 
-    /// The scan of some of its row bands (numbers in the grid, ascending), in exactly so many shares. Orders that hold for all row bands hold for some.
+    /// A scan of each of these lists of its row bands (numbers in the grid, ascending), in exactly so many shares. Orders that hold for all row bands hold for some.
     ///
     /// # Errors
     /// As [`GridScanExec::try_spread`].
-    pub(crate) fn try_of_bands(
+    pub(crate) fn try_of_each(
         &self,
-        row_bands: Vec<usize>,
+        dealt: Vec<Vec<usize>>,
         num_shares: usize,
         batch_rows: usize,
-    ) -> Result<Self> {
-        let mut scan = self.clone();
-        scan.kept.row_bands = row_bands;
+    ) -> Result<Vec<Self>> {
         let orders = self.orders();
-        scan.in_order = !orders.is_empty();
-        scan.is_part = true;
-        // What it counts is its own.
-        scan.metrics = ExecutionPlanMetricsSet::new();
-        scan.tally = Arc::default();
-        Ok(scan.try_apart(num_shares, batch_rows)?.in_orders(&orders))
+        // The lists of all row bands are not copied for each part.
+        let mut light = self.clone();
+        light.kept.row_bands = Vec::new();
+        light.shares = Arc::new([]);
+        light.in_order = !orders.is_empty();
+        light.is_part = true;
+        let parts = dealt.into_iter().map(|row_bands| {
+            let mut scan = light.clone();
+            scan.kept.row_bands = row_bands;
+            // What it counts is its own.
+            scan.metrics = ExecutionPlanMetricsSet::new();
+            scan.tally = Arc::default();
+            Ok(scan.try_apart(num_shares, batch_rows)?.in_orders(&orders))
+        });
+        parts.collect()
     }
 
     /// The scan as part of a plan of another process: it reads its row bands in the order of the grid if it is said to have orders.

@@ -20,12 +20,21 @@ use crate::query::metrics::{LocalityMetrics, ScanMetrics};
 use crate::query::progress::QueryProgress;
 
 impl GridScanExec {
-    /// The tiles of the grid by locality, nearest first; only localities that it has.
+    /// The tiles of the grid by locality, nearest first; only localities that it has. Those of other parts of the same scan do not count.
     pub(super) fn groups_of_tiles(&self) -> Vec<LocalityMetrics> {
         let mut groups = Locality::ALL.map(LocalityMetrics::of);
         let touched: Vec<usize> = self.stitch.bands().map(|(band, _)| band).collect();
         let mut kept = self.kept.row_bands.iter().copied().peekable();
-        for row_band in 0..self.facts.grid().rows().num_intervals() {
+        let all = 0..self.facts.grid().rows().num_intervals();
+        #[cfg(feature = "distributed")]
+        let is_part = self.is_part;
+        #[cfg(not(feature = "distributed"))]
+        let is_part = false;
+        let (own, all) = match is_part {
+            true => (self.kept.row_bands.as_slice(), 0..0),
+            false => (&[][..], all),
+        };
+        for row_band in own.iter().copied().chain(all) {
             let is_kept = kept.next_if_eq(&row_band).is_some();
             for (band, locality) in self.facts.localities(row_band).iter().enumerate() {
                 let Some(group) = groups.get_mut(*locality as usize) else {

@@ -35,7 +35,7 @@ impl DisplayAs for GridScanExec {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let groups = self.groups_of_tiles();
         let kept: u64 = groups.iter().map(|group| group.kept_tiles).sum();
-        let all: u64 = groups.iter().map(|group| group.tiles).sum();
+        let all = self.facts.grid().tiles().len();
         let groups: Vec<String> = groups.iter().map(of_group).collect();
         let groups = groups.join("; ");
         let schema = self.narrow_schema();
