@@ -7,20 +7,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+#[cfg(feature = "distributed")]
 use arrow::datatypes::SchemaRef;
 
+#[cfg(feature = "distributed")]
 use super::manifest::{Contents, TileFile};
 use super::store::Listed;
+#[cfg(feature = "distributed")]
 use super::tile::KeptTile;
 use super::{Catalog, MANIFESTS, TILES, is_tile, name_of, number_of};
-use crate::error::{Error, Result};
-use crate::grid::{GridId, PartitionGrid, Tile};
+#[cfg(feature = "distributed")]
+use crate::error::Error;
+use crate::error::Result;
+use crate::grid::PartitionGrid;
+#[cfg(feature = "distributed")]
+use crate::grid::{GridId, Tile};
+#[cfg(feature = "distributed")]
 use crate::share::told;
 
 /// What is written to know what time it is.
 const CLOCK: &str = "clock";
 
 /// The file of a tile of a catalog, for another process that has the same catalog.
+#[cfg(feature = "distributed")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeptFile {
     pub(crate) path: String,
@@ -125,7 +134,10 @@ impl Catalog {
         }
         Ok((wanted, over))
     }
+}
 
+#[cfg(feature = "distributed")]
+impl Catalog {
     /// The file of a tile of this catalog, if other processes can read it.
     pub(crate) fn kept_file(&self, tile: &Tile) -> Option<KeptFile> {
         let file = KeptTile::of(tile, &self.files).filter(|_| self.is_shared())?;

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+#[cfg(feature = "distributed")]
 use arrow::datatypes::DataType;
 
 use super::bands::Band;
@@ -53,7 +54,8 @@ pub(super) struct Plan {
     pub(super) tasks: Vec<ReadTask>,
     /// Which rows are wanted, if not all.
     pub(super) filter: Option<Filter>,
-    /// The type that texts are read as, if not those of the files.
+    /// The type that texts are read as, if not those of the files; for those who read it elsewhere.
+    #[cfg(feature = "distributed")]
     pub(super) text: Option<DataType>,
 }
 

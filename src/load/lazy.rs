@@ -51,6 +51,7 @@ pub(super) struct Source {
     memory_limit_bytes: u64,
     concurrency: usize,
     /// Whether others need no settings to read the files but those that they have themselves.
+    #[cfg(feature = "distributed")]
     is_plain: bool,
     /// Where requests to stores are driven.
     runtime: Handle,
@@ -101,10 +102,12 @@ pub(super) fn grid(
     let limit = options.memory_limit_bytes();
     let bounds = (limit, options.concurrency());
     let source = Source::new(plan, (GridId::try_random()?, 0), bounds, Room::new(limit));
-    let source = Arc::new(Source {
+    #[cfg(feature = "distributed")]
+    let source = Source {
         is_plain: options.storage_options().is_empty() && options.store().is_none(),
         ..source
-    });
+    };
+    let source = Arc::new(source);
     let plan = &source.plan;
     for (number, task) in plan.tasks.iter().enumerate() {
         for (place, band) in plan.bands.iter().enumerate() {
@@ -176,21 +179,25 @@ impl Source {
             id,
             memory_limit_bytes,
             concurrency,
+            #[cfg(feature = "distributed")]
             is_plain: true,
             runtime: Handle::current(),
             pid: std::process::id(),
         }
     }
 
+    #[cfg(feature = "distributed")]
     pub(super) fn id(&self) -> SourceId {
         self.id
     }
 
+    #[cfg(feature = "distributed")]
     pub(super) fn plan(&self) -> &Plan {
         &self.plan
     }
 
     /// Whether others need no settings to read the files but those that they have themselves.
+    #[cfg(feature = "distributed")]
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
     }

@@ -152,6 +152,7 @@ async fn steps(
         bands,
         tasks,
         filter,
+        #[cfg(feature = "distributed")]
         text: options.text_type(),
     };
     plan.announce(counters);

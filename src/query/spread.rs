@@ -45,6 +45,7 @@ pub(crate) trait Spread: fmt::Debug + Send + Sync {
     fn concerns(&self, grid: &PartitionGrid) -> bool;
 
     /// How many processes a plan is spread over.
+    #[cfg(feature = "distributed")]
     fn num_processes(&self) -> usize;
 
     /// The plan that runs in several processes, made of one that was planned with this state, which is [`apart`].

@@ -251,11 +251,12 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
     }
     #[cfg(feature = "distributed")]
     let spread = spread(service, &request).then(Writing::default);
-    let mut options = options_of(service, &request)?;
+    let options = options_of(service, &request)?;
     #[cfg(feature = "distributed")]
-    if spread.is_some() {
-        options = options.with_lazy(true);
-    }
+    let options = match spread {
+        Some(_) => options.with_lazy(true),
+        None => options,
+    };
     let load = {
         let _at_work = service.work.enter();
         LoadJob::start(request.sources, options)?
