@@ -174,6 +174,22 @@ class Connection:
             QueryError: There is such a grid.
             NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
         """
+    def rebalance(self, /, name: str) -> dict:
+        """
+        Has the server, a member of a cluster, spread the rows of a grid over the members that are there now, as `Server.rebalance` says, and waits.
+
+        Args:
+            name: The name of the grid of all members.
+
+        Returns:
+            `{"bytes_moved": …, "tiles_moved": …, "tiles_kept": …}`; 0 moved where the shares are even already.
+
+        Raises:
+            PermissionDeniedError: The token may not do everything with all grids.
+            NotFoundError: The server is no member of a cluster, or knows no grid of all by this name.
+            PartitionLostError: A part of it is gone.
+            WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
+        """
     def sql(self, /, query: str, params: Any | None = None) -> Result:
         """
         Plans a statement on the server; it runs there when its result is asked for, and rows come as they are found. One that names something (CREATE VIEW, CREATE TABLE … AS, DROP) takes
@@ -1908,7 +1924,7 @@ class Server:
     def __exit__(self, /, *_exception) -> None: ...
     def __new__(cls, /, grids: dict | None = None, *, address: str | None = None, http: str | None = ..., catalog: str | PathLike[str] | None = None, tls: Any | None = None, tokens: str | PathLike[str] | None = None, join: Any | None = None, insecure: "bool" = False, config: str | PathLike[str] | None = None, settings: dict | None = None) -> Server: ...
     def __repr__(self, /) -> str: ...
-    def contribute(self, /, name: str, data: Any, part: int, of: int) -> None:
+    def contribute(self, /, name: str, data: Any, part: int, of: int, *, replicas: "int" = 1) -> None:
         """
         Makes data of this process one part of a grid of the cluster. Once all parts are there, any member answers SQL over the grid, within a second or after `refresh`. Nothing is copied: the tiles stay here,
         and each member reads its own.
@@ -1918,9 +1934,11 @@ class Server:
             data: A grid, or other data as `Session.register` takes it; its columns must be those of all parts.
             part: The number of the part, from 0; the rows of the grid come in the order of these numbers.
             of: How many parts there are.
+            replicas: How many members are to have the part, 1 to 16, this one among them. The others copy it in the background, whole, into their memory; when a member is lost, statements read its parts from those
+                who have copies, and one more copy is made elsewhere. With fewer members than that, all have it.
 
         Raises:
-            InvalidArgumentError: The server is no member of a cluster, or `part` is not less than `of`.
+            InvalidArgumentError: The server is no member of a cluster, `part` is not less than `of`, there can be no such number of replicas, or the grid was rebalanced since its parts were contributed.
         """
     def deregister(self, /, name: str) -> bool:
         """
@@ -1971,6 +1989,24 @@ class Server:
         Raises:
             InvalidArgumentError: The server is no member of a cluster.
         """
+    def rebalance(self, /, name: str) -> dict:
+        """
+        Spreads the rows of a grid of the cluster over the members that are there now, in shares by their memory, and waits. Members that have more than their share give row bands from the end of what they have to those
+        that have least, so that as few bytes move as that takes; what moves is copied into the memory of its new member. Rows keep their order. Statements go on meanwhile; the old tiles stay for about a minute for
+        those that read them. A member that comes gets tiles only this way.
+
+        Args:
+            name: The name of the grid of all members, as its parts were contributed.
+
+        Returns:
+            `{"bytes_moved": …, "tiles_moved": …, "tiles_kept": …}`; 0 moved where the shares are even already.
+
+        Raises:
+            InvalidArgumentError: The server is no member of a cluster.
+            NotFoundError: There is no grid of the cluster by this name with all its parts.
+            PartitionLostError: A part of it is gone.
+            WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
+        """
     def refresh(self, /) -> None:
         """
         Looks now who else is in the cluster, and which grids have all their parts, which else is done every second; and what others have changed in a catalog that they share, else every five seconds.
@@ -2017,13 +2053,14 @@ class Server:
         """
     def withdraw(self, /, name: str) -> bool:
         """
-        Takes the parts of a grid away that this process has.
+        Takes the parts of a grid away that this process has, copies among them, and the grid itself from this member. Members that have copies of these parts let them go when they look next; the originals of
+        copies that go stay with their members.
 
         Args:
             name: The name of the grid of all members.
 
         Returns:
-            Whether there were any.
+            Whether there was anything.
 
         Raises:
             InvalidArgumentError: The server is no member of a cluster.

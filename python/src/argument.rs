@@ -277,6 +277,13 @@ pub(crate) fn whole(value: &Bound<'_, PyAny>, least: u64, must: &str) -> Result<
     }
 }
 
+/// How many members are to have something; zero is for the core to refuse.
+pub(crate) fn replicas(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let read = whole(value, 1, "be a whole number");
+    let number = read.map_err(|refusal| Raised::from(refusal.named("replicas")))?;
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
 /// Bytes, or a text such as `512MB`.
 pub(crate) struct Size(pub(crate) u64);
 

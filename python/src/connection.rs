@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use partgrid::client::{Client, ClientOptions, IfExists, RemoteLoad};
+use partgrid::client::{Client, ClientOptions, IfExists, Rebalanced, RemoteLoad};
 use partgrid::error::Error;
 use partgrid::load::SchemaEvolution;
 use pyo3::prelude::*;
@@ -90,6 +90,15 @@ pub(crate) fn connect(
         client,
         pid: std::process::id(),
     })
+}
+
+/// What was moved, as a dictionary.
+pub(crate) fn rebalanced(py: Python<'_>, moved: Rebalanced) -> PyResult<Bound<'_, PyDict>> {
+    let answer = PyDict::new(py);
+    answer.set_item("bytes_moved", moved.moved_bytes)?;
+    answer.set_item("tiles_moved", moved.moved_tiles)?;
+    answer.set_item("tiles_kept", moved.kept_tiles)?;
+    Ok(answer)
 }
 
 fn named_choice(if_exists: &str) -> Outcome<IfExists> {
@@ -294,6 +303,25 @@ impl PyConnection {
         let answer = PyDict::new(py);
         answer.set_item("rows", rows)?;
         Ok(answer)
+    }
+
+    /// Has the server, a member of a cluster, spread the rows of a grid over the members that are there now, as `Server.rebalance` says, and waits.
+    ///
+    /// Args:
+    ///     name: The name of the grid of all members.
+    ///
+    /// Returns:
+    ///     `{"bytes_moved": …, "tiles_moved": …, "tiles_kept": …}`; 0 moved where the shares are even already.
+    ///
+    /// Raises:
+    ///     PermissionDeniedError: The token may not do everything with all grids.
+    ///     NotFoundError: The server is no member of a cluster, or knows no grid of all by this name.
+    ///     PartitionLostError: A part of it is gone.
+    ///     WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
+    fn rebalance<'py>(&self, py: Python<'py>, name: Given<String>) -> Outcome<Bound<'py, PyDict>> {
+        let (client, name) = (self.client()?, name.named("name")?);
+        let moved = wait(py, async move { client.rebalance(&name).await })?;
+        Ok(rebalanced(py, moved)?)
     }
 
     fn __repr__(&self) -> String {

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use partgrid::cluster::Cluster;
+use partgrid::cluster::{Cluster, PartOf};
 use partgrid::error::{Error, ErrorKind};
 use partgrid::load::{LoadOptions, load};
 use partgrid::serve::{Server, Settings};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-use crate::argument::{Given, Seconds, insecure, optional, shown};
+use crate::argument::{Given, Seconds, insecure, optional, replicas, shown};
+use crate::connection::rebalanced;
 use crate::error::Outcome;
 use crate::grid::PyGrid;
 use crate::query::grid_of;
@@ -259,28 +260,56 @@ impl PyServer {
     ///     data: A grid, or other data as `Session.register` takes it; its columns must be those of all parts.
     ///     part: The number of the part, from 0; the rows of the grid come in the order of these numbers.
     ///     of: How many parts there are.
+    ///     replicas: How many members are to have the part, 1 to 16, this one among them. The others copy it in the background, whole, into their memory; when a member is lost, statements read its parts from those
+    ///         who have copies, and one more copy is made elsewhere. With fewer members than that, all have it.
     ///
     /// Raises:
-    ///     InvalidArgumentError: The server is no member of a cluster, or `part` is not less than `of`.
+    ///     InvalidArgumentError: The server is no member of a cluster, `part` is not less than `of`, there can be no such number of replicas, or the grid was rebalanced since its parts were contributed.
+    #[pyo3(signature = (name, data, part, of, *, replicas: "int" = 1))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn contribute(
         &self,
         name: Given<String>,
         data: &Bound<'_, PyAny>,
         part: usize,
         of: usize,
+        #[pyo3(from_py_with = replicas)] replicas: usize,
     ) -> Outcome<()> {
         let grid = grid_of(data, "data")?;
         let name = name.named("name")?;
-        Ok(self.cluster()?.contribute(&name, grid, part, of)?)
+        let part = PartOf::new(part, of).with_replicas(replicas);
+        Ok(self.cluster()?.contribute(&name, grid, part)?)
     }
 
-    /// Takes the parts of a grid away that this process has.
+    /// Spreads the rows of a grid of the cluster over the members that are there now, in shares by their memory, and waits. Members that have more than their share give row bands from the end of what they have to those
+    /// that have least, so that as few bytes move as that takes; what moves is copied into the memory of its new member. Rows keep their order. Statements go on meanwhile; the old tiles stay for about a minute for
+    /// those that read them. A member that comes gets tiles only this way.
+    ///
+    /// Args:
+    ///     name: The name of the grid of all members, as its parts were contributed.
+    ///
+    /// Returns:
+    ///     `{"bytes_moved": …, "tiles_moved": …, "tiles_kept": …}`; 0 moved where the shares are even already.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The server is no member of a cluster.
+    ///     NotFoundError: There is no grid of the cluster by this name with all its parts.
+    ///     PartitionLostError: A part of it is gone.
+    ///     WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
+    fn rebalance<'py>(&self, py: Python<'py>, name: Given<String>) -> Outcome<Bound<'py, PyDict>> {
+        let (cluster, name) = (self.cluster()?, name.named("name")?);
+        let moved = wait(py, async move { cluster.rebalance(&name).await })?;
+        Ok(rebalanced(py, moved)?)
+    }
+
+    /// Takes the parts of a grid away that this process has, copies among them, and the grid itself from this member. Members that have copies of these parts let them go when they look next; the originals of
+    /// copies that go stay with their members.
     ///
     /// Args:
     ///     name: The name of the grid of all members.
     ///
     /// Returns:
-    ///     Whether there were any.
+    ///     Whether there was anything.
     ///
     /// Raises:
     ///     InvalidArgumentError: The server is no member of a cluster.

@@ -102,6 +102,16 @@ impl Files {
         }
     }
 
+    /// Whether names have all files of a grid.
+    pub(super) fn are_named(&self, contents: &Contents) -> bool {
+        let known = self.known();
+        let mut files = contents.tiles.iter();
+        files.all(|tile| {
+            let needed = known.files.get(tile.path.as_str());
+            needed.is_some_and(|needed| needed.names > 0)
+        })
+    }
+
     /// Leaves files alone as long as the process lives: a manifest that nobody knows of may name them.
     pub(super) fn leave(&self, contents: &Contents) {
         for tile in &contents.tiles {

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +14,9 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::failed;
+use super::paths::{MANIFESTS, TILES, unique};
 use super::store::{Listed, Store};
-use super::{MANIFESTS, TILES, failed};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The file that is locked.
@@ -41,7 +43,10 @@ impl Folder {
             let name = root.display().to_string();
             let opened = || {
                 fs::create_dir_all(&root)?;
-                File::create(root.join(LOCK))
+                // Network file systems give a shared lock only to those who may read, and one that keeps others out only to those who may write.
+                let mut lock = OpenOptions::new();
+                lock.read(true).write(true).create(true).truncate(false);
+                lock.open(root.join(LOCK))
             };
             let cannot = |error| failed("the catalog cannot be opened", error, &name);
             let lock = opened().map_err(cannot)?;
@@ -185,14 +190,17 @@ impl Store for Folder {
     }
 
     async fn now(&self, path: &str) -> Result<SystemTime> {
-        let target = self.root.join(path);
+        let (root, target) = (Arc::clone(&self.root), self.root.join(path));
         blocking(move || {
-            let written = File::create(&target).and_then(|file| {
-                // A file that was there keeps its time until something is written.
-                file.set_len(1)?;
-                file.set_len(0)?;
-                file.metadata()?.modified()
-            });
+            let folder = make_folder(&root, target.parent().unwrap_or(&root));
+            let written = folder
+                .and_then(|()| File::create(&target))
+                .and_then(|file| {
+                    // A file that was there keeps its time until something is written.
+                    file.set_len(1)?;
+                    file.set_len(0)?;
+                    file.metadata()?.modified()
+                });
             written.map_err(|error| {
                 let name = target.display().to_string();
                 failed("the catalog cannot be asked for the time", error, &name)
@@ -237,12 +245,13 @@ fn put_new(root: &Path, target: &Path, number: u64, bytes: &[u8]) -> io::Result<
     let folder = target.parent().unwrap_or(root);
     make_folder(root, folder)?;
     // Processes of other hosts may have the same number.
-    let unique = super::unique().map_err(io::Error::other)?;
+    let unique = unique().map_err(io::Error::other)?;
     let writing = folder.join(format!("{WRITING}{unique}-{number}"));
     let written =
         write_whole(&writing, bytes).and_then(|()| match fs::hard_link(&writing, target) {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            // An answer that was lost on its way is asked for again, and finds what it has made.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_same(&writing, target),
             Err(error) => Err(error),
         });
     let removed = fs::remove_file(&writing);
@@ -250,6 +259,12 @@ fn put_new(root: &Path, target: &Path, number: u64, bytes: &[u8]) -> io::Result<
     removed?;
     File::open(folder)?.sync_all()?;
     Ok(is_new)
+}
+
+/// Whether two names are of one file.
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    let (one, other) = (fs::metadata(one)?, fs::metadata(other)?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {

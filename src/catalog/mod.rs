@@ -2,13 +2,14 @@
 //!
 //! Comes in: grids under names. Goes out: the same grids after a restart, bit for bit, or an error that names the file. A grid is kept in steps: its tiles under names that nobody else uses, then a manifest
 //! with the length and checksum of each, under the next number of its name, which only one writer can take. Whatever a crash leaves without a manifest does not exist. `store.rs` writes durably, `manifest.rs` is
-//! what is written, `tile.rs` reads, `files.rs` removes what nobody needs any more. Several processes may share a catalog (`shared.rs`): each takes in what others have changed, a change to what
+//! what is written, `paths.rs` where, `tile.rs` reads, `files.rs` removes what nobody needs any more. Several processes may share a catalog (`shared.rs`): each takes in what others have changed, a change to what
 //! somebody else has changed meanwhile is refused, and what nobody names any more is removed after a grace. Never here: which grids are served, who may write.
 
 mod files;
 mod folder;
 mod manifest;
 mod objects;
+mod paths;
 mod shared;
 mod store;
 mod tile;
@@ -17,7 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::Semaphore;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridBuilder, GridId, PartitionGrid, Tile};
@@ -25,24 +27,19 @@ use crate::share::{ipc, told};
 
 use files::Files;
 use manifest::{Contents, Manifest, TileFile, checksum};
+use paths::{MANIFESTS, MAX_FOLDER_BYTES, TILES, encoded, is_tile, name_of, number_of, unique};
 pub use shared::Changed;
 #[cfg(feature = "distributed")]
 pub(crate) use shared::KeptFile;
 use store::{Listed, Store};
 use tile::KeptTile;
 
-/// Where manifests and tiles are, within the catalog.
-const MANIFESTS: &str = "grids";
-const TILES: &str = "tiles";
+/// Tiles that are written at a time: so many, of so much memory together (one that is larger is written alone).
+const TILES_AT_ONCE: usize = 16;
+const WRITING_MEBIBYTES: u32 = 256;
 
 /// How often a number is looked for that no other process takes meanwhile.
 const ATTEMPTS: usize = 16;
-
-/// The longest name that file systems take.
-const MAX_FOLDER_BYTES: usize = 255;
-
-/// What stays as it is in the name of a folder.
-const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 /// Grids under names that outlive the process.
 #[derive(Debug, Clone)]
@@ -51,6 +48,8 @@ pub struct Catalog {
     files: Arc<Files>,
     /// Held while the number of a manifest is looked for and taken by this process.
     writing: Arc<tokio::sync::Mutex<()>>,
+    /// A permit for each MiB of tiles that are being written.
+    room: Arc<Semaphore>,
     /// The number of the manifest of each name that this process goes by.
     known: Arc<Mutex<BTreeMap<String, u64>>>,
 }
@@ -72,6 +71,7 @@ impl Catalog {
             files: Files::new(Arc::clone(&store), tile::cache()),
             store,
             writing: Arc::default(),
+            room: Arc::new(Semaphore::new(WRITING_MEBIBYTES as usize)),
             known: Arc::default(),
         };
         if catalog.store.is_ours_alone() {
@@ -90,6 +90,13 @@ impl Catalog {
         self.files.tidy();
     }
 
+    /// How many bytes of tiles it keeps in memory at most.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        let kibibytes = self.files.cache.policy().max_capacity();
+        kibibytes.unwrap_or_default().saturating_mul(1024)
+    }
+
     /// Where it is.
     #[must_use]
     pub fn place(&self) -> String {
@@ -99,22 +106,43 @@ impl Catalog {
     /// All grids, by name. Their tiles are read when they are needed; that their files are there and as long as they should be is seen now.
     ///
     /// # Errors
-    /// `InvalidData` for a manifest or file that is damaged or gone, with its name.
+    /// `InvalidData` for a manifest or file that is damaged or gone, with its name. Where other processes may have the catalog, too, such a table is left out and logged: [`Catalog::changes`] tries again.
     pub async fn grids(&self) -> Result<BTreeMap<String, Arc<PartitionGrid>>> {
-        let mut grids = BTreeMap::new();
+        let latest = self.latest().await?;
+        // Manifests first: whatever they name was written before.
         let listed = self.store.list(TILES).await?.into_iter();
         let lengths: BTreeMap<String, u64> = listed.map(|file| (file.path, file.bytes)).collect();
-        for (name, (number, path)) in self.latest().await? {
-            let contents = self.contents(&name, &path).await?;
+        let mut grids = BTreeMap::new();
+        for (name, (number, path)) in latest {
+            let whole = self.whole(&name, &path, &lengths).await;
+            let (contents, grid) = match whole {
+                Ok(whole) => whole,
+                Err(error) if self.is_shared() => {
+                    tracing::error!(table = name, %error, "a table of the catalog cannot be had");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             self.known().insert(name.clone(), number);
-            if let Some(contents) = &contents {
-                contents.check_lengths(&lengths)?;
-                let grid = Arc::new(self.grid(contents)?);
-                self.files.name(&name, Some(contents));
-                grids.insert(name, grid);
-            }
+            self.files.name(&name, contents.as_ref());
+            grids.extend(grid.map(|grid| (name, grid)));
         }
         Ok(grids)
+    }
+
+    /// What a manifest says, if all its files are there, and the grid of it.
+    async fn whole(
+        &self,
+        name: &str,
+        path: &str,
+        lengths: &BTreeMap<String, u64>,
+    ) -> Result<(Option<Contents>, Option<Arc<PartitionGrid>>)> {
+        let Some(contents) = self.contents(name, path).await? else {
+            return Ok((None, None));
+        };
+        contents.check_lengths(lengths)?;
+        let grid = Arc::new(self.grid(&contents)?);
+        Ok((Some(contents), Some(grid)))
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
@@ -127,32 +155,68 @@ impl Catalog {
     /// Whatever stands in the way of reading its tiles and of writing, and `Storage` when another process has changed what the name stands for and this one has not heard of it ([`Catalog::changes`]); then
     /// the name keeps what it had.
     pub async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
-        let (rows, columns) = (grid.rows().clone(), grid.columns().clone());
-        let builder = GridBuilder::try_new(Arc::clone(grid.schema()), rows, columns)?;
-        let mut builder = builder.with_order(grid.order().clone())?.with_id(grid.id());
-        let mut files = Vec::with_capacity(grid.tiles().len());
-        for (position, tile) in grid.geometry().positions().zip(grid.tiles()) {
-            // It may be in this catalog already: rows are appended to what stays.
-            let (file, tile) = match KeptTile::of(tile, &self.files) {
-                Some(known) => (known.clone().at(&position), tile.clone()),
-                None => self.write_tile(grid.id(), &position, tile).await?,
-            };
-            files.push(file);
-            builder.set(&position, tile)?;
-        }
-        let kept = Arc::new(builder.build()?);
+        let (kept, files) = self.write_grid(grid).await?;
         let telling = Arc::clone(&kept);
         let statistics = tokio::task::spawn_blocking(move || told(&telling)).await;
         let statistics = statistics.map_err(|error| {
             Error::internal("a thread that works out statistics ended").with_source(error)
         })?;
         let contents = Contents::of(grid, files, &statistics?)?;
+        if self.is_shared() && !self.files.are_named(&contents) {
+            // What no name has may be collected, if it took long to write it all.
+            let listed = self.store.list(TILES).await?.into_iter();
+            contents.check_lengths(&listed.map(|file| (file.path, file.bytes)).collect())?;
+        }
         if let Err(error) = self.put_manifest(name, Some(&contents)).await {
             // It may have been written all the same: its files stay until the next start.
             self.files.leave(&contents);
             return Err(error);
         }
         Ok(kept)
+    }
+
+    /// Writes the tiles of a grid that are not in this catalog yet; gives the same grid, whose tiles know their files. It has no name: files are removed when it is dropped, before it is kept under one.
+    ///
+    /// # Errors
+    /// Whatever stands in the way of reading its tiles and of writing.
+    pub async fn write_all(&self, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
+        match self.holds(grid) {
+            true => Ok(Arc::clone(grid)),
+            false => Ok(self.write_grid(grid).await?.0),
+        }
+    }
+
+    async fn write_grid(
+        &self,
+        grid: &Arc<PartitionGrid>,
+    ) -> Result<(Arc<PartitionGrid>, Vec<TileFile>)> {
+        let (rows, columns) = (grid.rows().clone(), grid.columns().clone());
+        let builder = GridBuilder::try_new(Arc::clone(grid.schema()), rows, columns)?;
+        let mut builder = builder.with_order(grid.order().clone())?.with_id(grid.id());
+        let each = grid.geometry().positions().zip(grid.tiles());
+        let each = each.map(|(position, tile)| self.tile_in(grid.id(), position, tile));
+        let each: Vec<_> = each.collect();
+        let writing = stream::iter(each).buffered(TILES_AT_ONCE).try_collect();
+        let written: Vec<(TileFile, Tile)> = self.while_writing(grid.id(), writing).await?;
+        let mut files = Vec::with_capacity(written.len());
+        for (file, tile) in written {
+            builder.set(&file.position, tile)?;
+            files.push(file);
+        }
+        Ok((Arc::new(builder.build()?), files))
+    }
+
+    /// A tile in this catalog; it may be there already: rows are appended to what stays.
+    async fn tile_in(
+        &self,
+        grid: GridId,
+        position: Vec<usize>,
+        tile: &Tile,
+    ) -> Result<(TileFile, Tile)> {
+        match KeptTile::of(tile, &self.files) {
+            Some(known) => Ok((known.clone().at(&position), tile.clone())),
+            None => self.write_tile(grid, &position, tile).await,
+        }
     }
 
     /// Whether all tiles of a grid are in this catalog.
@@ -180,6 +244,13 @@ impl Catalog {
         position: &[usize],
         tile: &Tile,
     ) -> Result<(TileFile, Tile)> {
+        let mebibytes = u32::try_from(tile.data().memory_bytes() >> 20).unwrap_or(u32::MAX);
+        let turn = self
+            .room
+            .acquire_many(mebibytes.clamp(1, WRITING_MEBIBYTES));
+        let _turn = turn.await.map_err(|error| {
+            Error::internal("nobody may write to the catalog any more").with_source(error)
+        })?;
         let schema = tile.data().schema();
         let all: Vec<usize> = (0..schema.fields().len()).collect();
         let batch = tile.data().fetch(&all).await;
@@ -204,10 +275,20 @@ impl Catalog {
             rows: tile.num_rows(),
             memory_bytes: tile.data().memory_bytes(),
         };
-        if !self.store.put_new(&file.path, Bytes::from(bytes)).await? {
+        let data = KeptTile::new(&self.files, file.clone(), Arc::clone(&schema));
+        let (catalog, path) = (self.clone(), file.path.clone());
+        // Not to be left half way: what nobody waits for any more is removed once it is written.
+        let putting = tokio::spawn(async move {
+            let is_new = catalog.put_once(&path, Bytes::from(bytes)).await;
+            (is_new, data)
+        });
+        let (is_new, data) = putting.await.map_err(|error| {
+            Error::internal("a task that wrote a tile ended").with_source(error)
+        })?;
+        if !is_new? {
             return Err(Error::internal("a name that is drawn at random was taken"));
         }
-        let data = KeptTile::with_batch(&self.files, file.clone(), batch);
+        data.keep_batch(batch);
         let num_columns = schema.fields().len();
         let known = (0..num_columns).map(|column| tile.known_statistics(column).cloned());
         Ok((file, Tile::with_statistics(Arc::new(data), known)))
@@ -215,7 +296,7 @@ impl Catalog {
 
     async fn put_manifest(&self, name: &str, contents: Option<&Contents>) -> Result<()> {
         let _alone = self.writing.lock().await;
-        let encoded = utf8_percent_encode(name, &PLAIN).to_string();
+        let encoded = encoded(name);
         if encoded.len() > MAX_FOLDER_BYTES {
             let text = format!(
                 "the name is too long for a catalog: as the name of a folder it may have {MAX_FOLDER_BYTES} bytes, it has {}",
@@ -231,17 +312,19 @@ impl Catalog {
             if !self.store.is_ours_alone() {
                 self.check_known(name, latest)?;
             }
+            // Two who write at once take the same number, of which one is refused.
+            let number = latest.saturating_add(1);
             let manifest = Manifest {
                 name: name.to_owned(),
-                number: latest + 1,
+                number,
                 contents: contents.cloned(),
             };
             let path = format!("{folder}/{:020}.json", manifest.number);
             let bytes = manifest.to_bytes()?;
             if self.put_once(&path, bytes).await? {
-                self.known().insert(name.to_owned(), manifest.number);
+                self.known().insert(name.to_owned(), number);
                 self.files.name(name, contents);
-                self.forget_manifests(&listed, manifest.number).await;
+                self.forget_manifests(&listed, number).await;
                 return Ok(());
             }
         }
@@ -268,9 +351,7 @@ impl Catalog {
     /// # Errors
     /// `Storage` when the latest manifest of a name is not the one that this process goes by.
     fn check_known(&self, name: &str, latest: u64) -> Result<()> {
-        let known = self.known().get(name).copied().unwrap_or(0);
-        // Of a name that was dropped long ago nothing is left.
-        if known == latest || latest == 0 {
+        if self.known().get(name).copied().unwrap_or(0) == latest {
             return Ok(());
         }
         let text =
@@ -375,49 +456,6 @@ impl Catalog {
         }
         Ok(())
     }
-}
-
-/// A name that nobody else draws.
-fn unique() -> Result<String> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Error::internal("the operating system gave no random bytes").with_source(error)
-    })?;
-    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
-}
-
-fn number_of(path: &str) -> Option<u64> {
-    let (_, file) = path.rsplit_once('/')?;
-    file.strip_suffix(".json")?.parse().ok()
-}
-
-/// Whether it is a name that only we give.
-fn is_tile(path: &str) -> bool {
-    let is_hex = |part: Option<&str>, length: usize| {
-        part.is_some_and(|part| {
-            part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit())
-        })
-    };
-    let is_number = |part: Option<&str>| part.is_some_and(|part| part.parse::<usize>().is_ok());
-    let name = path
-        .strip_prefix(TILES)
-        .and_then(|rest| rest.strip_prefix('/'));
-    let Some(name) = name.and_then(|name| name.strip_suffix(".arrow")) else {
-        return false;
-    };
-    let mut parts = name.split('-');
-    is_hex(parts.next(), 32)
-        && is_number(parts.next())
-        && is_number(parts.next())
-        && is_hex(parts.next(), 16)
-        && parts.next().is_none()
-}
-
-fn name_of(path: &str) -> Option<String> {
-    let rest = path.strip_prefix(MANIFESTS)?.strip_prefix('/')?;
-    let (folder, _) = rest.split_once('/')?;
-    let name = percent_decode_str(folder).decode_utf8().ok()?;
-    Some(name.into_owned())
 }
 
 /// The kind of an error of the file system.

@@ -33,9 +33,14 @@ impl Objects {
         })
     }
 
-    fn path(&self, path: &str) -> Path {
-        let parts = path.split('/').filter(|part| !part.is_empty());
-        parts.fold(self.root.clone(), |path, part| path.join(part))
+    /// Names of tables are encoded already ([`super::Catalog`]), and must stay as they are.
+    fn path(&self, path: &str) -> Result<Path> {
+        let place = format!("{}/{path}", self.root);
+        Path::parse(&place).map_err(|error| {
+            Error::invalid_argument("this is no path of an object")
+                .with_file(&place)
+                .with_source(error)
+        })
     }
 
     fn failed(&self, what: &str, error: object_store::Error, path: &str) -> Error {
@@ -69,7 +74,7 @@ impl Store for Objects {
 
     async fn put_new(&self, path: &str, bytes: Bytes) -> Result<bool> {
         let options = PutOptions::from(PutMode::Create);
-        let place = self.path(path);
+        let place = self.path(path)?;
         match self.store.put_opts(&place, bytes.into(), options).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
@@ -78,13 +83,14 @@ impl Store for Objects {
     }
 
     async fn read(&self, path: &str) -> Result<Bytes> {
-        let read = async { self.store.get(&self.path(path)).await?.bytes().await };
+        let place = self.path(path)?;
+        let read = async { self.store.get(&place).await?.bytes().await };
         read.await
             .map_err(|error| self.failed("the catalog cannot read", error, path))
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<Listed>> {
-        let below = self.path(folder);
+        let below = self.path(folder)?;
         let listed = self.store.list(Some(&below)).try_collect::<Vec<_>>().await;
         let listed =
             listed.map_err(|error| self.failed("the catalog cannot be listed", error, folder))?;
@@ -101,7 +107,7 @@ impl Store for Objects {
     }
 
     async fn now(&self, path: &str) -> Result<SystemTime> {
-        let place = self.path(path);
+        let place = self.path(path)?;
         let asked = async {
             self.store.put(&place, Bytes::new().into()).await?;
             Ok(self.store.head(&place).await?.last_modified.into())
@@ -112,7 +118,7 @@ impl Store for Objects {
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
-        match self.store.delete(&self.path(path)).await {
+        match self.store.delete(&self.path(path)?).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.failed("the catalog cannot remove", error, path)),
         }

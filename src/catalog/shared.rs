@@ -9,24 +9,31 @@ use std::time::{Duration, SystemTime};
 
 #[cfg(feature = "distributed")]
 use arrow::datatypes::SchemaRef;
+use futures::future::{Either, select};
 
+use super::Catalog;
+use super::manifest::Contents;
 #[cfg(feature = "distributed")]
-use super::manifest::{Contents, TileFile};
+use super::manifest::TileFile;
+use super::paths::{MANIFESTS, TILES, is_tile, name_of, number_of};
 use super::store::Listed;
 #[cfg(feature = "distributed")]
 use super::tile::KeptTile;
-use super::{Catalog, MANIFESTS, TILES, is_tile, name_of, number_of};
+use crate::error::{Error, Result};
 #[cfg(feature = "distributed")]
-use crate::error::Error;
-use crate::error::Result;
-use crate::grid::PartitionGrid;
-#[cfg(feature = "distributed")]
-use crate::grid::{GridId, Tile};
+use crate::grid::Tile;
+use crate::grid::{GridId, PartitionGrid};
 #[cfg(feature = "distributed")]
 use crate::share::told;
 
 /// What is written to know what time it is.
 const CLOCK: &str = "clock";
+
+/// Where grids are named whose tiles are being written.
+const WRITTEN: &str = "writing";
+
+/// How often that is said again, as long as it takes: much less than any grace.
+const SAY: Duration = Duration::from_secs(60 * 60);
 
 /// The file of a tile of a catalog, for another process that has the same catalog.
 #[cfg(feature = "distributed")]
@@ -37,8 +44,29 @@ pub(crate) struct KeptFile {
     pub(crate) checksum: String,
 }
 
-/// A name of the catalog, and the grid that it has now; `None` if it was dropped.
-pub type Changed = (String, Option<Arc<PartitionGrid>>);
+/// What a name of the catalog stands for since another process has changed it.
+#[derive(Debug)]
+pub struct Changed {
+    name: String,
+    /// Those of its manifest; none where that is gone.
+    number: Option<u64>,
+    contents: Option<Contents>,
+    grid: Option<Arc<PartitionGrid>>,
+}
+
+impl Changed {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The grid that it has now; `None` if it was dropped.
+    #[must_use]
+    pub fn grid(&self) -> Option<&Arc<PartitionGrid>> {
+        self.grid.as_ref()
+    }
+}
 
 impl Catalog {
     /// Whether other processes may have the same catalog.
@@ -47,33 +75,77 @@ impl Catalog {
         !self.store.is_ours_alone()
     }
 
-    /// What other processes have kept and dropped since this was asked last, or the grids were.
+    /// What other processes have kept and dropped; each is a change again until it is taken in ([`Catalog::take_in`]). A name that cannot be read is an error in its place, and stands in the way of no other.
     ///
     /// # Errors
-    /// As [`Catalog::grids`]; then what could not be read is a change again the next time.
-    pub async fn changes(&self) -> Result<Vec<Changed>> {
+    /// `Storage` when the catalog cannot be listed.
+    pub async fn changes(&self) -> Result<Vec<Result<Changed>>> {
         // What this process is writing is no change.
         let _alone = self.writing.lock().await;
         let latest = self.latest().await?;
         let known = self.known().clone();
         let mut changes = Vec::new();
-        for (name, (number, path)) in &latest {
-            if known.get(name) == Some(number) {
-                continue;
-            }
-            let contents = self.contents(name, path).await?;
-            let grid = contents.as_ref().map(|contents| self.grid(contents));
-            let grid = grid.transpose()?.map(Arc::new);
-            self.files.name(name, contents.as_ref());
-            self.known().insert(name.clone(), *number);
-            changes.push((name.clone(), grid));
-        }
         for name in known.keys().filter(|name| !latest.contains_key(*name)) {
-            self.files.name(name, None);
-            self.known().remove(name);
-            changes.push((name.clone(), None));
+            changes.push(Ok(Changed {
+                name: name.clone(),
+                number: None,
+                contents: None,
+                grid: None,
+            }));
+        }
+        for (name, (number, path)) in latest {
+            if known.get(&name) != Some(&number) {
+                changes.push(self.changed(name, number, &path).await);
+            }
         }
         Ok(changes)
+    }
+
+    async fn changed(&self, name: String, number: u64, path: &str) -> Result<Changed> {
+        let contents = self.contents(&name, path).await;
+        let contents = contents.map_err(|error| error.with_context("table", name.as_str()))?;
+        let grid = contents.as_ref().map(|contents| self.grid(contents));
+        Ok(Changed {
+            grid: grid.transpose()?.map(Arc::new),
+            name,
+            number: Some(number),
+            contents,
+        })
+    }
+
+    /// From now on this process goes by a change, and may change the name itself.
+    pub fn take_in(&self, changed: &Changed) {
+        self.files.name(&changed.name, changed.contents.as_ref());
+        match changed.number {
+            Some(number) => self.known().insert(changed.name.clone(), number),
+            None => self.known().remove(&changed.name),
+        };
+    }
+
+    /// Says that tiles of a grid are being written: none of them is removed before the grace is over from now on.
+    ///
+    /// # Errors
+    /// Whatever stands in the way of writing.
+    async fn say_writing(&self, grid: GridId) -> Result<()> {
+        let said = self.store.now(&format!("{WRITTEN}/{grid}")).await;
+        said.map(drop)
+    }
+
+    /// Does what writes tiles of a grid that has no name yet; while that lasts nobody removes them.
+    pub(crate) async fn while_writing<T>(&self, grid: GridId, work: impl Future<Output = T>) -> T {
+        let saying = async {
+            loop {
+                tokio::time::sleep(SAY).await;
+                if let Err(error) = self.say_writing(grid).await {
+                    tracing::warn!(%grid, %error, "the catalog was not told that a grid is still being written");
+                }
+            }
+        };
+        let (work, saying) = (std::pin::pin!(work), std::pin::pin!(saying));
+        match select(work, saying).await {
+            Either::Left((done, _)) => done,
+            Either::Right((never, _)) => never,
+        }
     }
 
     /// Removes what no name has had for longer than `grace`: files of tiles, manifests, what was left half written. Gives how many files that were. Several processes may do so at once.
@@ -84,13 +156,27 @@ impl Catalog {
         let now = self.store.now(CLOCK).await?;
         let is_over =
             |written: SystemTime| now.duration_since(written).is_ok_and(|age| age >= grace);
+        let (saying, ended): (Vec<Listed>, Vec<Listed>) = self
+            .store
+            .list(WRITTEN)
+            .await?
+            .into_iter()
+            .partition(|file| !is_over(file.written));
+        let written: BTreeSet<&str> = saying.iter().filter_map(|file| last(&file.path)).collect();
         // Tiles first: whatever names them was written later, and is listed then.
         let tiles = self.store.list(TILES).await?;
         let (wanted, over) = self.named(&is_over).await?;
-        let tiles = tiles.into_iter().filter(|file| {
-            is_tile(&file.path) && is_over(file.written) && !wanted.contains(&file.path)
+        let tiles = tiles
+            .into_iter()
+            .map(|file| (is_over(file.written), file.path));
+        let tiles = tiles.filter(|(is_over, path)| {
+            let grid = last(path).and_then(|name| name.split('-').next());
+            let is_written = grid.is_some_and(|grid| written.contains(grid));
+            *is_over && is_tile(path) && !is_written && !wanted.contains(path)
         });
-        let gone: Vec<String> = tiles.map(|file| file.path).chain(over).collect();
+        let tiles = tiles.map(|(_, path)| path);
+        let ended = ended.into_iter().map(|file| file.path);
+        let gone: Vec<String> = tiles.chain(over).chain(ended).collect();
         for path in &gone {
             self.store.remove(path).await?;
         }
@@ -100,7 +186,7 @@ impl Catalog {
         Ok(gone.len())
     }
 
-    /// The files of tiles that a name has, or had until lately; and the manifests that count no more.
+    /// The files of tiles that a name has, or had until lately; and the manifests that count no more, of each name the oldest first: none counts again while others are removed.
     async fn named(
         &self,
         is_over: &impl Fn(SystemTime) -> bool,
@@ -114,26 +200,26 @@ impl Catalog {
         let (mut wanted, mut over) = (BTreeSet::new(), Vec::new());
         for (name, mut manifests) in of_names {
             manifests.sort_by_key(|(number, _)| *number);
-            let mut next: Option<SystemTime> = None;
+            let (mut next, mut of_name) = (None::<SystemTime>, Vec::new());
             for (_, file) in manifests.into_iter().rev() {
-                // It counted until the next one was written.
-                let is_latest = next.is_none();
-                let counted_until = next.replace(file.written);
-                if counted_until.is_some_and(is_over) {
-                    over.push(file.path);
+                // It counted until the next one was written. The latest stays, also where it says that the table was dropped: numbers go on from it.
+                if next.replace(file.written).is_some_and(is_over) {
+                    of_name.push(file.path);
                     continue;
                 }
                 let contents = self.contents(&name, &file.path).await?;
-                let is_dropped = contents.is_none();
                 let tiles = contents.into_iter().flat_map(|contents| contents.tiles);
                 wanted.extend(tiles.map(|tile| tile.path));
-                if is_latest && is_dropped && is_over(file.written) {
-                    over.push(file.path);
-                }
             }
+            over.extend(of_name.into_iter().rev());
         }
         Ok((wanted, over))
     }
+}
+
+/// The last part of a path.
+fn last(path: &str) -> Option<&str> {
+    path.rsplit('/').next()
 }
 
 #[cfg(feature = "distributed")]
@@ -216,5 +302,73 @@ impl Catalog {
             return Err(Error::invalid_data(text));
         }
         self.grid(&Contents::of(grid, files, &told(grid)?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    fn empty() -> Arc<PartitionGrid> {
+        let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::Int64, true)]));
+        Arc::new(PartitionGrid::try_from_batches(schema, &[]).unwrap())
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Runtime::new().unwrap()
+    }
+
+    #[test]
+    fn manifests_go_the_oldest_first_and_the_latest_stays() {
+        runtime().block_on(async {
+            let catalog = Catalog::open("memory:///order").await.unwrap();
+            catalog.keep("a", &empty()).await.unwrap();
+            catalog.keep("a", &empty()).await.unwrap();
+            catalog.drop_grid("a").await.unwrap();
+            let (_, over) = catalog.named(&|_| true).await.unwrap();
+            let numbers: Vec<_> = over.iter().filter_map(|path| number_of(path)).collect();
+            assert_eq!(numbers, [1, 2]);
+        });
+    }
+
+    #[test]
+    fn a_name_that_is_used_again_has_other_numbers() {
+        runtime().block_on(async {
+            let (one, other) = (
+                Catalog::open("memory:///again").await.unwrap(),
+                Catalog::open("memory:///again").await.unwrap(),
+            );
+            one.keep("a", &empty()).await.unwrap();
+            for changed in other.changes().await.unwrap() {
+                other.take_in(&changed.unwrap());
+            }
+            one.drop_grid("a").await.unwrap();
+            one.collect(Duration::ZERO).await.unwrap();
+            one.keep("a", &empty()).await.unwrap();
+            assert_eq!(one.known().get("a"), Some(&3));
+            assert!(other.keep("a", &empty()).await.is_err());
+        });
+    }
+
+    #[test]
+    fn tiles_of_a_grid_that_is_being_written_stay() {
+        runtime().block_on(async {
+            let catalog = Catalog::open("memory:///writing").await.unwrap();
+            let grids = [GridId::try_random().unwrap(), GridId::try_random().unwrap()];
+            for grid in grids {
+                let tile = format!("{TILES}/{grid}-0-0-0123456789abcdef.arrow");
+                assert!(is_tile(&tile));
+                catalog.store.put_new(&tile, "".into()).await.unwrap();
+            }
+            // Tiles are older than the grace, what is said is not.
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            catalog.say_writing(grids[0]).await.unwrap();
+            assert_eq!(catalog.collect(Duration::from_secs(1)).await.unwrap(), 1);
+            let left = catalog.store.list(TILES).await.unwrap();
+            assert_eq!(left.len(), 1);
+            assert!(left[0].path.contains(&grids[0].to_string()));
+        });
     }
 }

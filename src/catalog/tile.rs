@@ -64,11 +64,9 @@ impl KeptTile {
         }
     }
 
-    /// One whose batch is at hand.
-    pub(super) fn with_batch(files: &Arc<Files>, file: TileFile, batch: RecordBatch) -> Self {
-        let kept = Self::new(files, file, batch.schema());
-        kept.cache().insert(kept.file.path.clone(), batch);
-        kept
+    /// Keeps its batch in memory, which is at hand.
+    pub(super) fn keep_batch(&self, batch: RecordBatch) {
+        self.cache().insert(self.file.path.clone(), batch);
     }
 
     /// The file of a tile that is in this very catalog.

@@ -15,6 +15,7 @@ mod log;
 mod ls;
 mod output;
 mod ps;
+mod rebalance;
 mod remote;
 mod remote_load;
 mod rm;
@@ -108,6 +109,7 @@ enum Verb {
     Distarray(distarray::Distarray),
     Ls(ls::Ls),
     Rm(rm::Rm),
+    Rebalance(rebalance::Rebalance),
     Ps(ps::Ps),
     Serve(Box<serve::Serve>),
     Config(Box<serve::Config>),
@@ -161,6 +163,7 @@ pub fn run(
         Verb::Sql(sql) => here(sql.run(remote, &mut stdout, stderr), "sql"),
         Verb::Ls(ls) => ls.run(remote, &mut stdout),
         Verb::Rm(rm) => rm.run(remote, &mut stdout),
+        Verb::Rebalance(rebalance) => rebalance.run(remote, &mut stdout),
         Verb::Ps(ps) => ps.run(remote, &mut stdout),
         Verb::Serve(serve) => serve.run(stderr),
         Verb::Config(config) => config.run(&mut stdout),

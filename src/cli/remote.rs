@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 const TOKEN_VARIABLE: &str = "PARTGRID_TOKEN";
 
 /// The verbs that ask a server, with the arguments that they then take.
-const FAR: [(&str, &[&str]); 6] = [
+const FAR: [(&str, &[&str]); 7] = [
     (
         "sql",
         &[
@@ -48,6 +48,7 @@ const FAR: [(&str, &[&str]); 6] = [
     ("show", &["paths"]),
     ("ls", &[]),
     ("rm", &["names", "if_exists"]),
+    ("rebalance", &["names"]),
     ("ps", &["all", "cancel"]),
 ];
 
@@ -204,7 +205,7 @@ impl Remote {
                     None => Ok(()),
                 }
             }
-            (None, _) if matches!(verb, "ls" | "rm") => {
+            (None, _) if matches!(verb, "ls" | "rm" | "rebalance") => {
                 wrong(format!("{verb} asks a server: say --server URI"))
             }
             (None, _) => {

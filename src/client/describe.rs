@@ -18,7 +18,7 @@ use super::connection::Client;
 use super::tile::{Outline, ServedTile};
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(feature = "distributed")]
-use crate::flight::messages::{GridPart, GridParts, Named};
+use crate::flight::messages::{GridPart, GridParts, Named, RebalanceResult};
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, Tile};
 use crate::location::Location;
 use crate::share::{Handle, Incarnation, find};
@@ -100,6 +100,24 @@ impl Client {
     pub(crate) async fn write_tiles(&self, message: Vec<u8>) -> Result<Bytes> {
         let told = self.act("WriteTiles", message).await?;
         told.into_iter().next().ok_or_else(no_part)
+    }
+
+    /// Has a member take row bands, as members tell each other.
+    ///
+    /// # Errors
+    /// Whatever the member says.
+    pub(crate) async fn take_tiles(&self, message: Vec<u8>) -> Result<RebalanceResult> {
+        let told = self.act("TakeTiles", message).await?;
+        let told = told.first().ok_or_else(no_part)?;
+        RebalanceResult::decode(told.as_ref()).map_err(|_| no_part())
+    }
+
+    /// Has a member let the parts of a deal go that this one is of.
+    ///
+    /// # Errors
+    /// Whatever the member says.
+    pub(crate) async fn leave_tiles(&self, part: &GridPart) -> Result<()> {
+        self.act("LeaveTiles", part.to_bytes()).await.map(drop)
     }
 
     /// Has a member look at the catalog that it shares.

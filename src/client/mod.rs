@@ -2,7 +2,7 @@
 //!
 //! Comes in: the URI of a server. Goes out: a [`Client`]: its grids as grids whose tiles are fetched when they are read (mapped, where the server is on this host and of this user), answers of its SQL, uploads. Read on in
 //! `connection.rs` (the channel; `address.rs`, `options.rs`, `session.rs`), `query.rs` (SQL; `asked.rs` for those who do not mind where it runs), `tile.rs` (tiles elsewhere), `upload.rs`, `job.rs` (loads of the server), `status.rs` (what it
-//! does at this moment), `tables.rs` (its names). Never here: what servers do.
+//! does at this moment), `tables.rs` (its names), `rebalance.rs` (rows dealt out anew). Never here: what servers do.
 
 mod address;
 mod asked;
@@ -11,6 +11,7 @@ mod describe;
 mod job;
 mod options;
 mod query;
+mod rebalance;
 mod session;
 mod status;
 mod tables;
@@ -22,6 +23,7 @@ pub use connection::Client;
 pub use job::{RemoteJob, RemoteLoad};
 pub use options::ClientOptions;
 pub use query::RemoteQuery;
+pub use rebalance::Rebalanced;
 pub use status::{ServedGrid, ServedJob, ServedLocality, ServedQuery, ServerStatus};
 pub use tables::ServedTable;
 pub use tile::ServedTile;

@@ -134,7 +134,11 @@ impl Join {
 pub(super) fn introduction(own: &Member) -> String {
     let location = own.location();
     let (host, process) = (location.host(), location.process());
-    format!("{VERSION} {} {host} {process}", own.incarnation())
+    let memory_bytes = own.memory_bytes();
+    format!(
+        "{VERSION} {} {host} {process} {memory_bytes}",
+        own.incarnation()
+    )
 }
 
 fn introduced(uri: &str, said: &str) -> Result<Member> {
@@ -152,8 +156,10 @@ fn introduced(uri: &str, said: &str) -> Result<Member> {
     let incarnation = u128::from_str_radix(word()?, 16).map_err(|_| unknown())?;
     let host: IpAddr = word()?.parse().map_err(|_| unknown())?;
     let process = word()?.parse().map_err(|_| unknown())?;
+    let memory_bytes = word()?.parse().map_err(|_| unknown())?;
     let location = Location::new(host, process, Device::CPU);
-    Member::try_new(uri, Incarnation::from_bits(incarnation), location)
+    let member = Member::try_new(uri, Incarnation::from_bits(incarnation), location)?;
+    Ok(member.with_memory_bytes(memory_bytes))
 }
 
 /// The member at a URI, if it is there.
@@ -211,6 +217,7 @@ mod tests {
     #[test]
     fn a_member_is_known_by_what_it_says() {
         let own = Member::here("grpc://127.0.0.1:1").unwrap();
+        let own = own.with_memory_bytes(1 << 30);
         let same = introduced(own.uri(), &introduction(&own)).unwrap();
         assert_eq!(own, same);
         assert!(introduced("grpc://127.0.0.1:1", "0.0.0 1 127.0.0.1 1").is_err());

@@ -93,10 +93,13 @@ pub(super) fn dealt(scan: &GridScanExec, query: &OfQuery, num_tasks: usize) -> V
     dealt
 }
 
-/// The first members, as placement counts them.
+/// The first members, as placement counts them: by their memory, if all of them said how much they have.
 pub(super) fn seats(members: &Members, most: usize) -> Vec<Seat<'_>> {
-    let seats = members.iter().take(most);
-    seats.map(|member| Seat::new(member.uri(), 1)).collect()
+    let weights = members.weights();
+    let seats = members.iter().zip(weights).take(most);
+    seats
+        .map(|(member, weight)| Seat::new(member.uri(), weight))
+        .collect()
 }
 
 /// The column bands that a scan reads.

@@ -19,6 +19,8 @@ pub struct Member {
     url: Url,
     incarnation: Incarnation,
     location: Location,
+    /// 0 if nobody knows.
+    memory_bytes: u64,
 }
 
 impl Member {
@@ -46,7 +48,15 @@ impl Member {
             url,
             incarnation,
             location,
+            memory_bytes: 0,
         })
+    }
+
+    /// The same member, with so much memory for queries.
+    #[must_use]
+    pub fn with_memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
     }
 
     /// This process.
@@ -88,6 +98,12 @@ impl Member {
     pub fn location(&self) -> &Location {
         &self.location
     }
+
+    /// Its memory for queries, in bytes; 0 if nobody knows.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
 }
 
 /// All members at one moment, as this process counts them: itself first, then the others in the order of their URIs, from its own on. A plan of fewer tasks than members has the first ones.
@@ -98,6 +114,17 @@ pub struct Members {
 }
 
 impl Members {
+    /// What each is to have beside the others: by its memory in MiB, if all said how much they have; else all the same.
+    #[must_use]
+    pub fn weights(&self) -> Vec<u64> {
+        let are_known = self.iter().all(|member| member.memory_bytes() > 0);
+        let weight = |member: &Member| match are_known {
+            true => (member.memory_bytes() >> 20).max(1),
+            false => 1,
+        };
+        self.iter().map(weight).collect()
+    }
+
     /// One member.
     #[must_use]
     pub fn alone(own: Member) -> Self {

@@ -5,6 +5,7 @@
 
 use prost::{Enumeration, Message};
 
+use crate::flight::messages::GridPart;
 use crate::load::Lineage;
 
 /// Counts up when the meaning of a message changes.
@@ -157,6 +158,29 @@ pub(super) struct Write {
 pub(super) struct Written {
     #[prost(string, repeated, tag = "1")]
     pub(super) files: Vec<String>,
+}
+
+/// Row bands that a member is to have from now on, each run of them as a part of a grid of all.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Take {
+    /// [`FORMAT`] of who wrote it.
+    #[prost(uint32, tag = "1")]
+    pub(super) format: u32,
+    /// What all the parts have in common.
+    #[prost(message, optional, tag = "2")]
+    pub(super) part: Option<GridPart>,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) runs: Vec<TakeRun>,
+}
+
+/// Row bands that follow one another.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TakeRun {
+    /// The number of the part.
+    #[prost(uint64, tag = "1")]
+    pub(super) number: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(super) tiles: Option<Tiles>,
 }
 
 /// An order of rows.

@@ -2,13 +2,17 @@
 //!
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
 //! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is),
-//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `recursive.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `leaf.rs` with `placement.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
-//! travels), `tile.rs` (tiles by their handles), `write.rs` (loads by all), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (one grid of what several members have). Never here: a scheduler, a shuffle, consensus.
+//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `recursive.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `leaf.rs` with `placement.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
+//! travels), `tile.rs` (tiles by their handles), `write.rs` (loads by all), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have), `copies.rs` (who is to have copies) and `copying.rs` (making them), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
 
 mod again;
+mod ahead;
 mod anywhere;
 mod channel;
 mod codec;
+mod copies;
+mod copying;
+mod gather;
 mod guarded;
 mod join;
 mod leaf;
@@ -17,9 +21,11 @@ mod message;
 mod owner;
 mod parts;
 mod placement;
+mod rebalance;
 mod recursive;
 #[cfg(test)]
 mod scale;
+mod shares;
 mod spread;
 mod stops;
 mod tile;
@@ -37,14 +43,16 @@ use tokio::runtime::Handle;
 pub(crate) use guarded::{Admit, GrpcService};
 pub use join::Join;
 pub use members::{Member, Members};
-pub use parts::of_parts;
 pub(crate) use parts::tell_sample;
+pub use parts::{PartOf, of_parts};
 pub use placement::{Seat, owner, owners};
 pub use tile::MemberTile;
 pub(crate) use write::Writing;
 
+use ahead::Ahead;
 use anywhere::Anywhere;
 use channel::Reach;
+use copying::Copying;
 use guarded::Guarded;
 use parts::Parts;
 use stops::Stops;
@@ -69,6 +77,10 @@ pub struct ClusterOptions {
     pub forbids_fetching: bool,
     /// Folders and URLs whose files every member reads alike: lazy tiles of files below them are read by the member where placement puts them, and by no other.
     pub shared: Vec<String>,
+    /// Whether the tiles of that catalog are read into memory by the members where placement puts them as soon as the members and the grids are known, instead of on first use.
+    pub is_eager: bool,
+    /// How many members have each tile that is read so, and each part that a server contributes at its start; `None` for one.
+    pub replicas: Option<usize>,
     /// The catalog that every member has; one that only this process can have counts for nothing.
     pub catalog: Option<Catalog>,
 }
@@ -105,6 +117,9 @@ impl ClusterOptions {
 
 /// One process as a member of a cluster: it plans statements for all, and runs parts of the plans of others. As long as it is there, the session spreads plans over grids of several members.
 pub struct Cluster {
+    /// Itself, for what goes on in the background as long as it is there.
+    own: Weak<Self>,
+    runtime: Handle,
     session: Session,
     reach: Arc<Reach>,
     stops: Stops,
@@ -114,6 +129,10 @@ pub struct Cluster {
     forbids_fetching: bool,
     anywhere: Arc<Anywhere>,
     parts: Mutex<Parts>,
+    copying: Copying,
+    ahead: Ahead,
+    /// One deals rows out anew at a time.
+    rebalancing: tokio::sync::Mutex<()>,
     /// Why members that are listed do not take part, as it was said last.
     away: Mutex<Vec<String>>,
     /// One looks at a time.
@@ -135,7 +154,7 @@ impl Cluster {
     /// # Errors
     /// `InvalidArgument` for what is no such URI, `Internal` when the operating system gives no random bytes.
     pub fn start(session: &Session, uri: &str, options: ClusterOptions) -> Result<Arc<Self>> {
-        let own = Member::here(uri)?;
+        let own = Member::here(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
         if own.is_anywhere() {
             let text = format!(
                 "a member of a cluster needs an address at which others reach it, got {uri}"
@@ -152,7 +171,9 @@ impl Cluster {
         let reach = Arc::new(Reach::new(client));
         let stops = Stops::default();
         let anywhere = Arc::new(Anywhere::new(options.catalog, options.shared));
-        let cluster = Arc::new(Self {
+        let cluster = Arc::new_cyclic(|cluster| Self {
+            own: Weak::clone(cluster),
+            runtime: Handle::current(),
             worker: worker::worker(session, &reach, &anywhere, &stops)
                 .with_version(join::introduction(&own)),
             session: session.clone(),
@@ -163,6 +184,12 @@ impl Cluster {
             forbids_fetching: options.forbids_fetching,
             anywhere,
             parts: Mutex::default(),
+            copying: Copying::default(),
+            ahead: Ahead::new(match options.is_eager {
+                true => options.replicas.unwrap_or(1),
+                false => 0,
+            }),
+            rebalancing: tokio::sync::Mutex::default(),
             away: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
         });
@@ -200,11 +227,13 @@ impl Cluster {
     /// Whatever stands in the way of reading the list of members, or of asking them what they have.
     pub async fn refresh(&self) -> Result<()> {
         let _turn = self.looking.lock().await;
+        let mut are_all = true;
         if let Some(join) = self.join.load_full() {
             let is_tls = self.members().own().uri().starts_with("grpc+tls://");
             let uris = join.uris(is_tls).await?;
             let (there, away) = join::alive(&self.reach, &uris).await;
             let away: Vec<String> = away.iter().map(ToString::to_string).collect();
+            are_all = away.is_empty();
             let mut said = self.away.lock().unwrap_or_else(PoisonError::into_inner);
             // What stays as it is is said once.
             for error in away.iter().filter(|error| !said.contains(error)) {
@@ -214,7 +243,13 @@ impl Cluster {
             drop(said);
             self.set_members(there);
         }
-        self.gather(&self.members()).await
+        self.gather(&self.members(), are_all).await
+    }
+
+    /// Looks what these members have, of which others may be left out.
+    async fn look_at(&self, members: &Members) -> Result<()> {
+        let _turn = self.looking.lock().await;
+        self.gather(members, false).await
     }
 
     /// What writes tiles down for these members, and reads them.
@@ -257,6 +292,7 @@ async fn look(cluster: Weak<Cluster>) {
             tracing::warn!(%error, "parts of statements that are over may hold memory");
         }
         let now = cluster.refresh().await.err().map(|error| error.to_string());
+        cluster.read_ahead();
         // What stays wrong is said once.
         let now = now.unwrap_or_default();
         if !now.is_empty() && now != said {

@@ -1,68 +1,262 @@
-//! One grid of what several processes have.
+//! The parts that this process has of grids of all.
 //!
-//! Comes in: grids of equal columns. Goes out: one grid with the rows of all, one after another, over the same tiles. Never here: copying, reaching the other processes.
+//! Comes in: grids, each with its number among the parts of a grid of several members; questions of the others. Goes out: what this process has, originals and copies; one grid over the tiles of parts of equal columns.
+//! Never here: copying, reaching the other processes, which parts make the grid of all (`gather.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Cursor;
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
-
-use futures::future::{join_all, try_join_all};
-use futures::try_join;
+use futures::future::join_all;
 
 use super::Cluster;
-use super::members::{Member, Members};
-use super::tile::MemberTile;
+use super::copies::Deal;
+use super::tiles::id_bytes;
 use crate::error::{Error, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid};
-use crate::query::{sample, sample_of_parts};
-use crate::share::{Heard, publish};
+use crate::query::sample;
+use crate::share::{Incarnation, publish};
 
 /// The longest name of a grid.
 const MOST_NAME_BYTES: usize = 200;
-
-/// How many parts are asked for at a time.
-const AT_ONCE: usize = 16;
 
 /// About how many rows of a grid are looked at to plan over it, and of each part at least.
 const SAMPLE_ROWS: u64 = 4096;
 const LEAST_SAMPLE_ROWS: u64 = 32;
 
 /// The most parts that a grid may have.
-const MOST_PARTS: usize = 100_000;
+pub(super) const MOST_PARTS: usize = 100_000;
+
+/// The most members that may be asked to have a part.
+const MOST_REPLICAS: usize = 16;
+
+/// How long parts stay after the rows of their grid were dealt out anew: statements that read them may go on.
+const OLD: Duration = Duration::from_secs(60);
+
+/// How long parts wait for the others of their deal, while an older one serves: whoever dealt the rows out may be gone.
+const UNFINISHED: Duration = Duration::from_secs(3600);
+
+/// Which part of a grid of all a grid is, and how many members are to have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartOf {
+    number: usize,
+    of: usize,
+    replicas: usize,
+}
+
+impl PartOf {
+    /// Part `number`, from 0, of the `of` parts of a grid; only the member that contributes it has it.
+    #[must_use]
+    pub fn new(number: usize, of: usize) -> Self {
+        Self {
+            number,
+            of,
+            replicas: 1,
+        }
+    }
+
+    /// So many members are to have the part: 1 to 16, the one that contributes it among them.
+    #[must_use]
+    pub fn with_replicas(self, replicas: usize) -> Self {
+        Self { replicas, ..self }
+    }
+
+    /// # Errors
+    /// `InvalidArgument` for a number that is not less than that of all parts, and for replicas that are none or too many.
+    fn check(self) -> Result<u32> {
+        let Self {
+            number,
+            of,
+            replicas,
+        } = self;
+        if number >= of || of > MOST_PARTS {
+            let text = format!(
+                "the number of a part must be less than that of all parts, which may be {MOST_PARTS} at most, got part {number} of {of}"
+            );
+            return Err(Error::invalid_argument(text));
+        }
+        let small = u32::try_from(replicas);
+        match small
+            .ok()
+            .filter(|_| (1..=MOST_REPLICAS).contains(&replicas))
+        {
+            Some(replicas) => Ok(replicas),
+            None => {
+                let text = format!("replicas must be 1 to {MOST_REPLICAS}, got {replicas}");
+                Err(Error::invalid_argument(text)
+                    .with_hint("replicas=1 keeps a part only where it was contributed"))
+            }
+        }
+    }
+}
+
+/// Names a part among all.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    name: String,
+    deal: Deal,
+    number: u64,
+}
+
+impl Place {
+    fn of(part: &GridPart) -> Self {
+        Self {
+            name: part.name.clone(),
+            deal: Deal::of(part),
+            number: part.number,
+        }
+    }
+}
+
+/// Parts with what is told of them.
+type Kept = BTreeMap<Place, (GridPart, Arc<PartitionGrid>)>;
 
 /// What this process has of grids of all, and of which parts those grids were made that it knows.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    own: BTreeMap<(String, u64), (u64, Arc<PartitionGrid>)>,
-    made: BTreeMap<String, Made>,
+    own: Kept,
+    copies: Kept,
+    /// Grids, and the ids of originals whose copies were withdrawn here: they are not fetched again.
+    refused: HashSet<(String, Vec<u8>)>,
+    /// Since when deals are not the one that serves.
+    aging: BTreeMap<(String, Deal), Instant>,
+    /// How often parts of a grid were contributed and withdrawn here.
+    changes: BTreeMap<String, u64>,
+    pub(super) made: BTreeMap<String, Made>,
 }
 
 /// A grid that was put under its name.
-#[derive(Debug)]
-struct Made {
-    id: GridId,
-    /// The ids of its parts.
-    of: Vec<Vec<u8>>,
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    pub(super) id: GridId,
+    /// The ids of its parts, and the lives of the members that serve them.
+    pub(super) of: Vec<(Vec<u8>, Incarnation)>,
+    pub(super) deal: Deal,
+    /// What is equal for grids of the same rows.
+    pub(super) data: u128,
+    /// How many members are to have each part.
+    pub(super) replicas: u32,
+    /// The ids of those that had the name before with the same rows in the same row bands, the last one last.
+    pub(super) same: Vec<GridId>,
+}
+
+impl Parts {
+    /// Whether the rows of a grid were dealt out anew since they were contributed.
+    fn is_dealt_anew(&self, name: &str) -> bool {
+        let made = self.made.get(name);
+        let mut places = self.own.keys().chain(self.copies.keys());
+        made.is_some_and(|made| made.deal.generation > 0)
+            || places.any(|place| place.name == name && place.deal.generation > 0)
+    }
+
+    /// Whether a copy of a part was withdrawn here.
+    pub(super) fn refuses(&self, part: &GridPart) -> bool {
+        self.refused.contains(&(part.name.clone(), part.id.clone()))
+    }
+
+    /// Forgets what was withdrawn here and is nowhere any more.
+    pub(super) fn refuse_only(&mut self, there: &HashSet<(&str, &[u8])>) {
+        let is_there =
+            |(name, id): &(String, Vec<u8>)| there.contains(&(name.as_str(), id.as_slice()));
+        self.refused.retain(is_there);
+    }
+
+    /// Keeps a copy, unless nobody wants it any more.
+    pub(super) fn add_copy(&mut self, copy: GridPart, grid: Arc<PartitionGrid>) {
+        let place = Place::of(&copy);
+        if !self.refuses(&copy) && !self.own.contains_key(&place) {
+            self.copies.insert(place, (copy, grid));
+        }
+    }
+
+    /// Lets a copy go.
+    pub(super) fn drop_copy(&mut self, copy: &GridPart) {
+        let place = Place::of(copy);
+        let known = self.copies.get(&place);
+        if known.is_some_and(|(part, _)| part.id == copy.id) {
+            self.copies.remove(&place);
+        }
+    }
+
+    /// Lets the parts of one deal go.
+    pub(super) fn drop_deal(&mut self, name: &str, deal: Deal) {
+        let is_other = |place: &Place| place.name != name || place.deal != deal;
+        self.own.retain(|place, _| is_other(place));
+        self.copies.retain(|place, _| is_other(place));
+    }
+
+    /// Lets parts go of deals that are older than the one that serves, and of newer ones that were never finished, each after its time.
+    pub(super) fn expire(&mut self, name: &str, serving: Option<Deal>, now: Instant) {
+        let places = self.own.keys().chain(self.copies.keys());
+        let deals = places.filter(|place| place.name == name);
+        let deals: BTreeSet<Deal> = deals.map(|place| place.deal).collect();
+        for deal in deals {
+            let key = (name.to_owned(), deal);
+            let limit = match serving {
+                Some(serving) if deal < serving => OLD,
+                Some(serving) if deal > serving => UNFINISHED,
+                _ => {
+                    self.aging.remove(&key);
+                    continue;
+                }
+            };
+            let since = *self.aging.entry(key.clone()).or_insert(now);
+            if now.duration_since(since) >= limit {
+                self.aging.remove(&key);
+                self.drop_deal(name, deal);
+                tracing::info!(
+                    grid = name,
+                    generation = deal.generation,
+                    "parts of a deal that does not serve any more are gone"
+                );
+            }
+        }
+    }
+}
+
+/// The original of a part that this process has, with its id, the member and the time.
+///
+/// # Errors
+/// `Internal` when the operating system gives no random bytes.
+fn original(told: GridPart, grid: &Arc<PartitionGrid>) -> Result<GridPart> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let micros = since.map_or(0, |since| since.as_micros());
+    publish(grid);
+    Ok(GridPart {
+        id: id_bytes(grid.id().bits()),
+        is_copy: false,
+        origin: id_bytes(Incarnation::current()?.bits()),
+        since: u64::try_from(micros).unwrap_or(u64::MAX),
+        ..told
+    })
+}
+
+impl Parts {
+    /// Keeps an original.
+    fn keep(&mut self, told: GridPart, grid: Arc<PartitionGrid>) {
+        let place = Place::of(&told);
+        self.copies.remove(&place);
+        self.own.insert(place, (told, grid));
+    }
+
+    fn has_changed(&mut self, name: &str) {
+        *self.changes.entry(name.to_owned()).or_default() += 1;
+    }
 }
 
 impl Cluster {
-    /// Makes a grid part `number` of the `of` parts of the grid `name`, whose rows come in the order of the numbers. Once all parts are there, statements at any member find the grid, within a second or
-    /// after [`Cluster::refresh`]. Nothing is copied; the tiles stay in this process, as long as the part is not taken away.
+    /// Makes a grid a part of the grid `name`, whose rows come in the order of the numbers of parts. Once all parts are there, statements at any member find the grid, within a second or after
+    /// [`Cluster::refresh`]. Nothing is copied here; the tiles stay in this process, as long as the part is not taken away. Where several members are to have the part, the others fetch it in the background.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that no grid may have, and for a number that is not less than `of`.
-    pub fn contribute(
-        &self,
-        name: &str,
-        grid: Arc<PartitionGrid>,
-        number: usize,
-        of: usize,
-    ) -> Result<()> {
+    /// `InvalidArgument` for a name that no grid may have, for a number that is not less than that of all parts, for replicas that are none or more than 16, and for a grid that was rebalanced since its parts
+    /// were contributed.
+    pub fn contribute(&self, name: &str, grid: Arc<PartitionGrid>, part: PartOf) -> Result<()> {
         let has_control = name.chars().any(char::is_control);
         if name.is_empty() || name.len() > MOST_NAME_BYTES || has_control {
             let text = format!(
@@ -70,101 +264,128 @@ impl Cluster {
             );
             return Err(Error::invalid_argument(text));
         }
-        if number >= of || of > MOST_PARTS {
+        let replicas = part.check()?;
+        let told = GridPart {
+            name: name.to_owned(),
+            number: part.number as u64,
+            of: part.of as u64,
+            replicas,
+            ..GridPart::default()
+        };
+        let told = original(told, &grid)?;
+        let mut parts = self.parts();
+        if parts.is_dealt_anew(name) {
             let text = format!(
-                "the number of a part must be less than that of all parts, which may be {MOST_PARTS} at most, got part {number} of {of}"
+                "the grid {name:?} was rebalanced, so that a part by its old number has no place in it"
             );
-            return Err(Error::invalid_argument(text));
+            return Err(Error::invalid_argument(text).with_hint(
+                "withdraw the grid at all members first, then contribute all its parts",
+            ));
         }
-        publish(&grid);
-        let key = (name.to_owned(), number as u64);
-        self.parts().own.insert(key, (of as u64, grid));
+        // Whoever takes part again takes copies again.
+        parts.refused.retain(|(known, _)| known != name);
+        parts.has_changed(name);
+        parts.keep(told, grid);
         Ok(())
     }
 
-    /// Takes the parts of a grid away that this process has; says whether there were any. The grid of all is gone from this member with them.
+    /// How often parts of a grid were contributed and withdrawn here.
+    pub(super) fn num_changes(&self, name: &str) -> u64 {
+        let parts = self.parts();
+        parts.changes.get(name).copied().unwrap_or_default()
+    }
+
+    /// Keeps the parts that this member has taken of a grid that was dealt out anew, if none was contributed or withdrawn here since its changes were so many.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there was; `Internal` when the operating system gives no random bytes.
+    pub(super) fn keep_taken(
+        &self,
+        name: &str,
+        num_changes: u64,
+        taken: Vec<(GridPart, Arc<PartitionGrid>)>,
+    ) -> Result<()> {
+        let taken = taken.into_iter();
+        let taken = taken.map(|(part, grid)| Ok((original(part, &grid)?, grid)));
+        let taken: Vec<(GridPart, Arc<PartitionGrid>)> = taken.collect::<Result<_>>()?;
+        let mut parts = self.parts();
+        if parts.changes.get(name).copied().unwrap_or_default() != num_changes {
+            let text = "parts of the grid were contributed or withdrawn while its rows were dealt out anew";
+            return Err(Error::invalid_argument(text)
+                .with_context("grid", name)
+                .with_hint("rebalance it again, if that is still wanted"));
+        }
+        for (part, grid) in taken {
+            parts.keep(part, grid);
+        }
+        Ok(())
+    }
+
+    /// Takes the parts of a grid away that this process has, copies among them, and the grid of all from this member; it comes again with the next look if its parts are all there nevertheless. Says whether there
+    /// was anything.
     #[must_use]
     pub fn withdraw(&self, name: &str) -> bool {
         let mut parts = self.parts();
-        let before = parts.own.len();
-        parts.own.retain(|(known, _), _| known != name);
-        if before == parts.own.len() {
+        parts.has_changed(name);
+        let Parts {
+            own,
+            copies,
+            refused,
+            ..
+        } = &mut *parts;
+        let before = own.len() + copies.len();
+        own.retain(|place, _| place.name != name);
+        copies.retain(|place, (part, _)| {
+            let is_other = place.name != name;
+            if !is_other {
+                refused.insert((part.name.clone(), part.id.clone()));
+            }
+            is_other
+        });
+        let had_parts = before != own.len() + copies.len();
+        self.unmake(&mut parts, name) || had_parts
+    }
+
+    /// Takes the grid of all from this member, if it is there and ours.
+    pub(super) fn unmake(&self, parts: &mut Parts, name: &str) -> bool {
+        let Some(made) = parts.made.remove(name) else {
             return false;
-        }
-        if let Some(made) = parts.made.remove(name)
-            && self
-                .session
-                .grid(name)
-                .is_ok_and(|grid| grid.id() == made.id)
-        {
-            let _was_there = self.session.deregister(name);
-        }
-        true
+        };
+        let grid = self.session.grid(name);
+        grid.is_ok_and(|grid| grid.id() == made.id) && self.session.deregister(name)
     }
 
     /// What this process has.
     pub(crate) fn own_parts(&self) -> Vec<GridPart> {
         let parts = self.parts();
-        let own = parts.own.iter();
-        own.map(|((name, number), (of, grid))| GridPart {
-            name: name.clone(),
-            number: *number,
-            of: *of,
-            id: grid.id().bits().to_le_bytes().to_vec(),
-        })
-        .collect()
+        let all = parts.own.values().chain(parts.copies.values());
+        all.map(|(part, _)| part.clone()).collect()
     }
 
-    /// A part that this process has.
+    /// A part that this process has, or its copy, by the id of the original.
     ///
     /// # Errors
     /// `NotFound` when it has no such part any more.
     pub(crate) fn own_part(&self, part: &GridPart) -> Result<Arc<PartitionGrid>> {
-        let key = (part.name.clone(), part.number);
+        let place = Place::of(part);
         let parts = self.parts();
-        let own = parts.own.get(&key).map(|(_, grid)| Arc::clone(grid));
-        own.filter(|grid| grid.id().bits().to_le_bytes().as_slice() == part.id)
-            .ok_or_else(|| {
-                let text = format!("this member has no such part of {:?} any more", part.name);
-                Error::not_found(text)
-            })
+        let mut kept = [&parts.own, &parts.copies].into_iter();
+        let found = kept.find_map(|kept| {
+            let (known, grid) = kept.get(&place)?;
+            (known.id == part.id).then(|| Arc::clone(grid))
+        });
+        found.ok_or_else(|| {
+            let text = format!("this member has no such part of {:?} any more", part.name);
+            Error::not_found(text)
+        })
     }
 
-    /// A part that this process has, by its id.
+    /// A part or copy that this process has, by its own id.
     pub(crate) fn part_with(&self, id: GridId) -> Option<Arc<PartitionGrid>> {
         let parts = self.parts();
-        let mut own = parts.own.values().map(|(_, grid)| grid);
-        own.find(|grid| grid.id() == id).map(Arc::clone)
-    }
-
-    /// Puts every grid under its name all of whose parts some member has. One that was made before stays as it was while parts of it are missing: statements over it fail rather than leave rows out.
-    ///
-    /// # Errors
-    /// What stands in the way of any of them, once the others were looked at.
-    pub(super) async fn gather(&self, members: &Members) -> Result<()> {
-        let mut failed = Ok(());
-        let mut found: BTreeMap<String, Vec<(GridPart, Member)>> = BTreeMap::new();
-        for member in members.iter() {
-            let parts = match member.incarnation() == members.own().incarnation() {
-                true => Ok(self.own_parts()),
-                false => self.parts_at(member).await,
-            };
-            match parts {
-                Ok(parts) => {
-                    for part in parts {
-                        let of_grid = found.entry(part.name.clone()).or_default();
-                        of_grid.push((part, member.clone()));
-                    }
-                }
-                Err(error) => failed = failed.and(Err(error)),
-            }
-        }
-        for (name, parts) in found {
-            let made = self.make(&name, parts).await;
-            let made = made.map_err(|error| error.with_context("grid", name.as_str()));
-            failed = failed.and(made);
-        }
-        failed
+        let all = parts.own.values().chain(parts.copies.values());
+        let mut grids = all.map(|(_, grid)| grid);
+        grids.find(|grid| grid.id() == id).map(Arc::clone)
     }
 
     /// Tells all other members that the catalog that they share has changed; who does not hear it looks by itself.
@@ -179,74 +400,10 @@ impl Cluster {
         });
         join_all(telling).await;
     }
-
-    async fn parts_at(&self, member: &Member) -> Result<Vec<GridPart>> {
-        self.reach.client(member.uri()).await?.parts().await
-    }
-
-    /// The grid of these parts, under its name, if they are all and others than before.
-    async fn make(&self, name: &str, mut parts: Vec<(GridPart, Member)>) -> Result<()> {
-        parts.sort_by_key(|(part, _)| part.number);
-        check_numbers(&parts)?;
-        let of = parts.first().map_or(0, |(part, _)| part.of);
-        if parts.len() as u64 != of {
-            return Ok(());
-        }
-        let ids: Vec<Vec<u8>> = parts.iter().map(|(part, _)| part.id.clone()).collect();
-        let ours = match self.parts().made.get(name) {
-            Some(made) if made.of == ids => return Ok(()),
-            made => made.map(|made| made.id),
-        };
-        // What a statement put there instead is not ours.
-        let is_ours = ours.is_some() && self.session.grid(name).ok().map(|grid| grid.id()) == ours;
-        if !is_ours && self.session.tables().iter().any(|known| known == name) {
-            let text = "this member has another grid or view under the name of one of the cluster";
-            return Err(Error::invalid_argument(text)
-                .with_hint("drop it, or contribute the parts under another name"));
-        }
-        let mut grids = Vec::with_capacity(parts.len());
-        for some in parts.chunks(AT_ONCE) {
-            let asked = some.iter().map(|(part, member)| self.part_of(part, member));
-            grids.extend(try_join_all(asked).await?);
-        }
-        let (grids, samples): (Vec<_>, Vec<_>) = grids.into_iter().unzip();
-        let grid = Arc::new(of_parts(&grids)?);
-        let id = grid.id();
-        let lengths = grids.iter().map(|grid| grid.num_rows());
-        let samples: Vec<_> = samples.into_iter().zip(lengths).collect();
-        let sample = sample_of_parts(&samples);
-        self.session.register_sampled(name, grid, sample);
-        let made = Made { id, of: ids };
-        self.parts().made.insert(name.to_owned(), made);
-        Ok(())
-    }
-
-    /// A part, and some of its rows.
-    async fn part_of(
-        &self,
-        part: &GridPart,
-        member: &Member,
-    ) -> Result<(Arc<PartitionGrid>, Option<RecordBatch>)> {
-        if member.incarnation() == self.members().own().incarnation() {
-            let own = self.own_part(part)?;
-            let sample = sample(&own, sample_rows(part));
-            return Ok((own, sample));
-        }
-        let client = self.reach.client(member.uri()).await?;
-        let (described, told, sample) = try_join!(
-            client.part(part),
-            client.part_statistics(part),
-            client.part_sample(part)
-        )?;
-        let heard = Heard::read(&told, described.schema(), described.rows().num_intervals())?;
-        let forbids = self.forbids_fetching;
-        let part = MemberTile::of_part(&described, heard, (member.uri(), forbids), &self.reach)?;
-        Ok((Arc::new(part), sample_told(&sample)?))
-    }
 }
 
 /// How many rows of a part are looked at: together as many as of a grid of one process, and some of each.
-fn sample_rows(part: &GridPart) -> u64 {
+pub(super) fn sample_rows(part: &GridPart) -> u64 {
     (SAMPLE_ROWS / part.of.max(1)).max(LEAST_SAMPLE_ROWS)
 }
 
@@ -263,38 +420,13 @@ pub(crate) fn tell_sample(grid: &PartitionGrid, part: &GridPart) -> Result<Vec<u
     Ok(writer.into_inner()?)
 }
 
-fn sample_told(message: &[u8]) -> Result<Option<RecordBatch>> {
+pub(super) fn sample_told(message: &[u8]) -> Result<Option<RecordBatch>> {
     if message.is_empty() {
         return Ok(None);
     }
     Ok(StreamReader::try_new(Cursor::new(message), None)?
         .next()
         .transpose()?)
-}
-
-/// # Errors
-/// `InvalidArgument` when two members have the same part, or do not agree on how many there are: nobody knows which of them to believe.
-fn check_numbers(parts: &[(GridPart, Member)]) -> Result<()> {
-    for pair in parts.windows(2) {
-        let [(one, at), (other, at_other)] = pair else {
-            continue;
-        };
-        let (at, at_other) = (at.uri(), at_other.uri());
-        if one.of != other.of {
-            let text = format!(
-                "the members do not agree on how many parts the grid has: {} at {at}, {} at {at_other}",
-                one.of, other.of
-            );
-            return Err(
-                Error::invalid_argument(text).with_hint("contribute all parts with the same `of`")
-            );
-        }
-        if one.number == other.number {
-            let text = format!("two members have part {}: {at} and {at_other}", one.number);
-            return Err(Error::invalid_argument(text).with_hint("withdraw one of them"));
-        }
-    }
-    Ok(())
 }
 
 /// The rows of all parts, in the order in which they are given, over the same tiles. Nothing is copied.

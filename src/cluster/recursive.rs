@@ -50,7 +50,8 @@ pub(super) fn in_pieces(
 
 /// Whether a node and all below it can be spread as one: it reads grids, gives the same rows in each step, and nobody above counts on their order.
 fn is_piece(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    if node.output_ordering().is_some() {
+    let is_ranged = matches!(node.output_partitioning(), Partitioning::Range(_));
+    if is_ranged || node.output_ordering().is_some() {
         return Ok(false);
     }
     let changes =

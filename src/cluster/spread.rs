@@ -166,6 +166,15 @@ impl Statement {
     pub(super) fn parts(&self) -> (&Arc<dyn ExecutionPlan>, &Cluster) {
         (&self.plan, &self.cluster)
     }
+
+    /// The same statement with another plan.
+    pub(super) fn over(&self, plan: Arc<dyn ExecutionPlan>) -> Self {
+        Self {
+            plan,
+            state: self.state.clone(),
+            cluster: Arc::clone(&self.cluster),
+        }
+    }
 }
 
 /// A plan in stages.
@@ -358,9 +367,9 @@ impl ExecutionPlan for SpreadExec {
                 // No row was given yet: it can begin anew without those who are lost.
                 Some(Err(error)) => match without_lost(&statement, &members, &error).await {
                     None => (Some(Err(error)), rows),
-                    Some(left) => {
+                    Some((anew, left)) => {
                         drop(rows);
-                        (None, statement.run(&Arc::new(left), &runtime, &last).await?)
+                        (None, anew.run(&Arc::new(left), &runtime, &last).await?)
                     }
                 },
                 first => (first, rows),

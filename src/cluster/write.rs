@@ -5,24 +5,29 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 
 use super::Cluster;
+use super::join::alive;
 use super::leaf::seats;
 use super::members::{Member, Members};
 use super::message::{FORMAT, Write, Written};
 use super::placement::owners;
 use super::tiles::{broken, id_bits, id_bytes};
 use crate::catalog::Catalog;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridId, PartitionGrid};
 use crate::query::max_threads;
 
 /// How many row bands a member is asked for at a time: so many are lost with it at most.
 const ROW_BANDS_AT_ONCE: usize = 8;
+
+/// How long is waited before a member is asked again, at first; it is asked four times at most.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// How far a load of all members is.
 #[derive(Debug, Default)]
@@ -86,6 +91,12 @@ impl Cluster {
         grid: &Arc<PartitionGrid>,
         writing: &Writing,
     ) -> Result<PartitionGrid> {
+        let catalog = self.catalog()?;
+        let files = catalog.while_writing(grid.id(), self.files_of(grid, writing));
+        catalog.assemble(grid, &files.await?)
+    }
+
+    async fn files_of(&self, grid: &Arc<PartitionGrid>, writing: &Writing) -> Result<Vec<String>> {
         let members = self.members();
         let mut is_lost = vec![false; members.len()];
         let mut left: Vec<usize> = (0..grid.rows().num_intervals()).collect();
@@ -100,8 +111,7 @@ impl Cluster {
             };
             let working = members.iter().zip(&dealt);
             let working = working.map(|(member, bands)| self.write_at(member, bands, &load));
-            for (number, done) in join_all(working).await.into_iter().enumerate() {
-                let done = done?;
+            for (number, done) in try_join_all(working).await?.into_iter().enumerate() {
                 files.extend(done.files);
                 if let (Some((more, error)), Some(is_lost), Some(member)) = (
                     done.left,
@@ -114,7 +124,7 @@ impl Cluster {
                 }
             }
         }
-        self.catalog()?.assemble(grid, &files)
+        Ok(files)
     }
 
     /// Has one member write row bands.
@@ -161,27 +171,37 @@ impl Cluster {
         Ok(Done { files, left: None })
     }
 
-    /// Asks a member; the inner error says that it is lost.
+    /// Asks a member, again where the network or a store failed; the inner error says that it is lost.
     ///
     /// # Errors
     /// That of a member that is there.
     async fn ask(&self, member: &Member, message: &Write) -> Result<Result<Written>> {
-        let asked = async {
-            let client = self.reach.client(member.uri()).await?;
-            client.write_tiles(message.encode_to_vec()).await
-        };
-        match asked.await {
-            Ok(answer) => match Written::decode(answer) {
-                Ok(written) => Ok(Ok(written)),
-                Err(_) => Err(broken("what was written")),
-            },
-            Err(error) => {
-                let knock = async { self.reach.client(member.uri()).await?.parts().await };
-                match knock.await {
-                    Ok(_) => Err(error.with_context("member", member.uri())),
-                    Err(_) => Ok(Err(error)),
+        let mut pause = PAUSE;
+        loop {
+            let asked = async {
+                let client = self.reach.client(member.uri()).await?;
+                client.write_tiles(message.encode_to_vec()).await
+            };
+            let error = match asked.await {
+                Ok(answer) => {
+                    let written = Written::decode(answer);
+                    return written.map(Ok).map_err(|_| broken("what was written"));
                 }
+                Err(error) => error,
+            };
+            let (there, _) = alive(&self.reach, &[member.uri().to_owned()]).await;
+            let lives = there.iter().map(Member::incarnation);
+            if !lives.into_iter().any(|life| life == member.incarnation()) {
+                return Ok(Err(error));
             }
+            // Written a second time they have other names.
+            let may_pass = matches!(error.kind(), ErrorKind::Storage { retryable: true });
+            if !may_pass || pause > PAUSE * 4 {
+                return Err(error.with_context("member", member.uri()));
+            }
+            tracing::warn!(member = member.uri(), %error, "a member could not write tiles, it is asked again");
+            tokio::time::sleep(pause).await;
+            pause *= 2;
         }
     }
 

@@ -249,9 +249,30 @@ pub(crate) struct GridPart {
     /// How many parts there are.
     #[prost(uint64, tag = "3")]
     pub(crate) of: u64,
-    /// The id of the part, 16 bytes.
+    /// The id of the part, 16 bytes; of a copy that of its original.
     #[prost(bytes = "vec", tag = "4")]
     pub(crate) id: Vec<u8>,
+    /// How many members are to have it.
+    #[prost(uint32, tag = "5")]
+    pub(crate) replicas: u32,
+    /// Whether it is a copy of what another member has, or had.
+    #[prost(bool, tag = "6")]
+    pub(crate) is_copy: bool,
+    /// How often the rows of the grid were dealt out anew.
+    #[prost(uint64, tag = "7")]
+    pub(crate) generation: u64,
+    /// Which time that was, 16 random bytes; empty for generation 0.
+    #[prost(bytes = "vec", tag = "8")]
+    pub(crate) deal: Vec<u8>,
+    /// The grid whose rows were dealt out anew, 16 bytes; empty for generation 0.
+    #[prost(bytes = "vec", tag = "9")]
+    pub(crate) data: Vec<u8>,
+    /// The life of the member of the original, 16 bytes.
+    #[prost(bytes = "vec", tag = "10")]
+    pub(crate) origin: Vec<u8>,
+    /// When that member got it, in microseconds since 1970 by its clock.
+    #[prost(uint64, tag = "11")]
+    pub(crate) since: u64,
 }
 
 /// The parts that a member has.
@@ -265,6 +286,29 @@ pub(crate) struct GridParts {
 #[cfg(feature = "distributed")]
 impl Named for GridPart {
     const NAME: &'static str = "GridPart";
+}
+
+/// Has a member deal out the rows of a grid of all anew.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RebalanceRequest {
+    /// The name of the grid.
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+}
+
+impl Named for RebalanceRequest {
+    const NAME: &'static str = "RebalanceRequest";
+}
+
+/// What became of the tiles when rows were dealt out anew.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RebalanceResult {
+    #[prost(uint64, tag = "1")]
+    pub(crate) moved_bytes: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) moved_tiles: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) kept_tiles: u64,
 }
 
 /// Asks for the plan of a query that was looked up.

@@ -50,7 +50,7 @@ pub(crate) use view::chosen;
 
 #[cfg(feature = "sql")]
 pub(crate) use tile::bytes_apart;
-pub(crate) use tile::{ColumnBytes, slice_bytes};
+pub(crate) use tile::{ColumnBytes, array_bytes, slice_bytes};
 
 use crate::error::{Error, Result};
 

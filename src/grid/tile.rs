@@ -149,7 +149,7 @@ pub(crate) fn slice_bytes(batch: &RecordBatch) -> u64 {
     batch.columns().iter().map(array_bytes).sum()
 }
 
-fn array_bytes(column: &ArrayRef) -> u64 {
+pub(crate) fn array_bytes(column: &ArrayRef) -> u64 {
     let data = column.to_data();
     let known = data.get_slice_memory_size();
     let bytes = known.unwrap_or_else(|_| column.get_buffer_memory_size());

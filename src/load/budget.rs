@@ -13,6 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(super) struct Budget {
     limit_bytes: u64,
+    /// Whether one wish that is larger than the limit is granted when nobody is at work.
+    lets_one: bool,
     state: Mutex<State>,
     freed: Notify,
 }
@@ -36,8 +38,18 @@ impl Budget {
     pub(super) fn new(limit_bytes: u64) -> Self {
         Self {
             limit_bytes,
+            lets_one: false,
             state: Mutex::default(),
             freed: Notify::new(),
+        }
+    }
+
+    /// The same, but one wish at a time may be larger than the limit, for work that cannot be made smaller.
+    #[cfg(feature = "distributed")]
+    pub(super) fn letting_one(limit_bytes: u64) -> Self {
+        Self {
+            lets_one: true,
+            ..Self::new(limit_bytes)
         }
     }
 
@@ -57,7 +69,8 @@ impl Budget {
             {
                 let mut state = self.state();
                 let after = state.used_bytes.saturating_add(bytes);
-                if after <= self.limit_bytes {
+                let is_let = self.lets_one && state.at_work == 0;
+                if after <= self.limit_bytes || is_let {
                     state.used_bytes = after;
                     state.at_work += 1;
                     return Ok(Reservation {

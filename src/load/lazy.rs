@@ -157,6 +157,17 @@ impl Room {
             budget: Arc::new(Budget::new(apart - blooms)),
         }
     }
+
+    /// The same for all grids of other processes, whose tiles are as large as those thought right: one column is read in any case.
+    #[cfg(feature = "distributed")]
+    pub(super) fn of_others(memory_limit_bytes: u64) -> Self {
+        let room = Self::new(memory_limit_bytes);
+        let budget = Budget::letting_one(room.budget.limit_bytes());
+        Self {
+            budget: Arc::new(budget),
+            ..room
+        }
+    }
 }
 
 impl State {

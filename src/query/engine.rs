@@ -8,8 +8,10 @@ use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionConfig;
 
+use super::exec::twins::TwinsApart;
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::copies::CountCopies;
@@ -61,5 +63,18 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
         .with_physical_optimizer_rule(Arc::new(Arithmetic))
         .with_physical_optimizer_rule(Arc::new(PauseOften))
         .build();
+    let state = SessionStateBuilder::new_from_existing(state.clone())
+        .with_physical_optimizer_rules(without_mistakes(&state))
+        .build();
     with_operations(state, Operations::default())
+}
+
+/// The rules of a state, of which those that move conditions move none to another column of the same name.
+fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rules = state.physical_optimizers().iter();
+    let rules = rules.map(|rule| match rule.name().starts_with("FilterPushdown") {
+        true => Arc::new(TwinsApart(Arc::clone(rule))) as _,
+        false => Arc::clone(rule),
+    });
+    rules.collect()
 }

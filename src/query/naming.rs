@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use super::error::is_a_view;
-use super::names::{Table, View};
+use super::names::{Names, Table, View};
 use super::options::QueryOptions;
 use super::session::Session;
 use super::statement::Change;
@@ -25,6 +25,15 @@ use crate::grid::PartitionGrid;
 /// Makes grids under names outlive the process.
 #[async_trait]
 pub trait Keeper: Debug + Send + Sync {
+    /// Writes what a grid is made of, which is to be kept under a name, so that keeping it takes no time; gives the same grid.
+    ///
+    /// # Errors
+    /// Whatever stands in the way.
+    async fn write(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>>;
+
+    /// Whether it keeps a grid.
+    fn keeps(&self, grid: &PartitionGrid) -> bool;
+
     /// Keeps a grid under a name, in place of one that has it; gives the same grid.
     ///
     /// # Errors
@@ -54,6 +63,18 @@ async fn finished<T: Send + 'static>(
     done.map_err(|error| Error::internal("a task that named a grid ended").with_source(error))?
 }
 
+/// Has what a name stands for forgotten, if it is kept: a view or grid of this process alone may hide a grid that others keep under its name.
+async fn forget(keeper: Option<&dyn Keeper>, names: &Names, name: &str) -> Result<()> {
+    let kept = match (keeper, names.now().tables.get(name)) {
+        (Some(keeper), Some(Table::Grid(table))) => keeper.keeps(table.grid()).then_some(keeper),
+        _ => None,
+    };
+    match kept {
+        Some(keeper) => keeper.forget(name).await,
+        None => Ok(()),
+    }
+}
+
 impl Session {
     /// Has grids that statements and [`Session::put`] name kept from now on. [`Session::register`] keeps nothing.
     pub fn keep_with(&self, keeper: Arc<dyn Keeper>) {
@@ -64,6 +85,21 @@ impl Session {
     #[cfg(feature = "serve")]
     pub(crate) async fn naming_turn(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.naming.turn).lock_owned().await
+    }
+
+    /// Writes a grid that [`Session::put`] is to put under a name to where it is kept: others may change names meanwhile.
+    ///
+    /// # Errors
+    /// That of the keeper.
+    pub async fn write_ahead(
+        &self,
+        name: &str,
+        grid: Arc<PartitionGrid>,
+    ) -> Result<Arc<PartitionGrid>> {
+        match self.naming.keeper.load_full() {
+            Some(keeper) => keeper.write(name, grid).await,
+            None => Ok(grid),
+        }
     }
 
     /// Puts a grid under exactly this name: the one that `make` makes of what has the name, which nobody changes meanwhile. It is kept first, where there is a keeper.
@@ -112,10 +148,7 @@ impl Session {
         let keeper = self.naming.keeper.load_full();
         finished(async move {
             let _turn = turn;
-            let has_grid = matches!(names.now().tables.get(&name), Some(Table::Grid(_)));
-            if let Some(keeper) = keeper.filter(|_| has_grid) {
-                keeper.forget(&name).await?;
-            }
+            forget(keeper.as_deref().map(AsRef::as_ref), &names, &name).await?;
             let view = Table::View(view);
             names.change(|known| known.tables.insert(name.clone(), view.clone()));
             Ok(())
@@ -133,9 +166,7 @@ impl Session {
         let keeper = self.naming.keeper.load_full();
         finished(async move {
             let _turn = turn;
-            if let Some(keeper) = keeper {
-                keeper.forget(&name).await?;
-            }
+            forget(keeper.as_deref().map(AsRef::as_ref), &names, &name).await?;
             let removed = names.change(|known| known.tables.remove(&name));
             Ok(removed.is_some())
         })
@@ -183,12 +214,13 @@ impl Session {
                 let grid =
                     PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
                 let rows = grid.num_rows();
+                let grid = self.write_ahead(&name, Arc::new(grid)).await?;
                 let named = self.put_table(&name, |before| match before {
                     Some(_) if !or_replace => {
                         let text = format!("somebody else made a table `{name}` meanwhile");
                         Err(Error::new(ErrorKind::Query, text).with_context("table", &name))
                     }
-                    _ => Ok(Arc::new(grid)),
+                    _ => Ok(grid),
                 });
                 named.await?;
                 Ok(format!(

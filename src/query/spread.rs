@@ -35,7 +35,11 @@ use super::plan::one_step::OneStep;
 #[cfg(feature = "distributed")]
 use super::plan::semi_early::SemiEarly;
 #[cfg(feature = "distributed")]
+use super::plan::semi_reduce::SemiReduce;
+#[cfg(feature = "distributed")]
 use super::plan::single::SingleValues;
+#[cfg(feature = "distributed")]
+use super::plan::values_below::ValuesBelow;
 use super::table::GridTable;
 use crate::grid::PartitionGrid;
 
@@ -157,12 +161,14 @@ pub(super) fn apart(state: &SessionState, spread: &dyn Spread) -> SessionState {
     let _ = spread;
     #[cfg(feature = "distributed")]
     let builder = {
-        let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(SingleValues)];
+        let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+            vec![Arc::new(ValuesBelow), Arc::new(SingleValues)];
         for rule in state.optimizers() {
             if rule.name() == JoinOrder::default().name() {
                 logical.push(Arc::new(SemiEarly));
                 let copies = spread.num_processes();
                 logical.push(Arc::new(JoinOrder { copies }));
+                logical.push(Arc::new(SemiReduce { copies }));
             } else {
                 logical.push(Arc::clone(rule));
             }

@@ -30,7 +30,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 23] = [
+const KNOWN: [(&str, &str); 26] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
@@ -85,6 +85,18 @@ const KNOWN: [(&str, &str); 23] = [
     (
         "WriteTiles",
         "Has a member of a cluster write tiles into the catalog (partgrid).",
+    ),
+    (
+        "Rebalance",
+        "Spreads a grid of a cluster over the members that are there (partgrid).",
+    ),
+    (
+        "TakeTiles",
+        "Has a member of a cluster take tiles of others as parts of a grid (partgrid).",
+    ),
+    (
+        "LeaveTiles",
+        "Has a member of a cluster let go of what it took (partgrid).",
     ),
     (
         "LookAtCatalog",

@@ -176,6 +176,12 @@ fn join(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
 /// `Query` when there is, or is no, such table, as the target says; `InvalidArgument` when rows to append have other columns; whatever stands in the way of keeping it.
 pub(super) async fn name(service: &Service, target: &Target, grid: PartitionGrid) -> Result<()> {
     let name = &target.name;
+    let grid = Arc::new(grid);
+    let grid = match target.if_there {
+        // It is fitted to the table first.
+        IfThere::Append => grid,
+        _ => service.session.write_ahead(name, grid).await?,
+    };
     let named = service.session.put(name, |before| match before {
         Some(_) if target.if_there == IfThere::Fail => {
             let error = wrong("the table exists already", name);
@@ -185,7 +191,7 @@ pub(super) async fn name(service: &Service, target: &Target, grid: PartitionGrid
         Some(before) if target.if_there == IfThere::Append => {
             Ok(Arc::new(appended(before, &grid)?))
         }
-        _ => Ok(Arc::new(grid)),
+        _ => Ok(grid),
     });
     named.await.map(drop)
 }

@@ -309,8 +309,12 @@ async fn loaded(service: &Service, job: &Job) -> Result<Arc<PartitionGrid>> {
 }
 
 async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
+    let written = async {
+        let grid = loaded(service, job).await?;
+        service.session.write_ahead(&job.name, grid).await
+    };
     let grid = tokio::select! {
-        grid = loaded(service, job) => grid?,
+        grid = written => grid?,
         error = job.until_cancelled() => return Err(error),
     };
     let num_rows = grid.num_rows();

@@ -1,6 +1,6 @@
 //! What other members of a cluster ask of this server.
 //!
-//! Comes in: parts of plans, questions after parts of grids. Goes out: their answers, for those who may do all with all grids. Never here: what members do with one another (`cluster`).
+//! Comes in: parts of plans, questions after parts of grids, tiles to take or to write. Goes out: their answers, for those who may do all with all grids. Never here: what members do with one another (`cluster`).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::service::Service;
 use super::tiles;
 use crate::cluster::{Admit, Cluster, GrpcService, tell_sample};
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::messages::{GridPart, GridParts};
+use crate::flight::messages::{GridPart, GridParts, RebalanceRequest, RebalanceResult};
 use crate::grid::{GridId, PartitionGrid};
 use crate::share::told;
 
@@ -100,21 +100,66 @@ pub(super) fn part_with(service: &Service, call: &Call, id: GridId) -> Option<Ar
     cluster(service, call).ok()?.part_with(id)
 }
 
+/// What a member does for others, not on the threads that speak with them; it ends when nobody waits for it.
+async fn worked<T: Send + 'static>(
+    service: &Service,
+    doing: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let mut working = JoinSet::new();
+    working.spawn_on(doing, &service.work);
+    let done = working.join_next().await;
+    let done = done.ok_or_else(|| Error::internal("a task that was begun is none"))?;
+    done.map_err(|error| Error::internal(format!("what was asked could not be done: {error}")))?
+}
+
 /// Writes tiles into the catalog that another member has dealt to this one.
 ///
 /// # Errors
 /// As [`parts`]; whatever stands in the way of reading and writing them.
 pub(super) async fn write(service: &Service, call: &Call, message: &[u8]) -> Result<Vec<u8>> {
     let (cluster, message) = (Arc::clone(cluster(service, call)?), message.to_vec());
-    // Not on the threads that speak with others; it ends when nobody waits for it.
-    let mut writing = JoinSet::new();
-    writing.spawn_on(
-        async move { cluster.write_part(&message).await },
-        &service.work,
-    );
-    let written = writing.join_next().await;
-    let written = written.ok_or_else(|| Error::internal("a task that was begun is none"))?;
-    written.map_err(|error| Error::internal(format!("tiles could not be written: {error}")))?
+    worked(service, async move { cluster.write_part(&message).await }).await
+}
+
+/// Takes row bands that another member has dealt to this one.
+///
+/// # Errors
+/// As [`parts`]; whatever stands in the way of reading them.
+pub(super) async fn take(service: &Service, call: &Call, message: &[u8]) -> Result<Vec<u8>> {
+    let (cluster, message) = (Arc::clone(cluster(service, call)?), message.to_vec());
+    worked(service, async move { cluster.take(&message).await }).await
+}
+
+/// Lets go of what was taken, since others could not take theirs.
+///
+/// # Errors
+/// As [`parts`].
+pub(super) fn leave(service: &Service, call: &Call, part: &GridPart) -> Result<()> {
+    cluster(service, call)?.leave(part);
+    Ok(())
+}
+
+/// Spreads a grid over the members that are there.
+///
+/// # Errors
+/// As [`parts`]; whatever stands in the way of it.
+pub(super) async fn rebalance(
+    service: &Service,
+    call: &Call,
+    wanted: RebalanceRequest,
+) -> Result<Vec<u8>> {
+    let cluster = Arc::clone(cluster(service, call)?);
+    let moved = worked(
+        service,
+        async move { cluster.rebalance(&wanted.name).await },
+    )
+    .await?;
+    let told = RebalanceResult {
+        moved_bytes: moved.moved_bytes,
+        moved_tiles: moved.moved_tiles,
+        kept_tiles: moved.kept_tiles,
+    };
+    Ok(told.encode_to_vec())
 }
 
 /// Takes in what others have changed in the catalog.

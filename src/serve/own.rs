@@ -95,6 +95,12 @@ async fn of_member(
         "PartStatistics" => Some(member::statistics(service, call, &ours(body)?).await?),
         "PartSample" => Some(member::sample(service, call, ours(body)?).await?),
         "Parts" => Some(member::parts(service, call)?),
+        "Rebalance" => Some(member::rebalance(service, call, ours(body)?).await?),
+        "TakeTiles" => Some(member::take(service, call, body).await?),
+        "LeaveTiles" => {
+            member::leave(service, call, &ours(body)?)?;
+            None
+        }
         "WriteTiles" => Some(member::write(service, call, body).await?),
         "LookAtCatalog" => {
             member::look(service, call).await?;

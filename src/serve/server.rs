@@ -18,7 +18,7 @@ use super::options::ServerOptions;
 use super::service::Service;
 use super::tls::Speaks;
 #[cfg(feature = "distributed")]
-use crate::cluster::{Cluster, ClusterOptions};
+use crate::cluster::{Cluster, ClusterOptions, PartOf};
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 use crate::query::Session;
@@ -269,10 +269,12 @@ async fn open(
     #[cfg(feature = "distributed")]
     if let Some(cluster) = options.cluster.clone() {
         let catalog = service.catalog.clone();
+        let replicas = cluster.replicas.unwrap_or(1);
         let cluster = Cluster::start(&service.session, uri, ClusterOptions { catalog, ..cluster })?;
         if let Some((number, of)) = options.part {
+            let part = PartOf::new(number, of).with_replicas(replicas);
             for (name, grid) in &options.grids {
-                cluster.contribute(name, Arc::clone(grid), number, of)?;
+                cluster.contribute(name, Arc::clone(grid), part)?;
             }
         }
         service.cluster.get_or_init(|| cluster);

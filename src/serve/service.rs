@@ -98,6 +98,19 @@ impl Keeps {
 
 #[async_trait]
 impl Keeper for Keeps {
+    async fn write(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
+        let service = self.service()?;
+        service.check_room(name, &grid)?;
+        match &service.catalog {
+            Some(catalog) => catalog.write_all(&grid).await,
+            None => Ok(grid),
+        }
+    }
+
+    fn keeps(&self, grid: &PartitionGrid) -> bool {
+        self.service().is_ok_and(|service| service.is_kept(grid))
+    }
+
     async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
         let service = self.service()?;
         service.check_room(name, grid)?;

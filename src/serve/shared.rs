@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::service::Service;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Changed};
 use crate::error::{Error, Result};
 
 /// How often it is looked what others have changed.
@@ -27,33 +27,43 @@ fn shared(service: &Service) -> Option<&Catalog> {
 /// Takes in what other processes have kept and dropped.
 ///
 /// # Errors
-/// As of the catalog.
+/// As of the catalog, once all other names were taken in; `InvalidArgument` when a grid or view of this process has the name of one of the catalog.
 pub(super) async fn take_in(service: &Service) -> Result<()> {
     let Some(catalog) = shared(service) else {
         return Ok(());
     };
     // What was heard is named before anybody else names or hears something later.
     let _turn = service.session.naming_turn().await;
-    for (name, grid) in catalog.changes().await? {
-        let own = service.session.named(&name);
-        let is_kept = match &own {
-            Ok(Some(own)) => catalog.holds(own),
-            Ok(None) => true,
-            Err(_) => false,
-        };
-        match (grid, is_kept) {
-            (Some(grid), true) => service.session.register(&name, grid)?,
-            (None, true) => {
-                let _was_there = service.session.deregister(&name);
-            }
-            (_, false) => {
-                tracing::warn!(
-                    table = name,
-                    "this server has a grid or view of its own under a name of the catalog"
-                );
-            }
+    let mut failed = Ok(());
+    for changed in catalog.changes().await? {
+        let taken = changed.and_then(|changed| take_in_one(service, catalog, &changed));
+        failed = failed.and(taken);
+    }
+    failed
+}
+
+fn take_in_one(service: &Service, catalog: &Catalog, changed: &Changed) -> Result<()> {
+    let (session, name) = (&service.session, changed.name());
+    let is_own = match session.named(name) {
+        Ok(Some(own)) => !catalog.holds(&own),
+        Ok(None) => false,
+        Err(_) => true,
+    };
+    match changed.grid() {
+        // It is not known here then: whoever changes the name here is told so.
+        Some(_) if is_own => {
+            let text = "this server has a grid or view of its own under the name of a table of the catalog, which cannot be seen here";
+            return Err(Error::invalid_argument(text)
+                .with_context("table", name)
+                .with_hint("drop it here, or give it another name"));
+        }
+        Some(grid) => session.register(name, Arc::clone(grid))?,
+        None if is_own => {}
+        None => {
+            let _was_there = session.deregister(name);
         }
     }
+    catalog.take_in(changed);
     Ok(())
 }
 

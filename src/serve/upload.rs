@@ -149,6 +149,7 @@ impl Construction {
         }
         let grid: Arc<PartitionGrid> = Arc::new(builder.build()?);
         let num_rows = grid.num_rows();
+        let grid = service.session.write_ahead(&self.name, grid).await?;
         let named = service.session.put(&self.name, |before| match before {
             Some(_) if !self.replace => Err(taken(&self.name)),
             _ => Ok(grid),

@@ -7,17 +7,22 @@ use std::io::Cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
+};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{ColumnStatistics, PartitionGrid};
+use crate::grid::{ColumnStatistics, PartitionGrid, array_bytes};
 
 /// Rows of a message for each row band: for the least value, and for the greatest.
 const ROWS: usize = 2;
+
+/// Of longer bounds, least and greatest together, nothing is told.
+const LONGEST_BYTES: u64 = 4096;
 
 /// The message of a grid. Statistics that nobody knows yet are worked out, which reads the values that are in memory, once.
 ///
@@ -36,7 +41,10 @@ pub(crate) fn told(part: &PartitionGrid) -> Result<Vec<u8>> {
         arrays.push(bounds);
     }
     let schema = Arc::new(Schema::new(fields));
-    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
+    // Also of a grid without columns.
+    let rows = ROWS * part.rows().num_intervals();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)?;
     let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
     writer.write(&batch)?;
     Ok(writer.into_inner()?)
@@ -49,7 +57,11 @@ fn of_column(part: &PartitionGrid, column: usize) -> Vec<Option<&ColumnStatistic
     let known = bands.map(|row_band| {
         let (column_band, within) = place?;
         let tile = part.row_band(row_band).get(column_band)?;
-        tile.statistics_at_hand(usize::try_from(within).ok()?)
+        let known = tile.statistics_at_hand(usize::try_from(within).ok()?)?;
+        let bounds = known.bounds.as_ref();
+        // Without bounds, a number of nulls would say that there is nothing else.
+        let is_short = bounds.is_none_or(|bounds| array_bytes(bounds) <= LONGEST_BYTES);
+        is_short.then_some(known)
     });
     known.collect()
 }

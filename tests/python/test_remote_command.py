@@ -153,7 +153,10 @@ def test_ctrl_c_ends_the_query_there(server: pg.Server) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["copy", "a", "b"], "--server goes with sql, load, show, ls, rm, ps, not with copy"),
+        (
+            ["copy", "a", "b"],
+            "--server goes with sql, load, show, ls, rm, rebalance, ps, not with copy",
+        ),
         (["sql", "SELECT 1", "--grid", "a=b"], "does not go with --server"),
         (["sql", "SELECT 1", "--threads", "2"], "does not go with --server"),
         (["load", "a"], "say --name"),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use partgrid::cluster::{ClusterOptions, Join, of_parts};
+use partgrid::cluster::{ClusterOptions, Join, PartOf, of_parts};
 use partgrid::grid::PartitionGrid;
 use partgrid::load::load;
 use partgrid::memory::default_memory_limit_bytes;
@@ -126,7 +126,7 @@ async fn server(join: &Path, (part, of, seed): (u64, u64, u64)) -> Server {
         let part_of = Arc::new(placed(&grid.unwrap(), (part, of, seed)));
         let cluster = server.cluster().unwrap();
         cluster
-            .contribute(name, part_of, number(part), number(of))
+            .contribute(name, part_of, PartOf::new(number(part), number(of)))
             .unwrap();
     }
     server

@@ -3,6 +3,7 @@
 //! Comes in: tiles of lazy grids. Goes out: a message with what makes them: files by URL, size and etag, row groups, columns, values of folders. `read.rs` makes tiles of it in another process. Never here:
 //! rows, keys of stores, who reads which tile.
 
+mod opened;
 mod read;
 
 pub(crate) use read::LineageReader;
@@ -63,6 +64,9 @@ pub(crate) struct FileLineage {
     size_bytes: u64,
     #[prost(string, optional, tag = "6")]
     stamp: Option<String>,
+    /// Whether it was written long enough before it was listed for its stamp to tell it from what is written later.
+    #[prost(bool, tag = "10")]
+    is_settled: bool,
     /// The folders above it.
     #[prost(message, repeated, tag = "7")]
     folders: Vec<Folder>,
@@ -99,12 +103,13 @@ fn lazy(tile: &Tile) -> Option<&LazyTile> {
     data.downcast_ref()
 }
 
-/// The grid and file of a tile of a lazy grid, if other processes can be told where it lies: no store that the caller built or gave settings for.
+/// The grid and file of a tile of a lazy grid, if other processes can be told where it lies: no store that the caller built or gave settings for, and no file without a stamp, which might be another when they read it.
 pub(crate) fn task_place(tile: &Tile) -> Option<(u128, usize)> {
     let tile = lazy(tile)?;
     let task = tile.source.plan().tasks.get(tile.task)?;
     let (grid, _) = tile.source.id();
-    tile.source.is_plain().then_some((grid.bits(), task.file))
+    let has_stamp = tile.source.plan().files.get(task.file)?.stamp.is_some();
+    (has_stamp && tile.source.is_plain()).then_some((grid.bits(), task.file))
 }
 
 /// Whether the file of a tile lies below one of these places.
@@ -245,6 +250,7 @@ impl FileLineage {
             name: file.name.clone(),
             size_bytes: file.size_bytes,
             stamp: file.stamp.clone(),
+            is_settled: file.settled,
             folders: folders.collect(),
             values: written(&folder_values(plan, number)?)?,
             tasks: tasks.collect(),

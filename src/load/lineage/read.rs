@@ -6,36 +6,29 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
-use moka::sync::Cache;
 use object_store::path::Path as ObjectPath;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OnceCell;
 
+use super::opened::OPENED;
 use super::{FileLineage, Lineage, LineagePlace, TEXTS, broken};
 use crate::error::{Error, Result};
 use crate::grid::{GridId, Tile, TileData};
 use crate::load::footer;
 use crate::load::hive::{HiveColumn, HiveKey};
 use crate::load::layout::{Plan, ReadTask};
-use crate::load::lazy::{LazyTile, Room, Source, SourceId};
+use crate::load::lazy::{LazyTile, Source, SourceId};
 use crate::load::progress::Counters;
 use crate::load::schema::{Columns, Origin};
-use crate::load::source::{Place, SourceFile, check_source, named, remote_of};
+use crate::load::source::{Place, SourceFile, check_files, check_source, named, remote_of};
 use crate::location::Location;
-use crate::memory::default_memory_limit_bytes;
 use crate::share::ipc;
-
-/// The part of the memory that queries may use by default which is for what was read of files of others.
-const MEMORY_PART: u64 = 4;
-
-/// The part of it that is for their footers.
-const FOOTER_PART: u64 = 64;
 
 /// How many columns of a tile are decoded at a time.
 const AT_ONCE: usize = 4;
@@ -115,6 +108,9 @@ impl FileLineage {
                 }
                 check_source(places, &self.name)?;
                 let remote = remote_of(store)?;
+                if remote.root() != store {
+                    return Err(broken("the URL of a store"));
+                }
                 Place::Remote { remote, path }
             }
         };
@@ -127,7 +123,7 @@ impl FileLineage {
             name: self.name.clone(),
             size_bytes: self.size_bytes,
             stamp: self.stamp.clone(),
-            settled: true,
+            settled: self.is_settled,
             hive: folders.collect(),
         })
     }
@@ -148,31 +144,6 @@ impl FileLineage {
     }
 }
 
-/// What this process has read of files of grids of others.
-struct Opened {
-    /// With footers, by grid and file.
-    sources: Cache<SourceId, Arc<Source>>,
-    room: Room,
-    limit_bytes: u64,
-}
-
-static OPENED: LazyLock<Opened> = LazyLock::new(|| {
-    let limit_bytes = default_memory_limit_bytes() as u64 / MEMORY_PART;
-    let weigh = |_: &SourceId, source: &Arc<Source>| {
-        let footers = source.plan().footers.iter();
-        let bytes: usize = footers.map(footer::Footer::memory_bytes).sum();
-        u32::try_from(bytes).unwrap_or(u32::MAX)
-    };
-    Opened {
-        sources: Cache::builder()
-            .weigher(weigh)
-            .max_capacity(limit_bytes / FOOTER_PART)
-            .build(),
-        room: Room::new(limit_bytes),
-        limit_bytes,
-    }
-});
-
 /// A file of a grid of another process, whose footer is read when somebody reads a tile.
 struct OfFile {
     id: SourceId,
@@ -180,6 +151,8 @@ struct OfFile {
     columns: Columns,
     text: Option<DataType>,
     tasks: Vec<ReadTask>,
+    /// Below which of these it must lie, also by way of links.
+    places: Arc<[String]>,
     opened: OnceCell<Arc<Source>>,
 }
 
@@ -193,6 +166,11 @@ impl OfFile {
             return Ok(known);
         }
         let files = vec![self.file.clone()];
+        let (linked, places) = (files.clone(), Arc::clone(&self.places));
+        let checked = tokio::task::spawn_blocking(move || check_files(&places, &linked)).await;
+        checked.map_err(|error| {
+            Error::internal("a thread that followed links ended").with_source(error)
+        })??;
         let footers = footer::read_all(&files, 1, &Counters::new()).await?;
         let footers = match &self.text {
             Some(text) => footer::with_text(footers, text, &files)?,
@@ -266,7 +244,7 @@ impl LineageTile {
 pub(crate) struct LineageReader<'a> {
     lineage: &'a Lineage,
     schema: SchemaRef,
-    places: &'a [String],
+    places: Arc<[String]>,
     files: HashMap<u32, Arc<OfFile>>,
 }
 
@@ -275,11 +253,11 @@ impl<'a> LineageReader<'a> {
     ///
     /// # Errors
     /// `InvalidData` for a message that cannot be.
-    pub(crate) fn try_new(lineage: &'a Lineage, places: &'a [String]) -> Result<Self> {
+    pub(crate) fn try_new(lineage: &'a Lineage, places: &[String]) -> Result<Self> {
         Ok(Self {
             schema: read(&lineage.schema)?.schema(),
             lineage,
-            places,
+            places: Arc::from(places),
             files: HashMap::new(),
         })
     }
@@ -301,10 +279,11 @@ impl<'a> LineageReader<'a> {
         };
         let of = Arc::new(OfFile {
             id: (self.lineage.grid()?, file.number),
-            file: file.source(self.places)?,
+            file: file.source(&self.places)?,
             columns: self.lineage.columns(&self.schema, file)?,
             text,
             tasks: file.tasks()?,
+            places: Arc::clone(&self.places),
             opened: OnceCell::new(),
         });
         self.files.insert(place, Arc::clone(&of));

@@ -36,7 +36,7 @@ pub(in crate::load) fn check_source(allowed: &[String], source: &str) -> Result<
 ///
 /// # Errors
 /// `PermissionDenied`.
-pub(super) fn check_files(allowed: &[String], files: &[SourceFile]) -> Result<()> {
+pub(in crate::load) fn check_files(allowed: &[String], files: &[SourceFile]) -> Result<()> {
     let roots: Vec<PathBuf> = allowed
         .iter()
         .filter_map(|place| absolute(place)?.canonicalize().ok())

@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 use object_store::path::Path as ObjectPath;
 use percent_encoding::percent_decode_str;
 
-pub(super) use allowed::check_source;
+pub(super) use allowed::{check_files, check_source};
 pub(super) use local::stamp_of;
 #[cfg(feature = "distributed")]
 pub(super) use remote::named;
@@ -86,7 +86,7 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
             None => find_one(source, options.storage_options()).await?,
         };
         if let Some(places) = options.allowed() {
-            allowed::check_files(places, &found)?;
+            check_files(places, &found)?;
         }
         files.extend(found.into_iter().map(|file| (file.name.clone(), file)));
     }

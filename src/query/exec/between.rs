@@ -2,16 +2,23 @@
 //!
 //! Comes in: an operator, and what is done to the batches that it reads. Goes out: the operator over a node that does it. Never here: what is done.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildFilterDescription, ChildPushdownResult, FilterDescription, FilterPushdownPhase,
+    FilterPushdownPropagation,
+};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
@@ -23,6 +30,12 @@ use futures::stream::BoxStream;
 pub(super) trait Between: fmt::Debug + Send + Sync + 'static {
     /// The name of the node in plans.
     const NAME: &'static str;
+
+    /// The columns on which conditions of operators above go further than this, by their places.
+    fn lets_through(&self, schema: &Schema) -> HashSet<usize> {
+        let _ = schema;
+        HashSet::new()
+    }
 
     /// The batches that come out of those that come in; `room` is the memory limit in bytes, and how many partitions share it.
     fn hand_on(
@@ -39,7 +52,7 @@ pub(super) struct Room {
     pub(super) num_partitions: usize,
 }
 
-/// The node. Conditions of operators above go no further than this.
+/// The node. Conditions of operators above go further only on columns that it lets through.
 #[derive(Debug)]
 pub(super) struct BetweenExec<B> {
     input: Arc<dyn ExecutionPlan>,
@@ -64,6 +77,27 @@ pub(super) fn put_under<B: Between>(
     });
     let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     node.replace_children(children, recompute).map(Some)
+}
+
+/// The operator with a node under each input that is such.
+pub(super) fn put_under_all<B: Between>(
+    node: Arc<dyn ExecutionPlan>,
+    is_such: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
+    what: impl Fn() -> B,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let children = node.children().into_iter().map(|input| {
+        let input = Arc::clone(input);
+        match is_such(&input) {
+            false => input,
+            true => Arc::new(BetweenExec {
+                input,
+                what: Arc::new(what()),
+            }),
+        }
+    });
+    let children = children.collect();
+    let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    node.replace_children(children, recompute)
 }
 
 impl<B: Between> DisplayAs for BetweenExec<B> {
@@ -116,6 +150,30 @@ impl<B: Between> ExecutionPlan for BetweenExec<B> {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         self.replace_children(children, recompute)
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        let places = self.what.lets_through(&self.schema());
+        let input = ChildFilterDescription::from_child_with_allowed_indices(
+            &parent_filters,
+            places,
+            &self.input,
+        )?;
+        Ok(FilterDescription::new().with_child(input))
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        answers: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        Ok(FilterPushdownPropagation::if_all(answers))
     }
 
     fn execute(

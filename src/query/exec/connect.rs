@@ -24,6 +24,7 @@ use futures::stream::BoxStream;
 #[cfg(feature = "distributed")]
 use super::between::BetweenExec;
 use super::between::{Between, Room, put_under};
+use super::twins::TwinsApart;
 
 /// The plan, connected.
 ///
@@ -33,7 +34,8 @@ pub(in crate::query) fn connected(
     plan: Arc<dyn ExecutionPlan>,
     options: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let plan = FilterPushdown::new_post_optimization().optimize(undivided(plan)?, options)?;
+    let pushdown = TwinsApart(Arc::new(FilterPushdown::new_post_optimization()));
+    let plan = pushdown.optimize(undivided(plan)?, options)?;
     untested(plan)
 }
 

@@ -19,4 +19,5 @@ mod sieve;
 pub(super) mod stitch;
 pub(super) mod stop;
 mod tally;
+pub(super) mod twins;
 pub(super) mod wait;

@@ -9,7 +9,7 @@ use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::{Column, JoinType};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
+use datafusion::logical_expr::{Expr, Join, LogicalPlan, TableScan};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
@@ -37,7 +37,7 @@ pub(super) fn rows_of(plan: &LogicalPlan) -> Option<f64> {
         LogicalPlan::Join(join) => {
             let (left, right) = (rows_of(&join.left)?, rows_of(&join.right)?);
             Some(match join.join_type {
-                JoinType::Inner => left.max(right),
+                JoinType::Inner => matching(join, left, right),
                 JoinType::Left => left,
                 JoinType::Right => right,
                 JoinType::Full => left + right,
@@ -46,6 +46,24 @@ pub(super) fn rows_of(plan: &LogicalPlan) -> Option<f64> {
             })
         }
         _ => None,
+    }
+}
+
+/// About how many pairs of rows match, if the values of keys are spread evenly.
+fn matching(join: &Join, left: f64, right: f64) -> f64 {
+    let values = join.on.iter().filter_map(|pair| match pair {
+        (Expr::Column(one), Expr::Column(other)) => {
+            let (one, other) = (
+                distinct_of(&join.left, one)?,
+                distinct_of(&join.right, other)?,
+            );
+            Some(one.max(other).max(1.0))
+        }
+        _ => None,
+    });
+    match values.reduce(f64::max) {
+        Some(values) => (left * right / values).max(1.0),
+        None => left.max(right),
     }
 }
 
@@ -63,6 +81,11 @@ pub(super) fn distinct_of(plan: &LogicalPlan, column: &Column) -> Option<f64> {
         LogicalPlan::SubqueryAlias(alias) => {
             distinct_of(&alias.input, &Column::new_unqualified(name))
         }
+        LogicalPlan::Join(join) => match join.left.schema().has_column(column) {
+            true => distinct_of(&join.left, column),
+            false if join.right.schema().has_column(column) => distinct_of(&join.right, column),
+            false => None,
+        },
         LogicalPlan::Projection(projection) => {
             let place = projection.schema.maybe_index_of_column(column)?;
             match projection.expr.get(place)? {

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::{concat, partition, take};
 #[cfg(feature = "distributed")]
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
@@ -28,7 +28,7 @@ const WINDOW_ROWS: usize = 1024;
 
 /// The most bytes that the values of a column have on average of which samples are sent.
 #[cfg(feature = "distributed")]
-const MOST_VALUE_BYTES: usize = 256;
+const MOST_VALUE_BYTES: u64 = 256;
 
 /// What was seen of the columns of a grid; `None` where some row band is not here.
 #[derive(Debug)]
@@ -160,9 +160,12 @@ fn spread(grid: &PartitionGrid, column: usize) -> Option<ArrayRef> {
 pub(crate) fn sample(grid: &PartitionGrid, rows: u64) -> Option<RecordBatch> {
     let (mut fields, mut values) = (Vec::new(), Vec::new());
     for column in 0..grid.num_columns() {
-        let spread = spread(grid, column)?;
-        let bytes = spread.to_data().get_slice_memory_size().ok()?;
-        if bytes > MOST_VALUE_BYTES * spread.len().max(1) {
+        if !is_short(grid, column)? {
+            continue;
+        }
+        let spread = compacted(spread(grid, column)?);
+        let bytes = spread.get_array_memory_size() as u64;
+        if bytes > MOST_VALUE_BYTES * SAMPLE_ROWS {
             continue;
         }
         let field = Field::new(column.to_string(), spread.data_type().clone(), true);
@@ -175,6 +178,36 @@ pub(crate) fn sample(grid: &PartitionGrid, rows: u64) -> Option<RecordBatch> {
     let values = values.iter().map(|values| take(values, &chosen, None).ok());
     let schema = Arc::new(Schema::new(fields));
     RecordBatch::try_new(schema, values.collect::<Option<_>>()?).ok()
+}
+
+/// Whether the values of a column are short, or nothing is known of it; none of them is copied to know it. `None` where some row band is not here.
+#[cfg(feature = "distributed")]
+fn is_short(grid: &PartitionGrid, column: usize) -> Option<bool> {
+    if grid.schema().fields().get(column)?.data_type().is_nested() {
+        return Some(false);
+    }
+    let (band, local) = grid.columns().locate(column as u64)?;
+    let local = usize::try_from(local).ok()?;
+    let (mut bytes, mut rows) = (0_u64, 0_u64);
+    for row_band in sample_bands(grid) {
+        let tile = grid.row_band(row_band).get(band)?;
+        if !matches!(tile.data().locality(), Locality::Memory | Locality::Shared) {
+            return None;
+        }
+        bytes = bytes.saturating_add(tile.data().column_bytes(&[local]));
+        rows = rows.saturating_add(tile.num_rows());
+    }
+    Some(bytes <= MOST_VALUE_BYTES.saturating_mul(rows))
+}
+
+/// Views with the bytes of their own values only.
+#[cfg(feature = "distributed")]
+fn compacted(values: ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Utf8View => Arc::new(values.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(values.as_binary_view().gc()),
+        _ => values,
+    }
 }
 
 /// The sample of a grid of the samples of its parts, each with the number of rows that it stands for; `None` where one is missing.

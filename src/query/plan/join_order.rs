@@ -162,16 +162,25 @@ impl Joins {
         }
         let place =
             |member: &(usize, Column)| self.classes.iter().position(|class| class.contains(member));
-        match (place(&one), place(&other)) {
-            (None, None) => self.classes.push(vec![one, other]),
-            (Some(class), None) => self.classes.get_mut(class)?.push(other),
-            (None, Some(class)) => self.classes.get_mut(class)?.push(one),
-            (Some(class), Some(same)) if class == same => {}
-            (Some(class), Some(gone)) => {
-                let members = std::mem::take(self.classes.get_mut(gone)?);
-                self.classes.get_mut(class)?.extend(members);
-            }
+        let (known, also) = (place(&one), place(&other));
+        if known.is_some() && known == also {
+            return Some(());
         }
+        let members = |place: Option<usize>, alone: &(usize, Column)| {
+            let class = place.and_then(|place| self.classes.get(place));
+            class.cloned().unwrap_or_else(|| vec![alone.clone()])
+        };
+        let (class, more) = (members(known, &one), members(also, &other));
+        let has = |relation: usize| class.iter().any(|(known, _)| *known == relation);
+        if more.iter().any(|(relation, _)| has(*relation)) {
+            // A class stands for one equality between two parts of a tree, and for none within a relation.
+            self.conditions.push(left.eq(right));
+            return Some(());
+        }
+        for gone in [known, also].into_iter().flatten() {
+            self.classes.get_mut(gone)?.clear();
+        }
+        self.classes.push([class, more].concat());
         Some(())
     }
 

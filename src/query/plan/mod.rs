@@ -17,10 +17,14 @@ pub(super) mod pause;
 pub(super) mod prune;
 #[cfg(feature = "distributed")]
 pub(super) mod semi_early;
+#[cfg(feature = "distributed")]
+pub(super) mod semi_reduce;
 pub(super) mod settings;
 #[cfg(feature = "distributed")]
 pub(super) mod single;
 pub(super) mod sorted;
 pub(super) mod subqueries;
 pub(super) mod types;
+#[cfg(feature = "distributed")]
+pub(super) mod values_below;
 mod walk;

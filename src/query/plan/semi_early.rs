@@ -10,8 +10,6 @@ use datafusion::common::{Column, JoinType, Result};
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, Projection};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use super::cardinality::rows_of;
-
 /// Does semi joins early.
 #[derive(Debug)]
 pub(in crate::query) struct SemiEarly;
@@ -78,9 +76,7 @@ fn below(plan: &LogicalPlan, keys: &[Column], semi: &Join) -> Result<Option<Logi
             let deeper = below(side, keys, semi)?;
             let joined = match deeper {
                 Some(deeper) => deeper,
-                // An input that is larger than what is joined is better tested afterwards.
-                None if rows_of(side) <= rows_of(plan) => on_input(side, keys, semi)?,
-                None => return Ok(None),
+                None => on_input(side, keys, semi)?,
             };
             let mut join = join.clone();
             match is_left {

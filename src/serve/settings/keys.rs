@@ -128,6 +128,18 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     ),
     #[cfg(feature = "distributed")]
     (
+        "cluster.replicas",
+        Kind::Count,
+        "how many members have each part that cluster.part contributes, and each tile that cluster.eager reads (1)",
+    ),
+    #[cfg(feature = "distributed")]
+    (
+        "cluster.eager",
+        Kind::Flag,
+        "whether members read their tiles of a catalog that they share at once, and not on first use",
+    ),
+    #[cfg(feature = "distributed")]
+    (
         "cluster.fetch",
         Kind::Flag,
         "whether a member may fetch tiles of others where a plan wants them",

@@ -254,10 +254,13 @@ impl Settings {
         let Some(join) = self.text("cluster.join") else {
             return Ok(None);
         };
-        let fetch = self.said.get("cluster.fetch");
+        let flag = |key: &str| self.said.get(key).and_then(|(value, _)| value.as_bool());
+        let replicas = self.number("cluster.replicas");
         let mut options = ClusterOptions {
             join: Some(join.parse()?),
-            forbids_fetching: fetch.is_some_and(|(value, _)| value.as_bool() == Some(false)),
+            forbids_fetching: flag("cluster.fetch") == Some(false),
+            is_eager: flag("cluster.eager") == Some(true),
+            replicas: replicas.and_then(|replicas| usize::try_from(replicas).ok()),
             ..ClusterOptions::default()
         };
         if let Some((value, _)) = self.said.get("server.insecure") {

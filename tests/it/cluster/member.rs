@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use partgrid::cluster::{ClusterOptions, Join};
+use partgrid::cluster::{ClusterOptions, Join, PartOf};
 use partgrid::query::Session;
 use partgrid::serve::Server;
 use tokio::time::timeout;
@@ -217,7 +217,7 @@ fn a_member_of_a_cluster() {
             let grid = data::part(name, seed);
             let cluster = server.cluster().unwrap();
             cluster
-                .contribute(name, grid, part as usize, of as usize)
+                .contribute(name, grid, PartOf::new(part as usize, of as usize))
                 .unwrap();
         }
         println!("{MARK}{}", server.uri());

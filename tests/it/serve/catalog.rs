@@ -147,18 +147,14 @@ fn who_has_not_heard_of_a_change_is_refused() {
             let late = other.drop_grid("a").await.unwrap_err();
             assert_eq!(late.kind(), expected, "{place}: {late}");
 
-            let changes = other.changes().await.unwrap();
-            let [(name, Some(grid))] = changes.as_slice() else {
-                panic!("{place}: {changes:?}");
-            };
-            assert_eq!((name.as_str(), grid.num_rows()), ("a", 30));
-            assert!(other.changes().await.unwrap().is_empty());
+            assert_eq!(heard(&other, false).await, [("a".to_owned(), Some(30))]);
+            // It was not taken in: nothing may be changed by who goes by something else.
+            let late = other.keep("a", &numbers()).await.unwrap_err();
+            assert_eq!(late.kind(), expected, "{place}: {late}");
+            assert_eq!(heard(&other, true).await, [("a".to_owned(), Some(30))]);
+            assert!(heard(&other, true).await.is_empty());
             other.drop_grid("a").await.unwrap();
-            let changes = one.changes().await.unwrap();
-            assert!(
-                matches!(changes.as_slice(), [(_, None)]),
-                "{place}: {changes:?}"
-            );
+            assert_eq!(heard(&one, true).await, [("a".to_owned(), None)]);
             one.keep("a", &numbers()).await.unwrap();
         });
     }
@@ -184,16 +180,89 @@ fn what_no_name_has_any_more_goes_after_the_grace_and_nothing_else() {
             );
             catalog.drop_grid("a").await.unwrap();
             assert_eq!(catalog.collect(Duration::from_secs(3600)).await.unwrap(), 0);
-            // Also what says that it was dropped.
-            assert_eq!(reader.collect(Duration::ZERO).await.unwrap(), 5, "{place}");
+            // What says that it was dropped stays: numbers go on from it.
+            assert_eq!(reader.collect(Duration::ZERO).await.unwrap(), 4, "{place}");
             catalog.keep("a", &numbers()).await.unwrap();
-            let changes = reader.changes().await.unwrap();
-            assert!(
-                matches!(changes.as_slice(), [(_, Some(_))]),
-                "{place}: {changes:?}"
-            );
+            assert_eq!(heard(&reader, true).await, [("a".to_owned(), Some(30))]);
         });
     }
+}
+
+#[test]
+fn names_may_have_any_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    for place in shared(folder.path()) {
+        runtime().block_on(async {
+            let one = Catalog::open(&place).await.unwrap();
+            let other = Catalog::open(&place).await.unwrap();
+            let names = ["a b", "café/ü", "100%25", "sales.2024"];
+            for name in names {
+                one.keep(name, &numbers()).await.unwrap();
+            }
+            let mut heard = heard(&other, true).await;
+            heard.sort();
+            let mut expected = names.map(|name| (name.to_owned(), Some(30)));
+            expected.sort();
+            assert_eq!(heard, expected, "{place}");
+            let grids = Catalog::open(&place).await.unwrap().grids().await.unwrap();
+            assert_eq!(grids.len(), names.len(), "{place}");
+            for name in names {
+                other.drop_grid(name).await.unwrap();
+            }
+            // Three tiles and a manifest of each.
+            let collected = other.collect(Duration::ZERO).await.unwrap();
+            assert_eq!(collected, names.len() * 4, "{place}");
+        });
+    }
+}
+
+#[test]
+fn one_damaged_manifest_stands_in_the_way_of_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("shared://{}", folder.path().display());
+    runtime().block_on(async {
+        let one = Catalog::open(&place).await.unwrap();
+        let other = Catalog::open(&place).await.unwrap();
+        for name in ["a", "b", "c"] {
+            one.keep(name, &numbers()).await.unwrap();
+        }
+        let manifest = files(&folder.path().join("grids").join("b")).remove(0);
+        let whole = std::fs::read(&manifest).unwrap();
+        std::fs::write(&manifest, &whole[..whole.len() / 2]).unwrap();
+        let grids = Catalog::open(&place).await.unwrap().grids().await.unwrap();
+        assert_eq!(grids.keys().collect::<Vec<_>>(), ["a", "c"]);
+        let changes = other.changes().await.unwrap();
+        let names: Vec<_> = changes
+            .iter()
+            .flatten()
+            .map(|changed| changed.name())
+            .collect();
+        assert_eq!(names, ["a", "c"]);
+        let failed: Vec<_> = changes
+            .iter()
+            .filter_map(|changed| changed.as_ref().err())
+            .collect();
+        assert_eq!(failed.len(), 1);
+        assert_eq!(failed[0].kind(), ErrorKind::InvalidData);
+        // No tile goes as long as nobody knows what is wanted.
+        assert!(other.collect(Duration::ZERO).await.is_err());
+        std::fs::write(&manifest, &whole).unwrap();
+        assert_eq!(heard(&other, true).await.len(), 3);
+    });
+}
+
+/// What a catalog hears of the others, by name; with the number of rows of what there is now.
+async fn heard(catalog: &Catalog, is_taken: bool) -> Vec<(String, Option<u64>)> {
+    let changes = catalog.changes().await.unwrap();
+    let changes = changes.into_iter().map(|changed| {
+        let changed = changed.unwrap();
+        if is_taken {
+            catalog.take_in(&changed);
+        }
+        let rows = changed.grid().map(|grid| grid.num_rows());
+        (changed.name().to_owned(), rows)
+    });
+    changes.collect()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Scans whose rows are read by several processes.
 //!
 //! Comes in: a scan. Goes out: the same scan in a number of shares that is the same in every process, of all row bands or of those that one process reads. Nothing is said of which rows are in which
-//! share: it would hold in one process only. Never here: which process reads what.
+//! share, nor of their order: it would hold in one process only. Never here: which process reads what.
 
 use std::sync::Arc;
 
@@ -10,15 +10,20 @@ use arrow::compute::SortOptions;
 #[cfg(feature = "distributed")]
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
+use datafusion::physical_expr::EquivalenceProperties;
 #[cfg(feature = "distributed")]
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr, expressions::Column};
-use datafusion::physical_plan::Partitioning;
 #[cfg(feature = "distributed")]
-use datafusion::physical_plan::{ExecutionPlan, metrics::ExecutionPlanMetricsSet};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
+#[cfg(feature = "distributed")]
+use super::Stitch;
 use super::{GridScanExec, properties};
 #[cfg(feature = "distributed")]
-use crate::{grid::PartitionGrid, query::plan::facts::Facts, query::travel::traveling};
+use crate::{
+    error::Error, grid::PartitionGrid, query::plan::facts::Facts, query::travel::traveling,
+};
 
 impl GridScanExec {
     /// The scan in exactly so many shares, the last of which may be empty.
@@ -29,7 +34,8 @@ impl GridScanExec {
         let scan = self.try_spread(num_shares, batch_rows)?;
         let mut shares = scan.shares.to_vec();
         shares.resize(num_shares.max(shares.len()), Vec::new());
-        let facts = scan.properties.equivalence_properties().clone();
+        // Where rows come from several processes by their hash, the engine takes them as they arrive, and still counts on their order: groups would come out in pieces.
+        let facts = EquivalenceProperties::new(scan.schema());
         let partitioning = Partitioning::UnknownPartitioning(shares.len());
         Ok(Self {
             properties: Arc::new(properties(facts, partitioning)),
@@ -51,6 +57,31 @@ impl GridScanExec {
         filters: &[Arc<dyn PhysicalExpr>],
     ) -> Result<Self> {
         Self::try_new(Arc::new(Facts::new(grid)), columns, filters)
+    }
+
+    /// The same scan of another grid with the same rows in the same tiles, which are elsewhere.
+    ///
+    /// # Errors
+    /// `Internal` for a grid of other columns or cuts.
+    pub(crate) fn over_same(&self, grid: Arc<PartitionGrid>) -> Result<Self> {
+        let own = self.facts.grid();
+        let is_same = own.schema().fields() == grid.schema().fields()
+            && own.rows() == grid.rows()
+            && own.columns() == grid.columns();
+        if !is_same {
+            let text = "a grid with other columns or cuts cannot stand for that of a scan";
+            return Err(Error::internal(text).into());
+        }
+        let mut scan = self.clone();
+        scan.stitch = Arc::new(Stitch::try_new(
+            &grid,
+            &self.columns,
+            Arc::clone(&self.wide_schema),
+        )?);
+        scan.facts = Arc::new(Facts::new(grid));
+        scan.metrics = ExecutionPlanMetricsSet::new();
+        scan.tally = Arc::default();
+        Ok(scan)
     }
 
     /// The grid.

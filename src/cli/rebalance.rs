@@ -1,0 +1,44 @@
+//! `partgrid --server URI rebalance`: spreads grids of a cluster over its members.
+//!
+//! Comes in: names. Goes out: a line for each grid, with what moved. Never here: who gets what.
+
+use clap::Args;
+
+use super::remote::Remote;
+use super::visible::visible;
+use super::{Pipe, runtime};
+use crate::error::Result;
+use crate::grid::picture;
+
+/// Spread grids of a cluster over the members that are there now, with the fewest bytes moved
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLE
+  partgrid --server grpc://localhost:8815 rebalance flights
+
+Any member of the cluster will do. Rows keep their order, and statements go on meanwhile. The token must
+be one that may do everything.")]
+pub(super) struct Rebalance {
+    /// Names of grids that members have parts of
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+impl Rebalance {
+    pub(super) fn run(&self, remote: &Remote, stdout: &mut Pipe<'_>) -> Result<()> {
+        let runtime = runtime(None)?;
+        let Some(client) = runtime.block_on(remote.connect())? else {
+            return Ok(());
+        };
+        for name in &self.names {
+            let moved = runtime.block_on(Box::pin(client.rebalance(name)))?;
+            stdout.print(&format!(
+                "{}: moved {} ({} tiles), kept {} tiles\n",
+                visible(name),
+                picture::bytes(moved.moved_bytes),
+                moved.moved_tiles,
+                moved.kept_tiles
+            ))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+"""Members of a cluster in processes of their own, whose parts of grids the tests name, and what they say that they have."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+
+import partgrid as pg
+from services import parsed
+
+T = TypeVar("T")
+
+# Rows of a row band, and row bands of a part.
+BAND_ROWS = 100
+BANDS = 6
+PART_ROWS = BAND_ROWS * BANDS
+
+MEMBER = """
+import json, sys
+import partgrid as pg, pyarrow as pa
+from clusters import large, part
+
+server = pg.Server(join="file:" + sys.argv[1], http=None, settings=json.loads(sys.argv[2]))
+print(server.uri, flush=True)
+for line in sys.stdin:
+    try:
+        told = eval(line)
+    except pg.errors.PartgridError as error:
+        told = {"error": type(error).__name__, "text": str(error)}
+    print(json.dumps(told, default=str), flush=True)
+"""
+
+QUERY = "SELECT g, sum(x) AS x, count(*) AS n, count(DISTINCT who) AS who FROM sales GROUP BY g ORDER BY g"
+
+
+def rows_of(number: int, shift: int = 0) -> pa.Table:
+    """The rows of a part, in row bands; `shift` makes them others."""
+    first = number * PART_ROWS
+    rows = range(first, first + PART_ROWS)
+    columns = {
+        "g": [row % 7 for row in rows],
+        "x": [row + shift for row in rows],
+        "who": [f"part {number}" if row % 5 else None for row in rows],
+    }
+    batches = pa.table(columns).to_batches(max_chunksize=BAND_ROWS)
+    return pa.Table.from_batches(batches)
+
+
+def part(number: int, shift: int = 0) -> pg.Grid:
+    """The same as a grid of six row bands."""
+    return pg.from_arrow(rows_of(number, shift))
+
+
+def large(number: int) -> pg.Grid:
+    """The same columns in two hundred row bands of 10,000 rows: so many take a while to move."""
+    first = number * 2_000_000
+    x = np.arange(first, first + 2_000_000)
+    table = pa.table({"g": x % 7, "x": x, "who": np.full(len(x), number)})
+    return pg.from_arrow(pa.Table.from_batches(table.to_batches(max_chunksize=10_000)))
+
+
+def expected(*numbers: int, shift: int = 0) -> dict[str, list[Any]]:
+    """What pandas answers to `QUERY` over these parts."""
+    frame = pa.concat_tables([rows_of(number, shift) for number in numbers]).to_pandas()
+    groups = frame.groupby("g")
+    return {
+        "g": sorted(groups.groups),
+        "x": groups["x"].sum().tolist(),
+        "n": groups.size().tolist(),
+        "who": groups["who"].nunique().tolist(),
+    }
+
+
+def answer(uri: str) -> dict[str, list[Any]]:
+    """What a member answers to it."""
+    rows: dict[str, list[Any]] = pg.connect(uri).sql(QUERY).to_arrow().to_pydict()
+    return rows
+
+
+class Member:
+    """A server in a child."""
+
+    def __init__(self, members: Path, **settings: object) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", MEMBER, str(members), json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path_of_tests()},
+        )
+        self.uri = self.line()
+
+    def line(self) -> str:
+        """The next line that it says."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the member ended"
+        return line.strip()
+
+    def begin(self, expression: str) -> None:
+        """Says what to do, and waits for nothing."""
+        assert self.process.stdin is not None
+        print(expression, file=self.process.stdin, flush=True)
+
+    def ask(self, expression: str) -> Any:
+        self.begin(expression)
+        return json.loads(self.line())
+
+    def contribute(self, number: int, of: int, replicas: int = 1, shift: int = 0) -> None:
+        told = self.ask(
+            f"server.contribute('sales', part({number}, {shift}), part={number}, of={of}, replicas={replicas})"
+        )
+        assert told is None, told
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+def path_of_tests() -> str:
+    known = os.environ.get("PYTHONPATH")
+    own = str(Path(__file__).parent)
+    return own if not known else os.pathsep.join([own, known])
+
+
+def write_list(path: Path, members: list[Member]) -> None:
+    """Writes who there is; whoever reads it meanwhile sees the old list or the new one."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text("\n".join(member.uri for member in members) + "\n")
+    fresh.replace(path)
+
+
+@contextmanager
+def cluster(folder: Path, count: int, **settings: object) -> Iterator[list[Member]]:
+    """Members without parts, which know each other. Those that a test adds end with the others."""
+    path = folder / "members"
+    members = [Member(path, **settings) for _ in range(count)]
+    try:
+        write_list(path, members)
+        for member in members:
+            assert member.ask("server.refresh()") is None
+        yield members
+    finally:
+        for member in members:
+            member.kill()
+
+
+def until(what: Callable[[], T], is_good: Callable[[T], bool], within: float = 60) -> T:
+    """Asks again and again until the answer is good."""
+    deadline = time.monotonic() + within
+    while True:
+        seen = what()
+        if is_good(seen):
+            return seen
+        assert time.monotonic() < deadline, f"after {within} s still {seen}"
+        time.sleep(0.05)
+
+
+def told(member: Member, name: str) -> list[dict[int, list[Any]]]:
+    """What a member tells the others of its parts."""
+    with fl.connect(member.uri) as client:
+        [said] = client.do_action(fl.Action("Parts", b""))
+    parts = [parsed(each) for each in parsed(said.body.to_pybytes()).get(1, [])]
+    return [each for each in parts if each[1][0] == name.encode()]
+
+
+def held(member: Member, name: str = "sales") -> list[tuple[int, int, bool]]:
+    """The parts that a member says it has: generation, number, and whether it is a copy."""
+    return sorted(
+        (each.get(7, [0])[0], each.get(2, [0])[0], bool(each.get(6, [0])[0]))
+        for each in told(member, name)
+    )
+
+
+def ids(member: Member, name: str = "sales") -> list[bytes]:
+    """The ids of the originals of its parts."""
+    return sorted(each[4][0] for each in told(member, name))
+
+
+def copies(members: list[Member], name: str = "sales") -> list[int]:
+    """The numbers of the parts of which these members have copies."""
+    parts = (each for member in members for each in held(member, name))
+    return sorted(number for _, number, is_copy in parts if is_copy)
+
+
+def processes(uri: str) -> dict[int, int]:
+    """The rows of the grid by the process that has them, as a member sees it."""
+    sql = "SELECT process, sum(rows) AS rows FROM tiles('sales') GROUP BY process"
+    told = pg.connect(uri).sql(sql).to_arrow().to_pylist()
+    return {each["process"]: each["rows"] for each in told}

@@ -1,0 +1,64 @@
+"""Tiles of a shared catalog that members read before anybody asks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import partgrid as pg
+from test_cluster_catalog import QUERY, Member, cluster, expected, files, load
+
+
+def in_memory(member: Member) -> int:
+    """How many tiles a member has in its memory."""
+    query = "SELECT count(*) AS n FROM tiles('sales') WHERE NOT lazy"
+    return int(pg.connect(member.uri).sql(query).to_arrow().to_pylist()[0]["n"])
+
+
+def answer_without_files(member: Member, folder: Path) -> list[dict[str, object]]:
+    """What a member answers while nobody can read a file of a tile."""
+    tiles, away = folder / "catalog" / "tiles", folder / "away"
+    tiles.rename(away)
+    try:
+        return pg.connect(member.uri).sql(QUERY).to_arrow().to_pylist()
+    finally:
+        away.rename(tiles)
+
+
+def wait_for_tiles(members: list[Member], count: int) -> None:
+    stop = time.monotonic() + 60
+    while sum(in_memory(member) for member in members) < count:
+        assert time.monotonic() < stop, "tiles were not read ahead"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_members_read_their_tiles_as_soon_as_they_know_them(tmp_path: Path, replicas: int) -> None:
+    """A start with a catalog that is there; with a second copy the other member needs nothing when one is lost."""
+    table = files(tmp_path)
+    with cluster(tmp_path, of=1) as members:
+        assert load(members[0], tmp_path) == 12_000
+    (tmp_path / "members").unlink()
+    wishes = {"cluster.eager": True, "cluster.replicas": replicas}
+    with cluster(tmp_path, of=2, **wishes) as members:
+        wait_for_tiles(members, 24 * replicas)
+        assert answer_without_files(members[0], tmp_path) == expected(table)
+        members[1].kill()
+        # What the other one had is read at once by who has it now, if it is not there.
+        wait_for_tiles(members[:1], 24)
+        assert answer_without_files(members[0], tmp_path) == expected(table)
+
+
+def test_without_it_they_are_read_on_first_use(tmp_path: Path) -> None:
+    table = files(tmp_path)
+    with cluster(tmp_path, of=1) as members:
+        assert load(members[0], tmp_path) == 12_000
+    (tmp_path / "members").unlink()
+    with cluster(tmp_path, of=2) as members:
+        assert [in_memory(member) for member in members] == [0, 0]
+        assert pg.connect(members[0].uri).sql(QUERY).to_arrow().to_pylist() == expected(table)
+        # Each has its own.
+        assert sum(in_memory(member) for member in members) == 24
+        assert answer_without_files(members[0], tmp_path) == expected(table)
