@@ -1,8 +1,12 @@
 //! Threads that stand still while the process forks.
 //!
-//! Comes in: runtimes with threads of ours, and a fork that is about to happen. Goes out: their threads, each waiting in a task of ours until the fork is over, so that the child finds no lock of
-//! theirs taken and no thread in a queue of those that wait: such queues go through the stacks of threads, which a child has lost. Never here: what the child does with its copy; runtimes of others.
+//! Comes in: runtimes with threads of ours, steps that threads of others do with us, and a fork that is about to happen. Goes out: these threads, each waiting until the fork is over, at the end of the
+//! step that it is in, so that the child finds no lock of theirs taken and no thread in a queue of those that wait: such queues go through the stacks of threads, which a child has lost. Never here:
+//! what the child does with its copy; runtimes of others.
 
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The runtimes of this process, and of those that it was forked from. Without a lock, which a fork could leave taken.
 static RUNTIMES: ArcSwapOption<Vec<Entry>> = ArcSwapOption::const_empty();
+
+/// How many threads of others are in a step of ours.
+static STEPS: AtomicUsize = AtomicUsize::new(0);
+
+/// Where those that want to begin one wait: a gate for each fork that is about to happen.
+static CLOSED: ArcSwapOption<Vec<Arc<Gate>>> = ArcSwapOption::const_empty();
+
+thread_local! {
+    /// Whether this thread is in a step: one within it does not wait.
+    static IS_STEPPING: Cell<bool> = const { Cell::new(false) };
+}
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -67,28 +82,101 @@ pub fn start(builder: &mut Builder) -> std::io::Result<(Runtime, TakesPart)> {
     Ok((runtime, TakesPart(entry)))
 }
 
-/// Threads that stand still until this is gone. A forked child must forget it (`mem::forget`): it has a copy of a lock, which may be taken.
+/// Work of ours on a thread of another runtime, or of none, such as the one that calls us: it does not begin while a fork is about to happen, and a fork waits until it has ended. It should be
+/// short, and not wait for what others do.
+pub fn step<T>(work: impl FnOnce() -> T) -> T {
+    if IS_STEPPING.get() {
+        return work();
+    }
+    let _step = Step::begin();
+    work()
+}
+
+/// A future that a thread of another runtime, or of none, drives: each poll of it is a [`step`].
+pub async fn in_steps<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| step(|| work.as_mut().poll(context))).await
+}
+
+struct Step;
+
+impl Step {
+    fn begin() -> Self {
+        loop {
+            // Counted first: whoever closes the gate later sees it.
+            STEPS.fetch_add(1, Ordering::SeqCst);
+            let step = Self;
+            IS_STEPPING.set(true);
+            let closed = CLOSED.load();
+            let Some(gate) = closed.as_ref().and_then(|gates| gates.first()).cloned() else {
+                return step;
+            };
+            drop((step, closed));
+            gate.wait();
+        }
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        IS_STEPPING.set(false);
+        STEPS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Threads that stand still until this is gone. A forked child calls [`Still::forget`] instead.
 #[derive(Debug)]
 #[must_use = "the threads go on when it is dropped"]
 pub struct Still(Arc<Gate>);
 
+impl Still {
+    /// Forgets the threads in a forked child, which has none but the one that forked, and a copy of a lock, which may be taken.
+    pub fn forget(self) {
+        std::mem::forget(self);
+        std::mem::forget(CLOSED.swap(None));
+        STEPS.store(usize::from(IS_STEPPING.get()), Ordering::SeqCst);
+    }
+}
+
 impl Drop for Still {
     fn drop(&mut self) {
+        close(|gates| gates.retain(|gate| !Arc::ptr_eq(gate, &self.0)));
         self.0.open();
     }
 }
 
-/// Lets the threads of all our runtimes wait, each at the end of the step that it is in; returns when they do, or after a second.
+/// Lets the threads of all our runtimes wait, and those that are in a [`step`], each at the end of the step that it is in; returns when they do, or after a second.
 pub fn stand_still() -> Still {
     let gate = Arc::new(Gate::default());
+    close(|gates| gates.push(Arc::clone(&gate)));
     let mut num_wanted = 0;
     for entry in RUNTIMES.load().iter().flat_map(|entries| entries.iter()) {
         if entry.process == std::process::id() {
             num_wanted += entry.send_to(&gate);
         }
     }
-    gate.fills(num_wanted);
+    let end = Instant::now() + PATIENCE;
+    gate.fills(num_wanted, end);
+    steps_end(end);
     Still(gate)
+}
+
+fn close(how: impl Fn(&mut Vec<Arc<Gate>>)) {
+    CLOSED.rcu(|gates| {
+        let mut gates = gates.as_deref().cloned().unwrap_or_default();
+        how(&mut gates);
+        Some(Arc::new(gates))
+    });
+}
+
+/// Waits until no other thread is in a step.
+fn steps_end(end: Instant) {
+    let own = usize::from(IS_STEPPING.get());
+    let mut pause = Duration::from_micros(20);
+    while STEPS.load(Ordering::SeqCst) > own && Instant::now() < end {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(5));
+    }
 }
 
 impl Entry {
@@ -122,11 +210,18 @@ struct State {
 }
 
 impl Gate {
-    /// Waits until the gate opens.
+    /// Is counted, and waits until the gate opens.
     fn pass(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
+        drop(state);
         self.changed.notify_all();
+        self.wait();
+    }
+
+    /// Waits until the gate opens.
+    fn wait(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !state.is_open {
             let waiting = self.changed.wait(state);
             state = waiting.unwrap_or_else(PoisonError::into_inner);
@@ -140,8 +235,7 @@ impl Gate {
     }
 
     /// Waits until so many threads wait here.
-    fn fills(&self, num_threads: usize) {
-        let end = Instant::now() + PATIENCE;
+    fn fills(&self, num_threads: usize, end: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.waiting < num_threads {
             let left = end.saturating_duration_since(Instant::now());
@@ -176,5 +270,41 @@ mod tests {
         assert!(early.is_err(), "a thread went on");
         drop(still);
         assert_eq!(seen.recv_timeout(Duration::from_secs(10)), Ok(1));
+    }
+
+    #[test]
+    fn steps_of_other_threads_end_before_a_fork_and_begin_after_it() {
+        let (send, begun) = std::sync::mpsc::channel();
+        let (finish, may_end) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            step(|| {
+                send.send(0).unwrap();
+                may_end.recv().unwrap();
+            });
+            let nested = in_steps(async { step(|| send.send(1).unwrap()) });
+            Builder::new_current_thread()
+                .build()
+                .unwrap()
+                .block_on(nested);
+        });
+        assert_eq!(begun.recv().unwrap(), 0);
+        let closing = std::thread::spawn(|| {
+            let still = stand_still();
+            (still, Instant::now())
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        let ended = Instant::now();
+        finish.send(()).unwrap();
+        let (still, closed) = closing.join().unwrap();
+        assert!(closed >= ended, "a fork would have found a step");
+        let early = begun.recv_timeout(Duration::from_millis(100));
+        assert!(early.is_err(), "a step began");
+        drop(still);
+        assert_eq!(begun.recv_timeout(Duration::from_secs(10)), Ok(1));
+        other.join().unwrap();
+        // Within a step of one's own a fork waits for nobody.
+        let begun = Instant::now();
+        step(|| drop(stand_still()));
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     }
 }

@@ -40,6 +40,7 @@ const DIRECTION: [(&str, &[&str]); 18] = [
 const BELOW_LOAD: &[&str] = &[
     "error",
     "memory",
+    "still",
     "location",
     "grid",
     "storage",

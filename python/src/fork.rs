@@ -33,7 +33,8 @@ pub(crate) fn go_on() {
 #[pyfunction]
 #[pyo3(name = "_forget_threads")]
 pub(crate) fn forget_threads() {
-    // A thread may have had its lock.
-    std::mem::forget(STILL.take());
+    if let Some(still) = STILL.take() {
+        still.forget();
+    }
     crate::runtime::forget_calls();
 }

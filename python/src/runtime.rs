@@ -282,7 +282,7 @@ where
     F::Output: Send,
 {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
+    let mut future = pin!(still::in_steps(future));
     loop {
         let polled = py.detach(|| {
             let mut context = Context::from_waker(&waker);
