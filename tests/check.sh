@@ -21,7 +21,7 @@ trap 'rm -rf "$stub"' EXIT
 step .venv/bin/maturin generate-stubs --quiet -m python/Cargo.toml -o "$stub"
 step diff "$stub/partgrid/_native.pyi" python/partgrid/_native.pyi
 step "$python" -m mypy python/partgrid
-step "$python" -m mypy.stubtest partgrid --mypy-config-file mypy.ini
+step "$python" -m mypy.stubtest partgrid._native --mypy-config-file mypy.ini
 step .venv/bin/ruff format --check .
 step .venv/bin/ruff check .
 printf '\nall checks passed\n'
