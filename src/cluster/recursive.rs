@@ -12,7 +12,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
-use crate::query::GridScanExec;
+use crate::query::{GridScanExec, RelabelExec};
 
 /// Whether a statement goes on from its own rows.
 pub(super) fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
@@ -54,7 +54,10 @@ fn is_piece(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     if is_ranged || node.output_ordering().is_some() {
         return Ok(false);
     }
-    let changes =
-        node.exists(|below| Ok(below.is::<RecursiveQueryExec>() || below.is::<WorkTableExec>()))?;
+    let changes = node.exists(|below| {
+        // What a step says of its rows is no concern of others.
+        let is_of_step = below.is::<WorkTableExec>() || below.is::<RelabelExec>();
+        Ok(is_of_step || below.is::<RecursiveQueryExec>())
+    })?;
     Ok(!changes && node.exists(|below| Ok(below.is::<GridScanExec>()))?)
 }

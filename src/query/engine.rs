@@ -16,12 +16,14 @@ use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::copies::CountCopies;
 use super::plan::exact;
+use super::plan::floats::BothZeros;
 use super::plan::join_order::JoinOrder;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
 use super::plan::one_step::OneStep;
 use super::plan::pause::PauseOften;
 use super::plan::settings::for_tiles;
+use super::plan::steps::{Steps, WithSteps};
 use super::plan::types::{Operations, Types, with_operations};
 use super::spill::SpillFolder;
 use crate::error::Result;
@@ -57,8 +59,11 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
         .with_default_features()
         .with_analyzer_rules(rules)
         .with_analyzer_rule(Arc::new(Meaning { limit }))
+        .with_analyzer_rule(Arc::new(Steps))
+        .with_query_planner(Arc::new(WithSteps))
         .with_optimizer_rules(exact::rules())
         .with_optimizer_rule(Arc::new(JoinOrder::default()))
+        .with_optimizer_rule(Arc::new(BothZeros))
         .with_physical_optimizer_rule(Arc::new(OneStep))
         .with_physical_optimizer_rule(Arc::new(Arithmetic))
         .with_physical_optimizer_rule(Arc::new(PauseOften))

@@ -8,6 +8,7 @@ mod aliases;
 mod answer;
 mod bounds;
 mod cache;
+mod coerced;
 mod engine;
 mod error;
 mod exec;
@@ -61,7 +62,7 @@ pub use table::GridTable;
 #[cfg(feature = "distributed")]
 pub(crate) use {
     error::kind_within,
-    exec::{scan::GridScanExec, stop::Stop},
+    exec::{relabel::RelabelExec, scan::GridScanExec, stop::Stop},
     metrics::PROCESS,
     plan::estimate::{sample, sample_of_parts},
     spread::{Spread, part},

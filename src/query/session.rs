@@ -23,6 +23,7 @@ use super::answer::{Bounds, Query};
 use super::bounds::RunPool;
 use super::bounds::{Queue, SessionMemory};
 use super::cache::{CachedPlan, Question, reads_grids_only};
+use super::coerced::coerced;
 use super::engine;
 use super::error::{is_a_view, no_table};
 use super::faults::own_text;
@@ -139,9 +140,10 @@ impl Session {
             CATALOG.to_owned(),
             Arc::clone(&catalog) as Arc<dyn CatalogProvider>,
         );
-        let growing = bounded(&state, each);
+        let functions = bounded(&state, each).into_iter().chain(coerced(&state));
+        let functions: Vec<_> = functions.collect();
         let context = SessionContext::new_with_state(state);
-        for function in growing {
+        for function in functions {
             context.register_udf(function);
         }
         aliases::add_to(&context);

@@ -13,6 +13,7 @@ use datafusion::logical_expr::ScalarUDF;
 use super::plan::checked::Checked;
 use super::plan::concatenate::Concatenate;
 use super::plan::exact::FieldOf;
+use super::plan::floats::Settled;
 use super::plan::single::Only;
 use super::plan::subqueries::MaybeNull;
 use crate::error::{Error, ErrorKind};
@@ -77,6 +78,7 @@ pub(super) fn arrived(text: &str) -> Option<Error> {
 /// The functions that only plans call, for parts of plans, which name them: SQL does not know them, or has others under their names. Values that they make have no more than `limit` bytes.
 pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
     let all = Checked::of_any_type().map(ScalarUDF::from);
+    let floats = Settled::of_any_type().map(ScalarUDF::from);
     let get_field = datafusion::functions::core::get_field();
     let others = [
         ScalarUDF::from(Concatenate::new(DataType::Null, limit)),
@@ -84,7 +86,8 @@ pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
         ScalarUDF::from(MaybeNull::new()),
         ScalarUDF::from(Only::new()),
     ];
-    all.into_iter().chain(others).map(Arc::new).collect()
+    let all = all.into_iter().chain(floats).chain(others);
+    all.map(Arc::new).collect()
 }
 
 #[cfg(test)]

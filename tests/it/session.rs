@@ -5,6 +5,7 @@ mod names;
 mod nulls;
 mod plans;
 mod sums;
+mod units;
 
 use std::sync::Arc;
 

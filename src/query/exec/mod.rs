@@ -14,6 +14,7 @@ pub(super) mod narrow;
 pub(super) mod own;
 pub(super) mod portion;
 mod read;
+pub(in crate::query) mod relabel;
 pub(super) mod scan;
 mod sieve;
 pub(super) mod stitch;

@@ -11,6 +11,7 @@ use datafusion::optimizer::AnalyzerRule;
 use super::checked::{checked, is_checked_late};
 use super::concatenate::bounded;
 use super::exact::exact;
+use super::floats::with_one_zero;
 use super::subqueries::with_rows_or_none;
 use super::walk::walk;
 
@@ -61,6 +62,7 @@ fn all_parts(
         |part| {
             exact(part)
                 .transform_data(|part| checked(part, schema))?
+                .transform_data(|part| with_one_zero(part, schema))?
                 .transform_data(|part| bounded(part, schema, limit))?
                 .transform_data(with_rows_or_none)
         },

@@ -7,6 +7,7 @@ pub(super) mod copies;
 pub(crate) mod estimate;
 pub(in crate::query) mod exact;
 pub(super) mod facts;
+pub(super) mod floats;
 pub(super) mod join_order;
 mod join_search;
 mod longest;
@@ -23,6 +24,7 @@ pub(super) mod settings;
 #[cfg(feature = "distributed")]
 pub(super) mod single;
 pub(super) mod sorted;
+pub(super) mod steps;
 pub(super) mod subqueries;
 pub(super) mod types;
 #[cfg(feature = "distributed")]

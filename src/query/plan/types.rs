@@ -1,7 +1,7 @@
 //! Operations over types that the engine refuses or misreads, written so that it does not.
 //!
 //! Comes in: an operation that the SQL planner meets, or a logical plan whose types are not settled yet. Goes out: comparisons of times of different units, durations and days that are given as
-//! parameters, windows that are ordered by what has no distances, and an error for a comparison of a date with a number. Never here: the meaning of nulls, overflow.
+//! parameters, windows that are ordered by what has no distances, sums of NULL, and an error for a comparison of a date with a number. Never here: the meaning of nulls, overflow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,12 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::{Between, InList, Placeholder, WindowFunction};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
+};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    cast,
+    Case, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, cast, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -24,7 +26,7 @@ use super::walk::walk;
 use crate::error::{Error, ErrorKind};
 
 /// The unit that times of different units are compared in.
-const FINEST: DataType = DataType::Time64(TimeUnit::Nanosecond);
+pub(in crate::query) const FINEST: DataType = DataType::Time64(TimeUnit::Nanosecond);
 
 /// A date with hours. In nanoseconds there are none before 1677 and after 2262.
 const MOMENT: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -53,6 +55,11 @@ impl ExprPlanner for Operations {
                 } else if right && may_have_hours(&expr.left, schema) {
                     expr.right = cast(expr.right, MOMENT);
                 }
+                if expr.op == BinaryOperator::Plus {
+                    let is_before = is_day_at(&expr.left, schema);
+                    nothing_as_interval(&mut expr.left, is_day_at(&expr.right, schema));
+                    nothing_as_interval(&mut expr.right, is_before);
+                }
             }
             BinaryOperator::Eq
             | BinaryOperator::NotEq
@@ -68,6 +75,27 @@ impl ExprPlanner for Operations {
             _ => {}
         }
         Ok(PlannerResult::Original(expr))
+    }
+
+    fn plan_aggregate(
+        &self,
+        mut expr: RawAggregateExpr,
+    ) -> Result<PlannerResult<RawAggregateExpr>> {
+        nothing_as_number(expr.func.name(), &mut expr.args);
+        Ok(PlannerResult::Original(expr))
+    }
+
+    fn plan_window(&self, mut expr: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
+        nothing_as_number(expr.func_def.name(), &mut expr.args);
+        Ok(PlannerResult::Original(expr))
+    }
+}
+
+/// The sum and the mean of NULL, which the engine refuses.
+fn nothing_as_number(function: &str, arguments: &mut [Expr]) {
+    if let ("sum" | "avg", [argument @ Expr::Literal(ScalarValue::Null, _)]) = (function, arguments)
+    {
+        *argument = lit(ScalarValue::Int64(None));
     }
 }
 
@@ -89,6 +117,25 @@ impl Operations {
             *side = cast(side.clone(), interval);
         }
     }
+}
+
+/// A NULL that is added to a date or a timestamp is an interval; the engine refuses the sum.
+fn nothing_as_interval(side: &mut Expr, is_beside_day: bool) {
+    if is_beside_day && matches!(side, Expr::Literal(ScalarValue::Null, _)) {
+        *side = lit(ScalarValue::IntervalMonthDayNano(None));
+    }
+}
+
+fn is_day_at(side: &Expr, schema: &DFSchema) -> bool {
+    side.get_type(schema)
+        .is_ok_and(|data_type| is_day(&data_type))
+}
+
+fn is_day(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)
+    )
 }
 
 /// Whether a date and this make a timestamp: an interval, unless it is a literal of whole days and months. The engine makes a date of them, and drops the hours.
@@ -114,14 +161,15 @@ pub(in crate::query) fn with_operations(
 }
 
 fn are_different_times<'a>(parts: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> bool {
-    let types: Option<BTreeSet<DataType>> = parts
-        .into_iter()
-        .map(|part| part.get_type(schema).ok().filter(is_time))
-        .collect();
+    let types = parts.into_iter().map(|part| part.get_type(schema).ok());
+    // A NULL goes with any unit.
+    let types = types.filter(|data_type| *data_type != Some(DataType::Null));
+    let types: Option<BTreeSet<DataType>> =
+        types.map(|data_type| data_type.filter(is_time)).collect();
     types.is_some_and(|types| types.len() > 1)
 }
 
-fn is_time(data_type: &DataType) -> bool {
+pub(in crate::query) fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Time32(_) | DataType::Time64(_))
 }
 
@@ -158,6 +206,29 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Ok(in_list(list, schema))
         }
+        Expr::Case(case) => {
+            if let Some(value) = &case.expr {
+                for (wanted, _) in &case.when_then_expr {
+                    check_comparison(value, wanted, schema)?;
+                }
+            }
+            Ok(case_of_times(case, schema))
+        }
+        Expr::ScalarFunction(call) if call.func.name() == "nullif" => {
+            if let [value, other] = call.args.as_slice() {
+                check_comparison(value, other, schema)?;
+            }
+            Ok(Transformed::no(Expr::ScalarFunction(call)))
+        }
+        Expr::InSubquery(found) => {
+            let columns = found.subquery.subquery.schema();
+            if let [column] = &**columns.fields()
+                && let Ok(value) = found.expr.get_type(schema)
+            {
+                check_types(&value, column.data_type())?;
+            }
+            Ok(Transformed::no(Expr::InSubquery(found)))
+        }
         Expr::WindowFunction(mut window) => {
             let is_changed = by_peers(&mut window, schema)?;
             let window = Expr::WindowFunction(window);
@@ -190,6 +261,38 @@ fn in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     Transformed::yes(Expr::InList(list))
 }
 
+/// CASE, all values of which that are times have one unit, and so have those that they are compared with.
+fn case_of_times(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
+    let branches = case.when_then_expr.iter();
+    let compared = branches.clone().map(|(when, _)| when).chain(&case.expr);
+    let given = branches.map(|(_, then)| then).chain(&case.else_expr);
+    let is_of_compared =
+        case.expr.is_some() && are_different_times(compared.map(|part| part.as_ref()), schema);
+    let is_of_given = are_different_times(given.map(|part| part.as_ref()), schema);
+    if !is_of_compared && !is_of_given {
+        return Transformed::no(Expr::Case(case));
+    }
+    let finest = |part: &mut Expr| *part = cast(std::mem::take(part), FINEST);
+    let wanted = case.when_then_expr.iter_mut();
+    for (when, then) in wanted {
+        if is_of_compared {
+            finest(when);
+        }
+        if is_of_given {
+            finest(then);
+        }
+    }
+    case.expr
+        .iter_mut()
+        .filter(|_| is_of_compared)
+        .for_each(|part| finest(part));
+    case.else_expr
+        .iter_mut()
+        .filter(|_| is_of_given)
+        .for_each(|part| finest(part));
+    Transformed::yes(Expr::Case(case))
+}
+
 fn compares(operator: Operator) -> bool {
     matches!(
         operator,
@@ -210,16 +313,15 @@ fn compares(operator: Operator) -> bool {
 /// `Query` for a comparison of a date or a timestamp with a whole number.
 fn check_comparison(left: &Expr, right: &Expr, schema: &DFSchema) -> Result<()> {
     let of = |part: &Expr| part.get_type(schema).ok();
-    let (Some(left), Some(right)) = (of(left), of(right)) else {
-        return Ok(());
-    };
-    let is_day = |data_type: &DataType| {
-        matches!(
-            data_type,
-            DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)
-        )
-    };
-    if !(is_day(&left) && right.is_numeric() || left.is_numeric() && is_day(&right)) {
+    match (of(left), of(right)) {
+        (Some(left), Some(right)) => check_types(&left, &right),
+        _ => Ok(()),
+    }
+}
+
+/// As [`check_comparison`].
+fn check_types(left: &DataType, right: &DataType) -> Result<()> {
+    if !(is_day(left) && right.is_numeric() || left.is_numeric() && is_day(right)) {
         return Ok(());
     }
     let text = format!("these types cannot be compared: {left} and {right}");

@@ -1,0 +1,328 @@
+//! One zero and one NaN, where the engine tells floats apart by their bits.
+//!
+//! Comes in: an expression whose types are settled; a plan that was optimized. Goes out: keys of windows, values of CASE, NULLIF and `IN` lists for which 0.0 and -0.0 are one number, as they are for GROUP BY, joins and
+//! `=`, and quotients whose NaN has no sign: the processor gives 0 / 0 one, and with it NaN comes before all numbers. Never here: ORDER BY of statements, `min` and `max`, which tell them apart.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Float16Type, Float32Type, Float64Type};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Case, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit, when,
+};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// Rewrites one expression.
+pub(super) fn with_one_zero(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expression {
+        Expr::WindowFunction(window) => over_one_zero(window, schema),
+        Expr::Case(case) => of_one_zero(case, schema),
+        Expr::ScalarFunction(call) if call.func.name() == "nullif" => null_if(call, schema),
+        Expr::BinaryExpr(pair) if matches!(pair.op, Operator::Divide | Operator::Modulo) => {
+            let found = float(&pair.left, schema)?;
+            let quotient = Expr::BinaryExpr(pair);
+            Ok(match found {
+                Some(data_type) => Transformed::yes(call(Kind::Nan, data_type, quotient)),
+                None => Transformed::no(quotient),
+            })
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// The keys of a window, and values of which it takes the distinct ones.
+fn over_one_zero(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut is_changed = false;
+    let parameters = &mut window.params;
+    let keys = parameters.partition_by.iter_mut();
+    let keys = keys.chain(parameters.order_by.iter_mut().map(|by| &mut by.expr));
+    let values = parameters.args.iter_mut();
+    for part in keys.chain(values.filter(|_| parameters.distinct)) {
+        if let Some(data_type) = float(part, schema)? {
+            *part = call(Kind::Zero, data_type, std::mem::take(part));
+            is_changed = true;
+        }
+    }
+    let window = Expr::WindowFunction(window);
+    Ok(match is_changed {
+        true => Transformed::yes(window),
+        false => Transformed::no(window),
+    })
+}
+
+/// `CASE x WHEN 0.0 THEN …`.
+fn of_one_zero(case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Some(value) = &case.expr else {
+        return Ok(Transformed::no(Expr::Case(case)));
+    };
+    let are_plain = case.when_then_expr.iter().all(|(when, _)| is_plain(when));
+    let data_type = float(value, schema)?;
+    let Some(data_type) = data_type.filter(|_| !are_plain) else {
+        return Ok(Transformed::no(Expr::Case(case)));
+    };
+    let zero = |part: Box<Expr>| Box::new(call(Kind::Zero, data_type.clone(), *part));
+    let branches = case.when_then_expr.into_iter();
+    let branches = branches.map(|(when, then)| (zero(when), then)).collect();
+    let case = Case::new(case.expr.map(zero), branches, case.else_expr);
+    Ok(Transformed::yes(Expr::Case(case)))
+}
+
+/// Whether it is a number that has no other form.
+fn is_plain(value: &Expr) -> bool {
+    let number = match value {
+        Expr::Literal(ScalarValue::Float16(Some(value)), _) => f64::from(*value),
+        Expr::Literal(ScalarValue::Float32(Some(value)), _) => f64::from(*value),
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value,
+        _ => return false,
+    };
+    number != 0.0 && !number.is_nan()
+}
+
+/// `nullif(x, y)` is null where `x = y`.
+fn null_if(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let [value, other] = call.args.as_slice()
+        && float(value, schema)?.is_some()
+        && !value.is_volatile()
+    {
+        let nothing = lit(ScalarValue::try_new_null(&value.get_type(schema)?)?);
+        let is_other = value.clone().eq(other.clone());
+        let case = when(is_other, nothing).otherwise(value.clone())?;
+        return Ok(Transformed::yes(case));
+    }
+    Ok(Transformed::no(Expr::ScalarFunction(call)))
+}
+
+/// The type of an expression that is a float.
+fn float(expression: &Expr, schema: &DFSchema) -> Result<Option<DataType>> {
+    // Long chains would ask for the types of all their parts again and again.
+    if let Expr::ScalarFunction(call) = expression
+        && let Some(settled) = call.func.inner().downcast_ref::<Settled>()
+    {
+        return Ok(Some(settled.data_type.clone()));
+    }
+    let data_type = expression.get_type(schema)?;
+    Ok(data_type.is_floating().then_some(data_type))
+}
+
+fn call(kind: Kind, data_type: DataType, argument: Expr) -> Expr {
+    let function = Arc::new(ScalarUDF::from(Settled::new(kind, data_type)));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![argument]))
+}
+
+/// Long `IN` lists, once rules of the engine have run, which make them of conditions beside OR.
+#[derive(Debug)]
+pub(in crate::query) struct BothZeros;
+
+impl OptimizerRule for BothZeros {
+    fn name(&self) -> &'static str {
+        "both_zeros"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expression| {
+            let name = names.save(&expression);
+            let changed = expression.transform_up(|part| Ok(both_zeros(part)))?;
+            Ok(match changed.transformed {
+                true => changed.update_data(|expression| name.restore(expression)),
+                false => changed,
+            })
+        })
+    }
+}
+
+/// `x IN (0.0, …)` is `x IN (0.0, -0.0, …)`: a long list is looked up by bits.
+fn both_zeros(expression: Expr) -> Transformed<Expr> {
+    let Expr::InList(mut list) = expression else {
+        return Transformed::no(expression);
+    };
+    let others = list.list.iter().filter_map(other_zero).map(lit);
+    let others: Vec<Expr> = others.filter(|other| !list.list.contains(other)).collect();
+    if others.is_empty() {
+        return Transformed::no(Expr::InList(list));
+    }
+    list.list.extend(others);
+    Transformed::yes(Expr::InList(list))
+}
+
+/// Of a zero the one with the other sign.
+fn other_zero(value: &Expr) -> Option<ScalarValue> {
+    match value {
+        Expr::Literal(ScalarValue::Float16(Some(zero)), _) if f32::from(*zero) == 0.0 => {
+            Some(ScalarValue::Float16(Some(-*zero)))
+        }
+        Expr::Literal(ScalarValue::Float32(Some(zero)), _) if *zero == 0.0 => {
+            Some(ScalarValue::Float32(Some(-zero)))
+        }
+        Expr::Literal(ScalarValue::Float64(Some(zero)), _) if *zero == 0.0 => {
+            Some(ScalarValue::Float64(Some(-zero)))
+        }
+        _ => None,
+    }
+}
+
+/// What there is one of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// Of zeros, and of NaN.
+    Zero,
+    /// Of NaN alone: a zero keeps its sign.
+    Nan,
+}
+
+/// A float in the one form that it has.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(in crate::query) struct Settled {
+    kind: Kind,
+    data_type: DataType,
+    signature: Signature,
+}
+
+impl Settled {
+    fn new(kind: Kind, data_type: DataType) -> Self {
+        Self {
+            kind,
+            data_type,
+            signature: Signature::any(1, Volatility::Immutable),
+        }
+    }
+
+    /// All, for plans whose types were settled elsewhere and stand beside the calls.
+    #[cfg(feature = "distributed")]
+    pub(in crate::query) fn of_any_type() -> [Self; 2] {
+        [Kind::Zero, Kind::Nan].map(|kind| Self::new(kind, DataType::Null))
+    }
+
+    /// The floats; the same array where none of them has another form.
+    fn settled(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        let keeps_sign = self.kind == Kind::Nan;
+        Ok(match array.data_type() {
+            DataType::Float16 => {
+                type Number = <Float16Type as ArrowPrimitiveType>::Native;
+                settle::<Float16Type>(array, |value| match value {
+                    nan if nan.is_nan() => Number::NAN,
+                    zero if !keeps_sign && f32::from(zero) == 0.0 => Number::ZERO,
+                    other => other,
+                })
+            }
+            DataType::Float32 => settle::<Float32Type>(array, |value| match value {
+                nan if nan.is_nan() => f32::NAN,
+                zero if !keeps_sign && zero == 0.0 => 0.0,
+                other => other,
+            }),
+            DataType::Float64 => settle::<Float64Type>(array, |value| match value {
+                nan if nan.is_nan() => f64::NAN,
+                zero if !keeps_sign && zero == 0.0 => 0.0,
+                other => other,
+            }),
+            other => return datafusion::common::internal_err!("one form of {other}"),
+        })
+    }
+}
+
+/// The values in the form that `form` gives; nothing is copied where all have it.
+fn settle<T: ArrowPrimitiveType>(
+    array: &ArrayRef,
+    form: impl Fn(T::Native) -> T::Native,
+) -> ArrayRef {
+    let values = array.as_primitive::<T>();
+    let is_other = |value: &T::Native| form(*value).is_ne(*value);
+    match values.values().iter().any(is_other) {
+        true => Arc::new(values.unary::<_, T>(form)),
+        false => Arc::clone(array),
+    }
+}
+
+impl ScalarUDFImpl for Settled {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Zero => "one_zero",
+            Kind::Nan => "one_nan",
+        }
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        match arguments {
+            [only] => Ok(only.schema_name().to_string()),
+            _ => datafusion::common::internal_err!("one form of {} values", arguments.len()),
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [only] => Ok(only.clone()),
+            _ => datafusion::common::internal_err!("one form of {} values", types.len()),
+        }
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        match arguments.arg_fields {
+            [only] => {
+                let data_type = only.data_type().clone();
+                let field = Field::new(self.name(), data_type, only.is_nullable());
+                Ok(Arc::new(field))
+            }
+            others => datafusion::common::internal_err!("one form of {} values", others.len()),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match arguments.args.as_slice() {
+            [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(self.settled(array)?)),
+            [ColumnarValue::Scalar(scalar)] => {
+                let array = self.settled(&scalar.to_array()?)?;
+                let scalar = ScalarValue::try_from_array(&array, 0)?;
+                Ok(ColumnarValue::Scalar(scalar))
+            }
+            others => datafusion::common::internal_err!("one form of {} values", others.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::Float64Array;
+
+    #[test]
+    fn zeros_and_nan_have_one_form_and_other_floats_are_not_copied() {
+        let all = Settled::new(Kind::Zero, DataType::Float64);
+        let odd: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, -f64::NAN, 1.5]));
+        let settled = all.settled(&odd).unwrap();
+        let bits = |array: &ArrayRef| -> Vec<u64> {
+            let values = array.as_primitive::<Float64Type>().values();
+            values.iter().map(|value| value.to_bits()).collect()
+        };
+        let expected = [0.0_f64, f64::NAN, 1.5].map(f64::to_bits);
+        assert_eq!(bits(&settled), expected);
+        let quotients = Settled::new(Kind::Nan, DataType::Float64);
+        let zero: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, 1.5]));
+        assert!(Arc::ptr_eq(&quotients.settled(&zero).unwrap(), &zero));
+    }
+}

@@ -1,0 +1,177 @@
+//! Steps of `WITH RECURSIVE` whose rows say something else about themselves than those that they go on from.
+//!
+//! Comes in: a logical plan whose types are settled. Goes out: the same plan, in which a step gives its columns with the metadata of the first rows, as the answer has them; the engine refuses a step over a table
+//! with metadata, as pandas writes it. Never here: names, types, nulls.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::error::Result;
+use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{
+    Expr, Extension, LogicalPlan, RecursiveQuery, UserDefinedLogicalNode,
+    UserDefinedLogicalNodeCore,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+
+use crate::query::exec::relabel::RelabelExec;
+
+/// Gives steps the metadata of the first rows.
+#[derive(Debug)]
+pub(in crate::query) struct Steps;
+
+impl AnalyzerRule for Steps {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::RecursiveQuery(query) => relabelled(query),
+            other => Ok(Transformed::no(other)),
+        })
+        .data()
+    }
+
+    fn name(&self) -> &'static str {
+        "steps"
+    }
+}
+
+fn relabelled(query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
+    let (first, step) = (query.static_term.schema(), query.recursive_term.schema());
+    let mut fields = first.fields().iter().zip(step.fields());
+    let is_same = first.metadata() == step.metadata()
+        && fields.all(|(one, other)| one.metadata() == other.metadata());
+    if is_same {
+        return Ok(Transformed::no(LogicalPlan::RecursiveQuery(query)));
+    }
+    let like = Arc::clone(first);
+    let step = Step::try_new(Arc::unwrap_or_clone(query.recursive_term), like)?;
+    let node = Arc::new(step);
+    let query = RecursiveQuery::try_new(
+        query.name,
+        query.static_term,
+        Arc::new(LogicalPlan::Extension(Extension { node })),
+        query.is_distinct,
+    )?;
+    Ok(Transformed::yes(LogicalPlan::RecursiveQuery(query)))
+}
+
+/// A step with the metadata of others.
+#[derive(Debug)]
+struct Step {
+    input: LogicalPlan,
+    /// Has the metadata.
+    like: DFSchemaRef,
+    schema: DFSchemaRef,
+}
+
+impl Step {
+    fn try_new(input: LogicalPlan, like: DFSchemaRef) -> Result<Self> {
+        let fields = input.schema().iter().zip(like.fields());
+        let fields = fields.map(|((qualifier, field), like)| {
+            let field = field.as_ref().clone();
+            let field = field.with_metadata(like.metadata().clone());
+            (qualifier.cloned(), Arc::new(field))
+        });
+        let schema = DFSchema::new_with_metadata(fields.collect(), like.metadata().clone())?;
+        Ok(Self {
+            input,
+            like,
+            schema: Arc::new(schema),
+        })
+    }
+}
+
+impl PartialEq for Step {
+    fn eq(&self, other: &Self) -> bool {
+        self.input == other.input && self.schema == other.schema
+    }
+}
+
+impl Eq for Step {}
+
+impl PartialOrd for Step {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        let found = self.input.partial_cmp(&other.input);
+        found.filter(|found| *found != Ordering::Equal || self == other)
+    }
+}
+
+impl Hash for Step {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.input.hash(state);
+        self.schema.hash(state);
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Step {
+    fn name(&self) -> &'static str {
+        "Step"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Step")
+    }
+
+    fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
+        match (inputs.pop(), inputs.is_empty()) {
+            (Some(input), true) => Self::try_new(input, Arc::clone(&self.like)),
+            _ => datafusion::common::internal_err!("a step has one input"),
+        }
+    }
+}
+
+/// The engine's planner, which also knows steps.
+#[derive(Debug)]
+pub(in crate::query) struct WithSteps;
+
+#[async_trait]
+impl QueryPlanner for WithSteps {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Self)]);
+        planner.create_physical_plan(plan, session).await
+    }
+}
+
+#[async_trait]
+impl ExtensionPlanner for WithSteps {
+    async fn plan_extension(
+        &self,
+        _: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        _: &dyn Session,
+        _: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (Some(step), [input]) = (node.as_any().downcast_ref::<Step>(), inputs) else {
+            return Ok(None);
+        };
+        let relabelled = RelabelExec::new(Arc::clone(input), step.like.inner());
+        Ok(Some(Arc::new(relabelled)))
+    }
+}
