@@ -1,14 +1,14 @@
 //! Which parts serve a grid, and who is to have copies of them.
 //!
 //! Comes in: what the members of one moment said of their parts. Goes out: the parts that together are the grid, the original of each where it is there; those of which this member is to have a copy and has none,
-//! and those of its copies that nobody needs. A function of just these: whoever heard the same gets the same answer, so that nobody has to be told. Never here: asking members, fetching, dropping.
+//! and those of its copies that nobody needs. A function of just these, and of members by their lives: whoever heard the same gets the same answer, so that nobody has to be told. Never here: asking, fetching, dropping.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
 use twox_hash::XxHash64;
 
-use super::leaf::seats;
+use super::leaf::seats_of_lives;
 use super::members::{Member, Members};
 use super::placement::owners;
 use crate::error::{Error, Result};
@@ -80,32 +80,44 @@ impl Dealt {
 
 /// The parts of a grid that count.
 #[derive(Debug, Default)]
-pub(super) struct Choice(BTreeMap<Deal, Dealt>);
+pub(super) struct Choice {
+    deals: BTreeMap<Deal, Dealt>,
+    /// Why the parts of a deal do not count, of which nobody knows whom to believe; of several the first.
+    conflict: Option<Error>,
+}
 
 impl Choice {
-    /// The newest deal that has all its parts.
-    pub(super) fn serving(&self) -> Option<(Deal, &Dealt)> {
-        let mut deals = self.0.iter().rev();
-        let found = deals.find(|(_, dealt)| dealt.is_complete());
-        found.map(|(deal, dealt)| (*deal, dealt))
+    /// The newest deal that has all its parts; a conflict in another deal is none of it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when none has, and two members have the original of one part of a deal, or do not agree on how many there are.
+    pub(super) fn serving(&self) -> Result<Option<(Deal, &Dealt)>> {
+        let mut deals = self.deals.iter().rev();
+        match deals.find(|(_, dealt)| dealt.is_complete()) {
+            Some((deal, dealt)) => Ok(Some((*deal, dealt))),
+            None => self.conflict.clone().map_or(Ok(None), Err),
+        }
+    }
+
+    /// The deal that serves, if there is one.
+    pub(super) fn serving_deal(&self) -> Option<Deal> {
+        self.serving().ok().flatten().map(|(deal, _)| deal)
     }
 
     /// Whether nobody has any part.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.values().all(|dealt| dealt.parts.is_empty())
+        let mut deals = self.deals.values();
+        self.conflict.is_none() && deals.all(|dealt| dealt.parts.is_empty())
     }
 
     fn part(&self, part: &GridPart) -> Option<&Told> {
-        self.0.get(&Deal::of(part))?.parts.get(&part.number)
+        self.deals.get(&Deal::of(part))?.parts.get(&part.number)
     }
 }
 
 impl Survey<'_> {
     /// The parts that count.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when two members have the original of one part, or do not agree on how many there are.
-    pub(super) fn choice(&self) -> Result<Choice> {
+    pub(super) fn choice(&self) -> Choice {
         let originals = self.originals();
         let mut deals: BTreeMap<Deal, (Vec<&Told>, Vec<&Told>)> = BTreeMap::new();
         for told in self.told {
@@ -116,12 +128,17 @@ impl Survey<'_> {
                 true => {}
             }
         }
-        let chosen = deals.into_iter().map(|(deal, (mut originals, copies))| {
+        let mut choice = Choice::default();
+        for (deal, (mut originals, copies)) in deals {
             originals.sort_by_key(|told| told.part.number);
-            check_numbers(&originals, self.members)?;
-            Ok((deal, self.dealt(&originals, &copies)))
-        });
-        chosen.collect::<Result<_>>().map(Choice)
+            if let Err(error) = check_numbers(&originals, self.members) {
+                choice.conflict.get_or_insert(error);
+                continue;
+            }
+            let dealt = self.dealt(&originals, &copies);
+            choice.deals.insert(deal, dealt);
+        }
+        choice
     }
 
     fn dealt(&self, originals: &[&Told], copies: &[&Told]) -> Dealt {
@@ -160,7 +177,7 @@ impl Survey<'_> {
         let most = self.members.len();
         let seed = |seed| u128::from(XxHash64::oneshot(seed, self.name.as_bytes()));
         let grid = (seed(0) << 64) | seed(1);
-        owners(grid, number, &seats(self.members, most), most)
+        owners(grid, number, &seats_of_lives(self.members), most)
     }
 
     /// The members that are to have a part: that of the original, if it is there, then others.
@@ -195,11 +212,12 @@ impl Survey<'_> {
         })
     }
 
-    /// The parts of which this member is to have a copy, and has none.
+    /// The parts of which this member is to have a copy, and has none. Parts that were dealt out anew are copied once all of them are there: it may never be so.
     pub(super) fn wishes(&self, choice: &Choice) -> Vec<Told> {
-        let from = choice.serving().map(|(deal, _)| deal).unwrap_or_default();
+        let from = choice.serving_deal().unwrap_or_default();
         let own: HashSet<Key<'_>> = self.own().map(|told| key(&told.part)).collect();
-        let deals = choice.0.range(from..);
+        let deals = choice.deals.range(from..);
+        let deals = deals.filter(|(deal, dealt)| deal.generation == 0 || dealt.is_complete());
         let parts = deals.flat_map(|(_, dealt)| dealt.parts.values());
         let wanted = parts.filter(|told| {
             let is_copied = told.part.replicas > 1 && !own.contains(&key(&told.part));
@@ -288,9 +306,13 @@ mod tests {
     use super::*;
     use crate::location::Location;
 
+    /// Members, each of which knows the others by addresses that nobody else knows them by.
     fn members(own: u8, lives: &[u8]) -> Members {
         let member = |life: &u8| {
-            let uri = format!("grpc://m{life}:1");
+            let uri = match *life == own {
+                true => format!("grpc://m{life}:1"),
+                false => format!("grpc://192.0.2.{life}:{own}"),
+            };
             let life = Incarnation::from_bits(u128::from(*life));
             Member::try_new(&uri, life, Location::here()).unwrap()
         };
@@ -334,8 +356,8 @@ mod tests {
             name: "sales",
             told: &told,
         };
-        let choice = survey.choice().unwrap();
-        let serves = choice.serving().map(|(_, dealt)| {
+        let choice = survey.choice();
+        let serves = choice.serving().unwrap().map(|(_, dealt)| {
             let told = &dealt.parts[&0];
             let member = members.iter().nth(told.at).unwrap();
             u8::try_from(member.incarnation().bits()).unwrap()
@@ -419,20 +441,10 @@ mod tests {
 
     #[test]
     fn the_newest_deal_with_all_parts_serves() {
-        let anew = |number, at| {
-            let anew = GridPart {
-                number,
-                of: 2,
-                generation: 1,
-                deal: vec![7; 16],
-                ..part((at, 9), 1, false)
-            };
-            (at, anew)
-        };
         let old = (1, part((1, 1), 1, false));
-        let half = [old.clone(), anew(1, 2)];
+        let half = [old.clone(), anew(1, 2, 1)];
         assert_eq!(seen(1, (&[1, 2], &[]), &half).0, Some(1));
-        let whole = [old, anew(0, 2), anew(1, 1)];
+        let whole = [old, anew(0, 2, 1), anew(1, 1, 1)];
         assert_eq!(seen(1, (&[1, 2], &[]), &whole).0, Some(2));
     }
 
@@ -449,7 +461,38 @@ mod tests {
             name: "sales",
             told: &told,
         };
-        let text = survey.choice().unwrap_err().to_string();
+        let choice = survey.choice();
+        let text = choice.serving().unwrap_err().to_string();
         assert!(text.contains("two members have part 0"), "{text}");
+    }
+
+    /// Part `number` of two of a grid that was dealt out anew once.
+    fn anew(number: u64, at: u8, replicas: u32) -> (u8, GridPart) {
+        let anew = GridPart {
+            number,
+            of: 2,
+            generation: 1,
+            deal: vec![7; 16],
+            ..part((at, 9), replicas, false)
+        };
+        (at, anew)
+    }
+
+    #[test]
+    fn a_conflict_in_a_deal_that_does_not_serve_stands_in_the_way_of_none() {
+        let twice = [1, 3].map(|at| (at, part((at, 1), 1, false)));
+        let new = [anew(0, 2, 1), anew(1, 1, 1)];
+        let said: Vec<_> = twice.into_iter().chain(new).collect();
+        assert_eq!(seen(3, (&[1, 2, 3], &[]), &said).0, Some(2));
+    }
+
+    #[test]
+    fn parts_that_were_dealt_out_anew_are_copied_once_all_are_there() {
+        let lives = [1, 2];
+        let old = (1, part((1, 1), 1, false));
+        let half = [old.clone(), anew(0, 2, 2)];
+        assert!(wish(&lives, &half).is_empty());
+        let whole = [old, anew(0, 2, 2), anew(1, 1, 2)];
+        assert_eq!(wish(&lives, &whole), lives);
     }
 }

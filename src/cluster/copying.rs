@@ -4,7 +4,7 @@
 //! background, so that neither looks nor statements wait for them. Tiles of a process on this host are mapped: then the copy is the segment, which stays when that process ends. Never here: which parts
 //! (`copies.rs`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -28,7 +28,7 @@ const TILE: Duration = Duration::from_secs(120);
 pub(super) struct Copying {
     is_on: Arc<AtomicBool>,
     /// Why parts could not be copied, by their ids, as it was said last.
-    said: Mutex<HashMap<Vec<u8>, String>>,
+    pub(super) said: Mutex<HashMap<Vec<u8>, String>>,
 }
 
 /// The right to copy, which only one has at a time.
@@ -47,13 +47,19 @@ impl Copying {
     }
 
     /// Says why a part could not be copied; what stays as it is once.
-    fn say(&self, part: &GridPart, error: &Error) {
+    pub(super) fn say(&self, part: &GridPart, error: &Error) {
         let text = error.to_string();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.get(&part.id) != Some(&text) {
             tracing::warn!(grid = part.name, number = part.number, %error, "a part could not be copied, it is tried again");
             said.insert(part.id.clone(), text);
         }
+    }
+
+    /// Forgets what was said of parts that are nowhere any more.
+    pub(super) fn say_only(&self, there: &HashSet<&[u8]>) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|id, _| there.contains(id.as_slice()));
     }
 
     fn done(&self, part: &GridPart) {
@@ -75,6 +81,12 @@ impl Cluster {
         self.runtime.spawn(async move {
             let _turn = turn;
             for (part, member) in wishes {
+                if cluster
+                    .upgrade()
+                    .is_some_and(|own| own.parts().refuses(&part))
+                {
+                    continue;
+                }
                 let copied = Box::pin(copied(&part, &member, &reach, &cluster)).await;
                 let Some(cluster) = cluster.upgrade() else {
                     return;
@@ -91,17 +103,20 @@ impl Cluster {
         self.copying.done(&part);
         let grid = Arc::new(grid);
         publish(&grid);
-        tracing::info!(
-            grid = part.name,
-            number = part.number,
-            bytes = grid.memory_bytes(),
-            "this member has a copy of a part"
-        );
+        let (number, bytes) = (part.number, grid.memory_bytes());
         let copy = GridPart {
             is_copy: true,
             ..part
         };
-        self.parts().add_copy(copy, grid);
+        let name = copy.name.clone();
+        if self.parts().add_copy(copy, grid) {
+            tracing::info!(
+                grid = name,
+                number,
+                bytes,
+                "this member has a copy of a part"
+            );
+        }
     }
 }
 

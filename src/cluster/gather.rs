@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use futures::future::{join_all, try_join_all};
 use futures::try_join;
+use tokio::sync::OwnedMutexGuard;
 
 use super::Cluster;
 use super::channel::lost;
@@ -17,7 +18,7 @@ use super::copies::{Choice, Deal, Dealt, Survey, Told, data_of};
 use super::members::{Member, Members};
 use super::parts::{Made, of_parts, sample_rows, sample_told};
 use super::tile::MemberTile;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{GridId, PartitionGrid};
 use crate::query::{sample, sample_of_parts};
@@ -28,6 +29,9 @@ const AT_ONCE: usize = 16;
 
 /// How long a member may take to say which parts it has.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long others may take to give names to grids.
+const TURN: Duration = Duration::from_secs(10);
 
 /// How many grids with the same rows are remembered under a name.
 const MOST_SAME: usize = 16;
@@ -47,7 +51,9 @@ impl Cluster {
     /// # Errors
     /// What stands in the way of any of them, once the others were looked at.
     pub(super) async fn gather(&self, members: &Members, are_all: bool) -> Result<()> {
-        let (Said { told, silent }, mut failed) = self.asked(members).await;
+        let (said, mut failed) = self.asked(members).await;
+        self.hear(&said, are_all && said.silent.is_empty());
+        let Said { told, silent } = said;
         let (mut there, mut wishes) = (BTreeSet::new(), Vec::new());
         for (name, told) in &told {
             let survey = Survey {
@@ -56,33 +62,36 @@ impl Cluster {
                 name,
                 told,
             };
-            let choice = match survey.choice() {
-                Ok(choice) => choice,
-                Err(error) => {
-                    there.insert(name.as_str());
-                    failed = failed.and(Err(error.with_context("grid", name.as_str())));
-                    continue;
-                }
-            };
+            let choice = survey.choice();
             if !choice.is_empty() {
                 there.insert(name.as_str());
             }
-            if let Some((deal, dealt)) = choice.serving() {
-                let made = Box::pin(self.make(&survey, deal, dealt)).await;
-                failed =
-                    failed.and(made.map_err(|error| error.with_context("grid", name.as_str())));
-            }
+            let made = match choice.serving() {
+                Ok(Some((deal, dealt))) => Box::pin(self.make(&survey, deal, dealt)).await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            failed = failed.and(made.map_err(|error| error.with_context("grid", name.as_str())));
+            // Whatever came of it: what nobody needs goes.
             wishes.extend(self.settled(&survey, &choice));
         }
+        self.parts().age_only_own();
         if are_all && silent.is_empty() {
             let ids = told.values().flatten();
-            let ids = ids.map(|told| (told.part.name.as_str(), told.part.id.as_slice()));
-            let ids = ids.collect();
-            self.parts().refuse_only(&ids);
+            let ids = ids.map(|told| told.part.id.as_slice());
+            self.copying.say_only(&ids.collect());
             self.forget_others(members, &there);
         }
         self.copy(wishes);
         failed
+    }
+
+    /// Remembers of which parts there may be copies, all of them (`are_all`) or some.
+    fn hear(&self, said: &Said, are_all: bool) {
+        let told = said.told.values().flatten();
+        let copied = told.filter(|told| told.part.replicas > 1);
+        let ids = copied.map(|told| (told.part.name.clone(), told.part.id.clone()));
+        self.parts().hear(ids.collect(), are_all);
     }
 
     /// Takes the grids from this member of which these members, all of which have answered, have no part any more. Those of members that are not among them stay: nobody knows what these have.
@@ -147,6 +156,7 @@ impl Cluster {
             Some(made) if made.of == of => return Ok(()),
             made => made.cloned(),
         };
+        let num_changes = self.num_changes(name);
         self.check_name(name, before.as_ref())?;
         let mut grids = Vec::with_capacity(parts.len());
         for some in parts.chunks(AT_ONCE) {
@@ -155,8 +165,18 @@ impl Cluster {
         }
         let (grids, samples): (Vec<_>, Vec<_>) = grids.into_iter().unzip();
         let grid = Arc::new(of_parts(&grids)?);
+        let lengths = grids.iter().map(|grid| grid.num_rows());
+        let samples: Vec<_> = samples.into_iter().zip(lengths).collect();
+        let sample = sample_of_parts(&samples);
         let data = data_of(parts.iter().map(|(part, _)| *part));
         let replicas = parts.iter().map(|(part, _)| part.replicas).max();
+        // While members were asked a statement may have named something else so.
+        let _turn = self.naming_turn().await?;
+        self.check_name(name, before.as_ref())?;
+        if self.num_changes(name) != num_changes {
+            // It was contributed to or withdrawn here: the next look sees what there is now.
+            return Ok(());
+        }
         let made = Made {
             id: grid.id(),
             of,
@@ -165,12 +185,21 @@ impl Cluster {
             replicas: replicas.unwrap_or_default().max(1),
             same: before.map(|before| before.then(data)).unwrap_or_default(),
         };
-        let lengths = grids.iter().map(|grid| grid.num_rows());
-        let samples: Vec<_> = samples.into_iter().zip(lengths).collect();
-        let sample = sample_of_parts(&samples);
         self.session.register_sampled(name, grid, sample);
         self.parts().made.insert(name.to_owned(), made);
         Ok(())
+    }
+
+    /// Waits until nobody gives names to grids.
+    ///
+    /// # Errors
+    /// `Storage` when that takes long, since the store of a catalog does: looks are not to stand still with it.
+    async fn naming_turn(&self) -> Result<OwnedMutexGuard<()>> {
+        let turn = tokio::time::timeout(TURN, self.session.naming_turn()).await;
+        turn.map_err(|_| {
+            let text = "a statement has been giving a name to a grid for more than 10 seconds, so that none of the cluster could get its own; the next look tries again";
+            Error::new(ErrorKind::Storage { retryable: true }, text)
+        })
     }
 
     /// # Errors
@@ -218,8 +247,7 @@ impl Cluster {
         for copy in &surplus {
             parts.drop_copy(copy);
         }
-        let serving = choice.serving().map(|(deal, _)| deal);
-        parts.expire(survey.name, serving, Instant::now());
+        parts.expire(survey.name, choice.serving_deal(), Instant::now());
         let wishes = wishes.into_iter();
         let wishes = wishes.filter(|told| !parts.refuses(&told.part));
         let wishes = wishes.filter_map(|told| {

@@ -136,13 +136,15 @@ pub(super) fn introduction(own: &Member) -> String {
     let (host, process) = (location.host(), location.process());
     let memory_bytes = own.memory_bytes();
     format!(
-        "{VERSION} {} {host} {process} {memory_bytes}",
-        own.incarnation()
+        "{VERSION} {} {host} {process} {memory_bytes} {}",
+        own.incarnation(),
+        own.name()
     )
 }
 
 fn introduced(uri: &str, said: &str) -> Result<Member> {
-    let mut words = said.split(' ');
+    // The last one is a URI, whatever is in it.
+    let mut words = said.splitn(6, ' ');
     let version = words.next().unwrap_or_default();
     if version != VERSION {
         let text = format!("a member must be of version {VERSION}, this one is of {version:?}");
@@ -157,9 +159,13 @@ fn introduced(uri: &str, said: &str) -> Result<Member> {
     let host: IpAddr = word()?.parse().map_err(|_| unknown())?;
     let process = word()?.parse().map_err(|_| unknown())?;
     let memory_bytes = word()?.parse().map_err(|_| unknown())?;
+    let name = word()?;
+    if name.is_empty() {
+        return Err(unknown());
+    }
     let location = Location::new(host, process, Device::CPU);
     let member = Member::try_new(uri, Incarnation::from_bits(incarnation), location)?;
-    Ok(member.with_memory_bytes(memory_bytes))
+    Ok(member.with_memory_bytes(memory_bytes).with_name(name))
 }
 
 /// The member at a URI, if it is there.
@@ -220,6 +226,12 @@ mod tests {
         let own = own.with_memory_bytes(1 << 30);
         let same = introduced(own.uri(), &introduction(&own)).unwrap();
         assert_eq!(own, same);
+        // By whichever address it was asked.
+        let other = introduced("grpc://localhost:7", &introduction(&own)).unwrap();
+        assert_eq!(other.uri(), "grpc://localhost:7");
+        assert_eq!(other.name(), own.uri());
+        let nameless = introduction(&own).replace(own.uri(), "");
+        assert!(introduced(own.uri(), &nameless).is_err());
         assert!(introduced("grpc://127.0.0.1:1", "0.0.0 1 127.0.0.1 1").is_err());
         assert!(introduced("grpc://127.0.0.1:1", VERSION).is_err());
     }

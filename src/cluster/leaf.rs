@@ -96,9 +96,17 @@ pub(super) fn dealt(scan: &GridScanExec, query: &OfQuery, num_tasks: usize) -> V
 /// The first members, as placement counts them: by their memory, if all of them said how much they have.
 pub(super) fn seats(members: &Members, most: usize) -> Vec<Seat<'_>> {
     let weights = members.weights();
-    let seats = members.iter().zip(weights).take(most);
+    let seats = members.names().zip(weights).take(most);
     seats
-        .map(|(member, weight)| Seat::new(member.uri(), weight))
+        .map(|(name, weight)| Seat::new(name, weight))
+        .collect()
+}
+
+/// All members, as those are counted who have something only as long as they live.
+pub(super) fn seats_of_lives(members: &Members) -> Vec<Seat<'_>> {
+    let seats = members.lives().zip(members.weights());
+    seats
+        .map(|(life, weight)| Seat::new(life, weight))
         .collect()
 }
 

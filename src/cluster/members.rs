@@ -2,7 +2,7 @@
 //!
 //! Comes in: URIs and incarnations. Goes out: [`Members`], a picture of one moment that never changes, so that all of a query goes by the same one. Never here: finding out who is alive.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use url::{Host, Url};
 
@@ -17,6 +17,8 @@ pub struct Member {
     uri: String,
     /// The same for HTTP/2. All URLs of members are made in one place, since the engine compares them.
     url: Url,
+    /// How it names itself: others may reach it by other addresses, which do not tell what it is to have.
+    name: String,
     incarnation: Incarnation,
     location: Location,
     /// 0 if nobody knows.
@@ -46,6 +48,7 @@ impl Member {
         Ok(Self {
             uri: uri.to_owned(),
             url,
+            name: uri.to_owned(),
             incarnation,
             location,
             memory_bytes: 0,
@@ -56,6 +59,12 @@ impl Member {
     #[must_use]
     pub fn with_memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
+        self
+    }
+
+    /// The same member, which says of itself that its URI is this one.
+    pub(super) fn with_name(mut self, uri: &str) -> Self {
+        uri.clone_into(&mut self.name);
         self
     }
 
@@ -71,6 +80,11 @@ impl Member {
     #[must_use]
     pub fn uri(&self) -> &str {
         &self.uri
+    }
+
+    /// The URI that it tells of itself, which is the same for whoever asks, and in its next life: by it placement knows the member.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether its address stands for all addresses of a host, which nobody can reach.
@@ -111,6 +125,10 @@ impl Member {
 pub struct Members {
     own: Member,
     others: Vec<Member>,
+    /// How placement knows each, in the order of [`Members::iter`].
+    names: Vec<String>,
+    /// Their incarnations as texts, in the same order.
+    lives: Vec<String>,
 }
 
 impl Members {
@@ -128,8 +146,7 @@ impl Members {
     /// One member.
     #[must_use]
     pub fn alone(own: Member) -> Self {
-        let others = Vec::new();
-        Self { own, others }
+        Self::of(own, Vec::new())
     }
 
     /// This process and others; of two with one URI, or one life, the first counts.
@@ -146,7 +163,14 @@ impl Members {
         others.retain(|member| seen.insert(member.incarnation));
         let after = others.partition_point(|member| member.url < own.url);
         others.rotate_left(after);
-        Self { own, others }
+        let all = std::iter::once(&own).chain(&others);
+        let lives = all.map(|member| member.incarnation.to_string()).collect();
+        Self {
+            names: names(&own, &others),
+            lives,
+            own,
+            others,
+        }
     }
 
     /// This process.
@@ -158,6 +182,16 @@ impl Members {
     /// All, this process first.
     pub fn iter(&self) -> impl Iterator<Item = &Member> {
         std::iter::once(&self.own).chain(&self.others)
+    }
+
+    /// The names by which placement knows them, the same at all members: the URI that each tells of itself.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// The names of what they have in memory now, and have no more when they are started again: their lives.
+    pub(super) fn lives(&self) -> impl Iterator<Item = &str> {
+        self.lives.iter().map(String::as_str)
     }
 
     /// How many there are.
@@ -173,6 +207,20 @@ impl Members {
         self.iter()
             .position(|member| member.incarnation == incarnation)
     }
+}
+
+/// The names of members. Of those that tell one URI, which may be that of a proxy for clients, the lives tell them apart.
+fn names(own: &Member, others: &[Member]) -> Vec<String> {
+    let all = || std::iter::once(own).chain(others);
+    let mut told: HashMap<&str, usize> = HashMap::new();
+    for member in all() {
+        *told.entry(member.name()).or_default() += 1;
+    }
+    let names = all().map(|member| match told.get(member.name()) {
+        Some(2..) => format!("{} {}", member.name(), member.incarnation()),
+        _ => member.name().to_owned(),
+    });
+    names.collect()
 }
 
 #[cfg(test)]
@@ -195,6 +243,37 @@ mod tests {
         assert_eq!(uris, ["grpc://b:1", "grpc://c:1", "grpc://a:1"]);
         assert_eq!(members.number_of(Incarnation::from_bits(1)), Some(2));
         assert_eq!(members.number_of(Incarnation::from_bits(7)), None);
+    }
+
+    #[test]
+    fn names_are_what_members_tell_however_they_are_reached() {
+        let told = ["grpc://a:1", "grpc://b:1", "grpc://c:1"];
+        let seen_by = |own: usize, told: [&str; 3]| {
+            let all = (0..3).map(|at| {
+                let uri = match at == own {
+                    true => told[at].to_owned(),
+                    false => format!("grpc://192.0.2.{}:{own}", at + 1),
+                };
+                member(&uri, at as u128 + 1).with_name(told[at])
+            });
+            let all: Vec<Member> = all.collect();
+            let members = Members::of(all[own].clone(), all);
+            let names = members.iter().zip(members.names());
+            let mut names: Vec<_> = names
+                .map(|(member, name)| (member.incarnation().bits(), name.to_owned()))
+                .collect();
+            names.sort_unstable();
+            names
+        };
+        let names = seen_by(0, told);
+        assert!(names.iter().map(|(_, name)| name).eq(told));
+        assert_eq!((&seen_by(1, told), &seen_by(2, told)), (&names, &names));
+        // One URI for all of them.
+        let shared = ["grpc://proxy:1", "grpc://proxy:1", "grpc://c:1"];
+        let names = seen_by(0, shared);
+        assert_ne!(names[0].1, names[1].1);
+        assert_eq!(names[2].1, "grpc://c:1");
+        assert_eq!(seen_by(2, shared), names);
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod gather;
 mod guarded;
 mod join;
 mod leaf;
+#[cfg(test)]
+mod looks;
 mod members;
 mod message;
 mod owner;

@@ -121,10 +121,12 @@ type Kept = BTreeMap<Place, (GridPart, Arc<PartitionGrid>)>;
 pub(super) struct Parts {
     own: Kept,
     copies: Kept,
-    /// Grids, and the ids of originals whose copies were withdrawn here: they are not fetched again.
+    /// The parts of which there may be copies, as members said, by their grids and the ids of their originals.
+    heard: HashSet<(String, Vec<u8>)>,
+    /// Those of grids that were withdrawn here: they are not fetched again, and not kept where that was under way.
     refused: HashSet<(String, Vec<u8>)>,
     /// Since when deals are not the one that serves.
-    aging: BTreeMap<(String, Deal), Instant>,
+    pub(super) aging: BTreeMap<(String, Deal), Instant>,
     /// How often parts of a grid were contributed and withdrawn here.
     changes: BTreeMap<String, u64>,
     pub(super) made: BTreeMap<String, Made>,
@@ -154,24 +156,48 @@ impl Parts {
             || places.any(|place| place.name == name && place.deal.generation > 0)
     }
 
-    /// Whether a copy of a part was withdrawn here.
+    /// Whether a part was there when its grid was withdrawn here.
     pub(super) fn refuses(&self, part: &GridPart) -> bool {
         self.refused.contains(&(part.name.clone(), part.id.clone()))
     }
 
-    /// Forgets what was withdrawn here and is nowhere any more.
-    pub(super) fn refuse_only(&mut self, there: &HashSet<(&str, &[u8])>) {
-        let is_there =
-            |(name, id): &(String, Vec<u8>)| there.contains(&(name.as_str(), id.as_slice()));
-        self.refused.retain(is_there);
+    /// Remembers of which parts there may be copies. Where these are all (`are_all`), those of before are nowhere any more.
+    pub(super) fn hear(&mut self, there: HashSet<(String, Vec<u8>)>, are_all: bool) {
+        match are_all {
+            true => {
+                self.refused.retain(|part| there.contains(part));
+                self.heard = there;
+            }
+            false => self.heard.extend(there),
+        }
     }
 
-    /// Keeps a copy, unless nobody wants it any more.
-    pub(super) fn add_copy(&mut self, copy: GridPart, grid: Arc<PartitionGrid>) {
+    /// Takes the parts of a grid away, and refuses copies of those that others have; says whether there were any here.
+    pub(super) fn withdraw(&mut self, name: &str) -> bool {
+        self.has_changed(name);
+        let others = self.heard.iter().filter(|(known, _)| known == name);
+        self.refused.extend(others.cloned());
+        let before = self.own.len() + self.copies.len();
+        self.own.retain(|place, _| place.name != name);
+        let refused = &mut self.refused;
+        self.copies.retain(|place, (part, _)| {
+            let is_other = place.name != name;
+            if !is_other {
+                refused.insert((part.name.clone(), part.id.clone()));
+            }
+            is_other
+        });
+        before != self.own.len() + self.copies.len()
+    }
+
+    /// Keeps a copy, unless nobody wants it any more; says whether.
+    pub(super) fn add_copy(&mut self, copy: GridPart, grid: Arc<PartitionGrid>) -> bool {
         let place = Place::of(&copy);
-        if !self.refuses(&copy) && !self.own.contains_key(&place) {
+        let is_wanted = !self.refuses(&copy) && !self.own.contains_key(&place);
+        if is_wanted {
             self.copies.insert(place, (copy, grid));
         }
+        is_wanted
     }
 
     /// Lets a copy go.
@@ -216,6 +242,16 @@ impl Parts {
                 );
             }
         }
+    }
+
+    /// Forgets the age of deals of which this process has no parts any more.
+    pub(super) fn age_only_own(&mut self) {
+        let places = self.own.keys().chain(self.copies.keys());
+        let there: HashSet<(&str, Deal)> = places
+            .map(|place| (place.name.as_str(), place.deal))
+            .collect();
+        let is_there = |(name, deal): &(String, Deal)| there.contains(&(name.as_str(), *deal));
+        self.aging.retain(|key, _| is_there(key));
     }
 }
 
@@ -326,23 +362,7 @@ impl Cluster {
     #[must_use]
     pub fn withdraw(&self, name: &str) -> bool {
         let mut parts = self.parts();
-        parts.has_changed(name);
-        let Parts {
-            own,
-            copies,
-            refused,
-            ..
-        } = &mut *parts;
-        let before = own.len() + copies.len();
-        own.retain(|place, _| place.name != name);
-        copies.retain(|place, (part, _)| {
-            let is_other = place.name != name;
-            if !is_other {
-                refused.insert((part.name.clone(), part.id.clone()));
-            }
-            is_other
-        });
-        let had_parts = before != own.len() + copies.len();
+        let had_parts = parts.withdraw(name);
         self.unmake(&mut parts, name) || had_parts
     }
 

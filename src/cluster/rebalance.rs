@@ -43,11 +43,23 @@ struct Plan {
 
 impl Cluster {
     /// Spreads the row bands of a grid of all over the members that are there now, in shares by their memory ([`Members::weights`]), and moves as few bytes as that takes: members that have more than their share give row bands from the end of
-    /// what they have. The order of the rows stays. Statements go on meanwhile, over the parts as they were when they began. Where nothing has to move, nothing changes.
+    /// what they have. The order of the rows stays. Statements go on meanwhile, over the parts as they were when they began. Where nothing has to move, nothing changes. Needs a tokio runtime, and goes on there to its end
+    /// when nobody waits for it any more: what members have taken by then would be of no use, and stay.
     ///
     /// # Errors
     /// `NotFound` when this member knows no grid of all by this name; `PartitionLost` when a part of it is gone; whatever keeps a member from taking its share. The grid is then as it was before.
     pub async fn rebalance(&self, name: &str) -> Result<Rebalanced> {
+        let gone = || Error::new(ErrorKind::Cancelled, "this member ends");
+        let cluster = self.own.upgrade().ok_or_else(gone)?;
+        let name = name.to_owned();
+        let dealing = tokio::spawn(async move { Box::pin(cluster.rebalanced(&name)).await });
+        dealing.await.map_err(|error| {
+            Error::internal("a task that dealt rows out anew ended").with_source(error)
+        })?
+    }
+
+    /// As [`Cluster::rebalance`], as long as somebody waits.
+    async fn rebalanced(&self, name: &str) -> Result<Rebalanced> {
         let _turn = self.rebalancing.lock().await;
         if let Err(error) = self.refresh().await {
             // Of other grids, perhaps: what is known of this one is looked at below.

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 import partgrid as pg
-from services import parsed
+from services import act, ours, parsed
 
 T = TypeVar("T")
 
@@ -145,10 +145,11 @@ def path_of_tests() -> str:
     return own if not known else os.pathsep.join([own, known])
 
 
-def write_list(path: Path, members: list[Member]) -> None:
-    """Writes who there is; whoever reads it meanwhile sees the old list or the new one."""
+def write_list(path: Path, members: list[Member], host: str = "127.0.0.1") -> None:
+    """Writes who there is, at a name of this host; whoever reads it meanwhile sees the old list or the new one."""
     fresh = path.with_suffix(".new")
-    fresh.write_text("\n".join(member.uri for member in members) + "\n")
+    uris = (member.uri.replace("127.0.0.1", host) for member in members)
+    fresh.write_text("\n".join(uris) + "\n")
     fresh.replace(path)
 
 
@@ -186,6 +187,16 @@ def told(member: Member, name: str) -> list[dict[int, list[Any]]]:
     return [each for each in parts if each[1][0] == name.encode()]
 
 
+def leave(members: list[Member], generation: int, name: str = "sales") -> None:
+    """Has members let go of the parts of a generation, as they do by themselves a minute after others serve."""
+    for member in members:
+        for part in told(member, name):
+            if part.get(7, [0]) == [generation]:
+                fields = ((number, value) for number, [value] in part.items())
+                with fl.connect(member.uri) as client:
+                    act(client, "LeaveTiles", ours("GridPart", *fields))
+
+
 def held(member: Member, name: str = "sales") -> list[tuple[int, int, bool]]:
     """The parts that a member says it has: generation, number, and whether it is a copy."""
     return sorted(
@@ -203,6 +214,14 @@ def copies(members: list[Member], name: str = "sales") -> list[int]:
     """The numbers of the parts of which these members have copies."""
     parts = (each for member in members for each in held(member, name))
     return sorted(number for _, number, is_copy in parts if is_copy)
+
+
+def maps_tiles(member: Member) -> bool:
+    """Whether a process has begun to take tiles of others on this host; of one that is gone nobody knows."""
+    try:
+        return "memfd:partgrid" in Path(f"/proc/{member.pid}/maps").read_text()
+    except OSError:
+        return False
 
 
 def processes(uri: str) -> dict[int, int]:

@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 import partgrid as pg
-from test_cluster_catalog import QUERY, Member, cluster, expected, files, load
-
-
-def in_memory(member: Member) -> int:
-    """How many tiles a member has in its memory."""
-    query = "SELECT count(*) AS n FROM tiles('sales') WHERE NOT lazy"
-    return int(pg.connect(member.uri).sql(query).to_arrow().to_pylist()[0]["n"])
+from test_cluster_catalog import QUERY, Member, cluster, expected, files, in_memory, load
 
 
 def answer_without_files(member: Member, folder: Path) -> list[dict[str, object]]:

@@ -138,6 +138,33 @@ def test_a_load_is_shared_by_all_and_known_to_all(tmp_path: Path) -> None:
             assert plan.count("GridScanExec") == 3, plan
 
 
+def in_memory(member: Member) -> int:
+    """How many tiles a member has in its memory."""
+    query = "SELECT count(*) AS n FROM tiles('sales') WHERE NOT lazy"
+    return int(pg.connect(member.uri).sql(query).to_arrow().to_pylist()[0]["n"])
+
+
+def test_members_read_the_same_tiles_by_whatever_addresses_they_know_each_other(
+    tmp_path: Path,
+) -> None:
+    table = files(tmp_path)
+    with cluster(tmp_path) as members:
+        # Each knows itself by its address, and the others by a name.
+        uris = [member.uri.replace("127.0.0.1", "localhost") for member in members]
+        (tmp_path / "members").write_text("\n".join(uris) + "\n")
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            seen = member.ask("server.members")
+            assert sum("localhost" in uri for uri in seen) == 2
+        assert load(members[0], tmp_path) == 12_000
+        for member in members:
+            wait_for(lambda member=member: member.ask("server.tables") == ["sales"])
+            rows = pg.connect(member.uri).sql(QUERY).to_arrow().to_pylist()
+            assert rows == expected(table)
+        # Whoever is asked, each tile is read by one member.
+        assert sum(in_memory(member) for member in members) == 24
+
+
 def test_grids_of_the_catalog_are_there_after_all_members_have_ended(tmp_path: Path) -> None:
     table = files(tmp_path)
     with cluster(tmp_path) as members:

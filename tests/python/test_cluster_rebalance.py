@@ -21,6 +21,8 @@ from clusters import (
     copies,
     expected,
     held,
+    leave,
+    maps_tiles,
     processes,
     rows_of,
     until,
@@ -149,14 +151,6 @@ def test_statements_go_on_while_rows_are_dealt_out(tmp_path: Path) -> None:
         assert answer(members[2].uri) == wanted
 
 
-def maps_tiles(member: Member) -> bool:
-    """Whether a process has begun to take tiles of others on this host; of one that is gone nobody knows."""
-    try:
-        return "memfd:partgrid" in Path(f"/proc/{member.pid}/maps").read_text()
-    except OSError:
-        return False
-
-
 def test_a_member_that_dies_while_it_takes_its_share_leaves_the_grid_as_it_was(
     tmp_path: Path,
 ) -> None:
@@ -178,6 +172,59 @@ def test_a_member_that_dies_while_it_takes_its_share_leaves_the_grid_as_it_was(
         until(lambda: [processes(member.uri) for member in left], lambda seen: seen == [rows, rows])
         for member in left:
             assert answer(member.uri) == before
+
+
+def test_a_client_that_goes_away_leaves_it_to_its_end(tmp_path: Path) -> None:
+    with cluster(tmp_path, 2) as members:
+        for number, member in enumerate(members):
+            told = member.ask(f"server.contribute('sales', large({number}), {number}, 2)")
+            assert told is None
+        third = joined(tmp_path, members)
+        before = answer(members[0].uri)
+        command = [str(COMMAND), "--server", members[0].uri, "rebalance", "sales"]
+        client = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        until(lambda: client.poll() is not None or maps_tiles(third), bool)
+        client.kill()
+        client.wait()
+        until(lambda: [third.pid in processes(member.uri) for member in members], all)
+        assert all(1 in generations([member]) for member in members)
+        for member in members:
+            assert answer(member.uri) == before
+
+
+def test_a_statement_that_was_planned_long_before_reads_rows_where_they_are_now(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, 1) as members:
+        members[0].contribute(0, 1)
+        joined(tmp_path, members)
+        assert members[0].ask("server.rebalance('sales')")["tiles_moved"] == BANDS // 2
+        planned = pg.connect(members[0].uri).sql(QUERY)
+        joined(tmp_path, members)
+        assert members[0].ask("server.rebalance('sales')")["tiles_moved"] == BANDS // 3
+        for member in members:
+            assert member.ask("server.refresh()") is None
+        leave(members, 1)
+        assert 1 not in generations(members)
+        assert planned.to_arrow().to_pydict() == expected(0)
+
+
+def test_a_conflict_among_old_parts_stands_in_nobodys_way(tmp_path: Path) -> None:
+    path = tmp_path / "members"
+    with cluster(tmp_path, 1) as members:
+        members[0].contribute(0, 1)
+        joined(tmp_path, members)
+        assert members[0].ask("server.rebalance('sales')")["tiles_moved"] == BANDS // 2
+        # It has not heard of the grid when it contributes what another member has, too.
+        late = Member(tmp_path / "nobody")
+        members.append(late)
+        late.contribute(0, 1, shift=1000)
+        write_list(path, members)
+        assert late.ask(f"server.join({f'file:{path}'!r})") is None
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            assert len(member.ask("server.members")) == 3
+            assert answer(member.uri) == expected(0)
 
 
 def test_copies_are_made_of_the_new_parts(tmp_path: Path) -> None:

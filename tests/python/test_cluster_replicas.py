@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from clusters import (
     expected,
     held,
     ids,
+    maps_tiles,
     processes,
     until,
     write_list,
@@ -158,6 +160,41 @@ def test_copies_go_with_what_was_withdrawn(tmp_path: Path) -> None:
             member.ask("server.withdraw('sales')")
         members[0].ask("server.withdraw('sales')")
         until(lambda: [held(member) for member in members], lambda seen: seen == [[], [], []])
+
+
+def test_a_copy_that_is_under_way_when_its_grid_is_withdrawn_does_not_come(tmp_path: Path) -> None:
+    with cluster(tmp_path, 2) as members:
+        contributing = "server.contribute('sales', large(0), 0, 1, replicas=2)"
+        assert members[0].ask(contributing) is None
+        until(lambda: maps_tiles(members[1]), bool)
+        assert members[1].ask("server.withdraw('sales')") is True
+        # Neither what was under way, nor another one with the next look.
+        stop = time.monotonic() + 4
+        while time.monotonic() < stop:
+            assert held(members[1]) == []
+            time.sleep(0.1)
+        # Whoever takes part again takes copies again.
+        members[1].contribute(1, 2)
+        members[0].contribute(0, 2, replicas=2)
+        until(lambda: copies(members), lambda seen: seen == [0])
+
+
+def test_members_agree_on_copies_by_whatever_addresses_they_know_each_other(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, 4) as members:
+        # Each knows itself by its address, and the others by a name.
+        write_list(tmp_path / "members", members, host="localhost")
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            uris = member.ask("server.members")
+            assert sum("localhost" in uri for uri in uris) == 3
+        contributed(members)
+        # No more of them come later.
+        time.sleep(3)
+        assert copies(members) == [0, 1, 2, 3]
+        members[0].kill()
+        assert answer(members[1].uri) == expected(0, 1, 2, 3)
 
 
 def test_copies_of_what_was_replaced_are_made_anew(tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+//! Looks of one member at what it has, and what statements and callers do meanwhile; tests of `gather.rs`, `parts.rs` and `copying.rs` that need no other process.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+
+use super::copies::Deal;
+use super::copying::Copying;
+use super::parts::{PartOf, Parts};
+use super::{Cluster, ClusterOptions};
+use crate::error::Error;
+use crate::flight::messages::GridPart;
+use crate::grid::PartitionGrid;
+use crate::query::{Session, SessionOptions};
+
+fn grid(first: i64) -> Arc<PartitionGrid> {
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![first, first + 1]));
+    let batch = RecordBatch::try_from_iter([("x", values)]).unwrap();
+    let schema = batch.schema();
+    Arc::new(PartitionGrid::try_from_batches(schema, &[batch]).unwrap())
+}
+
+fn copy(id: u8, generation: u64) -> GridPart {
+    GridPart {
+        name: "sales".to_owned(),
+        of: 1,
+        id: vec![id; 16],
+        replicas: 2,
+        is_copy: true,
+        generation,
+        ..GridPart::default()
+    }
+}
+
+fn told(id: u8) -> (String, Vec<u8>) {
+    ("sales".to_owned(), vec![id; 16])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grid_waits_for_its_turn_to_be_named_and_hides_nothing_that_was_named_meanwhile() {
+    let session = Session::try_new(&SessionOptions::default()).unwrap();
+    let options = ClusterOptions::default();
+    let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
+    let turn = session.naming_turn().await;
+    cluster
+        .contribute("sales", grid(0), PartOf::new(0, 1))
+        .unwrap();
+    let looking = tokio::spawn({
+        let cluster = Arc::clone(&cluster);
+        async move { cluster.refresh().await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(session.named("sales").unwrap().is_none());
+    // As a statement does that has the turn.
+    let table = grid(10);
+    session.register("sales", Arc::clone(&table)).unwrap();
+    drop(turn);
+    let text = looking.await.unwrap().unwrap_err().to_string();
+    assert!(text.contains("another grid or view"), "{text}");
+    assert_eq!(session.grid("sales").unwrap().id(), table.id());
+}
+
+#[test]
+fn copies_that_come_after_a_grid_was_withdrawn_are_not_kept() {
+    let mut parts = Parts::default();
+    parts.hear([told(1)].into(), true);
+    assert!(!parts.withdraw("sales"));
+    assert!(!parts.add_copy(copy(1, 0), grid(0)));
+    assert!(parts.refuses(&copy(1, 0)) && !parts.withdraw("sales"));
+    // Another part of this name is another matter, and what is nowhere is forgotten.
+    assert!(parts.add_copy(copy(2, 0), grid(0)));
+    assert!(parts.withdraw("sales"));
+    parts.hear([told(1)].into(), true);
+    assert!(parts.refuses(&copy(1, 0)) && !parts.refuses(&copy(2, 0)));
+    // A look at some of the members says nothing of the others.
+    parts.hear(HashSet::new(), false);
+    assert!(parts.refuses(&copy(1, 0)));
+    parts.hear(HashSet::new(), true);
+    assert!(!parts.refuses(&copy(1, 0)));
+}
+
+#[test]
+fn deals_of_which_nothing_is_here_any_more_have_no_age() {
+    let mut parts = Parts::default();
+    let (old, new) = (copy(1, 0), copy(2, 1));
+    assert!(parts.add_copy(old.clone(), grid(0)));
+    let serving = Some(Deal::of(&new));
+    let (begun, hour) = (Instant::now(), Duration::from_secs(3600));
+    parts.expire("sales", serving, begun);
+    assert_eq!(parts.aging.len(), 1);
+    parts.drop_copy(&old);
+    parts.age_only_own();
+    assert_eq!(parts.aging.len(), 0);
+    // Had it kept its age, it would go at once when it comes again.
+    assert!(parts.add_copy(old, grid(0)));
+    parts.expire("sales", serving, begun + hour);
+    assert!(parts.withdraw("sales"));
+}
+
+#[test]
+fn what_was_said_of_parts_that_are_nowhere_is_forgotten() {
+    let copying = Copying::default();
+    for id in [1, 2] {
+        copying.say(&copy(id, 0), &Error::not_found("no such part"));
+    }
+    copying.say_only(&[[2_u8; 16].as_slice()].into());
+    assert_eq!(copying.said.lock().unwrap().len(), 1);
+}
