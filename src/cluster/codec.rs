@@ -1,6 +1,6 @@
 //! How scans travel.
 //!
-//! Comes in: a scan of the row bands of one member, with the grids of all. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
+//! Comes in: a scan of the row bands of one member, with the grids of all, or how a join looks up. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
 //! just those tiles. The bytes of another member are not believed: what does not fit together is an error. Never here: which tiles (`leaf.rs`).
 
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion_proto::physical_plan::{
     PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
 };
@@ -19,10 +20,10 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 
 use super::leaf::touched_bands;
-use super::message::{FORMAT, Order, Scan};
+use super::message::{FORMAT, Lookup, Order, Scan};
 use super::tiles::{self, TileCodec, columns_of, id_bytes};
 use crate::error::Error;
-use crate::query::GridScanExec;
+use crate::query::{GridScanExec, LookupExec};
 
 /// The most shares that a scan of another member may have.
 const MOST_SHARES: u32 = 4096;
@@ -51,18 +52,15 @@ impl PhysicalExtensionCodec for Codec {
     fn try_decode(
         &self,
         buffer: &[u8],
-        _: &[Arc<dyn ExecutionPlan>],
+        inputs: &[Arc<dyn ExecutionPlan>],
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let message = Scan::decode(buffer).map_err(|_| broken("its bytes"))?;
-        if message.format != FORMAT {
-            let text = format!(
-                "a member of another version sent a part of a plan in format {}, this one knows {FORMAT}",
-                message.format
-            );
-            return Err(Error::invalid_data(text).into());
+        if let [join] = inputs {
+            return lookup_of(buffer, join);
         }
+        let message = Scan::decode(buffer).map_err(|_| broken("its bytes"))?;
+        check_format(message.format)?;
         let tiles = message.tiles.as_ref().ok_or_else(|| broken("no tiles"))?;
         let grid = Arc::new(self.0.read(tiles)?);
         let schema = Arc::clone(grid.schema());
@@ -98,6 +96,15 @@ impl PhysicalExtensionCodec for Codec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         // Nothing is written before it is certain that the node is ours: others may try after us, into the same buffer.
+        if let Some(lookup) = node.downcast_ref::<LookupExec>() {
+            let (format, is_by_number) = (FORMAT, lookup.is_by_number());
+            let message = Lookup {
+                format,
+                is_by_number,
+            };
+            buffer.extend(message.encode_to_vec());
+            return Ok(());
+        }
         let Some(scan) = node.downcast_ref::<GridScanExec>() else {
             return Err(foreign(node.name()));
         };
@@ -105,6 +112,31 @@ impl PhysicalExtensionCodec for Codec {
         message
             .encode(buffer)
             .map_err(|error| DataFusionError::External(Box::new(error)))
+    }
+}
+
+fn check_format(format: u32) -> Result<()> {
+    match format == FORMAT {
+        true => Ok(()),
+        false => {
+            let text = format!(
+                "a member of another version sent a part of a plan in format {format}, this one knows {FORMAT}"
+            );
+            Err(Error::invalid_data(text).into())
+        }
+    }
+}
+
+/// A join with how it looks up.
+fn lookup_of(buffer: &[u8], join: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let message = Lookup::decode(buffer).map_err(|_| broken("its bytes"))?;
+    check_format(message.format)?;
+    match join.is::<HashJoinExec>() {
+        true => Ok(Arc::new(LookupExec::new(
+            Arc::clone(join),
+            message.is_by_number,
+        ))),
+        false => Err(broken("a way to look up that is of no join")),
     }
 }
 

@@ -201,6 +201,14 @@ impl Members {
         self.others.len() + 1
     }
 
+    /// Whether all are on the host of this process.
+    pub(super) fn are_on_one_host(&self) -> bool {
+        let here = self.own.location().host();
+        self.others
+            .iter()
+            .all(|member| member.location().host() == here)
+    }
+
     /// The number of the member with this life, in the order of [`Members::iter`].
     #[must_use]
     pub fn number_of(&self, incarnation: Incarnation) -> Option<usize> {

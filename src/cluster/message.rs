@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::Lineage;
 
 /// Counts up when the meaning of a message changes.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -38,6 +38,17 @@ pub(super) struct Scan {
     /// The grid of all members, for those who read the plan.
     #[prost(bytes = "vec", tag = "8")]
     pub(super) grid: Vec<u8>,
+}
+
+/// How a join looks up, which is its one input.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub(super) struct Lookup {
+    /// [`FORMAT`] of who wrote it.
+    #[prost(uint32, tag = "1")]
+    pub(super) format: u32,
+    /// By number instead of by hash.
+    #[prost(bool, tag = "2")]
+    pub(super) is_by_number: bool,
 }
 
 /// Some tiles of a grid, as a grid of their own.

@@ -28,8 +28,9 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions, execute_stream,
 };
 use datafusion_distributed::{
-    DistributedExec, DistributedExt, DistributedMetricsFormat::PerTask, SessionStateBuilderExt,
-    WorkerResolver, display_plan_ascii, rewrite_distributed_plan_with_metrics,
+    CompressionType, DistributedExec, DistributedExt, DistributedMetricsFormat::PerTask,
+    SessionStateBuilderExt, WorkerResolver, display_plan_ascii,
+    rewrite_distributed_plan_with_metrics,
 };
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, TryFutureExt, stream};
@@ -46,7 +47,7 @@ use super::members::Members;
 use super::owner::of_member;
 use super::recursive::{in_pieces, is_recursive};
 use crate::grid::PartitionGrid;
-use crate::query::{PROCESS, Spread, part};
+use crate::query::{PROCESS, Spread, dense_apart, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -86,10 +87,15 @@ impl Statement {
         let codec = Codec(cluster.tile_codec(Some(&members)));
         let own = members.own().url().clone();
         let urls = members.iter().map(|member| member.url().clone()).collect();
+        let num_members = members.len();
+        // Within a host bytes cost less than packing them.
+        let compression = (!members.are_on_one_host()).then_some(CompressionType::LZ4_FRAME);
         let mut config = self.state.config().clone();
         let anywhere = Arc::clone(&cluster.anywhere);
         config.set_extension(Arc::new(OfQuery { members, anywhere }));
         let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach));
+        let planned = reset_plan_states(Arc::clone(&self.plan))?;
+        let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
         let state = SessionStateBuilder::new_from_existing(self.state.clone())
             .with_config(config)
             .with_distributed_worker_resolver(Frozen(urls))
@@ -103,10 +109,9 @@ impl Statement {
             .with_distributed_children_isolator_unions(false)?
             // It hashes the rows of each task twice, and shifts what operators counted by one.
             .with_distributed_partial_reduce(false)?
+            .with_distributed_compression(compression)?
             .with_distributed_passthrough_headers(headers.clone())?
-            .with_query_planner(Arc::new(Planned(reset_plan_states(Arc::clone(
-                &self.plan,
-            ))?)))
+            .with_query_planner(Arc::new(Planned(planned)))
             .with_distributed_planner()
             .build();
         let planner = Arc::clone(state.query_planner());

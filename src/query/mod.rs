@@ -62,6 +62,7 @@ pub use table::GridTable;
 #[cfg(feature = "distributed")]
 pub(crate) use {
     error::kind_within,
+    exec::dense::{LookupExec, dense_apart},
     exec::{relabel::RelabelExec, scan::GridScanExec, stop::Stop},
     metrics::PROCESS,
     plan::estimate::{sample, sample_of_parts},

@@ -136,6 +136,9 @@ pub(super) fn apart(state: &SessionState, spread: &dyn Spread) -> SessionState {
         .collect();
     let mut config = state.config().clone();
     config.set_extension(Arc::new(Apart));
+    // For a process of one thread the engine would plan as if all rows met in one place, and nothing would be sent anywhere.
+    let execution = &mut config.options_mut().execution;
+    execution.target_partitions = execution.target_partitions.max(2);
     // Subqueries that a plan runs beside itself would stay behind.
     config
         .options_mut()

@@ -94,9 +94,10 @@ ALL = pa.table(
 QUERY = "SELECT g, sum(x) AS x, count(*) AS n, count(DISTINCT who) AS who FROM sales GROUP BY g ORDER BY g"
 
 
-def test_any_member_answers_over_the_tiles_of_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_any_member_answers_over_the_tiles_of_all(tmp_path: Path, threads: int) -> None:
     expected = pg.from_arrow(ALL).sql(QUERY.replace("sales", "self")).to_arrow()
-    with cluster(tmp_path, **{"cluster.fetch": False}) as members:
+    with cluster(tmp_path, **{"cluster.fetch": False, "server.threads": threads}) as members:
         for member in members:
             assert len(member.ask("server.members")) == 3
             answer = pg.connect(member.uri).sql(QUERY).to_arrow()

@@ -109,3 +109,16 @@ def test_an_aggregation_reads_only_groups_that_are_wanted(
     plan = connection.sql(REDUCED[1]).explain()
     assert "Semi" in plan, plan
     assert "Semi" not in connection.sql(REDUCED[-1]).explain()
+
+
+def test_joins_look_up_by_number_where_their_keys_lie_close_together(
+    engines: tuple[pg.Session, pg.Connection],
+) -> None:
+    """What the members run says so, since they do not see the keys of each other."""
+    one, connection = engines
+    text = "SELECT tag, count(*) AS n, sum(x) AS s FROM big JOIN few ON big.k = few.k GROUP BY tag ORDER BY tag"
+    floats = text.replace("big.k = few.k", "big.f = few.f")
+    assert "LookupExec: by=number" in connection.sql(text).explain()
+    assert "LookupExec" not in connection.sql(floats).explain()
+    for each in (text, floats):
+        assert connection.sql(each).to_arrow() == one.sql(each).to_arrow()

@@ -2,7 +2,8 @@
 //!
 //! Comes in: a physical plan that is about to run. Goes out: the same plan, whose hash joins with one key of whole numbers that lie close enough together build a table with
 //! a place for every number between the least and the greatest. DataFusion does so for keys that fill a good part of that table; in memory a mostly empty one is much
-//! faster than a hash table as well, as long as it is small beside the rows that are looked up, and beside the memory limit. Never here: how the table is built.
+//! faster than a hash table as well, as long as it is small beside the rows that are looked up, and beside the memory limit. In a cluster this is said where the statement is planned, and travels: a part
+//! of a plan does not know what comes from other processes. Never here: how the table is built.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,14 +12,18 @@ use std::sync::Arc;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{NullEquality, Statistics};
+use datafusion::config::{ConfigOptions, ExecutionOptions};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
+};
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
     PlanProperties, ReplaceChildrenOptions,
@@ -33,6 +38,10 @@ const FEW_PLACES: usize = 64 * 1024;
 /// Places for each row that is looked up: making a place is so much cheaper than looking up a row by hash.
 const PLACES_FOR_A_ROW: usize = 4;
 
+/// The same for several processes, each of which makes all places, over all of them: the rows that are looked up are known less well, and what they filter comes late.
+#[cfg(feature = "distributed")]
+const PLACES_FOR_A_ROW_APART: usize = 16;
+
 /// The part of the memory limit that one table may take.
 const PART_OF_MEMORY: usize = 16;
 
@@ -45,34 +54,68 @@ pub(in crate::query) fn dense(
         MemoryLimit::Finite(bytes) => MOST_PLACES.min(bytes / PART_OF_MEMORY / size_of::<u32>()),
         MemoryLimit::Infinite | MemoryLimit::Unknown => MOST_PLACES,
     };
+    let by_number = Arc::new(with_density(context, 0.0));
+    let here = Processes {
+        most,
+        count: 1,
+        places_for_a_row: PLACES_FOR_A_ROW,
+    };
+    chosen(plan, here, &|is_by_number| {
+        let context = if is_by_number { &by_number } else { context };
+        Some(Arc::clone(context))
+    })
+}
+
+/// The same for a plan that `processes` will run together, each with this memory limit in bytes.
+///
+/// # Errors
+/// As the engine says.
+#[cfg(feature = "distributed")]
+pub(crate) fn dense_apart(
+    plan: Arc<dyn ExecutionPlan>,
+    limit_bytes: usize,
+    processes: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let most = MOST_PLACES.min(limit_bytes / PART_OF_MEMORY / size_of::<u32>());
+    let processes = Processes {
+        most,
+        count: processes,
+        places_for_a_row: PLACES_FOR_A_ROW_APART,
+    };
+    chosen(plan, processes, &|_| None)
+}
+
+/// Who runs a plan.
+#[derive(Clone, Copy)]
+struct Processes {
+    /// The most places of the tables of a join in one of them.
+    most: usize,
+    count: usize,
+    places_for_a_row: usize,
+}
+
+/// The plan in which joins say how they look up, if any of them does so by number; `context` gives those their settings that are known.
+fn chosen(
+    plan: Arc<dyn ExecutionPlan>,
+    processes: Processes,
+    context: &dyn Fn(bool) -> Option<Arc<TaskContext>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let is_fit = |node: &Arc<dyn ExecutionPlan>| {
         let join = node.downcast_ref::<HashJoinExec>();
-        join.is_some_and(|join| is_dense(join, most) == Some(true))
+        join.is_some_and(|join| is_dense(join, processes) == Some(true))
     };
-    let mut is_any = false;
-    plan.apply(|node| {
-        is_any |= is_fit(node);
-        let stop = TreeNodeRecursion::Stop;
-        Ok(if is_any {
-            stop
-        } else {
-            TreeNodeRecursion::Continue
-        })
-    })?;
-    if !is_any {
+    if !plan.exists(|node| Ok(is_fit(node)))? {
         return Ok(plan);
     }
-    let by_number = Arc::new(with_density(context, 0.0));
     // Every join says how it looks up, since what runs below it has its settings.
     let chosen = plan.transform_up(|node| {
         if !node.is::<HashJoinExec>() {
             return Ok(Transformed::no(node));
         }
         let is_by_number = is_fit(&node);
-        let context = if is_by_number { &by_number } else { context };
         Ok(Transformed::yes(Arc::new(LookupExec {
             join: node,
-            context: Arc::clone(context),
+            context: context(is_by_number),
             is_by_number,
         }) as _))
     });
@@ -99,7 +142,7 @@ fn with_density(context: &TaskContext, density: f64) -> TaskContext {
 }
 
 /// Whether the table of a join is small enough; `None` when nobody can tell.
-fn is_dense(join: &HashJoinExec, most: usize) -> Option<bool> {
+fn is_dense(join: &HashJoinExec, processes: Processes) -> Option<bool> {
     let [(key, _)] = join.on() else {
         return None;
     };
@@ -113,14 +156,23 @@ fn is_dense(join: &HashJoinExec, most: usize) -> Option<bool> {
     let column = built.column_statistics.get(place)?;
     let (least, greatest) = (column.min_value.get_value()?, column.max_value.get_value()?);
     let places = greatest.distance(least)?.checked_add(1)?;
+    let Processes {
+        most,
+        count,
+        places_for_a_row,
+    } = processes;
     let tables = match join.partition_mode() {
         PartitionMode::Partitioned => join.left().output_partitioning().partition_count(),
+        // Several processes may yet deal such a join out.
+        _ if count > 1 && join.join_type().is_outer() => {
+            join.right().output_partitioning().partition_count()
+        }
         _ => 1,
     };
     let rows = most_rows(join.right());
-    let worth = FEW_PLACES.max(rows.saturating_mul(PLACES_FOR_A_ROW));
+    let worth = FEW_PLACES.max(rows.saturating_mul(places_for_a_row));
     let places = places.saturating_mul(tables);
-    Some(places <= most.min(worth))
+    Some(places <= most && places.saturating_mul(count) <= worth)
 }
 
 fn statistics(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {
@@ -139,10 +191,47 @@ fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
 
 /// A join that runs with settings of its own.
 #[derive(Debug)]
-struct LookupExec {
+pub(crate) struct LookupExec {
     join: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
+    /// The settings, if they are known before it runs.
+    context: Option<Arc<TaskContext>>,
     is_by_number: bool,
+}
+
+#[cfg(feature = "distributed")]
+impl LookupExec {
+    /// A join that looks up so, in a part of a plan.
+    pub(crate) fn new(join: Arc<dyn ExecutionPlan>, is_by_number: bool) -> Self {
+        let context = None;
+        Self {
+            join,
+            context,
+            is_by_number,
+        }
+    }
+
+    /// Whether it looks up by number.
+    pub(crate) fn is_by_number(&self) -> bool {
+        self.is_by_number
+    }
+}
+
+impl LookupExec {
+    fn context(&self, given: Arc<TaskContext>) -> Arc<TaskContext> {
+        if let Some(context) = &self.context {
+            return Arc::clone(context);
+        }
+        let wanted = match self.is_by_number {
+            true => 0.0,
+            false => ExecutionOptions::default().perfect_hash_join_min_key_density,
+        };
+        let options = given.session_config().options();
+        let has = options.execution.perfect_hash_join_min_key_density;
+        match has.total_cmp(&wanted).is_eq() {
+            true => given,
+            false => Arc::new(with_density(&given, wanted)),
+        }
+    }
 }
 
 impl DisplayAs for LookupExec {
@@ -180,7 +269,7 @@ impl ExecutionPlan for LookupExec {
         let join = children.pop().unwrap_or_else(|| Arc::clone(&self.join));
         Ok(Arc::new(Self {
             join,
-            context: Arc::clone(&self.context),
+            context: self.context.clone(),
             is_by_number: self.is_by_number,
         }))
     }
@@ -193,8 +282,51 @@ impl ExecutionPlan for LookupExec {
         self.replace_children(children, options)
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        self.join.execute(partition, Arc::clone(&self.context))
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let unknown = || Arc::new(Statistics::new_unknown(&self.schema()));
+        Ok(inputs.first().map_or_else(unknown, Arc::clone))
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        conditions: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(conditions, &self.children())
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        answers: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        Ok(FilterPushdownPropagation::if_all(answers))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.join.execute(partition, self.context(context))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
