@@ -38,10 +38,6 @@ const FEW_PLACES: usize = 64 * 1024;
 /// Places for each row that is looked up: making a place is so much cheaper than looking up a row by hash.
 const PLACES_FOR_A_ROW: usize = 4;
 
-/// The same for several processes, each of which makes all places, over all of them: the rows that are looked up are known less well, and what they filter comes late.
-#[cfg(feature = "distributed")]
-const PLACES_FOR_A_ROW_APART: usize = 16;
-
 /// The part of the memory limit that one table may take.
 const PART_OF_MEMORY: usize = 16;
 
@@ -55,11 +51,7 @@ pub(in crate::query) fn dense(
         MemoryLimit::Infinite | MemoryLimit::Unknown => MOST_PLACES,
     };
     let by_number = Arc::new(with_density(context, 0.0));
-    let here = Processes {
-        most,
-        count: 1,
-        places_for_a_row: PLACES_FOR_A_ROW,
-    };
+    let here = Processes { most, count: 1 };
     chosen(plan, here, &|is_by_number| {
         let context = if is_by_number { &by_number } else { context };
         Some(Arc::clone(context))
@@ -77,12 +69,8 @@ pub(crate) fn dense_apart(
     processes: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let most = MOST_PLACES.min(limit_bytes / PART_OF_MEMORY / size_of::<u32>());
-    let processes = Processes {
-        most,
-        count: processes,
-        places_for_a_row: PLACES_FOR_A_ROW_APART,
-    };
-    chosen(plan, processes, &|_| None)
+    let count = processes;
+    chosen(plan, Processes { most, count }, &|_| None)
 }
 
 /// Who runs a plan.
@@ -91,7 +79,6 @@ struct Processes {
     /// The most places of the tables of a join in one of them.
     most: usize,
     count: usize,
-    places_for_a_row: usize,
 }
 
 /// The plan in which joins say how they look up, if any of them does so by number; `context` gives those their settings that are known.
@@ -156,11 +143,7 @@ fn is_dense(join: &HashJoinExec, processes: Processes) -> Option<bool> {
     let column = built.column_statistics.get(place)?;
     let (least, greatest) = (column.min_value.get_value()?, column.max_value.get_value()?);
     let places = greatest.distance(least)?.checked_add(1)?;
-    let Processes {
-        most,
-        count,
-        places_for_a_row,
-    } = processes;
+    let Processes { most, count } = processes;
     let tables = match join.partition_mode() {
         PartitionMode::Partitioned => join.left().output_partitioning().partition_count(),
         // Several processes may yet deal such a join out.
@@ -170,8 +153,9 @@ fn is_dense(join: &HashJoinExec, processes: Processes) -> Option<bool> {
         _ => 1,
     };
     let rows = most_rows(join.right());
-    let worth = FEW_PLACES.max(rows.saturating_mul(places_for_a_row));
+    let worth = FEW_PLACES.max(rows.saturating_mul(PLACES_FOR_A_ROW));
     let places = places.saturating_mul(tables);
+    // Each process makes all places.
     Some(places <= most && places.saturating_mul(count) <= worth)
 }
 
