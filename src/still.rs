@@ -252,8 +252,12 @@ impl Gate {
 mod tests {
     use super::*;
 
+    /// Two forks at a time would wait for each other: there is one list of runtimes and one number of steps.
+    static TURN: Mutex<()> = Mutex::new(());
+
     #[test]
     fn all_threads_stand_still_until_the_fork_is_over() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut builder = Builder::new_multi_thread();
         let (runtime, _takes_part) = start(builder.worker_threads(3)).unwrap();
         let (ran, seen) = std::sync::mpsc::channel();
@@ -274,6 +278,7 @@ mod tests {
 
     #[test]
     fn steps_of_other_threads_end_before_a_fork_and_begin_after_it() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (send, begun) = std::sync::mpsc::channel();
         let (finish, may_end) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {
