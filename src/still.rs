@@ -307,9 +307,8 @@ mod tests {
         drop(still);
         assert_eq!(begun.recv_timeout(Duration::from_secs(10)), Ok(1));
         other.join().unwrap();
-        // Within a step of one's own a fork waits for nobody.
-        let begun = Instant::now();
+        // Within a step of one's own a fork does not wait for that step.
         step(|| drop(stand_still()));
-        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+        assert!(CLOSED.load().iter().all(|gates| gates.is_empty()));
     }
 }
