@@ -14,8 +14,14 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// How long a fork waits for the threads. One that is longer in one step than this goes on, and may hold a lock that the child then waits for.
+/// How long a fork waits for threads that wait themselves, perhaps for what the one holds that forks. They go on, and may hold a lock that the child then waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long it waits for threads that run, or would if a processor were free.
+const LONG_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a fork that has waited long looks whether any runs.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// The runtimes of this process, and of those that it was forked from. Without a lock, which a fork could leave taken.
 static RUNTIMES: ArcSwapOption<Vec<Entry>> = ArcSwapOption::const_empty();
@@ -145,7 +151,8 @@ impl Drop for Still {
     }
 }
 
-/// Lets the threads of all our runtimes wait, and those that are in a [`step`], each at the end of the step that it is in; returns when they do, or after a second.
+/// Lets the threads of all our runtimes wait, and those that are in a [`step`], each at the end of the step that it is in; returns when they do, or after a second in which those that do not were waiting
+/// for something else: on a busy machine one that is about to end its step may get no processor for longer.
 pub fn stand_still() -> Still {
     let gate = Arc::new(Gate::default());
     close(|gates| gates.push(Arc::clone(&gate)));
@@ -155,10 +162,35 @@ pub fn stand_still() -> Still {
             num_wanted += entry.send_to(&gate);
         }
     }
-    let end = Instant::now() + PATIENCE;
-    gate.fills(num_wanted, end);
-    steps_end(end);
+    let begun = Instant::now();
+    let mut end = begun + PATIENCE;
+    while !(gate.fills(num_wanted, end) && steps_end(end)) {
+        if begun.elapsed() > LONG_PATIENCE || !is_any_running() {
+            break;
+        }
+        end = Instant::now() + GLANCE;
+    }
     Still(gate)
+}
+
+/// Whether a thread of this process but this one runs, or waits for a processor or a disk.
+#[cfg(target_os = "linux")]
+fn is_any_running() -> bool {
+    let own = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let threads = threads.flatten();
+    let others = threads.filter(|thread| Some(&*thread.file_name()) != own.file_name());
+    // After the name in parentheses, which may hold any character, comes one letter.
+    others
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok())
+        .filter_map(|text| text.rsplit_once(") ")?.1.chars().next())
+        .any(|state| matches!(state, 'R' | 'D'))
+}
+
+/// Nobody says it.
+#[cfg(not(target_os = "linux"))]
+fn is_any_running() -> bool {
+    false
 }
 
 fn close(how: impl Fn(&mut Vec<Arc<Gate>>)) {
@@ -169,14 +201,18 @@ fn close(how: impl Fn(&mut Vec<Arc<Gate>>)) {
     });
 }
 
-/// Waits until no other thread is in a step.
-fn steps_end(end: Instant) {
+/// Waits until no other thread is in a step; says whether that is so.
+fn steps_end(end: Instant) -> bool {
     let own = usize::from(IS_STEPPING.get());
     let mut pause = Duration::from_micros(20);
-    while STEPS.load(Ordering::SeqCst) > own && Instant::now() < end {
+    while STEPS.load(Ordering::SeqCst) > own {
+        if Instant::now() >= end {
+            return false;
+        }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(5));
     }
+    true
 }
 
 impl Entry {
@@ -234,17 +270,18 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until so many threads wait here.
-    fn fills(&self, num_threads: usize, end: Instant) {
+    /// Waits until so many threads wait here; says whether they do.
+    fn fills(&self, num_threads: usize, end: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.waiting < num_threads {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                return false;
             }
             let waiting = self.changed.wait_timeout(state, left);
             (state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
         }
+        true
     }
 }
 
@@ -274,6 +311,31 @@ mod tests {
         assert!(early.is_err(), "a thread went on");
         drop(still);
         assert_eq!(seen.recv_timeout(Duration::from_secs(10)), Ok(1));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_fork_waits_longer_for_a_thread_that_runs_than_for_one_that_waits() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let (send, begun) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            step(|| {
+                send.send(()).unwrap();
+                let end = Instant::now() + PATIENCE * 2;
+                while Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+                Instant::now()
+            })
+        });
+        begun.recv().unwrap();
+        let still = stand_still();
+        let closed = Instant::now();
+        drop(still);
+        assert!(
+            closed >= other.join().unwrap(),
+            "a fork would have found a step"
+        );
     }
 
     #[test]
