@@ -28,6 +28,12 @@ use super::plan::types::{Operations, Types, with_operations};
 use super::spill::SpillFolder;
 use crate::error::Result;
 
+/// The places of a table of a join, of four bytes each, that cost next to nothing.
+const SMALL_TABLE_PLACES: usize = 256 * 1024;
+
+/// The bytes of the memory limit for each of them.
+const PLACES_OF_LIMIT: usize = 1024;
+
 /// What statements are planned with, for queries within a limit of memory.
 ///
 /// # Errors
@@ -44,6 +50,11 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
     settings.sql_parser.collect_spans = true;
     // DataFusion's optimizer simplifies expressions after it has noted whether they can be null (`x IS NOT TRUE`), and then holds that against them.
     settings.execution.skip_physical_aggregate_schema_check = true;
+    // Keys are looked up by number where so many places hold them all: cheaper than hashing, however few keys there are.
+    let execution = &mut settings.execution;
+    execution.perfect_hash_join_small_build_threshold = SMALL_TABLE_PLACES
+        .min(limit / PLACES_OF_LIMIT)
+        .max(execution.perfect_hash_join_small_build_threshold);
     let spill = SpillFolder::try_new(options.spill_to.as_deref())?;
     let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(spill));
     let runtime = RuntimeEnvBuilder::new()
