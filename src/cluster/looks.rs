@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use super::copies::Deal;
 use super::copying::Copying;
 use super::parts::{PartOf, Parts};
-use super::{Cluster, ClusterOptions};
+use super::{Cluster, ClusterOptions, scale};
 use crate::error::Error;
 use crate::flight::messages::GridPart;
 use crate::grid::PartitionGrid;
@@ -60,6 +60,37 @@ async fn a_grid_waits_for_its_turn_to_be_named_and_hides_nothing_that_was_named_
     let text = looking.await.unwrap().unwrap_err().to_string();
     assert!(text.contains("another grid or view"), "{text}");
     assert_eq!(session.grid("sales").unwrap().id(), table.id());
+}
+
+#[tokio::test]
+async fn plans_that_are_kept_keep_neither_the_member_nor_its_names() {
+    let session = Session::try_new(&SessionOptions::default()).unwrap();
+    let options = ClusterOptions::default();
+    let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
+    let members = scale::members(cluster.members().own(), 3);
+    let spread = scale::grid(&cluster, &members, 6);
+    cluster.set_members(members.iter().cloned());
+    session.register("spread", spread).unwrap();
+    session.register("here", grid(0)).unwrap();
+    for text in [
+        "SELECT g, sum(x) FROM spread GROUP BY g",
+        "SELECT sum(x) FROM here",
+    ] {
+        let planned = session.sql(text).await.unwrap().explain();
+        assert_eq!(
+            planned.contains("members=3"),
+            text.contains("spread"),
+            "{planned}"
+        );
+    }
+    let member = Arc::downgrade(&cluster);
+    drop(cluster);
+    // It may be looking for others at this moment.
+    let end = Instant::now() + Duration::from_secs(20);
+    while member.strong_count() > 0 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(member.strong_count(), 0);
 }
 
 #[test]

@@ -36,10 +36,11 @@ mod worker;
 mod write;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use datafusion::execution::SessionState;
 use tokio::runtime::Handle;
 
 pub(crate) use guarded::{Admit, GrpcService};
@@ -128,6 +129,8 @@ pub struct Cluster {
     members: ArcSwap<Members>,
     worker: datafusion_distributed::Worker,
     join: ArcSwapOption<Join>,
+    /// What cuts plans, once there was one.
+    planning: OnceLock<SessionState>,
     forbids_fetching: bool,
     anywhere: Arc<Anywhere>,
     parts: Mutex<Parts>,
@@ -183,6 +186,7 @@ impl Cluster {
             stops,
             members: ArcSwap::from_pointee(Members::alone(own)),
             join: ArcSwapOption::new(options.join.map(Arc::new)),
+            planning: OnceLock::new(),
             forbids_fetching: options.forbids_fetching,
             anywhere,
             parts: Mutex::default(),

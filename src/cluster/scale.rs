@@ -18,7 +18,7 @@ use crate::share::{Handle, Incarnation};
 
 const TILE_ROWS: u64 = 1 << 20;
 
-fn members(own: &Member, count: usize) -> Members {
+pub(super) fn members(own: &Member, count: usize) -> Members {
     let others = (1..count).map(|number| {
         let uri = format!(
             "grpc://10.{}.{}.{}:8815",
@@ -33,7 +33,7 @@ fn members(own: &Member, count: usize) -> Members {
 }
 
 /// A grid of two columns whose row bands go round the members, with statistics as members tell them.
-fn grid(cluster: &Cluster, members: &Members, num_tiles: usize) -> Arc<PartitionGrid> {
+pub(super) fn grid(cluster: &Cluster, members: &Members, num_tiles: usize) -> Arc<PartitionGrid> {
     let fields = ["g", "x"].map(|name| Field::new(name, DataType::Int64, false));
     let schema: SchemaRef = Arc::new(Schema::new(fields.to_vec()));
     let rows = Axis::try_from_lengths(std::iter::repeat_n(TILE_ROWS, num_tiles)).unwrap();

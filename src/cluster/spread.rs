@@ -4,7 +4,7 @@
 //! and send them, and gives the rows of the last. Never here: planning of statements.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,9 +27,10 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
     ReplaceChildrenOptions, execute_stream,
 };
+use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
-    CompressionType, DistributedExec, DistributedExt, DistributedMetricsFormat::PerTask,
-    SessionStateBuilderExt, WorkerResolver, display_plan_ascii,
+    CompressionType, DistributedConfig, DistributedExec, DistributedExt,
+    DistributedMetricsFormat::PerTask, SessionStateBuilderExt, WorkerResolver, display_plan_ascii,
     rewrite_distributed_plan_with_metrics,
 };
 use futures::stream::BoxStream;
@@ -46,6 +47,7 @@ use super::leaf::{self, OfQuery};
 use super::members::Members;
 use super::owner::of_member;
 use super::recursive::{in_pieces, is_recursive};
+use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 use crate::query::{PROCESS, Spread, dense_apart, part};
 
@@ -62,10 +64,10 @@ impl Spread for Cluster {
     fn spread(
         self: Arc<Self>,
         plan: Arc<dyn ExecutionPlan>,
-        state: SessionState,
+        config: &SessionConfig,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = reset_plan_states(plan)?;
-        let spread = |plan| SpreadExec::of(plan, state.clone(), Arc::clone(&self));
+        let spread = |plan| SpreadExec::of(plan, config.clone(), Arc::downgrade(&self));
         match is_recursive(&plan)? {
             true => in_pieces(plan, &spread),
             false => Ok(spread(plan)),
@@ -73,10 +75,10 @@ impl Spread for Cluster {
     }
 }
 
-/// A planned statement.
+/// A planned statement that runs.
 pub(super) struct Statement {
     plan: Arc<dyn ExecutionPlan>,
-    state: SessionState,
+    config: SessionConfig,
     cluster: Arc<Cluster>,
 }
 
@@ -90,14 +92,23 @@ impl Statement {
         let num_members = members.len();
         // Within a host bytes cost less than packing them.
         let compression = (!members.are_on_one_host()).then_some(CompressionType::LZ4_FRAME);
-        let mut config = self.state.config().clone();
+        let mut config = self.config.clone();
         let anywhere = Arc::clone(&cluster.anywhere);
-        config.set_extension(Arc::new(OfQuery { members, anywhere }));
         let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach));
         let planned = reset_plan_states(Arc::clone(&self.plan))?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
-        let state = SessionStateBuilder::new_from_existing(self.state.clone())
-            .with_config(config)
+        let query = OfQuery { members, anywhere };
+        config.set_extension(Arc::new(query));
+        config.set_extension(Arc::new(Planned(planned)));
+        let planning = cluster.planning.get_or_init(planning);
+        let mut state = planning.clone();
+        let options = planning.config().options();
+        let Some(distributed) = options.extensions.get::<DistributedConfig>() else {
+            let text = "the engine's settings of plans for several processes are missing";
+            return Err(DataFusionError::Internal(text.to_owned()));
+        };
+        let config = config
+            .with_distributed_option_extension(distributed.clone())
             .with_distributed_worker_resolver(Frozen(urls))
             .with_distributed_channel_resolver(resolver)
             .with_distributed_user_codec(codec)
@@ -105,15 +116,9 @@ impl Statement {
             .with_distributed_scale_up_leaf_node_handler(leaf::scale_up)
             .with_distributed_route_tasks_handler(leaf::route)
             .with_distributed_local_worker_context(cluster.worker.to_local_worker_context(own))
-            // Each member reads its own tiles of all inputs of a union.
-            .with_distributed_children_isolator_unions(false)?
-            // It hashes the rows of each task twice, and shifts what operators counted by one.
-            .with_distributed_partial_reduce(false)?
             .with_distributed_compression(compression)?
-            .with_distributed_passthrough_headers(headers.clone())?
-            .with_query_planner(Arc::new(Planned(planned)))
-            .with_distributed_planner()
-            .build();
+            .with_distributed_passthrough_headers(headers.clone())?;
+        *state.config_mut() = config;
         let planner = Arc::clone(state.query_planner());
         let mut plan = planner
             .create_physical_plan(&LogicalPlan::default(), &state)
@@ -176,7 +181,7 @@ impl Statement {
     pub(super) fn over(&self, plan: Arc<dyn ExecutionPlan>) -> Self {
         Self {
             plan,
-            state: self.state.clone(),
+            config: self.config.clone(),
             cluster: Arc::clone(&self.cluster),
         }
     }
@@ -215,18 +220,42 @@ impl WorkerResolver for Frozen {
     }
 }
 
-/// Gives the engine a plan that was planned before.
-#[derive(Debug)]
+/// What cuts plans: a state without functions, since it plans nothing else.
+fn planning() -> SessionState {
+    let mut config = SessionConfig::new();
+    let mut distributed = DistributedConfig::default();
+    // Each member reads its own tiles of all inputs of a union.
+    distributed.children_isolator_unions = false;
+    // It hashes the rows of each task twice, and shifts what operators counted by one.
+    distributed.partial_reduce = false;
+    config.set_distributed_option_extension(distributed);
+    SessionStateBuilder::new()
+        .with_config(config)
+        .with_query_planner(Arc::new(WasPlanned))
+        .with_distributed_planner()
+        .build()
+}
+
+/// A plan that was planned before.
 struct Planned(Arc<dyn ExecutionPlan>);
 
+/// Gives the engine that plan.
+#[derive(Debug)]
+struct WasPlanned;
+
 #[async_trait]
-impl QueryPlanner for Planned {
+impl QueryPlanner for WasPlanned {
     async fn create_physical_plan(
         &self,
         _: &LogicalPlan,
-        _: &dyn PlanSession,
+        session: &dyn PlanSession,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::clone(&self.0))
+        let planned = session.config().get_extension::<Planned>();
+        let planned = planned.ok_or_else(|| {
+            let text = "a plan was to be cut that was not planned";
+            DataFusionError::Internal(text.to_owned())
+        })?;
+        Ok(Arc::clone(&planned.0))
     }
 }
 
@@ -239,7 +268,10 @@ fn kept<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A statement over grids of several members. It has no inputs that others may change: what runs is cut out of its plan each time.
 struct SpreadExec {
-    statement: Arc<Statement>,
+    plan: Arc<dyn ExecutionPlan>,
+    config: SessionConfig,
+    /// Plans are kept for the next time: they must not keep whoever keeps them.
+    cluster: Weak<Cluster>,
     properties: Arc<PlanProperties>,
     /// The plan in stages that runs, or ran last.
     last: Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>,
@@ -248,8 +280,8 @@ struct SpreadExec {
 impl SpreadExec {
     fn of(
         plan: Arc<dyn ExecutionPlan>,
-        state: SessionState,
-        cluster: Arc<Cluster>,
+        config: SessionConfig,
+        cluster: Weak<Cluster>,
     ) -> Arc<dyn ExecutionPlan> {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(plan.schema()),
@@ -257,15 +289,28 @@ impl SpreadExec {
             plan.properties().emission_type,
             plan.properties().boundedness,
         );
-        let statement = Statement {
-            plan,
-            state,
-            cluster,
-        };
         Arc::new(Self {
-            statement: Arc::new(statement),
+            plan,
+            config,
+            cluster,
             properties: Arc::new(properties),
             last: Arc::default(),
+        })
+    }
+
+    /// The statement, to run now.
+    ///
+    /// # Errors
+    /// `WorkerLost` when this process is no member any more.
+    fn statement(&self) -> Result<Statement> {
+        let cluster = self.cluster.upgrade().ok_or_else(|| {
+            let text = "the server that spread the plan over the members of its cluster was closed";
+            DataFusionError::from(Error::new(ErrorKind::WorkerLost, text))
+        })?;
+        Ok(Statement {
+            plan: Arc::clone(&self.plan),
+            config: self.config.clone(),
+            cluster,
         })
     }
 }
@@ -274,14 +319,16 @@ impl fmt::Debug for SpreadExec {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_tuple("SpreadExec")
-            .field(&self.statement.plan)
+            .field(&self.plan)
             .finish()
     }
 }
 
 impl DisplayAs for SpreadExec {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let statement = &self.statement;
+        let Ok(statement) = self.statement() else {
+            return formatter.write_str("SpreadExec");
+        };
         let members = statement.cluster.members();
         write!(formatter, "SpreadExec: members={}", members.len())?;
         if let Some(ran) = kept(&self.last).as_ref() {
@@ -347,7 +394,9 @@ impl ExecutionPlan for SpreadExec {
     /// A new run has not counted yet.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self {
-            statement: Arc::clone(&self.statement),
+            plan: Arc::clone(&self.plan),
+            config: self.config.clone(),
+            cluster: Weak::clone(&self.cluster),
             properties: Arc::clone(&self.properties),
             last: Arc::default(),
         }))
@@ -362,7 +411,7 @@ impl ExecutionPlan for SpreadExec {
             let text = format!("a plan that is spread has one partition, not {partition}");
             return Err(DataFusionError::Internal(text));
         }
-        let (statement, last) = (Arc::clone(&self.statement), Arc::clone(&self.last));
+        let (statement, last) = (self.statement()?, Arc::clone(&self.last));
         let runtime = context.runtime_env();
         let running = async move {
             let members = statement.cluster.members();

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use arrow::datatypes::Schema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::memory::MemorySourceConfig;
@@ -50,7 +51,12 @@ pub(super) fn worker(
         ..RuntimeEnv::clone(engine.runtime_env())
     };
     let runtime = Arc::new(runtime);
-    let (session, stops) = (session.clone(), stops.clone());
+    let template = Arc::new(Template {
+        session: session.clone(),
+        runtime: Arc::clone(&runtime),
+        made: ArcSwapOption::empty(),
+    });
+    let stops = stops.clone();
     let (reach, anywhere) = (Arc::clone(reach), Arc::clone(anywhere));
     let building = move |context: WorkerQueryContext| {
         let codec = TileCodec {
@@ -59,9 +65,9 @@ pub(super) fn worker(
             forbids_fetching: true,
             anywhere: Arc::clone(&anywhere),
         };
-        let session = session.clone();
+        let template = Arc::clone(&template);
         let stop = stops.of_part(&context.headers);
-        async move { Ok(state(&session, codec, context.builder, stop)) }
+        async move { Ok(state(&template, codec, context.builder, stop)) }
     };
     Worker::from_session_builder(building)
         .with_runtime_env(runtime)
@@ -94,39 +100,58 @@ pub(super) async fn let_go(worker: &Worker, own: &Member) -> Result<()> {
     Ok(())
 }
 
+/// What all parts begin with: putting hundreds of functions in their places takes longer than a small part runs.
+struct Template {
+    session: Session,
+    runtime: Arc<RuntimeEnv>,
+    /// The state with all functions, and how many the session had been given by then.
+    made: ArcSwapOption<(u64, SessionState)>,
+}
+
+impl Template {
+    /// A state with all functions that parts may call.
+    fn state(&self) -> SessionState {
+        let num_given = self.session.num_functions_given();
+        if let Some(made) = self.made.load().as_deref()
+            && made.0 == num_given
+        {
+            return made.1.clone();
+        }
+        let mut builder = SessionStateBuilder::new_from_existing(self.session.engine());
+        let functions = of_plans(self.session.memory_limit_bytes());
+        builder
+            .scalar_functions()
+            .get_or_insert_default()
+            .extend(functions);
+        let state = builder.with_runtime_env(Arc::clone(&self.runtime)).build();
+        self.made.store(Some(Arc::new((num_given, state.clone()))));
+        state
+    }
+}
+
 /// The functions and settings of this process, with what the engine says of the query.
 fn state(
-    session: &Session,
+    template: &Template,
     codec: TileCodec,
     mut builder: SessionStateBuilder,
     stop: Stop,
 ) -> SessionState {
-    let engine = session.engine();
     let mut config = builder.config().take().unwrap_or_default();
     let extensions = std::mem::take(&mut config.options_mut().extensions);
-    *config.options_mut() = engine.config().options().as_ref().clone();
+    *config.options_mut() = template.session.engine_settings().as_ref().clone();
     config.options_mut().extensions = extensions;
-    let runtime = builder.runtime_env().take();
-    let runtime = runtime.unwrap_or_else(|| Arc::clone(engine.runtime_env()));
     let reach = Arc::clone(&codec.reach);
     let rewritten = move |event: WorkerPlanRewriteEvent<'_>| {
         check(&event.plan)?;
         let part = part(event.plan, event.session_config, &stop)?;
         Ok(WorkerPlanRewriteEventResponse::new(part))
     };
-    let mut builder = SessionStateBuilder::new_from_existing(engine);
-    let functions = of_plans(session.memory_limit_bytes());
-    builder
-        .scalar_functions()
-        .get_or_insert_default()
-        .extend(functions);
-    builder
-        .with_config(config)
-        .with_runtime_env(runtime)
+    let mut state = template.state();
+    *state.config_mut() = config
         .with_distributed_user_codec(Codec(codec))
         .with_distributed_channel_resolver(Resolver::of_part(reach))
-        .with_distributed_worker_plan_rewrite_handler(rewritten)
-        .build()
+        .with_distributed_worker_plan_rewrite_handler(rewritten);
+    state
 }
 
 /// # Errors

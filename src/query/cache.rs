@@ -31,6 +31,8 @@ pub(super) struct Question {
     pub(super) memory_limit: usize,
     /// What the statement may do; a plan is only kept of one that may do what it does.
     pub(super) may: Statements,
+    /// How many processes it would be spread over: one that is alone plans for itself what all could read.
+    pub(super) processes: usize,
     /// A child never runs plans of its parent.
     pub(super) pid: u32,
 }

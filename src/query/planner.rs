@@ -219,8 +219,8 @@ async fn plan(
         Does::Read => {
             let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
             let lasting = parameters.is_empty() && means_the_same_later(&logical)?;
-            let plan = physical(state, parameters.bind(logical)?).await?;
-            let lasting = lasting && reads_grids_only(&plan);
+            let (plan, is_of_grids) = spread_or_not(state, parameters.bind(logical)?).await?;
+            let lasting = lasting && is_of_grids;
             let plan = restored(plan, &wanted)?;
             Ok(Planned::Rows { plan, lasting })
         }
@@ -286,6 +286,15 @@ pub(super) async fn physical(
     state: &SessionState,
     logical: LogicalPlan,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    let (plan, _) = spread_or_not(state, logical).await?;
+    Ok(plan)
+}
+
+/// The same, and whether it reads grids and nothing else, wherever it runs.
+async fn spread_or_not(
+    state: &SessionState,
+    logical: LogicalPlan,
+) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
     let read_only = SQLOptions::new()
         .with_allow_ddl(false)
         .with_allow_dml(false)
@@ -293,7 +302,10 @@ pub(super) async fn physical(
     read_only.verify_plan(&logical)?;
     check_subqueries(&logical)?;
     let Some(spread) = spreads(state, &logical) else {
-        return Ok(state.create_physical_plan(&logical).await?);
+        let plan = state.create_physical_plan(&logical).await?;
+        let is_of_grids = reads_grids_only(&plan);
+        return Ok((plan, is_of_grids));
     };
-    Ok(spread_out(Arc::clone(&spread), apart(state, spread.as_ref()), &logical).await?)
+    let apart = apart(state, spread.as_ref());
+    Ok(spread_out(spread, apart, &logical).await?)
 }

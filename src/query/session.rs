@@ -6,11 +6,14 @@
 use std::sync::Arc;
 #[cfg(feature = "distributed")]
 use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::CatalogProvider;
+#[cfg(feature = "distributed")]
+use datafusion::config::ConfigOptions;
 use datafusion::execution::SessionState;
 #[cfg(feature = "distributed")]
 use datafusion::execution::memory_pool::MemoryPool;
@@ -68,6 +71,7 @@ pub struct Session {
     queue: Queue,
     pub(super) naming: Naming,
     spreader: Spreader,
+    num_functions_given: Arc<AtomicU64>,
 }
 
 /// What sessions over the same names may have in common.
@@ -165,6 +169,7 @@ impl Session {
             queue: shared.queue,
             naming: shared.naming,
             spreader: shared.spreader,
+            num_functions_given: Arc::default(),
         };
         for function in session.names.now().functions.values() {
             session.add(function);
@@ -233,6 +238,8 @@ impl Session {
             Kind::Scalar(scalar) => self.context.register_udf(scalar.as_ref().clone()),
             Kind::Aggregate(aggregate) => self.context.register_udaf(aggregate.as_ref().clone()),
         }
+        // Whoever sees the new number sees the function.
+        self.num_functions_given.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The names of grids and views, sorted.
@@ -371,6 +378,7 @@ impl Session {
             threads: self.threads(options),
             memory_limit: self.planned_limit(options),
             may: options.statements,
+            processes: self.spreader.num_processes(),
             pid: std::process::id(),
         }
     }
@@ -425,6 +433,19 @@ impl Session {
     #[cfg(feature = "distributed")]
     pub(crate) fn engine(&self) -> SessionState {
         self.context.state()
+    }
+
+    /// The settings of it.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn engine_settings(&self) -> Arc<ConfigOptions> {
+        let state = self.context.state_ref();
+        Arc::clone(state.read().config().options())
+    }
+
+    /// How many functions it was given: with another number it has others.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn num_functions_given(&self) -> u64 {
+        self.num_functions_given.load(Ordering::Acquire)
     }
 
     /// Counts memory against the limit of this session.

@@ -22,6 +22,7 @@ use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;
 
+use super::cache::reads_grids_only;
 #[cfg(feature = "distributed")]
 use super::exec::{
     connect::{connected, divided},
@@ -49,17 +50,16 @@ pub(crate) trait Spread: fmt::Debug + Send + Sync {
     fn concerns(&self, grid: &PartitionGrid) -> bool;
 
     /// How many processes a plan is spread over.
-    #[cfg(feature = "distributed")]
     fn num_processes(&self) -> usize;
 
-    /// The plan that runs in several processes, made of one that was planned with this state, which is [`apart`].
+    /// The plan that runs in several processes, made of one that was planned with these settings, which are those of [`apart`]. It is kept for the next time, and keeps nobody: not whoever spreads, nor names.
     ///
     /// # Errors
     /// Whatever stands in the way.
     fn spread(
         self: Arc<Self>,
         plan: Arc<dyn ExecutionPlan>,
-        state: SessionState,
+        config: &SessionConfig,
     ) -> Result<Arc<dyn ExecutionPlan>>;
 }
 
@@ -89,13 +89,18 @@ impl Spreader {
     /// Says to the planner who spreads.
     pub(super) fn tell(&self, config: &mut SessionConfig) {
         if let Some(spread) = self.now() {
-            config.set_extension(Arc::new(Told(spread)));
+            config.set_extension(Arc::new(Told(Arc::downgrade(&spread))));
         }
+    }
+
+    /// How many processes plans are spread over at this moment.
+    pub(super) fn num_processes(&self) -> usize {
+        self.now().map_or(1, |spread| spread.num_processes())
     }
 }
 
-/// Who spreads the plan that is made.
-struct Told(Arc<dyn Spread>);
+/// Who spreads the plan that is made. Plans are kept with their settings, and must not keep whoever keeps them.
+struct Told(Weak<dyn Spread>);
 
 /// A setting of plans that are spread: their scans say nothing about which rows are in which partition, since it would hold in one process only.
 #[derive(Debug)]
@@ -108,7 +113,7 @@ pub(super) fn is_apart(config: &SessionConfig) -> bool {
 
 /// Who spreads the statement; nobody, if no other process has anything of it.
 pub(super) fn spreads(state: &SessionState, logical: &LogicalPlan) -> Option<Arc<dyn Spread>> {
-    let told = state.config().get_extension::<Told>()?;
+    let told = state.config().get_extension::<Told>()?.0.upgrade()?;
     let mut concerned = false;
     let looked = logical.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
@@ -116,14 +121,14 @@ pub(super) fn spreads(state: &SessionState, logical: &LogicalPlan) -> Option<Arc
             && table.table_type() == TableType::Base
             && let Some(table) = table.downcast_ref::<GridTable>()
         {
-            concerned |= told.0.concerns(table.grid());
+            concerned |= told.concerns(table.grid());
         }
         Ok(match concerned {
             true => TreeNodeRecursion::Stop,
             false => TreeNodeRecursion::Continue,
         })
     });
-    (looked.is_ok() && concerned).then(|| Arc::clone(&told.0))
+    (looked.is_ok() && concerned).then_some(told)
 }
 
 /// The state that plans for several processes: without what counts on all rows being here, and without what cannot travel and is done where the plan arrives.
@@ -181,7 +186,7 @@ pub(super) fn apart(state: &SessionState, spread: &dyn Spread) -> SessionState {
     builder.build()
 }
 
-/// The plan of a statement that runs in several processes; EXPLAIN is answered here, and shows that plan.
+/// The plan of a statement that runs in several processes, and whether it reads grids and nothing else; EXPLAIN is answered here, and shows that plan.
 ///
 /// # Errors
 /// As the engine says, and whoever spreads.
@@ -189,16 +194,17 @@ pub(super) async fn spread_out(
     spread: Arc<dyn Spread>,
     state: SessionState,
     logical: &LogicalPlan,
-) -> Result<Arc<dyn ExecutionPlan>> {
+) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
     let plan = state.create_physical_plan(logical).await?;
     let LogicalPlan::Explain(explain) = logical else {
-        return spread.spread(plan, state);
+        let is_of_grids = reads_grids_only(&plan);
+        return Ok((spread.spread(plan, state.config())?, is_of_grids));
     };
     let Some(said) = plan.downcast_ref::<ExplainExec>() else {
-        return Ok(plan);
+        return Ok((plan, false));
     };
     let explained = state.create_physical_plan(&explain.plan).await?;
-    let explained = spread.spread(explained, state)?;
+    let explained = spread.spread(explained, state.config())?;
     let text = displayable(explained.as_ref())
         .indent(said.verbose())
         .to_string();
@@ -211,12 +217,8 @@ pub(super) async fn spread_out(
             }
             _ => known.clone(),
         });
-    let schema = plan.schema();
-    Ok(Arc::new(ExplainExec::new(
-        schema,
-        texts.collect(),
-        said.verbose(),
-    )))
+    let explained = ExplainExec::new(plan.schema(), texts.collect(), said.verbose());
+    Ok((Arc::new(explained), false))
 }
 
 #[cfg(feature = "distributed")]
