@@ -1,6 +1,6 @@
 //! How members are reached.
 //!
-//! Comes in: URIs and URLs of members, what to show them. Goes out: channels for parts of plans, and clients for tiles, each made once and kept. A member that does not answer is an error within seconds.
+//! Comes in: URIs and URLs of members, what to show them. Goes out: channels for parts of plans, and clients for tiles, each made once and kept; what small tiles gave is kept with them. A member that does not answer is an error within seconds.
 //! Never here: who is a member.
 
 use std::collections::HashMap;
@@ -27,6 +27,7 @@ use tonic::{Code, Status};
 use tower::ServiceExt;
 use url::Url;
 
+use super::small::SmallTiles;
 use crate::client::{Client, ClientOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::traveling;
@@ -46,6 +47,7 @@ pub(super) struct Reach {
     options: ClientOptions,
     channels: Mutex<HashMap<Url, BoxCloneSyncChannel>>,
     clients: Mutex<HashMap<String, Client>>,
+    pub(super) small: SmallTiles,
 }
 
 impl fmt::Debug for Reach {
@@ -60,6 +62,7 @@ impl Reach {
             options,
             channels: Mutex::default(),
             clients: Mutex::default(),
+            small: SmallTiles::new(),
         }
     }
 

@@ -28,10 +28,12 @@ mod recursive;
 #[cfg(test)]
 mod scale;
 mod shares;
+mod small;
 mod spread;
 mod stops;
 mod tile;
 mod tiles;
+mod whole;
 mod worker;
 mod write;
 

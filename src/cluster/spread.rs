@@ -47,6 +47,7 @@ use super::leaf::{self, OfQuery};
 use super::members::Members;
 use super::owner::of_member;
 use super::recursive::{in_pieces, is_recursive};
+use super::whole::with_whole_tables;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 use crate::query::{PROCESS, Spread, dense_apart, part};
@@ -98,7 +99,8 @@ impl Statement {
         let planned = reset_plan_states(Arc::clone(&self.plan))?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
         let query = OfQuery { members, anywhere };
-        config.set_extension(Arc::new(query));
+        let query = Arc::new(query);
+        config.set_extension(Arc::clone(&query));
         config.set_extension(Arc::new(Planned(planned)));
         let planning = cluster.planning.get_or_init(planning);
         let mut state = planning.clone();
@@ -123,6 +125,9 @@ impl Statement {
         let mut plan = planner
             .create_physical_plan(&LogicalPlan::default(), &state)
             .await?;
+        if !cluster.forbids_fetching {
+            plan = with_whole_tables(plan, &query, state.config().batch_size())?;
+        }
         // EXPLAIN ANALYZE has it below the top.
         if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
             // A plan of one stage runs here, like a part that came from elsewhere.

@@ -1,12 +1,12 @@
 //! Tiles of other members.
 //!
 //! Comes in: a handle, columns, number of rows, where the owner answers. Goes out: a tile that is fetched from there when it is read after all: mapped where the owner is on this host, column by column
-//! elsewhere. Parts of plans are sent to where the tiles are, so that this is the exception: it is counted like any tile that is brought, logged, and an error where it is forbidden. Never here: which
+//! elsewhere; columns of small ones are kept (`small.rs`). Parts of plans are sent to where the tiles are, so that this is the exception: it is counted like any tile that is brought, logged, and an error where it is forbidden. Never here: which
 //! member reads what.
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::channel::Reach;
 use super::owner::elsewhere;
+use super::small::SMALL_BYTES;
 use crate::client::ServedTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridBuilder, PartitionGrid, Tile, TileData};
@@ -136,6 +137,54 @@ impl MemberTile {
         };
         self.served.get_or_try_init(|| connecting).await
     }
+
+    /// Its columns by way of its owner.
+    async fn brought(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let fetching = async { self.served().await?.fetch(columns).await };
+        fetching.await.map_err(|error| match error.kind() {
+            // The connection, not the tile.
+            ErrorKind::Storage { .. } => {
+                let what = "the member that had the tile does not answer";
+                self.lost(what).with_source(error)
+            }
+            _ => error,
+        })
+    }
+
+    /// Whether what it gave is kept for others who read it.
+    fn is_kept(&self) -> bool {
+        let outline = &self.outline;
+        outline.memory_bytes <= SMALL_BYTES && !outline.forbids_fetching
+    }
+
+    /// Its columns: those that were fetched before as they are, all others fetched now, and kept.
+    async fn kept(&self, columns: &[usize]) -> Result<RecordBatch> {
+        let (small, outline) = (&self.reach.small, &self.outline);
+        let handle = &outline.handle;
+        let mut all: Vec<_> = columns
+            .iter()
+            .map(|column| small.get(handle, *column))
+            .collect();
+        let places = columns.iter().zip(&all);
+        let missing = places.filter(|(_, kept)| kept.is_none());
+        let missing: Vec<usize> = missing.map(|(column, _)| *column).collect();
+        if !missing.is_empty() {
+            let brought = self.brought(&missing).await?;
+            let mut brought = missing.iter().zip(brought.columns());
+            for place in all.iter_mut().filter(|place| place.is_none()) {
+                let Some((column, values)) = brought.next() else {
+                    break;
+                };
+                small.keep(handle, *column, Arc::clone(values));
+                *place = Some(Arc::clone(values));
+            }
+        }
+        let schema = Arc::new(outline.schema.project(columns)?);
+        let num_rows = usize::try_from(outline.num_rows).ok();
+        let options = RecordBatchOptions::new().with_row_count(num_rows);
+        let all = all.into_iter().flatten().collect();
+        Ok(RecordBatch::try_new_with_options(schema, all, &options)?)
+    }
 }
 
 #[async_trait]
@@ -165,6 +214,11 @@ impl TileData for MemberTile {
     }
 
     fn locality(&self) -> Locality {
+        let outline = &self.outline;
+        let num_columns = outline.schema.fields().len();
+        if self.is_kept() && self.reach.small.has_any(&outline.handle, num_columns) {
+            return Locality::Memory;
+        }
         match self.served.get() {
             Some(served) => served.locality(),
             None => Locality::Process,
@@ -190,14 +244,9 @@ impl TileData for MemberTile {
     }
 
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
-        let fetching = async { self.served().await?.fetch(columns).await };
-        fetching.await.map_err(|error| match error.kind() {
-            // The connection, not the tile.
-            ErrorKind::Storage { .. } => {
-                let what = "the member that had the tile does not answer";
-                self.lost(what).with_source(error)
-            }
-            _ => error,
-        })
+        match self.is_kept() {
+            true => self.kept(columns).await,
+            false => self.brought(columns).await,
+        }
     }
 }

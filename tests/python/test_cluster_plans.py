@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -122,3 +124,57 @@ def test_joins_look_up_by_number_where_their_keys_lie_close_together(
     assert "LookupExec" not in connection.sql(floats).explain()
     for each in (text, floats):
         assert connection.sql(each).to_arrow() == one.sql(each).to_arrow()
+
+
+WHOLE = [
+    # Joined, with conditions on either side, and the joined rows joined again.
+    "SELECT tag, count(*) AS n, sum(x) AS s FROM big JOIN few ON big.k = few.k WHERE few.f < 500 GROUP BY tag ORDER BY tag",
+    "SELECT big.x, count(*) AS n FROM big JOIN few ON big.k = few.k JOIN sales ON sales.g = few.k GROUP BY big.x ORDER BY big.x",
+    "SELECT count(*) AS n FROM big WHERE k IN (SELECT k FROM few WHERE tag = 'a')",
+    "SELECT few.k, count(*) AS n FROM big RIGHT JOIN few ON big.k = few.k AND big.x > 48 GROUP BY few.k ORDER BY few.k LIMIT 20",
+    # These must not be made by each for itself: nobody would have the same rows.
+    "SELECT count(*) AS n FROM big JOIN (SELECT k FROM few WHERE random() < 2) t ON big.k = t.k",
+    "SELECT count(*) > 0 AS n FROM big JOIN (SELECT k FROM few LIMIT 30) t ON big.k = t.k",
+    "SELECT count(*) AS n FROM big JOIN (SELECT k, count(*) AS c FROM few GROUP BY k) t ON big.k = t.k",
+]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_small_tables_that_all_read_whole_give_the_same(
+    engines: tuple[pg.Session, pg.Connection], text: str
+) -> None:
+    one, connection = engines
+    for _ in range(2):
+        assert connection.sql(text).to_arrow() == one.sql(text).to_arrow()
+
+
+def test_a_small_table_is_read_whole_by_all_and_brought_once(
+    engines: tuple[pg.Session, pg.Connection],
+) -> None:
+    """The plan sends nothing of it, and what the members fetched of it they have in memory from then on."""
+    _, connection = engines
+    text = "SELECT count(*) AS n, sum(few.f) AS s FROM big JOIN few ON big.k = few.k"
+    plan = connection.sql(text).explain()
+    assert "NetworkBroadcastExec" not in plan, plan
+    assert plan.count("GridScanExec: tiles=3/3") == 3, plan
+    for _ in range(2):
+        ran = connection.sql(text).explain(analyze=True)
+    # Each of three has read three; the one that was asked tells what it had when the grid was made.
+    tiles = [int(count) for count in re.findall(r" process_tiles=(\d+)", ran)]
+    assert sum(tiles) <= 2, ran
+
+
+def test_rows_that_nobody_else_would_choose_are_sent(
+    engines: tuple[pg.Session, pg.Connection],
+) -> None:
+    _, connection = engines
+    for text in WHOLE[-3:]:
+        assert "=> Network" in connection.sql(text).explain()
+
+
+def test_without_fetching_small_tables_are_sent(tmp_path: Path) -> None:
+    with cluster(tmp_path, **{"cluster.fetch": False}) as members:
+        connection = pg.connect(members[0].uri)
+        text = "SELECT count(*) AS n FROM sales a JOIN sales b ON a.x = b.x"
+        assert "Network" in connection.sql(text).explain()
+        assert connection.sql(text).to_arrow()["n"][0].as_py() == ALL.num_rows
