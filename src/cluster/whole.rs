@@ -25,6 +25,9 @@ use super::small::SMALL_BYTES;
 use crate::grid::Tile;
 use crate::query::{GridScanExec, LookupExec};
 
+/// The most tiles of a scan that is read whole: each is fetched by itself.
+const MOST_TILES: usize = 64;
+
 /// The plan in which each task reads small tables whole.
 ///
 /// # Errors
@@ -112,6 +115,10 @@ impl Cutting<'_> {
             return None;
         }
         let touched = touched_bands(scan);
+        let num_tiles = scan.kept_row_bands().len().saturating_mul(touched.len());
+        if num_tiles > MOST_TILES {
+            return None;
+        }
         let mut looker = self.query.anywhere.looker();
         let (mut bytes, mut is_of_members) = (0_u64, false);
         for row_band in scan.kept_row_bands() {
