@@ -201,11 +201,9 @@ impl TileData for MemberTile {
         self.outline.memory_bytes
     }
 
+    /// Its owner, whose process has it whatever others have mapped or kept of it.
     fn locations(&self) -> Vec<Location> {
-        match self.served.get() {
-            Some(served) => served.locations(),
-            None => vec![self.outline.handle.owner.clone()],
-        }
+        vec![self.outline.handle.owner.clone()]
     }
 
     /// It may be fetched to be read, and for nothing else: not for what planning would like to know.

@@ -164,6 +164,17 @@ def test_a_small_table_is_read_whole_by_all_and_brought_once(
     assert sum(tiles) <= 2, ran
 
 
+def test_a_table_that_all_have_read_lives_where_it_did(
+    engines: tuple[pg.Session, pg.Connection],
+) -> None:
+    """Who has mapped or kept a tile of another member does not become its place."""
+    _, connection = engines
+    for _ in range(2):
+        connection.sql(WHOLE[0]).to_arrow()
+        processes = connection.sql("SELECT process FROM tiles('few') ORDER BY row_band").to_arrow()
+        assert len(set(processes["process"].to_pylist())) == 3, processes
+
+
 def test_rows_that_nobody_else_would_choose_are_sent(
     engines: tuple[pg.Session, pg.Connection],
 ) -> None:

@@ -14,7 +14,7 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
 
-use crate::grid::PartitionGrid;
+use crate::grid::{PartitionGrid, TileData};
 use crate::location::Locality;
 
 /// How many rows are looked at.
@@ -121,6 +121,11 @@ fn sample_bands(grid: &PartitionGrid) -> impl Iterator<Item = usize> {
     (0..bands).step_by(bands.div_ceil(SAMPLE_BANDS).max(1))
 }
 
+/// Nothing is brought from elsewhere only to know more about it; a tile of another member of which one column is in memory would bring the others.
+fn is_at_hand(data: &dyn TileData) -> bool {
+    !data.is_lazy() && matches!(data.locality(), Locality::Memory | Locality::Shared)
+}
+
 /// A column of a row band that is here.
 pub(super) fn column_here(
     grid: &PartitionGrid,
@@ -129,8 +134,7 @@ pub(super) fn column_here(
 ) -> Option<ArrayRef> {
     let (band, local) = grid.columns().locate(column as u64)?;
     let data = grid.row_band(row_band).get(band)?.data();
-    // Nothing is brought from elsewhere only to know more about it.
-    if !matches!(data.locality(), Locality::Memory | Locality::Shared) {
+    if !is_at_hand(data.as_ref()) {
         return None;
     }
     let batch = data.open().ok()?;
@@ -191,7 +195,7 @@ fn is_short(grid: &PartitionGrid, column: usize) -> Option<bool> {
     let (mut bytes, mut rows) = (0_u64, 0_u64);
     for row_band in sample_bands(grid) {
         let tile = grid.row_band(row_band).get(band)?;
-        if !matches!(tile.data().locality(), Locality::Memory | Locality::Shared) {
+        if !is_at_hand(tile.data().as_ref()) {
             return None;
         }
         bytes = bytes.saturating_add(tile.data().column_bytes(&[local]));
