@@ -17,7 +17,7 @@ use super::anywhere::Anywhere;
 use super::members::Members;
 use super::owner::of_member;
 use super::placement::{Seat, owner};
-use crate::grid::Tile;
+use crate::grid::{PartitionGrid, Tile};
 use crate::query::GridScanExec;
 
 /// The members of a query, and what all of them reach, for whoever plans it.
@@ -73,21 +73,32 @@ pub(super) fn route(event: RouteTasksEvent<'_>) -> Option<Result<RouteTasksEvent
 /// The row bands of each task, ascending: each with the member that has most bytes of the columns that are read. What everybody can read, what nobody has, and what members beyond the last task have, is
 /// where placement puts it.
 pub(super) fn dealt(scan: &GridScanExec, query: &OfQuery, num_tasks: usize) -> Vec<Vec<usize>> {
+    let bands = scan.kept_row_bands().iter().copied();
+    dealt_bands(scan.grid(), bands, &touched_bands(scan), query, num_tasks)
+}
+
+/// The same of any row bands of a grid, of which some column bands are read.
+pub(super) fn dealt_bands(
+    grid: &PartitionGrid,
+    row_bands: impl Iterator<Item = usize>,
+    touched: &[usize],
+    query: &OfQuery,
+    num_tasks: usize,
+) -> Vec<Vec<usize>> {
     let mut dealt = vec![Vec::new(); num_tasks];
-    let touched = touched_bands(scan);
-    let grid = scan.grid().id().bits();
+    let number = grid.id().bits();
     let members = query.members.as_ref();
     let seats = seats(members, num_tasks);
     let mut looker = query.anywhere.looker();
-    for row_band in scan.kept_row_bands() {
-        let tiles = scan.grid().row_band(*row_band);
+    for row_band in row_bands {
+        let tiles = grid.row_band(row_band);
         let tiles = touched.iter().filter_map(|band| tiles.get(*band));
         let tiles = tiles.filter(|tile| !looker.has(tile));
         let task = nearest(tiles, members, num_tasks)
-            .or_else(|| owner(grid, *row_band as u64, &seats))
+            .or_else(|| owner(number, row_band as u64, &seats))
             .unwrap_or_default();
         if let Some(bands) = dealt.get_mut(task) {
-            bands.push(*row_band);
+            bands.push(row_band);
         }
     }
     dealt

@@ -16,6 +16,9 @@ pub(super) const SMALL_BYTES: u64 = 4 * 1024 * 1024;
 /// All that is kept, at most.
 const KEPT_BYTES: u64 = 16 * SMALL_BYTES;
 
+/// What a column costs beside its values.
+const KEPT_ANYWAY: usize = 1024;
+
 /// What nobody has read for so long goes.
 const UNREAD: Duration = Duration::from_secs(600);
 
@@ -44,8 +47,11 @@ pub(super) struct SmallTiles(Cache<Place, ArrayRef>);
 
 impl SmallTiles {
     pub(super) fn new() -> Self {
+        // Columns of a mapped tile are parts of one piece of memory.
         let bytes = |_: &Place, column: &ArrayRef| {
-            u32::try_from(column.get_buffer_memory_size()).unwrap_or(u32::MAX)
+            let own = column.to_data().get_slice_memory_size();
+            let bytes = own.unwrap_or(usize::MAX).saturating_add(KEPT_ANYWAY);
+            u32::try_from(bytes).unwrap_or(u32::MAX)
         };
         let kept = Cache::builder()
             .weigher(bytes)

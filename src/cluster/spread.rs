@@ -43,14 +43,17 @@ use super::Cluster;
 use super::again::without_lost;
 use super::channel::Resolver;
 use super::codec::Codec;
+use super::fewer::with_fewer_stages;
 use super::leaf::{self, OfQuery};
+use super::limits::limited_once;
 use super::members::Members;
 use super::owner::of_member;
 use super::recursive::{in_pieces, is_recursive};
-use super::whole::with_whole_tables;
+use super::together::are_together;
+use super::whole::Whole;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
-use crate::query::{PROCESS, Spread, dense_apart, part};
+use crate::query::{Facts, PROCESS, Spread, dense_apart, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -60,6 +63,11 @@ impl Spread for Cluster {
 
     fn num_processes(&self) -> usize {
         self.members().len()
+    }
+
+    fn are_together(&self, one: (&Facts, usize), other: (&Facts, usize)) -> bool {
+        let (members, anywhere) = (self.members(), Arc::clone(&self.anywhere));
+        are_together(&OfQuery { members, anywhere }, one, other)
     }
 
     fn spread(
@@ -97,6 +105,7 @@ impl Statement {
         let anywhere = Arc::clone(&cluster.anywhere);
         let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach));
         let planned = reset_plan_states(Arc::clone(&self.plan))?;
+        let planned = limited_once(planned)?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
         let query = OfQuery { members, anywhere };
         let query = Arc::new(query);
@@ -125,9 +134,11 @@ impl Statement {
         let mut plan = planner
             .create_physical_plan(&LogicalPlan::default(), &state)
             .await?;
-        if !cluster.forbids_fetching {
-            plan = with_whole_tables(plan, &query, state.config().batch_size())?;
-        }
+        let whole = (!cluster.forbids_fetching).then(|| Whole {
+            query: &query,
+            batch_rows: state.config().batch_size(),
+        });
+        plan = with_fewer_stages(plan, whole)?;
         // EXPLAIN ANALYZE has it below the top.
         if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
             // A plan of one stage runs here, like a part that came from elsewhere.

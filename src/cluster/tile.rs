@@ -147,6 +147,10 @@ impl MemberTile {
                 let what = "the member that had the tile does not answer";
                 self.lost(what).with_source(error)
             }
+            ErrorKind::NotFound => {
+                let what = "the member that had the tile has its grid no more";
+                self.lost(what).with_source(error)
+            }
             _ => error,
         })
     }

@@ -1,7 +1,7 @@
 //! Small tables that every member reads whole.
 //!
-//! Comes in: a plan in stages. Goes out: the same plan, in which the table of a join is not sent to all members with every statement where it is made of small tables only: each task makes it from all their
-//! tiles, of which those of others are fetched once and kept (`small.rs`). A stage less is a round of messages less. Never here: fetching; how stages are made.
+//! Comes in: what a stage makes of tables, to be sent to all. Goes out: whether it is made of small tables only, and the same in each task, from all their tiles: those of others are fetched once and kept
+//! (`small.rs`), so that nothing is sent with every statement. Never here: fetching; how stages are made.
 
 use std::sync::Arc;
 
@@ -10,14 +10,11 @@ use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use datafusion_distributed::{
-    DistributedLeafExec, NetworkBoundaryExt, NetworkBroadcastExec, Stage,
-};
+use datafusion_distributed::DistributedLeafExec;
 
 use super::leaf::{OfQuery, touched_bands};
 use super::owner::{elsewhere, of_member};
@@ -28,74 +25,15 @@ use crate::query::{GridScanExec, LookupExec};
 /// The most tiles of a scan that is read whole: each is fetched by itself.
 const MOST_TILES: usize = 64;
 
-/// The plan in which each task reads small tables whole.
-///
-/// # Errors
-/// As the engine says.
-pub(super) fn with_whole_tables(
-    plan: Arc<dyn ExecutionPlan>,
-    query: &OfQuery,
-    batch_rows: usize,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let mut cutting = Cutting {
-        query,
-        batch_rows,
-        num_stages: 0,
-        num_less: 0,
-    };
-    let cut = cutting.node(&plan, 1)?;
-    Ok(match cutting.num_less {
-        0 => plan,
-        _ => cut,
-    })
+/// What small tables are read whole.
+pub(super) struct Whole<'a> {
+    pub(super) query: &'a OfQuery,
+    pub(super) batch_rows: usize,
 }
 
-struct Cutting<'a> {
-    query: &'a OfQuery,
-    batch_rows: usize,
-    num_stages: usize,
-    /// Stages that are left out.
-    num_less: usize,
-}
-
-impl Cutting<'_> {
-    /// The plan below and at a node, which so many tasks run.
-    fn node(
-        &mut self,
-        plan: &Arc<dyn ExecutionPlan>,
-        num_tasks: usize,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let stage = plan
-            .as_network_boundary()
-            .map(|boundary| boundary.input_stage());
-        let below = stage.map_or(num_tasks, Stage::task_count);
-        let children = plan.children().into_iter();
-        let children: Vec<_> = children
-            .map(|child| self.node(child, below))
-            .collect::<Result<_>>()?;
-        if plan.is::<NetworkBroadcastExec>()
-            && num_tasks > 1
-            && let Some([sent]) = children.first().map(|head| head.children()).as_deref()
-            && self.is_small(sent)
-        {
-            self.num_less += 1;
-            return self.whole(Arc::clone(sent), num_tasks);
-        }
-        let plan = replace_children_if_necessary(Arc::clone(plan), children)?;
-        let Some(boundary) = plan.as_network_boundary() else {
-            return Ok(plan);
-        };
-        // Numbers without gaps.
-        let mut stage = boundary.input_stage().clone();
-        self.num_stages += 1;
-        if let Stage::Local(stage) = &mut stage {
-            stage.num = self.num_stages;
-        }
-        Ok(boundary.with_input_stage(stage)?)
-    }
-
+impl Whole<'_> {
     /// Whether any member makes the same rows of it, from tables that are small together.
-    fn is_small(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+    pub(super) fn is_small(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
         let mut bytes = 0_u64;
         let is_other = plan.exists(|node| {
             if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {
@@ -145,7 +83,10 @@ impl Cutting<'_> {
     }
 
     /// The plan whose scans read all tiles in each task.
-    fn whole(
+    ///
+    /// # Errors
+    /// As the engine says.
+    pub(super) fn read(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         num_tasks: usize,

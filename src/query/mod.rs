@@ -66,6 +66,7 @@ pub(crate) use {
     exec::{relabel::RelabelExec, scan::GridScanExec, stop::Stop},
     metrics::PROCESS,
     plan::estimate::{sample, sample_of_parts},
+    plan::facts::{Extent, Facts},
     spread::{Spread, part},
     travel::{of_plans, traveling},
 };

@@ -306,6 +306,6 @@ async fn spread_or_not(
         let is_of_grids = reads_grids_only(&plan);
         return Ok((plan, is_of_grids));
     };
-    let apart = apart(state, spread.as_ref());
+    let apart = apart(state, &spread);
     Ok(spread_out(spread, apart, &logical).await?)
 }

@@ -427,6 +427,8 @@ impl Session {
     #[cfg(feature = "distributed")]
     pub(crate) fn spread_by(&self, spread: Weak<dyn Spread>) {
         self.spreader.set(spread);
+        // Plans that were kept are of whoever spread before.
+        self.names.change(|_| ());
     }
 
     /// What parts of plans of other processes run with: the functions and settings of this session.

@@ -29,9 +29,12 @@ use super::exec::{
     stop::{Stop, stoppable},
     wait::waiting,
 };
+use super::plan::facts::Facts;
 #[cfg(feature = "distributed")]
 use super::plan::join_order::JoinOrder;
 use super::plan::narrow::Arithmetic;
+#[cfg(feature = "distributed")]
+use super::plan::not_in::NotIn;
 use super::plan::one_step::OneStep;
 #[cfg(feature = "distributed")]
 use super::plan::semi_early::SemiEarly;
@@ -51,6 +54,9 @@ pub(crate) trait Spread: fmt::Debug + Send + Sync {
 
     /// How many processes a plan is spread over.
     fn num_processes(&self) -> usize;
+
+    /// Whether no process has a value of one of these columns (a grid and a number each) that another has as well, so that a join by them runs where the rows are.
+    fn are_together(&self, one: (&Facts, usize), other: (&Facts, usize)) -> bool;
 
     /// The plan that runs in several processes, made of one that was planned with these settings, which are those of [`apart`]. It is kept for the next time, and keeps nobody: not whoever spreads, nor names.
     ///
@@ -132,7 +138,7 @@ pub(super) fn spreads(state: &SessionState, logical: &LogicalPlan) -> Option<Arc
 }
 
 /// The state that plans for several processes: without what counts on all rows being here, and without what cannot travel and is done where the plan arrives.
-pub(super) fn apart(state: &SessionState, spread: &dyn Spread) -> SessionState {
+pub(super) fn apart(state: &SessionState, spread: &Arc<dyn Spread>) -> SessionState {
     let rules = state.physical_optimizers().iter();
     let left_out = [OneStep.name(), Arithmetic.name()];
     let rules: Vec<_> = rules
@@ -173,10 +179,12 @@ pub(super) fn apart(state: &SessionState, spread: &dyn Spread) -> SessionState {
             vec![Arc::new(ValuesBelow), Arc::new(SingleValues)];
         for rule in state.optimizers() {
             if rule.name() == JoinOrder::default().name() {
+                logical.push(Arc::new(NotIn));
                 logical.push(Arc::new(SemiEarly));
                 let copies = spread.num_processes();
                 logical.push(Arc::new(JoinOrder { copies }));
-                logical.push(Arc::new(SemiReduce { copies }));
+                let spread = Arc::clone(spread);
+                logical.push(Arc::new(SemiReduce { copies, spread }));
             } else {
                 logical.push(Arc::clone(rule));
             }

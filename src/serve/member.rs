@@ -95,9 +95,10 @@ pub(super) async fn sample(service: &Service, call: &Call, part: GridPart) -> Re
     told.map_err(|error| Error::internal(format!("a sample could not be told: {error}")))?
 }
 
-/// One of them by its id, for members that fetch its tiles.
+/// One of them by its id, for members that fetch its tiles; or a grid that was made of parts and that a plan still reads, though its name has another one by now.
 pub(super) fn part_with(service: &Service, call: &Call, id: GridId) -> Option<Arc<PartitionGrid>> {
-    cluster(service, call).ok()?.part_with(id)
+    let cluster = cluster(service, call).ok()?;
+    cluster.part_with(id).or_else(|| crate::share::find(id))
 }
 
 /// What a member does for others, not on the threads that speak with them; it ends when nobody waits for it.

@@ -1,7 +1,8 @@
 """TPC-H over three members of a cluster on this machine, beside one server with the same rows, and DuckDB.
 
-Run `make bench-cluster`, or `python tests/benches/cluster.py --help`. Each member has a third of each table; all share the cores that the one server has, so
-that the ratio is what being many costs. Both are asked through a port, as clients would. Prints tables; decides nothing.
+Run `make bench-cluster`, or `python tests/benches/cluster.py --help`. Each member has a third of each table: cut between rows ("cluster"), or, as whoever
+loads by key would have it, between keys, so that the rows of an order and those of a part are with one member each ("by key"). All share the cores that the
+one server has, so that the ratio is what being many costs. Both are asked through a port, as clients would. Prints tables; decides nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +28,17 @@ tpch.ENGINES["cluster"] = '''
         from pathlib import Path
         import partgrid as pg
         part, of, members, tables, threads = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]), int(sys.argv[5])
+        keys = {"orders": "o_orderkey", "lineitem": "l_orderkey", "part": "p_partkey", "partsupp": "ps_partkey"} if BY_KEY else {}
+        def begin(grid, key, part):
+            if key is None:
+                return grid.shape[0] * part // of
+            values = grid[[key]].to_arrow().column(0).combine_chunks().to_numpy()
+            return values.searchsorted(values[-1] * part // of, side="right") if part < of else len(values)
         server = pg.Server(join="file:" + members, http=None, settings={"server.threads": threads})
         for path in sorted(tables.glob("*.parquet")):
             grid = pg.read_parquet(path)
-            rows = grid.shape[0]
-            server.contribute(path.stem, grid[rows * part // of : rows * (part + 1) // of], part=part, of=of)
+            first, end = (int(begin(grid, keys.get(path.stem), each)) for each in (part, part + 1))
+            server.contribute(path.stem, grid[first:end], part=part, of=of)
         print(server.uri, flush=True)
         for line in sys.stdin:
             server.refresh()
@@ -53,6 +60,8 @@ tpch.ENGINES["cluster"] = '''
     connection = pg.connect(uris[0])
     ask = lambda text: connection.sql(text).to_arrow()
 '''
+tpch.ENGINES["by key"] = tpch.ENGINES["cluster"].replace("BY_KEY", "True")
+tpch.ENGINES["cluster"] = tpch.ENGINES["cluster"].replace("BY_KEY", "False")
 
 
 def main() -> None:
@@ -68,13 +77,15 @@ def main() -> None:
     wishes = parser.parse_args()
     wishes.data.mkdir(parents=True, exist_ok=True)
     source = tpch.tpch(wishes.data, wishes.scale)
-    names = ["cluster", "server", "duckdb"]
+    names = ["cluster", "by key", "server", "duckdb"]
     engines = [tpch.Engine(name, source, wishes.threads) for name in names]
     results = {name: tpch.measure(engines, text, wishes.repetitions) for name, text in tpch.QUERIES}
     print(
         f"TPC-H, scale {wishes.scale:g}, three members of {wishes.threads} threads, best of {wishes.repetitions}"
     )
-    tpch.table(engines, results)
+    for many in engines[:2]:
+        print()
+        tpch.table([many, *engines[2:]], results)
     for engine in engines:
         engine.stop()
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{NullEquality, Statistics};
+use datafusion::common::{JoinType, NullEquality, Statistics};
 use datafusion::config::{ConfigOptions, ExecutionOptions};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryLimit;
@@ -146,8 +146,8 @@ fn is_dense(join: &HashJoinExec, processes: Processes) -> Option<bool> {
     let Processes { most, count } = processes;
     let tables = match join.partition_mode() {
         PartitionMode::Partitioned => join.left().output_partitioning().partition_count(),
-        // Several processes may yet deal such a join out.
-        _ if count > 1 && join.join_type().is_outer() => {
+        // For several processes the engine deals such a join out: rows of the left come out once.
+        _ if count > 1 && gives_left_once(join.join_type()) => {
             join.right().output_partitioning().partition_count()
         }
         _ => 1,
@@ -157,6 +157,18 @@ fn is_dense(join: &HashJoinExec, processes: Processes) -> Option<bool> {
     let places = places.saturating_mul(tables);
     // Each process makes all places.
     Some(places <= most && places.saturating_mul(count) <= worth)
+}
+
+/// Whether a join gives rows of its left input, of which all processes have a copy, that only one of them may give.
+fn gives_left_once(join_type: &JoinType) -> bool {
+    matches!(
+        join_type,
+        JoinType::Left
+            | JoinType::Full
+            | JoinType::LeftSemi
+            | JoinType::LeftAnti
+            | JoinType::LeftMark
+    )
 }
 
 fn statistics(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {

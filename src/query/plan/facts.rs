@@ -34,6 +34,15 @@ pub(crate) struct Facts {
     localities: OnceLock<Box<[Locality]>>,
 }
 
+/// The values of a column in some row bands.
+#[cfg(feature = "distributed")]
+#[derive(Debug, Clone)]
+pub(crate) struct Extent {
+    /// The least and the greatest; `None` if there are no values.
+    pub(crate) bounds: Option<(ScalarValue, ScalarValue)>,
+    pub(crate) has_nulls: bool,
+}
+
 /// What the row bands know of one column, one entry each, null where one does not know.
 #[derive(Debug)]
 pub(in crate::query) struct ColumnFacts {
@@ -110,7 +119,7 @@ impl Facts {
         self.samples.distinct(&self.grid, column, bounds)
     }
 
-    pub(in crate::query) fn grid(&self) -> &Arc<PartitionGrid> {
+    pub(crate) fn grid(&self) -> &Arc<PartitionGrid> {
         &self.grid
     }
 
@@ -153,6 +162,32 @@ impl Facts {
             num_rows: usize::try_from(num_rows).map_or(Precision::Absent, Precision::Exact),
             total_byte_size: Precision::Absent,
             column_statistics: column_statistics?,
+        })
+    }
+
+    /// What values a column has in the given row bands; `None` when that is not known.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn extent(&self, row_bands: &[usize], column: usize) -> Option<Extent> {
+        let known = self.of_bands(row_bands, &[column]).ok()?;
+        let [values] = known.column_statistics.as_slice() else {
+            return None;
+        };
+        let exact = |found: &Precision<usize>| match found {
+            Precision::Exact(count) => Some(*count),
+            _ => None,
+        };
+        let (rows, nulls) = (exact(&known.num_rows)?, exact(&values.null_count)?);
+        let bounds = match (&values.min_value, &values.max_value) {
+            (Precision::Exact(least), Precision::Exact(greatest)) => {
+                Some((least.clone(), greatest.clone()))
+            }
+            // Nothing but nulls, or a column of which nobody knows more.
+            _ if nulls == rows => None,
+            _ => return None,
+        };
+        Some(Extent {
+            bounds: bounds.filter(|_| nulls < rows),
+            has_nulls: nulls > 0,
         })
     }
 

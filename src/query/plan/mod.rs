@@ -13,6 +13,8 @@ mod join_search;
 mod longest;
 pub(super) mod meaning;
 pub(super) mod narrow;
+#[cfg(feature = "distributed")]
+pub(super) mod not_in;
 pub(super) mod one_step;
 pub(super) mod pause;
 pub(super) mod prune;

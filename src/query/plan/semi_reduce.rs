@@ -2,16 +2,20 @@
 //!
 //! Comes in: a logical plan for several processes. Goes out: the same plan, in which an input of a join has lost rows that the join drops anyway before it is grouped or sent: those whose keys are not among the
 //! few that the other input can have (a semijoin reduction; for correlated subqueries, magic sets). In one process the join tells the scans below which rows it wants; between processes nobody does. Never here:
-//! inputs of inner joins with nothing but inner joins between them and their scans (`semi_early.rs`, `join_order.rs`); one process.
+//! keys of which no process has a value of another, so that the join runs where its rows are; inputs of inner joins with nothing but inner joins between them and their scans (`semi_early.rs`, `join_order.rs`); one process.
 
 use std::sync::Arc;
 
+use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ExprSchema, JoinConstraint, JoinType, NullEquality, Result};
-use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, TableScan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::cardinality::{distinct_of, rows_of};
+use super::facts::Facts;
+use crate::query::spread::Spread;
+use crate::query::table::GridTable;
 
 /// With what the names of the inputs begin that say which keys are wanted; a plan that has one is not looked at again.
 const REDUCER: &str = "__reducer";
@@ -30,6 +34,8 @@ const GAIN: f64 = 2.0;
 pub(in crate::query) struct SemiReduce {
     /// How many processes there are, each of which hears all keys that are wanted.
     pub(in crate::query) copies: usize,
+    /// Who knows what they have.
+    pub(in crate::query) spread: Arc<dyn Spread>,
 }
 
 impl OptimizerRule for SemiReduce {
@@ -115,6 +121,9 @@ impl SemiReduce {
             if crossing == Crossing::Aggregation && !place.is_below_aggregation {
                 continue;
             }
+            if self.are_together((place.input, &place.key), (other, of_other)) {
+                continue;
+            }
             let mut sources = Vec::new();
             find_sources(other, of_other, &mut sources);
             for (source, of_source) in sources {
@@ -130,6 +139,20 @@ impl SemiReduce {
             }
         }
         best
+    }
+
+    /// Whether a join by these keys runs where its rows are.
+    fn are_together(&self, one: (&LogicalPlan, &Column), other: (&LogicalPlan, &Column)) -> bool {
+        let (one, other) = (origin(one.0, one.1), origin(other.0, other.1));
+        let Some(((one, one_key), (other, other_key))) = one.zip(other) else {
+            return false;
+        };
+        with_table(one, |one| {
+            with_table(other, |other| {
+                let columns = column_of(one, &one_key).zip(column_of(other, &other_key));
+                columns.is_some_and(|(one, other)| self.spread.are_together(one, other))
+            })
+        })
     }
 
     /// What it saves to read only rows with keys of a source; `None` when that is not enough, or nobody can tell.
@@ -179,6 +202,27 @@ impl<'a> Place<'a> {
             }),
         }
     }
+}
+
+/// The table that a column of a plan comes from, with its name there.
+fn origin<'a>(plan: &'a LogicalPlan, key: &Column) -> Option<(&'a TableScan, Column)> {
+    if let LogicalPlan::TableScan(scan) = plan {
+        return Some((scan, key.clone()));
+    }
+    let (number, key) = below(plan, key)?;
+    origin(plan.inputs().into_iter().nth(number)?, &key)
+}
+
+fn column_of<'a>(table: &'a GridTable, key: &Column) -> Option<(&'a Facts, usize)> {
+    let facts = table.facts();
+    Some((facts, facts.grid().schema().index_of(&key.name).ok()?))
+}
+
+fn with_table(scan: &TableScan, is_so: impl FnOnce(&GridTable) -> bool) -> bool {
+    let provider = source_as_provider(&scan.source);
+    let provider = provider.as_ref().ok();
+    let table = provider.and_then(|provider| provider.downcast_ref::<GridTable>());
+    table.is_some_and(is_so)
 }
 
 /// Whether a plan says which keys are wanted.

@@ -22,7 +22,10 @@ use super::Stitch;
 use super::{GridScanExec, properties};
 #[cfg(feature = "distributed")]
 use crate::{
-    error::Error, grid::PartitionGrid, query::plan::facts::Facts, query::travel::traveling,
+    error::Error,
+    grid::PartitionGrid,
+    query::plan::facts::{Extent, Facts},
+    query::travel::traveling,
 };
 
 impl GridScanExec {
@@ -125,6 +128,12 @@ impl GridScanExec {
             keys.collect::<Option<Vec<_>>>()
         });
         orders.flatten().collect()
+    }
+
+    /// What values a column that comes out has in the row bands that are kept, whatever its conditions leave of them; `None` when that is not known.
+    pub(crate) fn extent(&self, place: usize) -> Option<Extent> {
+        let column = self.columns_out().get(place)?;
+        self.facts.extent(&self.kept.row_bands, *column)
     }
 
     /// A scan of each of these lists of its row bands (numbers in the grid, ascending), in exactly so many shares. Orders that hold for all row bands hold for some.
