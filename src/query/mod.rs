@@ -9,6 +9,7 @@ mod answer;
 mod bounds;
 mod cache;
 mod coerced;
+mod derived;
 mod engine;
 mod error;
 mod exec;

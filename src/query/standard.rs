@@ -2,7 +2,7 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, columns of
-//! USING as what they stand for (`using.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! USING as what they stand for (`using.rs`), queries in FROM with a name where they need one (`derived.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     WindowType,
 };
 
+use super::derived;
 use super::pattern;
 use super::using::{self, same};
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +40,8 @@ struct Rewriting {
     windows: Vec<Vec<NamedWindowDefinition>>,
     /// How many columns got a name.
     named: usize,
+    /// How many queries in FROM got one.
+    derived: usize,
 }
 
 impl VisitorMut for Rewriting {
@@ -74,6 +77,7 @@ impl VisitorMut for Rewriting {
         if let Err(error) = using::rewrite_select(select) {
             return ControlFlow::Break(error);
         }
+        derived::name(select, &mut self.derived);
         self.windows.push(select.named_window.clone());
         ControlFlow::Continue(())
     }

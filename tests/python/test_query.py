@@ -159,6 +159,15 @@ def test_twenty_thousand_chained_terms_are_a_typed_error(flights: pg.Grid, opera
     assert len(flights.sql("SELECT 1 AS one")) == 1
 
 
+def test_nested_functions_are_planned_once_each() -> None:
+    """A value that a function looks at twice would be there 2 to the power of 30 times."""
+    session, text = pg.Session(), "x"
+    for number in range(30):
+        text = f"nullif({text}, {number}.5e0)"
+    session.register("t", pg.from_arrow(pa.table({"x": [7.5, 100.5, None]})))
+    assert session.sql(f"SELECT {text} AS y FROM t").to_pydict() == {"y": [None, 100.5, None]}
+
+
 @pytest.mark.parametrize(
     "statement",
     [

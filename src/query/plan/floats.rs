@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray};
+use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, Scalar};
+use arrow::compute::kernels::cmp::eq;
+use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field, FieldRef, Float16Type, Float32Type, Float64Type};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -13,7 +15,7 @@ use datafusion::logical_expr::expr::{ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Case, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit, when,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit,
 };
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -86,16 +88,23 @@ fn is_plain(value: &Expr) -> bool {
 
 /// `nullif(x, y)` is null where `x = y`.
 fn null_if(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    if let [value, other] = call.args.as_slice()
-        && float(value, schema)?.is_some()
-        && !value.is_volatile()
+    let found = match call.args.as_slice() {
+        [value, _] => float(value, schema)?,
+        _ => None,
+    };
+    let Some(data_type) = found else {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    };
+    let mut arguments = call.args;
+    if let Some(other) = arguments.last_mut()
+        && other.get_type(schema)? != data_type
     {
-        let nothing = lit(ScalarValue::try_new_null(&value.get_type(schema)?)?);
-        let is_other = value.clone().eq(other.clone());
-        let case = when(is_other, nothing).otherwise(value.clone())?;
-        return Ok(Transformed::yes(case));
+        *other = cast(std::mem::take(other), data_type.clone());
     }
-    Ok(Transformed::no(Expr::ScalarFunction(call)))
+    let settled = Settled::new(Kind::NullIf, data_type);
+    let function = Arc::new(ScalarUDF::from(settled));
+    let call = ScalarFunction::new_udf(function, arguments);
+    Ok(Transformed::yes(Expr::ScalarFunction(call)))
 }
 
 /// The type of an expression that is a float.
@@ -186,6 +195,8 @@ enum Kind {
     Zero,
     /// Of NaN alone: a zero keeps its sign.
     Nan,
+    /// Of both, to compare two values: the first one as it is, or null where the second is equal.
+    NullIf,
 }
 
 /// A float in the one form that it has.
@@ -198,17 +209,21 @@ pub(in crate::query) struct Settled {
 
 impl Settled {
     fn new(kind: Kind, data_type: DataType) -> Self {
+        let arguments = match kind {
+            Kind::NullIf => 2,
+            _ => 1,
+        };
         Self {
             kind,
             data_type,
-            signature: Signature::any(1, Volatility::Immutable),
+            signature: Signature::any(arguments, Volatility::Immutable),
         }
     }
 
     /// All, for plans whose types were settled elsewhere and stand beside the calls.
     #[cfg(feature = "distributed")]
-    pub(in crate::query) fn of_any_type() -> [Self; 2] {
-        [Kind::Zero, Kind::Nan].map(|kind| Self::new(kind, DataType::Null))
+    pub(in crate::query) fn of_any_type() -> [Self; 3] {
+        [Kind::Zero, Kind::Nan, Kind::NullIf].map(|kind| Self::new(kind, DataType::Null))
     }
 
     /// The floats; the same array where none of them has another form.
@@ -256,13 +271,18 @@ impl ScalarUDFImpl for Settled {
         match self.kind {
             Kind::Zero => "one_zero",
             Kind::Nan => "one_nan",
+            Kind::NullIf => "null_if",
         }
     }
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         match arguments {
             [only] => Ok(only.schema_name().to_string()),
-            _ => datafusion::common::internal_err!("one form of {} values", arguments.len()),
+            [value, other] => {
+                let (value, other) = (value.schema_name(), other.schema_name());
+                Ok(format!("nullif({value},{other})"))
+            }
+            others => wrong(others.len()),
         }
     }
 
@@ -272,27 +292,28 @@ impl ScalarUDFImpl for Settled {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [only] => Ok(only.clone()),
-            _ => datafusion::common::internal_err!("one form of {} values", types.len()),
+            [value] | [value, _] => Ok(value.clone()),
+            others => wrong(others.len()),
         }
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         match arguments.arg_fields {
-            [only] => {
-                let data_type = only.data_type().clone();
-                let field = Field::new(self.name(), data_type, only.is_nullable());
-                Ok(Arc::new(field))
+            [value] | [value, _] => {
+                let is_nullable = value.is_nullable() || self.kind == Kind::NullIf;
+                let data_type = value.data_type().clone();
+                Ok(Arc::new(Field::new(self.name(), data_type, is_nullable)))
             }
-            others => datafusion::common::internal_err!("one form of {} values", others.len()),
+            others => wrong(others.len()),
         }
     }
 
     fn is_strict(&self) -> bool {
-        true
+        self.kind != Kind::NullIf
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
         match arguments.args.as_slice() {
             [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(self.settled(array)?)),
             [ColumnarValue::Scalar(scalar)] => {
@@ -300,9 +321,26 @@ impl ScalarUDFImpl for Settled {
                 let scalar = ScalarValue::try_from_array(&array, 0)?;
                 Ok(ColumnarValue::Scalar(scalar))
             }
-            others => datafusion::common::internal_err!("one form of {} values", others.len()),
+            [value, other] => {
+                let value = value.to_array(rows)?;
+                let equal = match other {
+                    ColumnarValue::Array(other) => {
+                        eq(&self.settled(&value)?, &self.settled(other)?)
+                    }
+                    ColumnarValue::Scalar(other) => {
+                        let other = self.settled(&other.to_array()?)?;
+                        eq(&self.settled(&value)?, &Scalar::new(other))
+                    }
+                };
+                Ok(ColumnarValue::Array(nullif(&value, &equal?)?))
+            }
+            others => wrong(others.len()),
         }
     }
+}
+
+fn wrong<T>(arguments: usize) -> Result<T> {
+    datafusion::common::internal_err!("one form of {arguments} values")
 }
 
 #[cfg(test)]
@@ -324,5 +362,26 @@ mod tests {
         let quotients = Settled::new(Kind::Nan, DataType::Float64);
         let zero: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, 1.5]));
         assert!(Arc::ptr_eq(&quotients.settled(&zero).unwrap(), &zero));
+    }
+
+    #[test]
+    fn a_null_stands_where_two_floats_are_equal() {
+        let null_if = ScalarUDF::from(Settled::new(Kind::NullIf, DataType::Float64));
+        let values = vec![Some(-0.0), Some(0.0), Some(f64::NAN), None, Some(2.0)];
+        let others = vec![Some(0.0), Some(1.0), Some(-f64::NAN), Some(1.0), None];
+        let array = |values| ColumnarValue::Array(Arc::new(Float64Array::from(values)) as ArrayRef);
+        let field = Arc::new(Field::new("x", DataType::Float64, true));
+        let arguments = ScalarFunctionArgs {
+            args: vec![array(values), array(others)],
+            arg_fields: vec![Arc::clone(&field), Arc::clone(&field)],
+            number_rows: 5,
+            return_field: field,
+            config_options: Arc::default(),
+        };
+        let made = null_if.invoke_with_args(arguments).unwrap();
+        let made = made.to_array(5).unwrap();
+        let expected = [None, Some(0.0), None, None, Some(2.0)];
+        let made: Vec<Option<f64>> = made.as_primitive::<Float64Type>().iter().collect();
+        assert_eq!(made, expected);
     }
 }

@@ -65,6 +65,8 @@ fn times_of_different_units_are_values_of_one_expression() {
             Some(false),
         ),
         ("ifnull(@, TIME '02:00:00') = TIME '01:00:00'", Some(false)),
+        ("nvl(@, TIME '02:00:00') = TIME '01:00:00'", Some(false)),
+        ("nvl(@, @) = TIME '01:00:00'", None),
         ("nullif(@, TIME '01:00:00') IS NULL", Some(true)),
         ("greatest(@, TIME '02:00:00') = TIME '02:00:00'", Some(true)),
         ("least(@, TIME '02:00:00') = TIME '01:00:00'", Some(false)),
@@ -88,6 +90,10 @@ fn bytes_of_a_fixed_length_go_beside_others() {
         assert_eq!(found.value(0), [1, 2]);
         assert_eq!(found.value(1), second, "{value}");
     }
-    let batch = world.batch("SELECT coalesce(bytes, bytes) FROM clock");
-    assert_eq!(batch.column(0).null_count(), 1);
+    for function in ["coalesce", "nvl", "ifnull"] {
+        let batch = world.batch(&format!("SELECT {function}(bytes, bytes) FROM clock"));
+        assert_eq!(batch.column(0).null_count(), 1, "{function}");
+        let batch = world.batch(&format!("SELECT {function}(bytes, X'00') FROM clock"));
+        assert_eq!(batch.column(0).null_count(), 0, "{function}");
+    }
 }
