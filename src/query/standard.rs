@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Fetch, Function, Ident, LimitClause, NamedWindowDefinition,
-    NamedWindowExpr, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut, WindowSpec,
-    WindowType,
+    BinaryOperator, Expr, Fetch, Function, GroupByExpr, Ident, LimitClause, NamedWindowDefinition,
+    NamedWindowExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+    WindowSpec, WindowType, visit_expressions,
 };
 
 use super::derived;
@@ -54,6 +54,7 @@ impl VisitorMut for Rewriting {
             _ => Vec::new(),
         });
         fetch_as_limit(query);
+        order_by_values(query);
         match using::rewrite_order(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
@@ -93,6 +94,56 @@ impl VisitorMut for Rewriting {
             Err(error) => ControlFlow::Break(error),
         }
     }
+}
+
+/// `ORDER BY 2`, where the second column is worked out of functions, by what it is: the engine takes the number for a column beside them, and misses it in GROUP BY if they are aggregates.
+fn order_by_values(query: &mut Query) {
+    let (Some(order), SetExpr::Select(select)) = (&mut query.order_by, query.body.as_ref()) else {
+        return;
+    };
+    let OrderByKind::Expressions(expressions) = &mut order.kind else {
+        return;
+    };
+    let is_one = |item: &SelectItem| {
+        matches!(
+            item,
+            SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+        )
+    };
+    let is_grouped = match &select.group_by {
+        GroupByExpr::All(_) => true,
+        GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+    };
+    // The values of DISTINCT are columns already.
+    let is_taken = is_grouped && select.distinct.is_none();
+    if !is_taken || !select.projection.iter().all(is_one) {
+        return;
+    }
+    for by in expressions {
+        let Expr::Value(number) = &by.expr else {
+            continue;
+        };
+        let place = match &number.value {
+            Value::Number(number, _) => number.to_string().parse::<usize>().ok(),
+            _ => None,
+        };
+        let place = place.and_then(|place| place.checked_sub(1));
+        if let Some(SelectItem::UnnamedExpr(value)) =
+            place.and_then(|place| select.projection.get(place))
+            && is_made_of_functions(value)
+        {
+            by.expr = value.clone();
+        }
+    }
+}
+
+/// Whether functions are within an expression that is none itself.
+fn is_made_of_functions(value: &Expr) -> bool {
+    let has_function = visit_expressions(value, |part| match part {
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    has_function.is_break() && !matches!(value, Expr::Function(_))
 }
 
 impl Rewriting {

@@ -15,6 +15,7 @@ use super::plan::concatenate::Concatenate;
 use super::plan::exact::FieldOf;
 use super::plan::floats::Settled;
 use super::plan::single::Only;
+use super::plan::spans::Scaled;
 use super::plan::subqueries::MaybeNull;
 use crate::error::{Error, ErrorKind};
 
@@ -79,6 +80,7 @@ pub(super) fn arrived(text: &str) -> Option<Error> {
 pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
     let all = Checked::of_any_type().map(ScalarUDF::from);
     let floats = Settled::of_any_type().map(ScalarUDF::from);
+    let spans = Scaled::all().map(ScalarUDF::from);
     let get_field = datafusion::functions::core::get_field();
     let others = [
         ScalarUDF::from(Concatenate::new(DataType::Null, limit)),
@@ -86,7 +88,7 @@ pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
         ScalarUDF::from(MaybeNull::new()),
         ScalarUDF::from(Only::new()),
     ];
-    let all = all.into_iter().chain(floats).chain(others);
+    let all = all.into_iter().chain(floats).chain(spans).chain(others);
     all.map(Arc::new).collect()
 }
 

@@ -165,7 +165,8 @@ def test_nested_functions_are_planned_once_each() -> None:
     for number in range(30):
         text = f"nullif({text}, {number}.5e0)"
     session.register("t", pg.from_arrow(pa.table({"x": [7.5, 100.5, None]})))
-    assert session.sql(f"SELECT {text} AS y FROM t").to_pydict() == {"y": [None, 100.5, None]}
+    answer = session.sql(f"SELECT {text} AS y FROM t").to_arrow()
+    assert answer.to_pydict() == {"y": [None, 100.5, None]}
 
 
 @pytest.mark.parametrize(

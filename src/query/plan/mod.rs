@@ -26,6 +26,7 @@ pub(super) mod settings;
 #[cfg(feature = "distributed")]
 pub(super) mod single;
 pub(super) mod sorted;
+pub(super) mod spans;
 pub(super) mod steps;
 pub(super) mod subqueries;
 pub(super) mod types;

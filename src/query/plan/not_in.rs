@@ -36,8 +36,9 @@ impl OptimizerRule for NotIn {
             return Ok(Transformed::no(plan));
         };
         let is_such = join.null_aware && join.join_type == JoinType::LeftAnti;
+        let is_steady = is_such && join.filter.is_none() && is_steady(&join.right);
         match join.on.as_slice() {
-            [(value, key)] if is_such && join.filter.is_none() && is_steady(&join.right) => {
+            [(value, key)] if is_steady && !value.is_volatile() && !key.is_volatile() => {
                 let counts = config.alias_generator().next(COUNTS);
                 Ok(Transformed::yes(counted(join, value, key, &counts)?))
             }

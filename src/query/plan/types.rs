@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::spans::scaled;
 use super::walk::walk;
 use crate::error::{Error, ErrorKind};
 
@@ -44,6 +45,9 @@ impl ExprPlanner for Operations {
         mut expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
+        if let Some(scaled) = scaled(&expr, schema) {
+            return Ok(PlannerResult::Planned(scaled));
+        }
         match expr.op {
             BinaryOperator::Plus | BinaryOperator::Minus => {
                 let is_date = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Date32));
