@@ -34,6 +34,10 @@ const TALKING_THREADS: usize = 2;
 /// Streams of one connection.
 const MAX_STREAMS: u32 = 128;
 
+/// Those of a member: the parts of all plans between two members share one connection, and a part that waits for a stream may keep those from ending that have one.
+#[cfg(feature = "distributed")]
+const MAX_MEMBER_STREAMS: u32 = 65_536;
+
 /// The headers of a request.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
@@ -321,6 +325,10 @@ async fn flight(
     let message_bytes = service.limits.message_bytes;
     #[cfg(feature = "distributed")]
     let parts = super::member::parts_of_plans(&service);
+    #[cfg(feature = "distributed")]
+    let streams = parts.as_ref().map_or(MAX_STREAMS, |_| MAX_MEMBER_STREAMS);
+    #[cfg(not(feature = "distributed"))]
+    let streams = MAX_STREAMS;
     let answers = Port::new(Flight(service), message_bytes);
     let stop = async move {
         // The sender is gone only when the server is.
@@ -329,7 +337,7 @@ async fn flight(
     let mut server = tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_concurrent_streams(MAX_STREAMS)
+        .max_concurrent_streams(streams)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE));
