@@ -61,7 +61,7 @@ fn needs_names(select: &Select) -> bool {
                 has_subquery = true;
             }
             Expr::CompoundIdentifier(parts) => {
-                let table = parts.iter().rev().nth(1).map(|name| folded(name));
+                let table = parts.iter().rev().nth(1).map(folded);
                 if table.is_some_and(|table| !names.contains(&table)) && !has_subquery {
                     return ControlFlow::Break(());
                 }

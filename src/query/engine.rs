@@ -14,6 +14,7 @@ use datafusion::prelude::SessionConfig;
 use super::exec::twins::TwinsApart;
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
+use super::plan::apply::Apply;
 use super::plan::copies::CountCopies;
 use super::plan::exact;
 use super::plan::floats::BothZeros;
@@ -69,6 +70,7 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rules(rules)
+        .with_analyzer_rule(Arc::new(Apply))
         .with_analyzer_rule(Arc::new(Meaning { limit }))
         .with_analyzer_rule(Arc::new(Steps))
         .with_query_planner(Arc::new(WithSteps))

@@ -31,6 +31,7 @@ mod plan;
 mod planner;
 mod prepared;
 mod progress;
+mod row_in;
 mod run;
 mod same_names;
 mod session;

@@ -21,7 +21,6 @@ use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement, plans_here};
 use super::parameters::Parameters;
 use super::permission;
-use super::plan::exact::check_subqueries;
 use super::plan::types::{Operations, with_operations};
 use super::same_names::{self, Wanted, restored};
 use super::spread::{apart, spread_out, spreads};
@@ -300,7 +299,6 @@ async fn spread_or_not(
         .with_allow_dml(false)
         .with_allow_statements(false);
     read_only.verify_plan(&logical)?;
-    check_subqueries(&logical)?;
     let Some(spread) = spreads(state, &logical) else {
         let plan = state.create_physical_plan(&logical).await?;
         let is_of_grids = reads_grids_only(&plan);

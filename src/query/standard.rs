@@ -2,7 +2,7 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, columns of
-//! USING as what they stand for (`using.rs`), queries in FROM with a name where they need one (`derived.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! USING as what they stand for (`using.rs`), queries in FROM with a name where they need one (`derived.rs`), rows IN queries (`row_in.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::derived;
 use super::pattern;
+use super::row_in;
 use super::using::{self, same};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -42,6 +43,8 @@ struct Rewriting {
     named: usize,
     /// How many queries in FROM got one.
     derived: usize,
+    /// How many queries are compared with rows.
+    rows: usize,
 }
 
 impl VisitorMut for Rewriting {
@@ -75,7 +78,10 @@ impl VisitorMut for Rewriting {
                 return ControlFlow::Break(error);
             }
         }
-        if let Err(error) = using::rewrite_select(select) {
+        let condition = select.selection.as_mut().map_or(Ok(()), |condition| {
+            row_in::rewrite_condition(condition, &mut self.rows)
+        });
+        if let Err(error) = condition.and_then(|()| using::rewrite_select(select)) {
             return ControlFlow::Break(error);
         }
         derived::name(select, &mut self.derived);
@@ -182,6 +188,7 @@ impl Rewriting {
                 Ok(())
             }
             Expr::SimilarTo { .. } => similar(expr),
+            Expr::InSubquery { .. } => row_in::rewrite(expr, &mut self.rows),
             _ => Ok(()),
         }
     }

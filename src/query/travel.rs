@@ -14,7 +14,7 @@ use super::plan::checked::Checked;
 use super::plan::concatenate::Concatenate;
 use super::plan::exact::FieldOf;
 use super::plan::floats::Settled;
-use super::plan::single::Only;
+use super::plan::only::Only;
 use super::plan::spans::Scaled;
 use super::plan::subqueries::MaybeNull;
 use crate::error::{Error, ErrorKind};

@@ -1,27 +1,28 @@
 //! Gives conditions their meaning for nulls where the engine's own rules lose it.
 //!
 //! Comes in: an expression or a plan whose types are settled, or the engine's list of rules. Goes out: the same expression with `IN` lists and fields of structs that keep nulls apart, rules that keep `=`
-//! and `IS NOT DISTINCT FROM` apart, and an error for a form that cannot be kept. Never here: what makes plans faster.
+//! and `IS NOT DISTINCT FROM` apart. Never here: what makes plans faster.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{is_null, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, NullEquality, Result, ScalarValue};
-use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
-use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{NullEquality, Result, ScalarValue};
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, JoinType, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, lit,
+    ColumnarValue, Expr, JoinType, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, lit,
 };
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::Optimizer;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use crate::error::Error;
+use super::dependencies::{Dependencies, Distincts};
 
 /// Rewrites one `IN` list that holds null, or one field of a struct.
 pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
@@ -164,13 +165,31 @@ fn within(parent: &ColumnarValue, child: ColumnarValue) -> Result<ColumnarValue>
     Ok(ColumnarValue::Array(nullif(&children, &is_null(parents)?)?))
 }
 
-/// The engine's rules, with one that does not mix `=` and `IS NOT DISTINCT FROM`.
+/// The rules that look at what determines what, or come right before others that do.
+const LOOK_AT_DEPENDENCIES: [&str; 3] = [
+    "eliminate_join",
+    "eliminate_duplicated_expr",
+    "optimize_projections",
+];
+
+/// The engine's rules, of which none mixes `=` and `IS NOT DISTINCT FROM`.
 pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let careful = |rule: Arc<dyn OptimizerRule + Send + Sync>| match rule.name() {
         "eliminate_cross_join" => Arc::new(CrossJoins(EliminateCrossJoin::new())) as _,
+        "replace_distinct_aggregate" => {
+            Arc::new(Distincts(ReplaceDistinctWithAggregate::new())) as _
+        }
+        "extract_equijoin_predicate" => Arc::new(Keys(ExtractEquijoinPredicate::new())) as _,
         _ => rule,
     };
-    Optimizer::new().rules.into_iter().map(careful).collect()
+    let mut rules = Vec::new();
+    for rule in Optimizer::new().rules {
+        if LOOK_AT_DEPENDENCIES.contains(&rule.name()) {
+            rules.push(Arc::new(Dependencies) as _);
+        }
+        rules.push(careful(rule));
+    }
+    rules
 }
 
 /// Takes inner joins apart and puts them together again, unless one of them takes null for a value: the engine's rule would then have all do so, or none.
@@ -203,108 +222,40 @@ impl OptimizerRule for CrossJoins {
     }
 }
 
-/// Refuses `NOT IN (SELECT …)` and its like where the engine would take "unknown, because of a null" for true.
-///
-/// # Errors
-/// `Unsupported`, with the form that says what is meant.
-pub(in crate::query) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expression| {
-            expression.apply(|part| {
-                check_names(part)?;
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })?;
-        if let LogicalPlan::Filter(filter) = node {
-            for condition in split_conjunction(&filter.predicate) {
-                let alone = match condition {
-                    Expr::Not(inner) => inner.as_ref(),
-                    other => other,
-                };
-                // By itself it becomes a join that knows nulls.
-                if !matches!(alone, Expr::InSubquery(_)) {
-                    check_condition(condition, true, filter.input.as_ref())?;
-                }
+/// Makes keys of the conditions of joins. In a join that takes null for a value, a condition `=` becomes a key and another condition: that it is not null.
+#[derive(Debug)]
+struct Keys(ExtractEquijoinPredicate);
+
+impl OptimizerRule for Keys {
+    fn name(&self) -> &'static str {
+        "extract_equijoin_predicate"
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let known = match &plan {
+            LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull => {
+                join.on.len()
             }
+            _ => return self.0.rewrite(plan, config),
+        };
+        let mut done = self.0.rewrite(plan, config)?;
+        if let LogicalPlan::Join(join) = &mut done.data {
+            let found = join.on.iter().skip(known);
+            let is_known = found.map(|(key, _)| key.clone().is_not_null());
+            join.filter = conjunction(join.filter.take().into_iter().chain(is_known));
         }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
-}
-
-/// Refuses a subquery whose conditions on columns from outside name two columns of one name: the engine takes them for one.
-fn check_names(expression: &Expr) -> Result<()> {
-    let (subquery, members) = match expression {
-        Expr::Exists(exists) => (&exists.subquery, Vec::new()),
-        Expr::InSubquery(found) => (&found.subquery, found.subquery.subquery.expressions()),
-        Expr::ScalarSubquery(subquery) => (subquery, Vec::new()),
-        _ => return Ok(()),
-    };
-    if subquery.outer_ref_columns.is_empty() {
-        return Ok(());
+        Ok(done)
     }
-    let mut columns: BTreeSet<Column> = BTreeSet::new();
-    for member in &members {
-        columns.extend(member.column_refs().into_iter().cloned());
-    }
-    subquery.subquery.apply(|node| {
-        if let LogicalPlan::Filter(filter) = node {
-            for condition in split_conjunction(&filter.predicate) {
-                if condition.contains_outer() {
-                    columns.extend(condition.column_refs().into_iter().cloned());
-                }
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    let mut names = BTreeSet::new();
-    let twice = columns
-        .iter()
-        .find(|column| !names.insert(column.name.as_str()));
-    let Some(Column { name, .. }) = twice else {
-        return Ok(());
-    };
-    let text = format!(
-        "a subquery that compares columns from outside with two columns `{name}` of its own is not supported"
-    );
-    let hint = format!(
-        "give one of them another name: FROM a, (SELECT {name} AS {name}_of_b FROM b) AS b"
-    );
-    Err(Error::unsupported(text).with_hint(hint).into())
-}
-
-/// `wanted` says that the rows are kept for which the condition is true, so that false and unknown are the same.
-fn check_condition(condition: &Expr, wanted: bool, input: &LogicalPlan) -> Result<()> {
-    match condition {
-        Expr::BinaryExpr(pair) if pair.op.is_logic_operator() => {
-            check_condition(&pair.left, wanted, input)?;
-            check_condition(&pair.right, wanted, input)
-        }
-        Expr::Not(inner) => match inner.as_ref() {
-            Expr::InSubquery(found) => check_membership(found, !found.negated, input),
-            _ => check_condition(inner, false, input),
-        },
-        Expr::InSubquery(found) => check_membership(found, found.negated || !wanted, input),
-        Expr::Alias(alias) => check_condition(&alias.expr, wanted, input),
-        other => {
-            other.apply_children(|part| {
-                check_condition(part, false, input)?;
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            Ok(())
-        }
-    }
-}
-
-fn check_membership(found: &InSubquery, unknown_matters: bool, input: &LogicalPlan) -> Result<()> {
-    let members = found.subquery.subquery.schema();
-    let maybe_null = found.expr.nullable(input.schema().as_ref()).unwrap_or(true)
-        || members.fields().iter().any(|field| field.is_nullable());
-    if !unknown_matters || !maybe_null {
-        return Ok(());
-    }
-    let text = "IN (SELECT …) under NOT beside OR, or within another condition, is not supported where values may be null";
-    Err(Error::unsupported(text)
-        .with_hint("write NOT EXISTS (SELECT 1 FROM … WHERE …), or take the condition out of OR: it is supported by itself and with AND")
-        .into())
 }

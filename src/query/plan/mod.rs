@@ -1,9 +1,11 @@
 //! Runs while a query is planned: which tiles it needs, and what is known of them.
 
+pub(super) mod apply;
 mod cardinality;
 pub(super) mod checked;
 pub(super) mod concatenate;
 pub(super) mod copies;
+mod dependencies;
 pub(crate) mod estimate;
 pub(in crate::query) mod exact;
 pub(super) mod facts;
@@ -16,6 +18,7 @@ pub(super) mod narrow;
 #[cfg(feature = "distributed")]
 pub(super) mod not_in;
 pub(super) mod one_step;
+pub(super) mod only;
 pub(super) mod pause;
 pub(super) mod prune;
 #[cfg(feature = "distributed")]
