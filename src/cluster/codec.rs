@@ -1,6 +1,6 @@
 //! How scans travel.
 //!
-//! Comes in: a scan of the row bands of one member, with the grids of all, or how a join looks up. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
+//! Comes in: a scan of the row bands of one member, with the grids of all, or how a join looks up, or what is known of rows. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
 //! just those tiles. The bytes of another member are not believed: what does not fit together is an error. Never here: which tiles (`leaf.rs`).
 
 use std::collections::HashMap;
@@ -19,8 +19,9 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 
+use super::known::{Class, Constant, KnownExec};
 use super::leaf::touched_bands;
-use super::message::{FORMAT, Lookup, Order, Scan};
+use super::message::{Equal, FORMAT, Order, Over, Scan};
 use super::tiles::{self, TileCodec, columns_of, id_bytes};
 use crate::error::Error;
 use crate::query::{GridScanExec, LookupExec};
@@ -56,8 +57,8 @@ impl PhysicalExtensionCodec for Codec {
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if let [join] = inputs {
-            return lookup_of(buffer, join);
+        if let [input] = inputs {
+            return over(buffer, input);
         }
         let message = Scan::decode(buffer).map_err(|_| broken("its bytes"))?;
         check_format(message.format)?;
@@ -97,10 +98,20 @@ impl PhysicalExtensionCodec for Codec {
     ) -> Result<()> {
         // Nothing is written before it is certain that the node is ours: others may try after us, into the same buffer.
         if let Some(lookup) = node.downcast_ref::<LookupExec>() {
-            let (format, is_by_number) = (FORMAT, lookup.is_by_number());
-            let message = Lookup {
-                format,
-                is_by_number,
+            let message = Over {
+                format: FORMAT,
+                is_by_number: Some(lookup.is_by_number()),
+                ..Over::default()
+            };
+            buffer.extend(message.encode_to_vec());
+            return Ok(());
+        }
+        if let Some(known) = node.downcast_ref::<KnownExec>() {
+            let known = known.classes().iter().map(written_class);
+            let message = Over {
+                format: FORMAT,
+                known: known.collect::<Result<_>>()?,
+                ..Over::default()
             };
             buffer.extend(message.encode_to_vec());
             return Ok(());
@@ -127,16 +138,42 @@ fn check_format(format: u32) -> Result<()> {
     }
 }
 
-/// A join with how it looks up.
-fn lookup_of(buffer: &[u8], join: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let message = Lookup::decode(buffer).map_err(|_| broken("its bytes"))?;
+/// A join with how it looks up, or rows with what is known of them.
+fn over(buffer: &[u8], input: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let message = Over::decode(buffer).map_err(|_| broken("its bytes"))?;
     check_format(message.format)?;
-    match join.is::<HashJoinExec>() {
-        true => Ok(Arc::new(LookupExec::new(
-            Arc::clone(join),
-            message.is_by_number,
-        ))),
+    let input = Arc::clone(input);
+    let Some(is_by_number) = message.is_by_number else {
+        let classes = message.known.iter().map(class_of).collect();
+        return Ok(Arc::new(KnownExec::try_new(input, classes)?));
+    };
+    match input.is::<HashJoinExec>() {
+        true => Ok(Arc::new(LookupExec::new(input, is_by_number))),
         false => Err(broken("a way to look up that is of no join")),
+    }
+}
+
+fn written_class(class: &Class) -> Result<Equal> {
+    let columns = class.columns.iter().map(|column| small(*column));
+    Ok(Equal {
+        columns: columns.collect::<Result<_>>()?,
+        is_constant: class.constant != Constant::No,
+        is_everywhere: class.constant == Constant::Everywhere,
+    })
+}
+
+fn class_of(equal: &Equal) -> Class {
+    Class {
+        columns: equal
+            .columns
+            .iter()
+            .map(|column| *column as usize)
+            .collect(),
+        constant: match (equal.is_constant, equal.is_everywhere) {
+            (false, _) => Constant::No,
+            (true, false) => Constant::InEachPartition,
+            (true, true) => Constant::Everywhere,
+        },
     }
 }
 

@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::Lineage;
 
 /// Counts up when the meaning of a message changes.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -40,15 +40,32 @@ pub(super) struct Scan {
     pub(super) grid: Vec<u8>,
 }
 
-/// How a join looks up, which is its one input.
+/// A node of one input.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub(super) struct Lookup {
+pub(super) struct Over {
     /// [`FORMAT`] of who wrote it.
     #[prost(uint32, tag = "1")]
     pub(super) format: u32,
-    /// By number instead of by hash.
+    /// How its input, a join, looks up: by number instead of by hash.
+    #[prost(bool, optional, tag = "2")]
+    pub(super) is_by_number: Option<bool>,
+    /// What is known of the rows of its input.
+    #[prost(message, repeated, tag = "3")]
+    pub(super) known: Vec<Equal>,
+}
+
+/// Columns that are equal in each row.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub(super) struct Equal {
+    /// Their places.
+    #[prost(uint32, repeated, tag = "1")]
+    pub(super) columns: Vec<u32>,
+    /// Whether all rows of a partition have the same value.
     #[prost(bool, tag = "2")]
-    pub(super) is_by_number: bool,
+    pub(super) is_constant: bool,
+    /// And those of all partitions.
+    #[prost(bool, tag = "3")]
+    pub(super) is_everywhere: bool,
 }
 
 /// Some tiles of a grid, as a grid of their own.

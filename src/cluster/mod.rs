@@ -16,6 +16,7 @@ mod fewer;
 mod gather;
 mod guarded;
 mod join;
+mod known;
 mod leaf;
 mod limits;
 #[cfg(test)]

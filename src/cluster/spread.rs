@@ -44,6 +44,7 @@ use super::again::without_lost;
 use super::channel::Resolver;
 use super::codec::Codec;
 use super::fewer::with_fewer_stages;
+use super::known::knowing;
 use super::leaf::{self, OfQuery};
 use super::limits::limited_once;
 use super::members::Members;
@@ -138,7 +139,7 @@ impl Statement {
             query: &query,
             batch_rows: state.config().batch_size(),
         });
-        plan = with_fewer_stages(plan, whole)?;
+        plan = knowing(with_fewer_stages(plan, whole)?)?;
         // EXPLAIN ANALYZE has it below the top.
         if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
             // A plan of one stage runs here, like a part that came from elsewhere.

@@ -28,6 +28,7 @@ use super::exec::connect::connected;
 use super::exec::dense::dense;
 use super::exec::own::owning;
 use super::exec::portion::portioned;
+use super::exec::reported::reported;
 use super::exec::stop::{Stop, stoppable};
 use super::exec::wait::waiting;
 use super::faults;
@@ -263,7 +264,7 @@ fn ready(
     let options = context.session_config().options();
     let plan = connected(reset_plan_states(plan)?, options)?;
     let plan = portioned(owning(dense(waiting(plan)?, context)?)?)?;
-    Ok(stoppable(plan, stop)?)
+    Ok(reported(stoppable(plan, stop)?)?)
 }
 
 /// The task that makes the batches.

@@ -26,6 +26,7 @@ use super::cache::reads_grids_only;
 #[cfg(feature = "distributed")]
 use super::exec::{
     connect::{connected, divided},
+    reported::reported,
     stop::{Stop, stoppable},
     wait::waiting,
 };
@@ -242,7 +243,7 @@ pub(crate) fn part(
     let options = config.options();
     let plan = unlearnt(Arithmetic.optimize(plan, options)?)?;
     let plan = connected(plan, options)?;
-    stoppable(waiting(divided(plan)?)?, stop)
+    reported(stoppable(waiting(divided(plan)?)?, stop)?)
 }
 
 #[cfg(feature = "distributed")]

@@ -15,6 +15,7 @@ pub(super) mod own;
 pub(super) mod portion;
 mod read;
 pub(in crate::query) mod relabel;
+pub(super) mod reported;
 pub(super) mod scan;
 mod sieve;
 pub(super) mod stitch;
