@@ -130,6 +130,19 @@ impl PyConnection {
         .with_hint("call connect() again in this process")
         .into())
     }
+
+    /// The grid of a name.
+    pub(crate) fn found(slf: &Bound<'_, Self>, name: String) -> Outcome<PyGrid> {
+        let (client, asked) = (slf.get().client()?, name.clone());
+        let grid = wait(slf.py(), async move { client.grid(&asked).await })?;
+        Ok(PyGrid::of_server(grid, slf.clone().unbind(), name))
+    }
+
+    /// Has the rows of a grid dealt out anew.
+    pub(crate) fn moved(&self, py: Python<'_>, name: &str) -> Outcome<Rebalanced> {
+        let (client, name) = (self.client()?, name.to_owned());
+        wait(py, async move { client.rebalance(&name).await })
+    }
 }
 
 #[pymethods]
@@ -161,10 +174,8 @@ impl PyConnection {
     /// Raises:
     ///     QueryError: The server has no such grid for this caller.
     ///     ProtocolError: It is no server of partgrid.
-    fn grid(&self, py: Python<'_>, name: Given<String>) -> Outcome<PyGrid> {
-        let (client, name) = (self.client()?, name.named("name")?);
-        let grid = wait(py, async move { client.grid(&name).await })?;
-        Ok(PyGrid::new(grid))
+    fn grid(slf: &Bound<'_, Self>, name: Given<String>) -> Outcome<PyGrid> {
+        Self::found(slf, name.named("name")?)
     }
 
     /// Plans a statement on the server; it runs there when its result is asked for, and rows come as they are found. One that names something (CREATE VIEW, CREATE TABLE … AS, DROP) takes
@@ -319,8 +330,7 @@ impl PyConnection {
     ///     PartitionLostError: A part of it is gone.
     ///     WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
     fn rebalance<'py>(&self, py: Python<'py>, name: Given<String>) -> Outcome<Bound<'py, PyDict>> {
-        let (client, name) = (self.client()?, name.named("name")?);
-        let moved = wait(py, async move { client.rebalance(&name).await })?;
+        let moved = self.moved(py, &name.named("name")?)?;
         Ok(rebalanced(py, moved)?)
     }
 

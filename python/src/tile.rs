@@ -127,7 +127,7 @@ impl PyTile {
 
     /// Where the tile can be read without communication, this process first: a list of `(IP, PID)` or `(IP, PID, device)`.
     #[getter]
-    fn location<'py>(&self, py: Python<'py>) -> Outcome<Vec<Bound<'py, PyTuple>>> {
+    pub(crate) fn location<'py>(&self, py: Python<'py>) -> Outcome<Vec<Bound<'py, PyTuple>>> {
         let locations = self.locations()?;
         locations
             .iter()

@@ -273,6 +273,12 @@ impl AggregateUDFImpl for UserAggregate {
             state_bytes: 0,
         }))
     }
+
+    /// What it gives for no rows, which a subquery for each row has to know.
+    fn default_value(&self, _: &DataType) -> PlanResult<ScalarValue> {
+        let value = (self.body)()?.evaluate()?;
+        ScalarValue::try_from_array(&self.signature.checked(value, 1)?, 0)
+    }
 }
 
 #[derive(Debug)]

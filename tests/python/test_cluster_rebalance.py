@@ -113,6 +113,22 @@ def test_a_client_may_ask_for_it(tmp_path: Path) -> None:
             connection.rebalance("nothing")
 
 
+def test_a_grid_of_a_client_may_ask_for_it(tmp_path: Path) -> None:
+    with cluster(tmp_path, 1) as members:
+        members[0].contribute(0, 1)
+        second = joined(tmp_path, members)
+        grid = pg.connect(members[0].uri).grid("sales")
+        before = grid.to_arrow()
+        moved = grid.rebalance()
+        half = BAND_ROWS * (BANDS // 2)
+        assert processes(members[0].uri) == {members[0].pid: half, second.pid: half}
+        assert moved.to_arrow().equals(before)
+        assert moved.rebalance().cuts == moved.cuts
+        for other in (grid[["x"]], grid[:10], pg.from_arrow(pa.table({"x": [1]}))):
+            with pytest.raises(pg.errors.UnsupportedError, match="no name there"):
+                other.rebalance()
+
+
 def test_the_command_may_ask_for_it(tmp_path: Path) -> None:
     with cluster(tmp_path, 1) as members:
         members[0].contribute(0, 1)

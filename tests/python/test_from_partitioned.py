@@ -242,6 +242,7 @@ def test_of_an_spmd_program_the_other_ranks_keep_their_outline() -> None:
     grid = pg.from_partitioned(given)
     assert grid.shape == (8, 4)
     assert grid.tile(0, 1).location == [("10.0.0.1", 5)]
+    assert grid.locations()[1] == [("10.0.0.1", 5)]
     assert grid.tile(1, 1).to_arrow().to_pydict() == table(4, 4, "cd").to_pydict()
     with pytest.raises(pg.errors.NotLocalError, match=r"10\.0\.0\.1 pid 5"):
         grid.tile(0, 0).to_arrow()

@@ -31,6 +31,7 @@ def test_tiles_say_where_they_are(grid: pg.Grid) -> None:
     assert [tile.position for tile in tiles] == [(0, 0), (1, 0)]
     assert [(tile.start, tile.shape) for tile in tiles] == [((0, 0), (3, 2)), ((3, 0), (2, 2))]
     assert tiles[0].location == grid.__partitioned__["partitions"][(0, 0)]["location"]
+    assert grid.locations() == [tile.location for tile in tiles]
     assert (len(tiles[1]), tiles[1].columns) == (2, ["a", "b"])
     assert tiles[1].to_pandas()["b"].tolist() == ["y", "z"]
     assert tiles[1].to_polars().shape == (2, 2)

@@ -247,6 +247,11 @@ class Mean:
         return self.total / self.count if self.count else None
 
 
+class Rows(Mean):
+    def evaluate(self) -> float:
+        return float(self.count)
+
+
 def test_aggregates_of_python(session: pg.Session) -> None:
     session.register_aggregate("mean_of", Mean, ["float64"], "float64")
     query = "SELECT carrier, mean_of(dep_delay) AS a, avg(dep_delay) AS b FROM f GROUP BY carrier"
@@ -256,6 +261,10 @@ def test_aggregates_of_python(session: pg.Session) -> None:
         assert row["a"] == pytest.approx(row["b"])
     empty = session.sql("SELECT mean_of(dep_delay) AS m FROM f WHERE dep_delay > 1e9").to_arrow()
     assert empty["m"].to_pylist() == [None]
+    late = "SELECT c, (SELECT rows_of(dep_delay) FROM f WHERE f.distance > c) AS n FROM (VALUES (-1), (99999)) t(c) ORDER BY c"
+    session.register_aggregate("rows_of", Rows, ["float64"], "float64")
+    everything = float(session.sql("SELECT count(dep_delay) AS n FROM f").to_arrow()["n"][0].as_py())
+    assert session.sql(late).to_arrow()["n"].to_pylist() == [everything, 0.0]
 
     class Local(Mean):
         def evaluate(self) -> float | None:

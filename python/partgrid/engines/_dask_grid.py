@@ -133,9 +133,8 @@ class DaskGrid:
         """The number of tiles along rows and columns."""
         return len(self._handles), 1
 
-    @property
     def locations(self) -> list[list[tuple[str, int]]]:
-        """Where each row band is at this moment: `(IP, PID)` of every worker that has it, first of the one that reads it for SQL."""
+        """Where each tile is at this moment, in row-major order: `(IP, PID)` of every worker that has it, first of the one that reads it for SQL."""
         self._settle()
         return self._adoption.locations
 
@@ -148,7 +147,7 @@ class DaskGrid:
         """
         dask = needed("partgrid.engines.dask", "__partitioned__")
         width = len(self._schema)
-        entries = zip(pairwise(self._rows), self._handles, self.locations, strict=True)
+        entries = zip(pairwise(self._rows), self._handles, self.locations(), strict=True)
         partitions = {
             (row_band, 0): {
                 "start": (start, 0),

@@ -235,15 +235,12 @@ class RayGrid:
         """The bytes of all tiles."""
         return sum(outline.nbytes for outline in self._open().outlines())
 
-    @property
-    def locations(self) -> list[tuple[str, int]]:
-        """The address of the node and the process id of the actor of each row band. Actors that died are replaced before."""
+    def locations(self) -> list[list[tuple[str, int]]]:
+        """Where each tile is, in row-major order: `[(IP, PID)]` of the node and the actor that has it. Actors that died are replaced before."""
         parts = self._open()
         parts.members.recovering(parts.make)
-        places = [
-            parts.all[number].member for (_, column), number, _ in parts.tiles() if column == 0
-        ]
-        return [(member.address, member.pid) for member in places]
+        members = [parts.all[number].member for _, number, _ in parts.tiles()]
+        return [[(member.address, member.pid)] for member in members]
 
     @property
     def __partitioned__(self) -> dict[str, Any]:

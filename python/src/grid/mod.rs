@@ -6,13 +6,14 @@ mod protocols;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use partgrid::error::Result as CoreResult;
+use partgrid::error::{Error, Result as CoreResult};
 use partgrid::grid::{PartitionGrid, Ranks, picture};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::argument::{self, Given};
+use crate::connection::PyConnection;
 use crate::convert;
 use crate::error::Outcome;
 use crate::index::indexed;
@@ -35,6 +36,8 @@ pub(crate) struct PyGrid {
     handles: PyOnceLock<Py<PyList>>,
     /// The communicator of the SPMD program of which the grid is a part.
     comm: Option<Py<PyAny>>,
+    /// Who gave it, and its name there.
+    server: Option<(Py<PyConnection>, String)>,
 }
 
 impl PyGrid {
@@ -48,6 +51,15 @@ impl PyGrid {
             core: Aside::new(core),
             handles: PyOnceLock::new(),
             comm: None,
+            server: None,
+        }
+    }
+
+    /// A whole grid of a server.
+    pub(crate) fn of_server(core: PartitionGrid, by: Py<PyConnection>, name: String) -> Self {
+        Self {
+            server: Some((by, name)),
+            ..Self::new(core)
         }
     }
 
@@ -181,6 +193,23 @@ impl PyGrid {
             .collect()
     }
 
+    /// Where each tile can be read without communication. Of a grid of a cluster, which members have it.
+    ///
+    /// Returns:
+    ///     For each tile, in row-major order, a list of `(IP, PID)` or `(IP, PID, device)`, this process first.
+    ///
+    /// Examples:
+    ///     >>> import os, partgrid as pg
+    ///     >>> grid = pg.read_parquet("data/airlines.parquet")
+    ///     >>> [[pid == os.getpid() for _, pid in places] for places in grid.locations()]
+    ///     [[True]]
+    fn locations<'py>(&self, py: Python<'py>) -> Outcome<Vec<Vec<Bound<'py, PyTuple>>>> {
+        let tiles = self.core.geometry().positions();
+        tiles
+            .map(|position| self.make_tile(position)?.location(py))
+            .collect()
+    }
+
     /// The tile at a position.
     ///
     /// Args:
@@ -222,6 +251,29 @@ impl PyGrid {
         let grids = PyDict::new(slf.py());
         grids.set_item("self", slf)?;
         sql(slf.py(), query, params, Some(&grids))
+    }
+
+    /// Has the cluster spread the rows of this grid over the members that are there now, as `Server.rebalance` says, and waits. This grid stays what it is: its tiles are where they were for about a minute more.
+    ///
+    /// Returns:
+    ///     The grid as it is then: the same rows in the same order. `Connection.rebalance` says how much was moved.
+    ///
+    /// Raises:
+    ///     UnsupportedError: It is no grid of `Connection.grid`, or only some of its rows or columns.
+    ///     PermissionDeniedError: The token of the connection may not do everything with all grids.
+    ///     NotFoundError: The server is no member of a cluster, or knows no grid of all by its name any more.
+    ///     PartitionLostError: A part of it is gone.
+    ///     WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
+    fn rebalance(&self, py: Python<'_>) -> Outcome<Self> {
+        let Some((connection, name)) = &self.server else {
+            let text =
+                "only a whole grid of a cluster can be rebalanced: this one has no name there";
+            let hint = "take it with connection.grid(name); where tiles of other grids are is up to those who made them";
+            return Err(Error::unsupported(text).with_hint(hint).into());
+        };
+        let connection = connection.bind(py);
+        connection.get().moved(py, name)?;
+        PyConnection::found(connection, name.clone())
     }
 
     /// The number of rows.

@@ -59,7 +59,7 @@ def pids(client: distributed.Client) -> set[int]:
 
 def where(grid: DaskGrid) -> set[int]:
     """The processes that read the grid."""
-    return {places[0][1] for places in grid.locations}
+    return {places[0][1] for places in grid.locations()}
 
 
 def kill(pid: int) -> None:

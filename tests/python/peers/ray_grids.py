@@ -141,3 +141,8 @@ def wait_for(holds: Callable[[], bool], seconds: float = 30.0) -> None:
     while not holds():
         assert time.monotonic() < ends
         time.sleep(0.1)
+
+
+def places(grid: engine.RayGrid) -> list[tuple[str, int]]:
+    """The node and the actor of each tile."""
+    return [place for [place] in grid.locations()]

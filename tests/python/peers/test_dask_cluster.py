@@ -124,7 +124,7 @@ def test_two_grids_are_joined(client: Any, grid: engine.DaskGrid) -> None:
 
 def test_each_worker_reads_its_own_partitions(client: Any, grid: engine.DaskGrid) -> None:
     assert where(grid) == pids(client)
-    here = Counter(places[0][1] for places in grid.locations)
+    here = Counter(places[0][1] for places in grid.locations())
     name = grid._adoption.name
     for at in member(client):
         read, fetched = readers(at, f'SELECT g, sum(x) FROM "{name}" GROUP BY g')
@@ -173,7 +173,7 @@ def test_the_protocol_is_kept(grid: engine.DaskGrid) -> None:
     assert set(entry) == {"start", "shape", "data", "location"}
     assert (entry["start"], entry["shape"]) == ((2000, 0), (1000, 4))
     assert isinstance(entry["data"], distributed.Future)
-    assert entry["location"] == grid.locations[2]
+    assert entry["location"] == grid.locations()[2]
     frame = description["get"](entry["data"])
     pd.testing.assert_frame_equal(frame.astype("int64"), rows(2))
     assert description["get"]([]) == []
@@ -400,7 +400,7 @@ def test_a_frame_of_dask_comes_back_without_moving(grid: engine.DaskGrid) -> Non
     assert frame.x.sum().compute() == ALL.x.sum()
     assert list(frame.loc[1500:1502].compute().id) == [1500, 1501, 1502]
     with pg.from_dask(frame, where="workers") as again:
-        assert again.locations == grid.locations
+        assert again.locations() == grid.locations()
         assert again.sql(QUERY).to_pylist() == groups()
 
 

@@ -50,7 +50,7 @@ def test_partitions_that_dask_moves_are_read_where_they_are() -> None:
             assert grid.sql(QUERY).to_pylist() == groups()
             new = pids(client) - where(grid)
             client.replicate(grid._handles, n=2)
-            assert [len(set(places)) for places in grid.locations] == [2] * 6
+            assert [len(set(places)) for places in grid.locations()] == [2] * 6
             assert grid.sql(QUERY).to_pylist() == groups()
             client.retire_workers([first])
             assert where(grid) <= new
@@ -62,7 +62,7 @@ def test_partitions_that_dask_moves_are_read_where_they_are() -> None:
 
 def reads_where_it_is(client: Any, grid: engine.DaskGrid) -> bool:
     """Whether every member has each partition read where the grid says that it is."""
-    here = Counter(places[0][1] for places in grid.locations)
+    here = Counter(places[0][1] for places in grid.locations())
     query = f'SELECT g, sum(x) FROM "{grid._adoption.name}" GROUP BY g'
     try:
         found = [readers(at, query) for at in member(client)]
@@ -104,7 +104,7 @@ def test_workers_without_partgrid_are_told_of() -> None:
 def test_partitions_of_a_killed_worker_are_made_again() -> None:
     with workers(3) as client:
         grid = engine.persist(facts())
-        before = grid.locations
+        before = grid.locations()
         victim = before[2][0][1]
         kill(victim)
         began = time.monotonic()
@@ -157,7 +157,7 @@ def test_what_was_scattered_is_lost_with_its_worker_in_time() -> None:
         scattered = client.scatter([rows(number) for number in range(6)], hash=False)
         grid = engine.persist(scattered)
         assert grid.sql(QUERY).to_pylist() == groups()
-        kill(grid.locations[0][0][1])
+        kill(grid.locations()[0][0][1])
         began = time.monotonic()
         with pytest.raises(
             pg.errors.PartitionLostError, match=r"cannot compute it anew.*\n.*scattered"
@@ -180,7 +180,7 @@ def test_a_worker_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch
     with workers(3):
         grid = engine.persist(facts())
         grid.sql(QUERY)
-        victim = grid.locations[0][0][1]
+        victim = grid.locations()[0][0][1]
         os.kill(victim, signal.SIGSTOP)
         began = time.monotonic()
         try:

@@ -34,6 +34,7 @@ from peers.ray_grids import (
     facts,
     folder,
     made,
+    places,
     refs_of,
     rows,
     tiles_read,
@@ -52,10 +53,10 @@ def test_each_actor_reads_its_share(facts: engine.RayGrid) -> None:
     assert facts.cuts[0][-1] == ROWS
     assert facts.tiling == (len(facts.cuts[0]) - 1, 1)
     assert facts.nbytes > ROWS * 8
-    places = facts.locations
-    assert len(places) == facts.tiling[0]
-    assert {address for address, _ in places} == {ray.util.get_node_ip_address()}
-    pids = {pid for _, pid in places}
+    found = places(facts)
+    assert len(found) == facts.tiling[0]
+    assert {address for address, _ in found} == {ray.util.get_node_ip_address()}
+    pids = {pid for _, pid in found}
     assert len(pids) == 3
     assert os.getpid() not in pids
     assert all(Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::") for pid in pids)
@@ -70,7 +71,7 @@ def test_the_rows_are_those_of_the_files_in_order(facts: engine.RayGrid, folder:
 def test_one_file_is_shared_out_by_its_row_groups(folder: Path) -> None:
     with engine.read_parquet(folder / "2.parquet", num_members=3) as grid:
         assert grid.cuts[0] == (0, 1_500, 3_000, 4_500)
-        assert len({pid for _, pid in grid.locations}) == 3
+        assert len({pid for _, pid in places(grid)}) == 3
         assert grid.to_arrow().equals(rows(1_000, 4_500))
 
 
@@ -100,7 +101,7 @@ def test_filters_leave_the_rows_that_partgrid_leaves(filters: Any) -> None:
     expected = pg.read_parquet(FLIGHTS, filters=filters)
     with engine.read_parquet(FLIGHTS, num_members=3, filters=filters) as grid:
         assert grid.to_arrow().equals(expected.to_arrow())
-        assert len(set(grid.locations)) > 1
+        assert len(set(places(grid))) > 1
 
 
 def test_filtered_files_that_cannot_be_listed_are_one_share(folder: Path) -> None:
@@ -112,7 +113,7 @@ def test_filtered_files_that_cannot_be_listed_are_one_share(folder: Path) -> Non
 def test_more_actors_than_rows_have_empty_shares(tmp_path: Path) -> None:
     pq.write_table(WHOLE.slice(0, 2), tmp_path / "few.parquet")
     with engine.read_parquet(tmp_path, num_members=3) as grid:
-        assert len(set(grid.locations)) == 3
+        assert len(set(places(grid))) == 3
         assert grid.to_arrow().equals(WHOLE.slice(0, 2))
         assert grid.sql("SELECT count(*) AS n, max(id) AS m FROM self").to_pydict() == {
             "n": [2],
@@ -123,7 +124,7 @@ def test_more_actors_than_rows_have_empty_shares(tmp_path: Path) -> None:
 
 def test_one_actor_on_each_node_by_default(folder: Path) -> None:
     with engine.read_parquet(folder) as grid:
-        assert len(set(grid.locations)) == len(ray.nodes()) == 1
+        assert len(set(places(grid))) == len(ray.nodes()) == 1
         assert grid.sql("SELECT sum(x) AS x FROM self").to_pydict() == {"x": [FRAME.x.sum()]}
 
 
@@ -189,7 +190,7 @@ def test_tiles_are_read_in_the_actors_that_have_them(facts: engine.RayGrid) -> N
     query = "SELECT g, sum(x) AS x FROM facts WHERE f > 3 GROUP BY g"
     read = tiles_read(query, facts=facts)
     expected: dict[int, int] = {}
-    for _, pid in facts.locations:
+    for _, pid in places(facts):
         expected[pid] = expected.get(pid, 0) + 1
     assert {pid: tiles for pid, (tiles, _) in read.items()} == expected
     assert sum(elsewhere for _, elsewhere in read.values()) == 0
@@ -200,7 +201,7 @@ def test_the_engine_names_the_same_processes(facts: engine.RayGrid) -> None:
     table = engine.sql(
         "SELECT row_band, host, process FROM tiles('facts') ORDER BY row_band", facts=facts
     )
-    assert table["process"].to_pylist() == [pid for _, pid in facts.locations]
+    assert table["process"].to_pylist() == [pid for _, pid in places(facts)]
 
 
 @pytest.mark.parametrize("dying", [False, True])
@@ -214,7 +215,7 @@ def test_threads_may_use_one_name_for_other_grids(dying: bool) -> None:
         number = turn % 3
         if dying and turn in (10, 20):
             # The second time that actor is asked for plans.
-            os.kill(grids[0].locations[turn // 10 - 2][1], signal.SIGKILL)
+            os.kill(places(grids[0])[turn // 10 - 2][1], signal.SIGKILL)
         answer = grids[number].sql("SELECT min(a) AS low, max(a) AS high FROM self")
         assert answer.to_pydict() == {"low": [number], "high": [number]}
         return number, len(grids[number].to_arrow())
@@ -231,7 +232,7 @@ def test_objects_of_tasks_are_adopted_in_order() -> None:
     refs = [made.remote(0, 4_000), made.remote(4_000, 0), made.remote(4_000, 5_000)]
     with engine.from_refs(refs, num_members=3) as grid:
         assert grid.cuts[0] == (0, 4_000, 4_000, 9_000)
-        assert len(set(grid.locations)) == 3
+        assert len(set(places(grid))) == 3
         assert grid.to_arrow().equals(WHOLE)
         assert grid.sql("SELECT count(DISTINCT x) AS n FROM self").to_pydict() == {
             "n": [FRAME.x.nunique()]
@@ -305,7 +306,7 @@ def test_the_dictionary_says_where_each_partition_is(facts: engine.RayGrid) -> N
         assert column == 0
         assert entry["start"] == (start, 0)
         assert entry["shape"] == (end - start, 8)
-        assert entry["location"] == [facts.locations[row]]
+        assert entry["location"] == [places(facts)[row]]
         assert isinstance(entry["data"], ray.ObjectRef)
         frame = ray.get(entry["data"])
         assert isinstance(frame, pd.DataFrame)
@@ -351,7 +352,7 @@ def test_get_comes_through_a_pickle_into_another_process(
     assert done.returncode == 0, done.stderr[-3000:]
     word, pid, count, total = done.stdout.split()[-4:]
     assert (word, int(count), int(total)) == ("found", ROWS, int(FRAME.id.sum()))
-    assert int(pid) not in {os.getpid(), *(pid for _, pid in facts.locations)}
+    assert int(pid) not in {os.getpid(), *(pid for _, pid in places(facts))}
 
 
 @ray.remote

@@ -35,6 +35,7 @@ from peers.ray_grids import (
     folder,
     is_alive,
     known_grids,
+    places,
     refs_of,
     rows,
     tiles_read,
@@ -49,13 +50,13 @@ __all__ = ["cluster", "facts", "folder"]
 
 def test_what_a_killed_actor_had_is_read_again(facts: engine.RayGrid) -> None:
     described = facts.__partitioned__
-    before, query = facts.locations, "SELECT sum(id) AS id, count(*) AS n FROM self"
+    before, query = places(facts), "SELECT sum(id) AS id, count(*) AS n FROM self"
     victim = before[-1][1]
     os.kill(victim, signal.SIGKILL)
     began = time.monotonic()
     assert facts.sql(query).to_pydict() == {"id": [FRAME.id.sum()], "n": [ROWS]}
     assert time.monotonic() - began < 60
-    after = facts.locations
+    after = places(facts)
     assert [old == new for old, new in zip(before, after, strict=True)] == [
         pid != victim for _, pid in before
     ]
@@ -77,7 +78,7 @@ def test_an_actor_that_ray_kills_is_replaced_when_anything_is_asked(
     uses: list[Callable[[], Any]] = [
         lambda: facts.__partitioned__,
         facts.to_arrow,
-        lambda: facts.locations,
+        facts.locations,
         lambda: engine.explain("SELECT count(*) FROM f", f=facts),
     ]
     for number, use in enumerate(uses):
@@ -88,7 +89,7 @@ def test_an_actor_that_ray_kills_is_replaced_when_anything_is_asked(
         wait_for(lambda: not is_alive(killed))  # noqa: B023 - called before the next turn
         use()
         assert member.pid != killed
-        assert killed not in {pid for _, pid in facts.locations}
+        assert killed not in {pid for _, pid in places(facts)}
     assert facts.to_arrow().equals(WHOLE)
 
 
@@ -96,12 +97,12 @@ def test_objects_are_adopted_again() -> None:
     refs = refs_of(WHOLE, 3_000, 3_000, 3_000)
     with engine.from_refs(refs, num_members=3) as grid:
         del refs
-        killed = {pid for _, pid in grid.locations}
+        killed = {pid for _, pid in places(grid)}
         assert len(killed) == 3
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
         assert grid.to_arrow().equals(WHOLE)
-        assert not killed & {pid for _, pid in grid.locations}
+        assert not killed & {pid for _, pid in places(grid)}
 
 
 @pytest.mark.parametrize("victim", [0, -1])
@@ -115,7 +116,7 @@ def test_a_statement_is_begun_again_when_an_actor_dies_meanwhile(
     assert engine.sql(SLOW, a=facts, b=facts, c=facts).equals(expected)
     alone = time.monotonic() - began
     assert alone > 0.2
-    pid = facts.locations[victim][1]
+    pid = places(facts)[victim][1]
     killed: list[float] = []
 
     def kill() -> None:
@@ -130,12 +131,12 @@ def test_a_statement_is_begun_again_when_an_actor_dies_meanwhile(
     killer.join()
     assert found.equals(expected)
     assert killed[0] < ended < began + alone * 3 + 60
-    assert pid not in {location[1] for location in facts.locations}
-    assert facts.locations[victim][1] != pid
+    assert pid not in {location[1] for location in places(facts)}
+    assert places(facts)[victim][1] != pid
 
 
 def test_an_actor_that_hangs_is_replaced_in_bounded_time(facts: engine.RayGrid) -> None:
-    pid = facts.locations[-1][1]
+    pid = places(facts)[-1][1]
     os.kill(pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
@@ -143,7 +144,7 @@ def test_an_actor_that_hangs_is_replaced_in_bounded_time(facts: engine.RayGrid) 
             "n": [ROWS]
         }
         assert time.monotonic() - began < 60
-        assert pid not in {pid for _, pid in facts.locations}
+        assert pid not in {pid for _, pid in places(facts)}
     finally:
         os.kill(pid, signal.SIGCONT)
     wait_for(lambda: not is_alive(pid))
@@ -158,7 +159,7 @@ def test_an_actor_that_dies_while_it_loads_is_replaced(folder: Path) -> None:
         with engine.read_parquet(FLIGHTS, num_members=3) as grid:
             killer.join()
             assert grid.sql("SELECT count(*) AS n FROM self").to_pydict() == {"n": [336_776]}
-            assert pids[1] not in {pid for _, pid in grid.locations}
+            assert pids[1] not in {pid for _, pid in places(grid)}
         assert first.to_arrow().equals(WHOLE)
 
 
@@ -170,7 +171,7 @@ def test_files_that_are_gone_or_others_are_lost(tmp_path: Path) -> None:
         pq.write_table(rows(7_000, 100), tmp_path / "1.parquet")
         # Nobody reads them again as long as the actors live.
         assert grid.to_arrow()["id"].to_pylist() == list(range(300))
-        os.kill(grid.locations[1][1], signal.SIGKILL)
+        os.kill(places(grid)[1][1], signal.SIGKILL)
         began = time.monotonic()
         with pytest.raises(pg.errors.PartitionLostError, match="others than those"):
             grid.sql("SELECT * FROM self")
@@ -250,10 +251,10 @@ def test_a_closed_grid_says_so(folder: Path) -> None:
     with engine.read_parquet(folder) as grid:
         described = grid.__partitioned__
         assert repr(grid).startswith("RayGrid of 9,000 rows x 8 columns in ")
-        assert f"pid {grid.locations[0][1]}): {grid.tiling[0]} row band" in repr(grid)
+        assert f"pid {places(grid)[0][1]}): {grid.tiling[0]} row band" in repr(grid)
         assert "  price  decimal128(12, 2)" in repr(grid)
     assert repr(grid).endswith("closed")
-    for use in (lambda: grid.sql("SELECT 1 FROM self"), lambda: grid.locations, grid.to_arrow):
+    for use in (lambda: grid.sql("SELECT 1 FROM self"), grid.locations, grid.to_arrow):
         with pytest.raises(pg.errors.PartitionLostError, match="the grid was closed"):
             use()
     # References live on.

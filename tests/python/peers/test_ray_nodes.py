@@ -18,6 +18,7 @@ import ray
 
 import partgrid as pg
 from partgrid.engines import ray as engine
+from peers.ray_grids import places
 from peers.ray_nodes import two_nodes
 
 
@@ -105,4 +106,4 @@ def test_nodes_keep_their_rows_and_are_replaced(tmp_path: Path) -> None:
         with pytest.raises(pg.errors.PartitionLostError, match="a partition: "):
             frames["get"](frames["partitions"][0, 0]["data"])
         assert time.monotonic() - began < 150
-        assert os.getpid() not in {pid for _, pid in files.locations}
+        assert os.getpid() not in {pid for _, pid in places(files)}

@@ -29,6 +29,7 @@ from peers.ray_grids import (
     facts,
     failing,
     folder,
+    places,
     slow,
 )
 
@@ -113,7 +114,7 @@ def test_wrong_numbers_and_nodes_are_refused(folder: Path) -> None:
             engine.read_parquet(folder, nodes=nodes)
     [node] = [each["NodeID"] for each in ray.nodes()]
     with engine.read_parquet(folder, nodes=[node], num_members=2) as grid:
-        assert len(set(grid.locations)) == 2
+        assert len(set(places(grid))) == 2
 
 
 def test_wrong_statements_are_refused(facts: engine.RayGrid) -> None:

@@ -3,6 +3,7 @@
 //! Comes in: a logical plan whose types are settled. Goes out: the same plan with joins in their place; the subqueries that the engine can do, it still does. Never here: how many rows that takes, and in which order.
 
 mod domain;
+mod grouped;
 mod join;
 mod push;
 mod reach;

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 
 use super::domain::{Domain, Keyed};
-use super::reach::{inside, outside};
+use super::reach::{has_subquery, inside, outside};
 use crate::error::Error;
 
 /// How deep a subquery may be.
@@ -31,6 +31,14 @@ const DEEPEST: usize = 200;
 /// `Unsupported` for an operator of which it is not known how.
 pub(super) fn pushed(domain: &Domain<'_>, plan: &LogicalPlan) -> Result<Keyed> {
     Push { domain, depth: 0 }.push(plan)
+}
+
+/// An aggregate of all rows for each row of the table that has some.
+///
+/// # Errors
+/// As [`pushed`].
+pub(super) fn pushed_groups(domain: &Domain<'_>, node: &Aggregate) -> Result<Keyed> {
+    Push { domain, depth: 0 }.groups(&LogicalPlan::Aggregate(node.clone()), node)
 }
 
 /// A subquery on its way.
@@ -134,6 +142,14 @@ impl Push<'_> {
     }
 
     fn aggregate(self, plan: &LogicalPlan, node: &Aggregate) -> Result<Keyed> {
+        let grouped = self.groups(plan, node)?;
+        match node.group_expr.is_empty() {
+            true => self.with_empty(node, grouped),
+            false => Ok(grouped),
+        }
+    }
+
+    fn groups(self, plan: &LogicalPlan, node: &Aggregate) -> Result<Keyed> {
         let below = self.push(&node.input)?;
         let mut groups = self.inside(plan, &node.group_expr, &below.keys)?;
         let values = self.inside(plan, &node.aggr_expr, &below.keys)?;
@@ -143,14 +159,10 @@ impl Push<'_> {
         }
         groups.extend(below.keys.iter().cloned().map(Expr::Column));
         let grouped = Aggregate::try_new(Arc::new(below.plan), groups, values)?;
-        let grouped = Keyed {
+        Ok(Keyed {
             plan: LogicalPlan::Aggregate(grouped),
             keys: below.keys,
-        };
-        match node.group_expr.is_empty() {
-            true => self.with_empty(node, grouped),
-            false => Ok(grouped),
-        }
+        })
     }
 
     /// An aggregate of all rows has a row where there are none: with what its functions give for nothing.
@@ -267,7 +279,7 @@ impl Push<'_> {
         // What only the rows outside say is the same for all rows of one of them.
         order.retain(|by| !is_of_keys(&by.expr, &below));
         let keys = below.keys.iter().cloned().map(Expr::Column).collect();
-        let columns = own_and_keys(node.input.schema(), &below.keys);
+        let (columns, answer) = made_later(node.input.schema(), &below, &order);
         let name = format!("__place_{}", self.domain.names.next());
         let mut place = row_number().partition_by(keys);
         if !order.is_empty() {
@@ -281,10 +293,10 @@ impl Push<'_> {
             kept = kept.and(found().lt_eq(number(skip.saturating_add(fetch))));
         }
         let plan = LogicalPlanBuilder::from(below.plan)
-            .project(columns.clone())?
+            .project(columns)?
             .window([place])?
             .filter(kept)?
-            .project(columns)?
+            .project(answer)?
             .build()?;
         Ok(Keyed {
             plan,
@@ -378,22 +390,55 @@ fn own_and_keys(own: &DFSchema, keys: &[Column]) -> Vec<Expr> {
     own.chain(keys.iter().cloned()).map(Expr::Column).collect()
 }
 
+/// The columns of a plan and its keys in two steps: first without those that only the keys say, then all of them. Beside a key, a column of the same values would be
+/// taken for it where rows of one key are looked for. Those by which rows are ordered are made at once.
+fn made_later(own: &DFSchema, below: &Keyed, order: &[SortExpr]) -> (Vec<Expr>, Vec<Expr>) {
+    let (mut first, mut all) = (Vec::new(), Vec::new());
+    for column in own.columns() {
+        let is_asked = order
+            .iter()
+            .any(|by| by.expr.column_refs().contains(&column));
+        match made_of_keys(&column, below) {
+            Some(made_of) if !is_asked => {
+                let (made_of, relation) = (made_of.clone().unalias(), column.relation);
+                all.push(made_of.alias_qualified(relation, column.name));
+            }
+            _ => {
+                first.push(Expr::Column(column.clone()));
+                all.push(Expr::Column(column));
+            }
+        }
+    }
+    for steps in [&mut first, &mut all] {
+        steps.extend(below.keys.iter().cloned().map(Expr::Column));
+    }
+    (first, all)
+}
+
 /// Whether an expression over a plan says nothing but what its keys say.
 fn is_of_keys(expression: &Expr, below: &Keyed) -> bool {
-    let is_key = |column: &Column| below.keys.contains(column);
     let mut columns = expression.column_refs().into_iter();
-    columns.all(|column| {
-        let made_of = match &below.plan {
-            LogicalPlan::Projection(over) => {
-                let place = over.schema.maybe_index_of_column(column);
-                place.and_then(|place| over.expr.get(place))
-            }
-            _ => None,
-        };
-        let is_made_of_keys =
-            made_of.is_some_and(|made_of| made_of.column_refs().into_iter().all(is_key));
-        is_key(column) || is_made_of_keys
-    })
+    is_of_columns(expression)
+        && columns
+            .all(|column| below.keys.contains(column) || made_of_keys(column, below).is_some())
+}
+
+/// Whether columns that are named in an expression are all that it is worked out of.
+fn is_of_columns(expression: &Expr) -> bool {
+    !has_subquery(expression) && !expression.is_volatile()
+}
+
+/// What a column of a plan is made of, where that is nothing but its keys.
+fn made_of_keys<'a>(column: &Column, below: &'a Keyed) -> Option<&'a Expr> {
+    let LogicalPlan::Projection(over) = &below.plan else {
+        return None;
+    };
+    let place = over.schema.maybe_index_of_column(column)?;
+    let made_of = over.expr.get(place)?;
+    let mut columns = made_of.column_refs().into_iter();
+    let is_made_of_keys =
+        is_of_columns(made_of) && columns.all(|column| below.keys.contains(column));
+    is_made_of_keys.then_some(made_of)
 }
 
 fn is_one_row(plan: &LogicalPlan) -> bool {
@@ -406,7 +451,10 @@ fn is_one_row(plan: &LogicalPlan) -> bool {
 }
 
 /// What an aggregate gives for no rows.
-fn of_nothing(function: &Expr, data_type: &arrow::datatypes::DataType) -> Result<ScalarValue> {
+pub(super) fn of_nothing(
+    function: &Expr,
+    data_type: &arrow::datatypes::DataType,
+) -> Result<ScalarValue> {
     match function {
         Expr::Alias(alias) => of_nothing(&alias.expr, data_type),
         Expr::AggregateFunction(function) => function.func.default_value(data_type),

@@ -61,7 +61,7 @@ impl Site<'_> {
     }
 
     /// Puts columns beside the rows, null where there are none for a row.
-    fn put_beside(
+    pub(super) fn put_beside(
         &mut self,
         beside: LogicalPlan,
         columns: &[Column],
@@ -81,7 +81,7 @@ impl Site<'_> {
         Matched::of(&self.rows, columns, keys)
     }
 
-    fn fresh(&self, what: &str) -> Column {
+    pub(super) fn fresh(&self, what: &str) -> Column {
         Column::from_name(format!("__{what}_{}", self.names.next()))
     }
 
@@ -104,6 +104,9 @@ impl Site<'_> {
     /// The one value, null without a row.
     fn scalar(&mut self, subquery: Subquery) -> Result<Expr> {
         let plan = &subquery.subquery;
+        if let Some(value) = self.of_groups(plan)? {
+            return Ok(value);
+        }
         let column = first_column(plan)?;
         let (found, columns) = self.for_all(plan)?;
         if columns.is_empty() {
@@ -341,7 +344,7 @@ fn expressions(columns: &[Column]) -> Vec<Expr> {
     columns.iter().cloned().map(Expr::Column).collect()
 }
 
-fn first_column(plan: &LogicalPlan) -> Result<Column> {
+pub(super) fn first_column(plan: &LogicalPlan) -> Result<Column> {
     match plan.schema().columns().into_iter().next() {
         Some(column) => Ok(column),
         None => internal_err!("a subquery in place of a value without a column"),

@@ -27,10 +27,15 @@ pub(super) fn is_suited(node: &LogicalPlan, expression: &Expr, part: &Expr) -> R
             // A value that is the same for all rows becomes a condition on the members, which then has no null among them.
             let is_same = found.expr.column_refs().is_empty();
             let mut matters = found.negated && (is_correlated || is_same);
+            let mut is_alone = false;
             for condition in split_conjunction(&filter.predicate) {
                 matters |= unknown_matters(condition, part, true, is_correlated);
+                is_alone |= condition == part;
             }
-            let is_suited = !(matters && may_be_null(found, &filter.input));
+            // Within a condition, members that are no plain columns become two columns of one name.
+            let members = &found.subquery.subquery;
+            let is_plain = is_alone || matches!(**members, LogicalPlan::Projection(_));
+            let is_suited = is_plain && !(matters && may_be_null(found, &filter.input));
             Ok(is_suited && (!is_correlated || stands_in_where(part, &filter.predicate)?))
         }
         (LogicalPlan::Filter(_) | LogicalPlan::Projection(_), Expr::ScalarSubquery(found)) => {
@@ -121,7 +126,6 @@ fn is_grouped(plan: &LogicalPlan) -> Result<bool> {
                 Some(input) => input,
                 None => return Ok(false),
             },
-            LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::Aggregate(aggregate) => {
                 let is_plain = aggregate.group_expr.is_empty() && is_of_inside(plan)?;
                 let below = filtered(&aggregate.input, true)?;
@@ -134,13 +138,12 @@ fn is_grouped(plan: &LogicalPlan) -> Result<bool> {
     }
 }
 
-/// The conditions on columns from outside, where they stand in one WHERE and nothing below it names any. `at_once` says that the rows themselves count, so that nothing above may drop some.
+/// The conditions on columns from outside, where they stand in one WHERE and nothing below it names any. Above it there is no name for the rows, which would hide the columns that are compared. `at_once` says that the rows themselves count, so that nothing above may drop some.
 fn filtered(plan: &LogicalPlan, at_once: bool) -> Result<Option<Vec<Expr>>> {
     let mut plan = plan;
     loop {
         plan = match plan {
             LogicalPlan::Projection(projection) if is_of_inside(plan)? => &projection.input,
-            LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::Sort(sort) if !at_once && sort.fetch.is_none() && is_of_inside(plan)? => {
                 &sort.input
             }
