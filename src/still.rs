@@ -9,6 +9,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -22,6 +24,12 @@ const LONG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a fork that has waited long looks whether any runs.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// How often it counts the threads that there are: those that end do not say so.
+const COUNT: Duration = Duration::from_millis(1);
+
+/// How long a thread that waited for files stays for the next one. One that has nothing to do stands in a queue, and whether it does, nobody can see: soon there is none.
+const IDLE: Duration = Duration::from_millis(2);
 
 /// The runtimes of this process, and of those that it was forked from. Without a lock, which a fork could leave taken.
 static RUNTIMES: ArcSwapOption<Vec<Entry>> = ArcSwapOption::const_empty();
@@ -41,7 +49,7 @@ thread_local! {
 struct Entry {
     process: u32,
     handle: Handle,
-    /// How many threads it has: those that run its tasks, and those that wait for files.
+    /// How many threads it has, from the moment on at which they are made: those that run its tasks, and those that wait for files.
     num_threads: Arc<AtomicUsize>,
 }
 
@@ -65,19 +73,22 @@ fn change(how: impl Fn(&mut Vec<Entry>)) {
     });
 }
 
-/// Starts a runtime whose threads stand still during a fork.
+/// Starts a runtime whose threads have this name and stand still during a fork.
 ///
 /// # Errors
 /// What the operating system says to its threads.
-pub fn start(builder: &mut Builder) -> std::io::Result<(Runtime, TakesPart)> {
+pub fn start(builder: &mut Builder, name: &'static str) -> std::io::Result<(Runtime, TakesPart)> {
     let num_threads = Arc::new(AtomicUsize::new(0));
-    let (begun, ended) = (Arc::clone(&num_threads), Arc::clone(&num_threads));
-    builder.on_thread_start(move || {
-        begun.fetch_add(1, Ordering::AcqRel);
+    let (made, ended) = (Arc::clone(&num_threads), Arc::clone(&num_threads));
+    // Asked for on the thread that makes another one.
+    builder.thread_name_fn(move || {
+        made.fetch_add(1, Ordering::AcqRel);
+        name.to_owned()
     });
     builder.on_thread_stop(move || {
         ended.fetch_sub(1, Ordering::AcqRel);
     });
+    builder.thread_keep_alive(IDLE);
     let runtime = builder.build()?;
     let entry = Entry {
         process: std::process::id(),
@@ -102,6 +113,27 @@ pub fn step<T>(work: impl FnOnce() -> T) -> T {
 pub async fn in_steps<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| step(|| work.as_mut().poll(context))).await
+}
+
+/// Waits for a future on a thread that is none of a runtime, with what it needs of one: in steps, and between them in no queue, as it would be with `block_on`.
+pub fn wait_for<T>(runtime: &Handle, work: impl Future<Output = T>) -> T {
+    let _entered = runtime.enter();
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut work = pin!(in_steps(work));
+    loop {
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        std::thread::park();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 struct Step;
@@ -156,15 +188,22 @@ impl Drop for Still {
 pub fn stand_still() -> Still {
     let gate = Arc::new(Gate::default());
     close(|gates| gates.push(Arc::clone(&gate)));
-    let mut num_wanted = 0;
-    for entry in RUNTIMES.load().iter().flat_map(|entries| entries.iter()) {
-        if entry.process == std::process::id() {
-            num_wanted += entry.send_to(&gate);
-        }
+    let runtimes = RUNTIMES.load_full();
+    let runtimes = runtimes.iter().flat_map(|entries| entries.iter());
+    let of_here = runtimes.filter(|entry| entry.process == std::process::id());
+    let of_here: Vec<&Entry> = of_here.collect();
+    for entry in &of_here {
+        entry.send_to(&gate);
     }
+    let num_threads = || {
+        let counts = of_here
+            .iter()
+            .map(|entry| entry.num_threads.load(Ordering::Acquire));
+        counts.sum()
+    };
     let begun = Instant::now();
     let mut end = begun + PATIENCE;
-    while !(gate.fills(num_wanted, end) && steps_end(end)) {
+    while !(gate.fills(num_threads, end) && steps_end(end)) {
         if begun.elapsed() > LONG_PATIENCE || !is_any_running() {
             break;
         }
@@ -216,19 +255,12 @@ fn steps_end(end: Instant) -> bool {
 }
 
 impl Entry {
-    /// Sends a task to each thread; says to how many.
-    fn send_to(&self, gate: &Arc<Gate>) -> usize {
-        let num_workers = self.handle.metrics().num_workers();
-        let num_threads = self.num_threads.load(Ordering::Acquire).max(num_workers);
-        for _ in 0..num_workers {
+    /// Sends a task to each thread that runs tasks. Those that wait for files end when they have nothing to do: a task for each would be taken by others, that are made for it.
+    fn send_to(&self, gate: &Arc<Gate>) {
+        for _ in 0..self.handle.metrics().num_workers() {
             let gate = Arc::clone(gate);
             self.handle.spawn(async move { gate.pass() });
         }
-        for _ in num_workers..num_threads {
-            let gate = Arc::clone(gate);
-            self.handle.spawn_blocking(move || gate.pass());
-        }
-        num_threads
     }
 }
 
@@ -270,15 +302,15 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until so many threads wait here; says whether they do.
-    fn fills(&self, num_threads: usize, end: Instant) -> bool {
+    /// Waits until so many threads wait here as there are; says whether they do.
+    fn fills(&self, num_threads: impl Fn() -> usize, end: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while state.waiting < num_threads {
+        while state.waiting < num_threads() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            let waiting = self.changed.wait_timeout(state, left);
+            let waiting = self.changed.wait_timeout(state, left.min(COUNT));
             (state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
         }
         true
@@ -296,7 +328,7 @@ mod tests {
     fn all_threads_stand_still_until_the_fork_is_over() {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut builder = Builder::new_multi_thread();
-        let (runtime, _takes_part) = start(builder.worker_threads(3)).unwrap();
+        let (runtime, _takes_part) = start(builder.worker_threads(3), "three").unwrap();
         let (ran, seen) = std::sync::mpsc::channel();
         let idle = ran.clone();
         // A thread that waits for files, idle by now.
@@ -311,6 +343,46 @@ mod tests {
         assert!(early.is_err(), "a thread went on");
         drop(still);
         assert_eq!(seen.recv_timeout(Duration::from_secs(10)), Ok(1));
+    }
+
+    #[test]
+    fn a_fork_waits_for_threads_that_are_made_meanwhile() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut builder = Builder::new_multi_thread();
+        let (runtime, takes_part) = start(builder.worker_threads(2), "two").unwrap();
+        let begun = Instant::now();
+        for _ in 0..50 {
+            // These have something to do when they are asked to stand still, so that others are made.
+            let busy = (0..4)
+                .map(|_| runtime.spawn_blocking(|| std::thread::sleep(Duration::from_millis(3))));
+            let busy: Vec<_> = busy.collect();
+            let still = stand_still();
+            let num_threads = takes_part.0.num_threads.load(Ordering::Acquire);
+            let num_waiting = still.0.state.lock().unwrap().waiting;
+            assert_eq!(num_waiting, num_threads, "a thread is in a queue");
+            assert_eq!(num_threads, 2, "some that wait for files");
+            drop(still);
+            for each in busy {
+                runtime.block_on(each).unwrap();
+            }
+        }
+        assert!(begun.elapsed() < PATIENCE * 50, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn who_waits_for_a_future_is_in_a_step_only_while_it_is_polled() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .unwrap();
+        let handle = runtime.handle().clone();
+        let (send, may_end) = tokio::sync::oneshot::channel();
+        let other = std::thread::spawn(move || wait_for(&handle, may_end));
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(STEPS.load(Ordering::SeqCst), 0);
+        send.send(7).unwrap();
+        assert_eq!(other.join().unwrap(), Ok(7));
     }
 
     #[cfg(target_os = "linux")]

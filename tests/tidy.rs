@@ -30,7 +30,9 @@ const DIRECTION: [(&str, &[&str]); 18] = [
     ("flight", &["error", "memory", "location", "grid"]),
     (
         "catalog",
-        &["error", "memory", "location", "grid", "share", "load"],
+        &[
+            "error", "memory", "still", "location", "grid", "share", "load",
+        ],
     ),
     ("client", BELOW_SERVE),
     ("cluster", BELOW_CLUSTER),
@@ -52,6 +54,7 @@ const BELOW_LOAD: &[&str] = &[
 const BELOW_SERVE: &[&str] = &[
     "error",
     "memory",
+    "still",
     "location",
     "grid",
     "storage",

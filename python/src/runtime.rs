@@ -48,10 +48,9 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
     crate::allocator::give_back_when_idle();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
-        .thread_name("partgrid")
         .worker_threads(partgrid::query::max_threads())
         .enable_all();
-    let (runtime, takes_part) = still::start(&mut builder)
+    let (runtime, takes_part) = still::start(&mut builder, "partgrid")
         .map_err(|error| Error::internal("no runtime could be started").with_source(error))?;
     let started = Started {
         pid,

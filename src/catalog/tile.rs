@@ -21,6 +21,7 @@ use crate::grid::{ColumnBytes, Tile, TileData, slice_bytes};
 use crate::location::Location;
 use crate::memory::default_memory_limit_bytes;
 use crate::share::ipc;
+use crate::still::wait_for;
 
 /// A tile in a catalog.
 #[derive(Debug)]
@@ -116,7 +117,7 @@ impl KeptTile {
             )
             .with_hint("await fetch() instead")),
             Ok(_) => tokio::task::block_in_place(|| runtime.block_on(self.load())),
-            Err(_) => runtime.block_on(self.load()),
+            Err(_) => wait_for(runtime, self.load()),
         }
     }
 }

@@ -39,6 +39,17 @@ struct DescribedTile {
     position: Vec<usize>,
     rows: u64,
     bytes: u64,
+    /// Host, process and device of each place where it can be read; older servers do not say it.
+    #[serde(default)]
+    at: Vec<(IpAddr, u64, String)>,
+}
+
+impl DescribedTile {
+    fn locations(&self) -> Result<Vec<Location>> {
+        let at = self.at.iter();
+        at.map(|(host, process, device)| Ok(Location::new(*host, *process, device.parse()?)))
+            .collect()
+    }
 }
 
 /// The process that has the tiles.
@@ -205,6 +216,9 @@ pub(super) fn grid(
             }),
             grid: id,
             position: tile.position.clone(),
+            locations: tile
+                .locations()
+                .map_err(|_| broken("the place of a tile"))?,
             schema: Arc::clone(band.ok_or_else(|| broken("the position of a tile"))?),
             num_rows: tile.rows,
             memory_bytes: tile.bytes,

@@ -19,6 +19,7 @@ use crate::flight::messages::{Named, TileTicket};
 use crate::grid::{GridId, Tile, TileData};
 use crate::location::{Locality, Location, host_address};
 use crate::share::{Handle, acquire};
+use crate::still::wait_for;
 
 /// What is known of a tile before it is read.
 pub(super) struct Outline {
@@ -27,6 +28,8 @@ pub(super) struct Outline {
     pub(super) handle: Option<Handle>,
     pub(super) grid: GridId,
     pub(super) position: Vec<usize>,
+    /// Where it is, as the server says, which may have it of others; empty where it does not say it.
+    pub(super) locations: Vec<Location>,
     pub(super) schema: SchemaRef,
     pub(super) num_rows: u64,
     pub(super) memory_bytes: u64,
@@ -72,6 +75,7 @@ impl ServedTile {
             client,
             grid: handle.grid,
             position: handle.position.clone(),
+            locations: Vec::new(),
             handle: Some(handle),
             schema,
             num_rows,
@@ -160,7 +164,7 @@ impl ServedTile {
             )
             .with_hint("await fetch() instead")),
             Ok(_) => tokio::task::block_in_place(|| runtime.block_on(self.fetched(columns))),
-            Err(_) => runtime.block_on(self.fetched(columns)),
+            Err(_) => wait_for(runtime, self.fetched(columns)),
         }
     }
 }
@@ -182,6 +186,7 @@ impl TileData for ServedTile {
     fn locations(&self) -> Vec<Location> {
         match (self.mapped.get(), &self.outline.handle) {
             (Some(Some(tile)), _) => tile.locations(),
+            _ if !self.outline.locations.is_empty() => self.outline.locations.clone(),
             (_, Some(handle)) => vec![handle.owner.clone()],
             _ => Vec::new(),
         }

@@ -26,7 +26,7 @@ use super::same_names::{self, Wanted, restored};
 use super::spread::{apart, spread_out, spreads};
 use super::statement::{Change, executed, named, tables_listed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::still::in_steps;
+use crate::still::wait_for;
 
 /// Parsing, planning and dropping of the deepest text that the guard lets through need about a tenth of it. Only touched pages cost memory.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
@@ -165,7 +165,7 @@ impl Planner {
         let (send, receive) = oneshot::channel();
         let work = move || {
             plans_here();
-            let planned = runtime.block_on(in_steps(work));
+            let planned = wait_for(&runtime, work);
             // Nobody listens any more when the caller was cancelled; then the plan is dropped here.
             drop(send.send(planned));
         };

@@ -21,13 +21,15 @@ pub(super) fn grid(name: &str, grid: &PartitionGrid, max_tiles: usize) -> Value 
         .take(max_tiles)
         .map(|(position, tile)| {
             let data = tile.data();
-            let locations: Vec<String> = data.locations().iter().map(ToString::to_string).collect();
+            let found = data.locations();
+            let locations: Vec<String> = found.iter().map(ToString::to_string).collect();
             json!({
                 "position": position,
                 "rows": data.num_rows(),
                 "bytes": data.memory_bytes(),
                 "locality": data.locality().name(),
                 "location": locations,
+                "at": found.iter().map(place).collect::<Vec<_>>(),
             })
         })
         .collect();
@@ -39,6 +41,12 @@ pub(super) fn grid(name: &str, grid: &PartitionGrid, max_tiles: usize) -> Value 
         "tiles": tiles,
         "left_out": grid.tiles().len().saturating_sub(max_tiles),
     })
+}
+
+/// A location for programs; `location` has it in words.
+fn place(location: &Location) -> Value {
+    let device = location.device().to_string();
+    json!([location.host().to_string(), location.process(), device])
 }
 
 /// As [`grid`], with what clients of this user and host need to map the tiles instead of fetching them.

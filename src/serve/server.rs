@@ -73,11 +73,9 @@ struct Talking {
 impl Talking {
     fn start() -> Result<Self> {
         let mut builder = Builder::new_multi_thread();
-        builder
-            .worker_threads(TALKING_THREADS)
-            .thread_name("partgrid-serve")
-            .enable_all();
-        let (runtime, takes_part) = still::start(&mut builder).map_err(|error| {
+        builder.worker_threads(TALKING_THREADS).enable_all();
+        let started = still::start(&mut builder, "partgrid-serve");
+        let (runtime, takes_part) = started.map_err(|error| {
             Error::internal("the threads of the server did not start").with_source(error)
         })?;
         Ok(Self {

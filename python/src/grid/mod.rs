@@ -253,7 +253,7 @@ impl PyGrid {
         sql(slf.py(), query, params, Some(&grids))
     }
 
-    /// Has the cluster spread the rows of this grid over the members that are there now, as `Server.rebalance` says, and waits. This grid stays what it is: its tiles are where they were for about a minute more.
+    /// Has the cluster spread the rows of this grid over the members that are there now, as `Server.rebalance` says, and waits. Tiles of this grid that were not read are lost then, as where a grid is replaced.
     ///
     /// Returns:
     ///     The grid as it is then: the same rows in the same order. `Connection.rebalance` says how much was moved.
