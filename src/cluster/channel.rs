@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
@@ -16,7 +15,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{
     ChannelResolver, CoordinatorToWorkerMsg, ExecuteTaskRequest, GetWorkerInfoRequest,
-    GetWorkerInfoResponse, SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
+    GetWorkerInfoResponse, SetPlanRequest, Worker, WorkerChannel,
 };
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -27,6 +26,7 @@ use tonic::{Code, Status};
 use tower::ServiceExt;
 use url::Url;
 
+use super::here::{Here, Rows, Told, num_operators, to_the_end};
 use super::small::SmallTiles;
 use crate::client::{Client, ClientOptions};
 use crate::error::{Error, ErrorKind, Result};
@@ -156,20 +156,32 @@ fn chain(error: &dyn std::error::Error) -> String {
 pub(super) struct Resolver {
     reach: Arc<Reach>,
     unsent: Unsent,
+    /// What runs parts in this process, and its URL.
+    here: Option<(Url, Worker)>,
 }
 
 impl Resolver {
     /// For a statement, and the error of the first part that could not be sent: the engine itself says so after the last row, which then never comes.
-    pub(super) fn of_statement(reach: Arc<Reach>) -> (Self, oneshot::Receiver<DataFusionError>) {
+    pub(super) fn of_statement(
+        reach: Arc<Reach>,
+        here: (Url, Worker),
+    ) -> (Self, oneshot::Receiver<DataFusionError>) {
         let (sender, error) = oneshot::channel();
-        let unsent = Unsent(Arc::new(Mutex::new(Some(sender))));
-        (Self { reach, unsent }, error)
+        let resolver = Self {
+            unsent: Unsent(Arc::new(Mutex::new(Some(sender)))),
+            here: Some(here),
+            ..Self::of_part(reach)
+        };
+        (resolver, error)
     }
 
     /// For a part, which asks other members for rows and sends nothing.
     pub(super) fn of_part(reach: Arc<Reach>) -> Self {
-        let unsent = Unsent::default();
-        Self { reach, unsent }
+        Self {
+            reach,
+            unsent: Unsent::default(),
+            here: None,
+        }
     }
 }
 
@@ -195,6 +207,11 @@ impl ChannelResolver for Resolver {
         &self,
         url: &Url,
     ) -> std::result::Result<Box<dyn WorkerChannel>, DataFusionError> {
+        if let Some((own, worker)) = &self.here
+            && own == url
+        {
+            return Ok(Box::new(Here(worker.clone())));
+        }
         let channel = self.reach.channel(url).await;
         let channel = channel.map_err(|error| self.unsent.tell(traveling(error)))?;
         let inner = create_worker_client(channel);
@@ -210,9 +227,6 @@ struct Named {
     url: Arc<Url>,
     unsent: Unsent,
 }
-
-type Told = BoxStream<'static, Result<WorkerToCoordinatorMsg, DataFusionError>>;
-type Rows = BoxStream<'static, Result<RecordBatch, DataFusionError>>;
 
 impl Named {
     /// The error, in our words if it is one of the connection.
@@ -254,11 +268,13 @@ impl WorkerChannel for Named {
         metrics: ExecutionPlanMetricsSet,
         context: &Arc<TaskContext>,
     ) -> Result<Told, DataFusionError> {
+        let num_operators = num_operators(&request);
         let inner = self.inner.as_mut();
         let told = inner.coordinator_channel(headers, request, messages, metrics, context);
         let told = told.await.map_err(self.named());
         let told = told.map_err(|error| self.unsent.tell(error))?;
-        Ok(told.map_err(self.named()).boxed())
+        let told = told.map_err(self.named()).boxed();
+        Ok(to_the_end(told, num_operators))
     }
 
     async fn execute_task(

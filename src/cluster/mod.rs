@@ -15,6 +15,7 @@ mod copying;
 mod fewer;
 mod gather;
 mod guarded;
+mod here;
 mod join;
 mod known;
 mod leaf;

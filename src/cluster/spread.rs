@@ -104,7 +104,8 @@ impl Statement {
         let compression = (!members.are_on_one_host()).then_some(CompressionType::LZ4_FRAME);
         let mut config = self.config.clone();
         let anywhere = Arc::clone(&cluster.anywhere);
-        let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach));
+        let here = (own, cluster.worker.clone());
+        let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach), here);
         let planned = reset_plan_states(Arc::clone(&self.plan))?;
         let planned = limited_once(planned)?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
@@ -127,7 +128,6 @@ impl Statement {
             .with_distributed_desired_task_count_handler(leaf::desired)
             .with_distributed_scale_up_leaf_node_handler(leaf::scale_up)
             .with_distributed_route_tasks_handler(leaf::route)
-            .with_distributed_local_worker_context(cluster.worker.to_local_worker_context(own))
             .with_distributed_compression(compression)?
             .with_distributed_passthrough_headers(headers.clone())?;
         *state.config_mut() = config;

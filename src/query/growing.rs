@@ -5,12 +5,14 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
+use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::SessionState;
@@ -21,8 +23,11 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature,
 };
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::bounds::size;
+use super::plan::concatenate::Concatenate;
 use crate::error::{Error, ErrorKind};
 
 /// How many bytes the values of a call may have, at most.
@@ -67,6 +72,50 @@ pub(super) fn bounded(state: &SessionState, limit: usize) -> Vec<ScalarUDF> {
     bounded.sort_by(|one, other| one.name().cmp(other.name()));
     bounded.dedup_by(|one, other| one.name() == other.name());
     bounded
+}
+
+/// Bytes that such functions have made in this process, or wanted to.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that such functions have made in this process so far. Who looks twice sees what was made meanwhile, perhaps by others too.
+pub(super) fn made_bytes() -> u64 {
+    MADE.load(Ordering::Relaxed)
+}
+
+pub(super) fn note_made(bytes: u64) {
+    MADE.fetch_add(bytes, Ordering::Relaxed);
+}
+
+/// Whether an expression calls one of these functions, or `||`.
+pub(super) fn grows(expression: &Arc<dyn PhysicalExpr>) -> bool {
+    let call = expression.downcast_ref::<ScalarFunctionExpr>();
+    let function = call.map(|call| call.fun().inner());
+    function.is_some_and(|function| function.is::<Bounded>() || function.is::<Concatenate>())
+        || expression.children().into_iter().any(grows)
+}
+
+/// The bytes of a value that such a function makes of any other, as its arguments say: `repeat(t, 1000)`, `lpad(t, 1000)`, `range(1000)`.
+pub(super) fn said_bytes(expression: &Arc<dyn PhysicalExpr>) -> u64 {
+    let call = expression.downcast_ref::<ScalarFunctionExpr>();
+    let Some(call) = call.filter(|call| call.fun().inner().is::<Bounded>()) else {
+        return 0;
+    };
+    let each = match call.return_type() {
+        DataType::List(_) | DataType::LargeList(_) => 8,
+        _ => 1,
+    };
+    let numbers = call.args().iter().filter_map(|argument| {
+        let number = argument.downcast_ref::<Literal>()?.value();
+        let number = number
+            .cast_to(&DataType::Int64)
+            .ok()
+            .filter(|_| number.data_type().is_integer())?;
+        match number {
+            ScalarValue::Int64(Some(number)) => u64::try_from(number).ok(),
+            _ => None,
+        }
+    });
+    numbers.max().unwrap_or(0).saturating_mul(each)
 }
 
 #[derive(Debug)]
@@ -174,6 +223,12 @@ impl Bounded {
             .map(|value| value.to_array(num_rows))
             .collect::<PlanResult<_>>()?;
         let wanted = (self.estimate)(&arrays);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an estimate, which is never less than 0"
+        )]
+        note_made(wanted as u64);
         #[expect(clippy::cast_precision_loss, reason = "compared with an estimate")]
         if wanted <= self.limit as f64 {
             return Ok(());

@@ -24,9 +24,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::bounds::{Queue, RunPool};
+use super::exec::between::Place;
 use super::exec::connect::connected;
 use super::exec::dense::dense;
+use super::exec::enough::enough;
 use super::exec::own::owning;
+use super::exec::pace::paced;
 use super::exec::portion::portioned;
 use super::exec::reported::reported;
 use super::exec::stop::{Stop, stoppable};
@@ -254,6 +257,14 @@ impl Drop for BatchStream {
     }
 }
 
+/// The plan whose operators keep within the memory limit what they do not ask for.
+pub(super) fn bounded(
+    plan: Arc<dyn ExecutionPlan>,
+    place: Place,
+) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
+    paced(portioned(owning(enough(plan)?, place)?, place)?, place)
+}
+
 /// The plan as it is run: from the start, with its counters at 0.
 fn ready(
     plan: Arc<dyn ExecutionPlan>,
@@ -263,7 +274,7 @@ fn ready(
     // A run learns its dynamic filters itself: those of the plan belong to nobody.
     let options = context.session_config().options();
     let plan = connected(reset_plan_states(plan)?, options)?;
-    let plan = portioned(owning(dense(waiting(plan)?, context)?)?)?;
+    let plan = bounded(dense(waiting(plan)?, context)?, Place::Above)?;
     Ok(reported(stoppable(plan, stop)?)?)
 }
 

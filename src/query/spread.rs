@@ -25,6 +25,7 @@ use datafusion::prelude::SessionConfig;
 use super::cache::reads_grids_only;
 #[cfg(feature = "distributed")]
 use super::exec::{
+    between::Place,
     connect::{connected, divided},
     reported::reported,
     stop::{Stop, stoppable},
@@ -45,6 +46,8 @@ use super::plan::semi_reduce::SemiReduce;
 use super::plan::single::SingleValues;
 #[cfg(feature = "distributed")]
 use super::plan::values_below::ValuesBelow;
+#[cfg(feature = "distributed")]
+use super::run::bounded;
 use super::table::GridTable;
 use crate::grid::PartitionGrid;
 
@@ -243,7 +246,8 @@ pub(crate) fn part(
     let options = config.options();
     let plan = unlearnt(Arithmetic.optimize(plan, options)?)?;
     let plan = connected(plan, options)?;
-    reported(stoppable(waiting(divided(plan)?)?, stop)?)
+    let plan = bounded(waiting(divided(plan)?)?, Place::Instead)?;
+    reported(stoppable(plan, stop)?)
 }
 
 #[cfg(feature = "distributed")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -189,3 +190,17 @@ def test_without_fetching_small_tables_are_sent(tmp_path: Path) -> None:
         text = "SELECT count(*) AS n FROM sales a JOIN sales b ON a.x = b.x"
         assert "Network" in connection.sql(text).explain()
         assert connection.sql(text).to_arrow()["n"][0].as_py() == ALL.num_rows
+
+
+def test_a_statement_that_needs_few_rows_does_not_wait_for_parts_that_nobody_asked(
+    engines: tuple[pg.Session, pg.Connection],
+) -> None:
+    """Who was asked for no rows has counted nothing, and says so. Each of these waited two seconds for it."""
+    _, connection = engines
+    began = time.monotonic()
+    for text in ("SELECT x FROM big LIMIT 1", "SELECT DISTINCT k FROM big LIMIT 1"):
+        for _ in range(3):
+            assert connection.sql(text).to_arrow().num_rows == 1
+    assert time.monotonic() - began < 8
+    ran = connection.sql("SELECT x FROM big LIMIT 1").explain(analyze=True)
+    assert "output_rows" in ran, ran

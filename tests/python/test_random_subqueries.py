@@ -296,3 +296,20 @@ def test_a_part_of_a_join_that_nobody_reads_holds_up_no_other(members: pg.Connec
         "WHERE (a.f < a.e OR b.b NOT IN (SELECT 2 FROM t2 AS c)) AND a.e = b.a"
     )
     assert answer(members, text) == expected_of(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A group that is the same everywhere, of which one is enough.
+        "SELECT EXISTS (SELECT count(*) FROM t3 AS a LEFT JOIN (SELECT 5 AS d FROM t2) AS t ON true GROUP BY t.d) AS z FROM t2",
+        # Rows that are sorted by a column that is equal to the key of their window where they come from.
+        "SELECT d, (SELECT i.d AS z FROM t2 AS i WHERE i.d = q.d ORDER BY i.e NULLS FIRST LIMIT 1) AS z FROM t2 AS q",
+        "SELECT a, b, row_number() OVER (PARTITION BY a ORDER BY b) AS r FROM (SELECT DISTINCT a, b FROM t1 WHERE a = b) AS q",
+        "SELECT u, (SELECT q.u AS z FROM t2 ORDER BY 1 NULLS FIRST LIMIT 1) AS z "
+        "FROM t1 LEFT JOIN LATERAL (SELECT min(h) AS u FROM t3 WHERE 3 = 2) AS q ON true",
+    ],
+)
+def test_what_is_known_of_rows_is_known_where_they_go(members: pg.Connection, text: str) -> None:
+    """Columns that are equal or constant, beyond an exchange."""
+    assert answer(members, text) == expected_of(text)

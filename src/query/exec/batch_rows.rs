@@ -1,6 +1,6 @@
 //! How many rows a batch of a query may have.
 //!
-//! Comes in: a plan, the memory limit. Goes out: the usual number, or fewer where operators write out long values again for each row that they make: a join repeats a list for every row that meets it. They allocate
+//! Comes in: a plan, the memory limit. Goes out: the usual number, or fewer where values are long that are written out for each row: a join repeats a list for every row that meets it, `repeat` makes a text of each. They allocate
 //! a whole batch at once, beside the memory pool; a machine that has no room for it ends the process. Never here: operators that make much of one row (`portion.rs`).
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
-use super::growth::{COLLECTING, Growth, Window, wide};
+use super::growth::{COLLECTING, Growth, Window, wide_or_said};
 use super::scan::GridScanExec;
 use crate::error::Result;
 
@@ -31,16 +31,18 @@ pub(in crate::query) fn batch_rows(
     usual: usize,
     limit_bytes: usize,
 ) -> usize {
-    if !repeats(plan) {
-        return usual;
-    }
     let mut found = Found::default();
     found.look(plan);
+    // What is made is as long in each row wherever rows are put together.
+    let longest = match repeats(plan) {
+        true => found.longest.max(found.made),
+        false => found.made,
+    };
     let most_bytes = limit_bytes as u64 / PART;
-    if found.longest.saturating_mul(usual as u64) <= most_bytes {
+    if longest.saturating_mul(usual as u64) <= most_bytes {
         return usual;
     }
-    let rows = most_bytes / found.longest.max(1);
+    let rows = most_bytes / longest.max(1);
     usize::try_from(rows).map_or(usual, |rows| rows.clamp(1, usual))
 }
 
@@ -69,8 +71,10 @@ fn repeats(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 #[derive(Default)]
 struct Found {
-    /// Bytes of the longest value.
+    /// Bytes of the longest value that is there or gathered.
     longest: u64,
+    /// Bytes of the longest value that is written out for each row.
+    made: u64,
     /// Bytes of the tiles of all scans.
     scanned: u64,
 }
@@ -85,8 +89,12 @@ impl Found {
             self.scanned += scan.tile_bytes();
             scan.longest()
         } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-            let parts = projection.expr().iter();
-            parts.map(|part| wide(&part.expr)).max().unwrap_or(0)
+            let parts = projection
+                .expr()
+                .iter()
+                .map(|part| wide_or_said(&part.expr));
+            self.made = parts.fold(self.made, u64::max);
+            0
         } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
             collected(aggregate, self.scanned - scanned_before)
         } else if let Some((Growth::Windows(windows), _)) = Growth::of(plan.as_ref()) {

@@ -19,6 +19,7 @@ use datafusion::physical_plan::filter_pushdown::{
     ChildFilterDescription, ChildPushdownResult, FilterDescription, FilterPushdownPhase,
     FilterPushdownPropagation,
 };
+use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
@@ -57,12 +58,23 @@ pub(super) struct Room {
 pub(super) struct BetweenExec<B> {
     input: Arc<dyn ExecutionPlan>,
     what: Arc<B>,
+    place: Place,
+}
+
+/// Where a node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::query) enum Place {
+    /// Above its input.
+    Above,
+    /// In the place of its input, as which it shows itself: what operators of a part count is told by their places.
+    Instead,
 }
 
 /// The operator with a node under its first input; as it is, if it has none or there is such a node already.
 pub(super) fn put_under<B: Between>(
     node: Arc<dyn ExecutionPlan>,
     what: B,
+    place: Place,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let mut children: Vec<_> = node.children().into_iter().map(Arc::clone).collect();
     let Some(first) = children.first_mut() else {
@@ -74,6 +86,7 @@ pub(super) fn put_under<B: Between>(
     *first = Arc::new(BetweenExec {
         input: Arc::clone(first),
         what: Arc::new(what),
+        place,
     });
     let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     node.replace_children(children, recompute).map(Some)
@@ -92,6 +105,7 @@ pub(super) fn put_under_all<B: Between>(
             true => Arc::new(BetweenExec {
                 input,
                 what: Arc::new(what()),
+                place: Place::Above,
             }),
         }
     });
@@ -101,14 +115,31 @@ pub(super) fn put_under_all<B: Between>(
 }
 
 impl<B: Between> DisplayAs for BetweenExec<B> {
-    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(B::NAME)
+    fn fmt_as(&self, how: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Place::Above => formatter.write_str(B::NAME),
+            Place::Instead => self.input.fmt_as(how, formatter),
+        }
     }
 }
 
 impl<B: Between> ExecutionPlan for BetweenExec<B> {
-    fn name(&self) -> &'static str {
-        B::NAME
+    fn name(&self) -> &str {
+        match self.place {
+            Place::Above => B::NAME,
+            Place::Instead => self.input.name(),
+        }
+    }
+
+    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
+        (self.place == Place::Instead).then_some(self.input.as_ref())
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        match self.place {
+            Place::Above => None,
+            Place::Instead => self.input.metrics(),
+        }
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -116,32 +147,55 @@ impl<B: Between> ExecutionPlan for BetweenExec<B> {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
+        match self.place {
+            Place::Above => vec![&self.input],
+            Place::Instead => self.input.children(),
+        }
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        match self.place {
+            Place::Above => vec![true],
+            Place::Instead => self.input.maintains_input_order(),
+        }
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
+        match self.place {
+            Place::Above => vec![false],
+            Place::Instead => self.input.benefits_from_input_partitioning(),
+        }
     }
 
     fn apply_expressions(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        look: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+        match self.place {
+            Place::Above => Ok(TreeNodeRecursion::Continue),
+            Place::Instead => self.input.apply_expressions(look),
+        }
+    }
+
+    fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        match self.place {
+            Place::Above => Vec::new(),
+            Place::Instead => self.input.dynamic_expressions_produced(),
+        }
     }
 
     fn replace_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
+        options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop().unwrap_or_else(|| Arc::clone(&self.input));
-        let what = Arc::clone(&self.what);
-        Ok(Arc::new(Self { input, what }))
+        let own = || Arc::clone(&self.input);
+        let input = match self.place {
+            Place::Above => children.pop().unwrap_or_else(own),
+            Place::Instead => own().replace_children(children, options)?,
+        };
+        let (what, place) = (Arc::clone(&self.what), self.place);
+        Ok(Arc::new(Self { input, what, place }))
     }
 
     fn with_new_children(

@@ -23,7 +23,7 @@ use futures::stream::BoxStream;
 
 #[cfg(feature = "distributed")]
 use super::between::BetweenExec;
-use super::between::{Between, Room, put_under};
+use super::between::{Between, Place, Room, put_under};
 use super::twins::TwinsApart;
 
 /// The plan, connected.
@@ -70,7 +70,7 @@ fn undivided(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         if !groups_floats {
             return Ok(Transformed::no(node));
         }
-        let undivided = put_under(Arc::clone(&node), WholeGroups)?;
+        let undivided = put_under(Arc::clone(&node), WholeGroups, Place::Above)?;
         Ok(undivided.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
     .data()

@@ -23,6 +23,7 @@ use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
 use crate::grid::slice_bytes;
+use crate::query::growing::said_bytes;
 
 /// From this size on it matters how often a value is written out.
 const WIDE_BYTES: u64 = 4096;
@@ -117,12 +118,25 @@ impl Window {
 }
 
 /// The bytes of the long values that an expression has in it.
-pub(super) fn wide(expression: &Arc<dyn PhysicalExpr>) -> u64 {
+fn wide(expression: &Arc<dyn PhysicalExpr>) -> u64 {
+    of_long(expression, &|_| 0)
+}
+
+/// The same, with those of values that it makes of small ones, of a length that it says.
+pub(super) fn wide_or_said(expression: &Arc<dyn PhysicalExpr>) -> u64 {
+    of_long(expression, &said_bytes)
+}
+
+fn of_long(
+    expression: &Arc<dyn PhysicalExpr>,
+    said: &dyn Fn(&Arc<dyn PhysicalExpr>) -> u64,
+) -> u64 {
     let own = match expression.downcast_ref::<Literal>() {
         Some(literal) => literal.value().size() as u64,
-        None => 0,
+        None => said(expression),
     };
-    let children = expression.children().into_iter().map(wide);
+    let children = expression.children().into_iter();
+    let children = children.map(|child| of_long(child, said));
     let own = if own < WIDE_BYTES { 0 } else { own };
     children.fold(own, u64::saturating_add)
 }

@@ -3,15 +3,17 @@
 mod ahead;
 mod align;
 pub(super) mod batch_rows;
-mod between;
+pub(super) mod between;
 mod condition;
 pub(super) mod connect;
 pub(super) mod dense;
+pub(super) mod enough;
 pub(super) mod expressions;
 mod growth;
 pub(super) mod morsel;
 pub(super) mod narrow;
 pub(super) mod own;
+pub(super) mod pace;
 pub(super) mod portion;
 mod read;
 pub(in crate::query) mod relabel;

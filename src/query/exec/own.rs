@@ -17,7 +17,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::between::{Between, Room, put_under};
+use super::between::{Between, Place, Room, put_under};
 
 /// Copies begin when the slices so far count as this part of the memory limit, over all partitions.
 const PART: usize = 8;
@@ -26,7 +26,10 @@ const PART: usize = 8;
 const FEW_ROWS: usize = 8_192;
 
 /// The plan with rows of their own under each sort that keeps all rows.
-pub(in crate::query) fn owning(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(in crate::query) fn owning(
+    plan: Arc<dyn ExecutionPlan>,
+    place: Place,
+) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         let keeps_all = node
             .downcast_ref::<SortExec>()
@@ -34,7 +37,7 @@ pub(in crate::query) fn owning(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn E
         if !keeps_all {
             return Ok(Transformed::no(node));
         }
-        let owning = put_under(Arc::clone(&node), OwnRows)?;
+        let owning = put_under(Arc::clone(&node), OwnRows, place)?;
         Ok(owning.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
     .data()

@@ -17,24 +17,29 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::between::{Between, Room, put_under};
+use super::between::{Between, Place, Room, put_under};
 use super::growth::{Growth, Meter};
 use crate::error::{Error, ErrorKind};
 use crate::query::bounds::size;
 
 /// An operator makes at most this part of the memory limit of one batch.
-const PART: u64 = 16;
+pub(super) const PART: u64 = 16;
 
-/// The plan with small portions under operators that grow, and without exchanges right above windows of lists: they deal out batches to threads, and would keep what comes out of the window for those that are busy.
-pub(in crate::query) fn portioned(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+/// The plan with small portions under operators that grow, and, where operators may change places, without exchanges right above windows of lists: they deal out batches to threads, and would keep what comes out of the window for those that are busy.
+pub(in crate::query) fn portioned(
+    plan: Arc<dyn ExecutionPlan>,
+    place: Place,
+) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
-        if let Some(window) = dealt_out(&node) {
+        if place == Place::Above
+            && let Some(window) = dealt_out(&node)
+        {
             return Ok(Transformed::yes(window));
         }
         let Some((growth, keeps)) = Growth::of(node.as_ref()) else {
             return Ok(Transformed::no(node));
         };
-        let portioned = put_under(Arc::clone(&node), InPortions { growth, keeps })?;
+        let portioned = put_under(Arc::clone(&node), InPortions { growth, keeps }, place)?;
         Ok(portioned.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
     .data()

@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 
 use crate::error::{Error, ErrorKind};
 use crate::query::bounds::size;
+use crate::query::growing::note_made;
 
 /// What offsets of 32 bits reach.
 const MOST_OF_SHORT_OFFSETS: usize = 0x7fff_ffff;
@@ -110,6 +111,7 @@ impl ScalarUDFImpl for Concatenate {
         };
         // A literal is as long in every row: it is looked at before it is repeated.
         let wanted = bytes(left, num_rows)?.saturating_add(bytes(right, num_rows)?);
+        note_made(wanted as u64);
         self.check(wanted, &left.data_type())?;
         let (left, right) = (left.to_array(num_rows)?, right.to_array(num_rows)?);
         let joined = concat_elements_dyn(left.as_ref(), right.as_ref())?;

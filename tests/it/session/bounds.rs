@@ -155,7 +155,7 @@ fn what_grows_without_end_is_a_typed_error_and_the_session_goes_on() {
         "SELECT length(repeat(name, 100000000)) FROM t",
         "SELECT length(lpad('x', 2000000000)), length(rpad(name, 1000000000)) FROM t",
         "SELECT replace(repeat('a', 1000000), 'a', repeat('b', 1000000))",
-        "SELECT max(length(n || n || n || n || n || n)) FROM (SELECT repeat(name, 200000) AS n FROM t)",
+        "SELECT max(length(n || n || n || n || n || n)) FROM (SELECT repeat(name, 2000000) AS n FROM t)",
         "SELECT length(n || repeat('y', 40000000)) FROM (SELECT repeat('x', 40000000) AS n)",
         "SELECT array_concat(n, n, n) FROM (SELECT array_repeat(1, 5000000) AS n)",
         "SELECT max(cardinality(a)) FROM (SELECT array_agg(value) OVER (ORDER BY value ROWS UNBOUNDED PRECEDING) AS a FROM generate_series(1, 9000000))",
@@ -196,6 +196,11 @@ fn what_fits_in_portions_goes_through_however_many_there_are() {
     let literals = "SELECT sum(CAST(length(x || id) AS BIGINT)) FROM (SELECT repeat('x', 1000000) AS x, id FROM t)";
     let digits = 10 + 2 * 90 + 3 * 200;
     assert_eq!(world.numbers(literals), [300 * 1_000_000 + digits]);
+    // How long a value is shows only when it is made.
+    let calls = "SELECT max(length(t || t)) FROM (SELECT repeat('x', 10000 + CAST(value % 2 AS INT)) AS t FROM generate_series(1, 20000))";
+    assert_eq!(world.numbers(calls), [20_002]);
+    let groups = "SELECT count(*) FROM (SELECT length(concat(t, value)) > 3 AS t FROM (SELECT value, lpad('', 10000, 'ab') || value AS t FROM generate_series(1, 20000)) GROUP BY 1)";
+    assert_eq!(world.numbers(groups), [1]);
     let deep = "SELECT count(u) FROM (SELECT unnest(unnest(l)) AS u FROM (SELECT array_repeat(array_repeat(id, 100), 100) AS l FROM t))";
     assert_eq!(world.numbers(deep), [3_000_000]);
     let lists = "SELECT sum(CAST(cardinality(a) AS BIGINT)) FROM (SELECT array_agg(value) OVER (PARTITION BY value % 300 ORDER BY value) AS a FROM generate_series(1, 60000))";

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -49,8 +50,11 @@ def started(num_cpus: int) -> Iterator[None]:
 @contextmanager
 def two_nodes() -> Iterator[Any]:
     """Ray with two nodes on this machine: gives the second one's id, and what removes it at once, as when its machine is switched off."""
+    from ray._private.utils import get_ray_address_file  # noqa: PLC0415 - only for tests with nodes
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - only for tests with nodes
 
+    # Ray notes there where the first node is, and does not make the folder.
+    Path(get_ray_address_file(None)).parent.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix="ray")
     options = {"num_cpus": 2, "object_store_memory": STORE_BYTES, "temp_dir": folder}
     cluster = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
