@@ -13,6 +13,7 @@
 # make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries
 # make bench-cluster  TPC-H over three members of a cluster, beside one server
 # make bench-scale  placement and planning for up to 1,000 members and 10 million tiles
+# make bench-tpcds  the 99 queries of TPC-DS in memory, beside DuckDB
 # make bench-tpch  the 22 queries of TPC-H in memory, beside DuckDB, Polars and DataFusion
 
 VENV := .venv
@@ -23,7 +24,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-tpch bench-cluster bench-scale clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-tpch bench-tpcds bench-cluster bench-scale clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -109,6 +110,11 @@ bench-serve: extension
 bench-tpch: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/tpch.py
+
+bench-tpcds: extension $(PEERS)/tpcds/.ready
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
+	$(PEERS)/tpcds/bin/python tests/benches/tpcds.py --make
+	$(VENV)/bin/python tests/benches/tpcds.py
 
 bench-cluster: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt

@@ -15,6 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 
 use super::exec::scan::GridScanExec;
+use super::exec::spool::SpoolExec;
 use super::options::Statements;
 
 /// How many plans are kept; the one that was not asked for longest goes.
@@ -133,7 +134,7 @@ fn continue_while(wanted: bool) -> TreeNodeRecursion {
 pub(super) fn reads_grids_only(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let children = plan.children();
     if children.is_empty() {
-        return plan.downcast_ref::<GridScanExec>().is_some();
+        return plan.is::<GridScanExec>() || plan.is::<SpoolExec>();
     }
     children.into_iter().all(reads_grids_only)
 }

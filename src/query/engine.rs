@@ -2,6 +2,7 @@
 //!
 //! Comes in: options. Goes out: a state without tables. Never here: names, running.
 
+use std::iter;
 use std::sync::Arc;
 
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -11,6 +12,7 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionConfig;
 
+use super::exec::spool::ShowMakers;
 use super::exec::twins::TwinsApart;
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
@@ -22,7 +24,9 @@ use super::plan::join_order::JoinOrder;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
 use super::plan::one_step::OneStep;
+use super::plan::outer::OuterJoins;
 use super::plan::pause::PauseOften;
+use super::plan::roll_up::RollUp;
 use super::plan::settings::for_tiles;
 use super::plan::steps::{Steps, WithSteps};
 use super::plan::types::{Operations, Types, with_operations};
@@ -75,11 +79,13 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
         .with_analyzer_rule(Arc::new(Steps))
         .with_query_planner(Arc::new(WithSteps))
         .with_optimizer_rules(exact::rules())
+        .with_optimizer_rule(Arc::new(OuterJoins))
         .with_optimizer_rule(Arc::new(JoinOrder::default()))
         .with_optimizer_rule(Arc::new(BothZeros))
         .with_physical_optimizer_rule(Arc::new(OneStep))
         .with_physical_optimizer_rule(Arc::new(Arithmetic))
         .with_physical_optimizer_rule(Arc::new(PauseOften))
+        .with_physical_optimizer_rule(Arc::new(ShowMakers))
         .build();
     let state = SessionStateBuilder::new_from_existing(state.clone())
         .with_physical_optimizer_rules(without_mistakes(&state))
@@ -87,12 +93,13 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
     with_operations(state, Operations::default())
 }
 
-/// The rules of a state, of which those that move conditions move none to another column of the same name.
+/// The rules of a state, of which those that move conditions move none to another column of the same name. Groups of fewer keys come first: of the engine's own, later rules take an order for granted that they do
+/// not have, and sort them for it.
 fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = state.physical_optimizers().iter();
     let rules = rules.map(|rule| match rule.name().starts_with("FilterPushdown") {
         true => Arc::new(TwinsApart(Arc::clone(rule))) as _,
         false => Arc::clone(rule),
     });
-    rules.collect()
+    iter::once(Arc::new(RollUp) as _).chain(rules).collect()
 }

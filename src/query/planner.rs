@@ -21,6 +21,7 @@ use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement, plans_here};
 use super::parameters::Parameters;
 use super::permission;
+use super::plan::repeated::made_once;
 use super::plan::types::{Operations, with_operations};
 use super::same_names::{self, Wanted, restored};
 use super::spread::{apart, spread_out, spreads};
@@ -300,7 +301,13 @@ async fn spread_or_not(
         .with_allow_statements(false);
     read_only.verify_plan(&logical)?;
     let Some(spread) = spreads(state, &logical) else {
-        let plan = state.create_physical_plan(&logical).await?;
+        let plan = match made_once(state, &logical)? {
+            None => state.create_physical_plan(&logical).await?,
+            Some(optimised) => {
+                let planner = state.query_planner();
+                planner.create_physical_plan(&optimised, state).await?
+            }
+        };
         let is_of_grids = reads_grids_only(&plan);
         return Ok((plan, is_of_grids));
     };

@@ -32,6 +32,7 @@ use super::exec::own::owning;
 use super::exec::pace::paced;
 use super::exec::portion::portioned;
 use super::exec::reported::reported;
+use super::exec::spool::{Ending, joined};
 use super::exec::stop::{Stop, stoppable};
 use super::exec::wait::waiting;
 use super::faults;
@@ -275,7 +276,7 @@ fn ready(
     let options = context.session_config().options();
     let plan = connected(reset_plan_states(plan)?, options)?;
     let plan = bounded(dense(waiting(plan)?, context)?, Place::Above)?;
-    Ok(reported(stoppable(plan, stop)?)?)
+    Ok(joined(reported(stoppable(plan, stop)?)?)?)
 }
 
 /// The task that makes the batches.
@@ -328,6 +329,7 @@ impl Task {
     async fn attempt(&self, turn: OwnedSemaphorePermit) -> Result<Ended> {
         let mut turn = turn;
         let plan = self.run.plan();
+        let _ending = Ending(Arc::clone(&plan));
         let mut batches = match execute_stream(plan, Arc::clone(&self.context)) {
             Ok(batches) => batches,
             Err(error) => return Ok(Ended::Unseen(error.into())),

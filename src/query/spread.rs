@@ -38,6 +38,7 @@ use super::plan::narrow::Arithmetic;
 #[cfg(feature = "distributed")]
 use super::plan::not_in::NotIn;
 use super::plan::one_step::OneStep;
+use super::plan::roll_up::RollUp;
 #[cfg(feature = "distributed")]
 use super::plan::semi_early::SemiEarly;
 #[cfg(feature = "distributed")]
@@ -144,7 +145,7 @@ pub(super) fn spreads(state: &SessionState, logical: &LogicalPlan) -> Option<Arc
 /// The state that plans for several processes: without what counts on all rows being here, and without what cannot travel and is done where the plan arrives.
 pub(super) fn apart(state: &SessionState, spread: &Arc<dyn Spread>) -> SessionState {
     let rules = state.physical_optimizers().iter();
-    let left_out = [OneStep.name(), Arithmetic.name()];
+    let left_out = [OneStep.name(), RollUp.name(), Arithmetic.name()];
     let rules: Vec<_> = rules
         .filter(|rule| !left_out.contains(&rule.name()))
         .map(Arc::clone)

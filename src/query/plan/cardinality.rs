@@ -13,6 +13,7 @@ use datafusion::logical_expr::{Expr, Join, LogicalPlan, TableScan};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
+use super::repeated::RepeatedTable;
 use crate::query::table::GridTable;
 
 /// The share of rows that a condition leaves when nobody can tell.
@@ -73,6 +74,9 @@ pub(super) fn distinct_of(plan: &LogicalPlan, column: &Column) -> Option<f64> {
     match plan {
         LogicalPlan::TableScan(scan) => {
             let provider = source_as_provider(&scan.source).ok()?;
+            if let Some(table) = provider.downcast_ref::<RepeatedTable>() {
+                return table.distinct(name);
+            }
             let facts = provider.downcast_ref::<GridTable>()?.facts();
             facts.distinct(facts.grid().schema().index_of(name).ok()?)
         }
@@ -99,6 +103,9 @@ pub(super) fn distinct_of(plan: &LogicalPlan, column: &Column) -> Option<f64> {
 
 fn rows_of_scan(scan: &TableScan) -> Option<f64> {
     let provider = source_as_provider(&scan.source).ok()?;
+    if let Some(table) = provider.downcast_ref::<RepeatedTable>() {
+        return table.rows();
+    }
     let facts = provider.downcast_ref::<GridTable>()?.facts();
     let grid = facts.grid();
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]

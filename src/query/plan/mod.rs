@@ -19,8 +19,11 @@ pub(super) mod narrow;
 pub(super) mod not_in;
 pub(super) mod one_step;
 pub(super) mod only;
+pub(super) mod outer;
 pub(super) mod pause;
 pub(super) mod prune;
+pub(super) mod repeated;
+pub(super) mod roll_up;
 #[cfg(feature = "distributed")]
 pub(super) mod semi_early;
 #[cfg(feature = "distributed")]

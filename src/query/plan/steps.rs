@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::error::Result;
 use datafusion::execution::context::QueryPlanner;
@@ -49,7 +49,8 @@ fn relabelled(query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
     let mut fields = first.fields().iter().zip(step.fields());
     let is_same = first.metadata() == step.metadata()
         && fields.all(|(one, other)| one.metadata() == other.metadata());
-    if is_same {
+    // What is below the step may come up when it is planned.
+    if is_same && !has_metadata_below(&query.recursive_term)? {
         return Ok(Transformed::no(LogicalPlan::RecursiveQuery(query)));
     }
     let like = Arc::clone(first);
@@ -62,6 +63,21 @@ fn relabelled(query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
         query.is_distinct,
     )?;
     Ok(Transformed::yes(LogicalPlan::RecursiveQuery(query)))
+}
+
+fn has_metadata_below(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        let schema = node.schema();
+        let mut fields = schema.fields().iter();
+        found |= !schema.metadata().is_empty();
+        found |= fields.any(|field| !field.metadata().is_empty());
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
 }
 
 /// A step with the metadata of others.

@@ -1,0 +1,140 @@
+//! Parts of a plan that are the same.
+//!
+//! Comes in: a logical plan. Goes out: those that group rows and stand in it more than once. Never here: whether that pays.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::TableReference;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan, SubqueryAlias};
+
+/// A part of a plan, and what tells it from others that look the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    plan: LogicalPlan,
+    /// Addresses of the tables that it reads, which the engine compares by name alone; nothing else gets them as long as the plan is there.
+    tables: Vec<usize>,
+    /// The name of a query of `WITH` that gives other rows each time: it is the same where its name stands, not where its text does.
+    query: Option<String>,
+}
+
+impl Key {
+    /// The key of a part that is worth being made once, and means the same wherever it stands.
+    pub(super) fn of(plan: &LogicalPlan) -> Result<Option<Self>> {
+        let named = match plan {
+            LogicalPlan::SubqueryAlias(SubqueryAlias {
+                alias: TableReference::Bare { table },
+                ..
+            }) => Some(table.to_string()),
+            _ => None,
+        };
+        if named.is_none() && !groups(plan) {
+            return Ok(None);
+        }
+        let (mut tables, mut is_own, mut is_volatile) = (Vec::new(), true, false);
+        plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                match source_as_provider(&scan.source) {
+                    Ok(table) => tables.push(Arc::as_ptr(&table).addr()),
+                    Err(_) => is_own = false,
+                }
+            }
+            node.apply_expressions(|expression| {
+                is_volatile |= expression.is_volatile();
+                is_own &= !expression.exists(is_of_others)?;
+                Ok(continue_while(is_own))
+            })?;
+            is_own &= !matches!(node, LogicalPlan::Subquery(_) | LogicalPlan::Statement(_));
+            Ok(continue_while(is_own))
+        })?;
+        let query = match (named, is_volatile) {
+            (Some(name), true) => Some(name),
+            (None, true) => return Ok(None),
+            (_, false) if !groups(plan) => return Ok(None),
+            (_, false) => None,
+        };
+        Ok(is_own.then(|| Self {
+            plan: plan.clone(),
+            tables,
+            query,
+        }))
+    }
+
+    /// The name of a query of `WITH` that gives other rows each time.
+    pub(super) fn query(&self) -> Option<&str> {
+        self.query.as_deref()
+    }
+
+    /// How many nodes the part has.
+    pub(super) fn size(&self) -> usize {
+        let mut nodes = 0_usize;
+        let counted = self.plan.apply_with_subqueries(|_| {
+            nodes += 1;
+            Ok(TreeNodeRecursion::Continue)
+        });
+        debug_assert!(counted.is_ok(), "counting does not fail");
+        nodes
+    }
+}
+
+/// Whether an expression has a value that comes from around the part, which is another one elsewhere.
+fn is_of_others(expression: &Expr) -> Result<bool> {
+    Ok(matches!(
+        expression,
+        Expr::OuterReferenceColumn(..) | Expr::Placeholder(_)
+    ))
+}
+
+fn continue_while(wanted: bool) -> TreeNodeRecursion {
+    match wanted {
+        true => TreeNodeRecursion::Continue,
+        false => TreeNodeRecursion::Stop,
+    }
+}
+
+/// Whether the rows of a part are groups, distinct, of windows or the first ones, so that they are fewer than what they are made of or cost more to make than to keep; and of the first ones another time might
+/// give others.
+fn groups(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::RecursiveQuery(_) => true,
+        LogicalPlan::Projection(projection) => groups(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => groups(&alias.input),
+        LogicalPlan::Filter(filter) => groups(&filter.input),
+        LogicalPlan::Sort(sort) => groups(&sort.input),
+        LogicalPlan::Union(union) => union.inputs.iter().any(|input| groups(input)),
+        _ => false,
+    }
+}
+
+/// Whether nothing within is looked at: what is repeated runs anew each time.
+pub(super) fn is_opaque(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::RecursiveQuery(_))
+}
+
+/// The parts that stand in the plan more than once, but for those that are left out. What stands in a part that is made once counts once.
+pub(super) fn counted(plan: &LogicalPlan, left_out: &[Key]) -> Result<Vec<Key>> {
+    let mut counts: HashMap<Key, usize> = HashMap::new();
+    plan.apply_with_subqueries(|node| {
+        if is_opaque(node) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        let Some(key) = Key::of(node)?.filter(|key| !left_out.contains(key)) else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        let count = counts.entry(key).or_default();
+        *count += 1;
+        Ok(match *count {
+            1 => TreeNodeRecursion::Continue,
+            _ => TreeNodeRecursion::Jump,
+        })
+    })?;
+    let found = counts.into_iter().filter(|(_, count)| *count > 1);
+    Ok(found.map(|(key, _)| key).collect())
+}
