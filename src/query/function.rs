@@ -266,7 +266,16 @@ impl AggregateUDFImpl for UserAggregate {
         ))])
     }
 
-    fn accumulator(&self, _: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
+    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
+        if !arguments.order_bys.is_empty() {
+            let name = &self.signature.name;
+            let text = format!(
+                "ORDER BY within `{name}` is not supported: a registered aggregate gets its rows in any order"
+            );
+            return Err(Error::unsupported(text)
+                .with_hint("let it gather what it orders, and order it at the end")
+                .into());
+        }
         Ok(Box::new(Group {
             signature: self.signature.clone(),
             group: (self.body)()?,

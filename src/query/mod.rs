@@ -40,6 +40,7 @@ mod spill;
 mod spread;
 mod standard;
 mod statement;
+mod string_agg;
 mod sums;
 mod table;
 mod tiles;

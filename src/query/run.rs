@@ -31,6 +31,7 @@ use super::exec::enough::enough;
 use super::exec::own::owning;
 use super::exec::pace::paced;
 use super::exec::portion::portioned;
+use super::exec::remains::remains;
 use super::exec::reported::reported;
 use super::exec::spool::{Ending, joined};
 use super::exec::stop::{Stop, stoppable};
@@ -82,7 +83,12 @@ impl Run {
     }
 
     fn end(&self) {
-        self.took.get_or_init(|| self.begun.elapsed());
+        self.took.get_or_init(|| {
+            if let Some(plan) = remains(&self.plan()) {
+                self.plan.store(Arc::new(plan));
+            }
+            self.begun.elapsed()
+        });
     }
 
     fn count(&self, batch: &RecordBatch) {
@@ -237,16 +243,17 @@ impl Stream for BatchStream {
             (Some(Ok(batch)), Some(kept)) => Some(kept.count(&batch).map(|()| batch)),
             (next, _) => next,
         };
-        match &counted {
-            Some(Ok(batch)) => self.run.count(batch),
-            _ => self.end(),
-        }
-        Poll::Ready(match (counted, &self.text) {
+        let counted = match (counted, &self.text) {
             (Some(Err(error)), Some(text)) => {
                 Some(Err(faults::placed(error, text, &self.run.plan())))
             }
             (counted, _) => counted,
-        })
+        };
+        match &counted {
+            Some(Ok(batch)) => self.run.count(batch),
+            _ => self.end(),
+        }
+        Poll::Ready(counted)
     }
 }
 

@@ -3,6 +3,11 @@
 import subprocess
 import sys
 import textwrap
+import time
+
+import pyarrow as pa
+
+import partgrid as pg
 
 
 def test_two_hundred_queries_at_once_leave_nothing_behind() -> None:
@@ -52,3 +57,32 @@ def test_two_hundred_queries_at_once_leave_nothing_behind() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_an_answer_that_was_read_keeps_nothing_of_its_joins() -> None:
+    """Whoever keeps answers may ask what their runs did; what the joins held, and their part of the limit, is given back."""
+    rows = 200_000
+    session = pg.Session(threads=2, memory_limit="60MB")
+    session.register("t", pg.from_arrow(pa.table({"k": [row * 7 for row in range(rows)]})))
+    texts = [
+        "SELECT count(*) FROM t a JOIN t b ON a.k = b.k + 7",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k LIMIT 1",
+        "SELECT count(*) FROM t a, (SELECT max(k) AS k FROM t) b WHERE a.k < b.k",
+        "WITH n AS (SELECT DISTINCT k FROM t) SELECT count(*) FROM n a JOIN n b ON a.k = b.k",
+    ]
+    kept = []
+    for text in texts * 5:
+        result = session.sql(text)
+        assert result.to_arrow().num_rows == 1
+        kept.append(result)
+    end = time.monotonic() + 10
+    while session.memory_bytes and time.monotonic() < end:
+        time.sleep(0.01)
+    assert session.memory_bytes == 0
+    for result in kept:
+        metrics = result.metrics
+        assert metrics.peak_memory > 0, result.explain()
+        assert any("Join" in operator["name"] for operator in metrics.operators)
+    shown = session.sql(texts[0]).explain(analyze=True)
+    assert "HashJoinExec: mode=" in shown
+    assert "build_mem_used=" in shown

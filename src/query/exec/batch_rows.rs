@@ -75,18 +75,14 @@ struct Found {
     longest: u64,
     /// Bytes of the longest value that is written out for each row.
     made: u64,
-    /// Bytes of the tiles of all scans.
-    scanned: u64,
 }
 
 impl Found {
     fn look(&mut self, plan: &Arc<dyn ExecutionPlan>) {
-        let scanned_before = self.scanned;
         for child in plan.children() {
             self.look(child);
         }
         let longest = if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
-            self.scanned += scan.tile_bytes();
             scan.longest()
         } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
             let parts = projection
@@ -96,10 +92,10 @@ impl Found {
             self.made = parts.fold(self.made, u64::max);
             0
         } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-            collected(aggregate, self.scanned - scanned_before)
+            collected(aggregate)
         } else if let Some((Growth::Windows(windows), _)) = Growth::of(plan.as_ref()) {
             match windows.iter().any(Window::gathers_all) {
-                true => self.scanned - scanned_before,
+                true => scanned(plan),
                 false => 0,
             }
         } else {
@@ -109,12 +105,21 @@ impl Found {
     }
 }
 
+/// Bytes of the tiles of all scans of a plan.
+fn scanned(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+    match plan.downcast_ref::<GridScanExec>() {
+        Some(scan) => scan.tile_bytes(),
+        None => plan.children().into_iter().map(scanned).sum(),
+    }
+}
+
 /// About how many bytes of its input an aggregate gathers in one value.
-fn collected(aggregate: &AggregateExec, input_bytes: u64) -> u64 {
+fn collected(aggregate: &AggregateExec) -> u64 {
     let mut functions = aggregate.aggr_expr().iter();
     if !functions.any(|function| COLLECTING.contains(&function.fun().name())) {
         return 0;
     }
+    let input_bytes = scanned(aggregate.input());
     if aggregate.group_expr().is_empty() {
         return input_bytes;
     }

@@ -18,6 +18,7 @@ pub(super) mod pace;
 pub(super) mod portion;
 mod read;
 pub(in crate::query) mod relabel;
+pub(super) mod remains;
 pub(super) mod reported;
 pub(super) mod scan;
 mod sieve;

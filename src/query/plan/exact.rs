@@ -19,10 +19,12 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::Optimizer;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::dependencies::{Dependencies, Distincts};
+use super::stay::Staying;
 
 /// Rewrites one `IN` list that holds null, or one field of a struct.
 pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
@@ -172,13 +174,14 @@ const LOOK_AT_DEPENDENCIES: [&str; 3] = [
     "optimize_projections",
 ];
 
-/// The engine's rules, of which none mixes `=` and `IS NOT DISTINCT FROM`.
+/// The engine's rules, of which none mixes `=` and `IS NOT DISTINCT FROM`, or moves a condition to where it means something else.
 pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let careful = |rule: Arc<dyn OptimizerRule + Send + Sync>| match rule.name() {
         "eliminate_cross_join" => Arc::new(CrossJoins(EliminateCrossJoin::new())) as _,
         "replace_distinct_aggregate" => {
             Arc::new(Distincts(ReplaceDistinctWithAggregate::new())) as _
         }
+        "push_down_filter" => Arc::new(Staying(PushDownFilter::new())) as _,
         "extract_equijoin_predicate" => Arc::new(Keys(ExtractEquijoinPredicate::new())) as _,
         _ => rule,
     };

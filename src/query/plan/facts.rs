@@ -19,6 +19,9 @@ use super::sorted::is_ascending;
 use crate::grid::{ColumnStatistics, PartitionGrid, column_statistics};
 use crate::location::Locality;
 
+/// Row bands are few of a grid that has so many times as many.
+const MANY: usize = 16;
+
 /// What is known of a grid, for all queries over it.
 #[derive(Debug)]
 pub(crate) struct Facts {
@@ -129,7 +132,8 @@ impl Facts {
         if let Some(facts) = kept.get() {
             return Some(Arc::clone(facts));
         }
-        let facts = Arc::new(gathered(&self.grid, column)?);
+        let all: Vec<usize> = (0..self.grid.rows().num_intervals()).collect();
+        let facts = Arc::new(gathered(&self.grid, column, &all)?);
         if facts.null_counts.null_count() > 0 {
             // A lazy tile may know more tomorrow.
             return Some(facts);
@@ -191,9 +195,20 @@ impl Facts {
         })
     }
 
+    /// What is known of a column, of all row bands or of these alone: of a few of many the others are not asked.
+    fn of_these(&self, bands: &UInt64Array, column: usize) -> (Option<Arc<ColumnFacts>>, bool) {
+        let is_known = self.columns.get(column).and_then(OnceLock::get).is_some();
+        if is_known || bands.len() > self.grid.rows().num_intervals() / MANY {
+            return (self.column(column), false);
+        }
+        let bands: Vec<usize> = bands.values().iter().map(|band| *band as usize).collect();
+        (gathered(&self.grid, column, &bands).map(Arc::new), true)
+    }
+
     fn of_column(&self, bands: &UInt64Array, column: usize) -> Result<PlanStatistics> {
         let mut statistics = PlanStatistics::new_unknown();
-        let Some(facts) = self.column(column) else {
+        let (found, is_part) = self.of_these(bands, column);
+        let Some(facts) = found else {
             return Ok(statistics);
         };
         let kept = |all: &dyn Array| -> Result<ArrayRef> {
@@ -212,7 +227,7 @@ impl Facts {
             clippy::cast_sign_loss,
             reason = "an estimate"
         )]
-        if let Some(distinct) = self.distinct(column) {
+        if let Some(distinct) = (!is_part).then(|| self.distinct(column)).flatten() {
             statistics.distinct_count = Precision::Inexact(distinct as usize);
         }
         statistics.null_count = usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact);
@@ -260,13 +275,14 @@ fn of_tile(
     tile.statistics_at_hand(place.1)
 }
 
-fn gathered(grid: &PartitionGrid, column: usize) -> Option<ColumnFacts> {
+/// What some row bands know of a column.
+fn gathered(grid: &PartitionGrid, column: usize, row_bands: &[usize]) -> Option<ColumnFacts> {
     let field = grid.schema().fields().get(column)?;
     let (band, local) = grid.columns().locate(column as u64)?;
     let place = (band, usize::try_from(local).ok()?);
-    let num_bands = grid.rows().num_intervals();
-    let known: Vec<Option<&ColumnStatistics>> = (0..num_bands)
-        .map(|row_band| of_tile(grid, row_band, place))
+    let known: Vec<Option<&ColumnStatistics>> = row_bands
+        .iter()
+        .map(|row_band| of_tile(grid, *row_band, place))
         .collect();
     let null_counts = known.iter().map(|known| Some(known.as_ref()?.null_count));
     let null_counts = UInt64Array::from_iter(null_counts);
@@ -289,7 +305,7 @@ fn gathered(grid: &PartitionGrid, column: usize) -> Option<ColumnFacts> {
         return Some(nothing());
     };
     let every_other = |first: u64| {
-        let places = (0..num_bands as u64).map(|band| 2 * band + first);
+        let places = (0..known.len() as u64).map(|band| 2 * band + first);
         let found = take(&joined, &UInt64Array::from_iter_values(places), None).ok()?;
         (found.null_count() < found.len()).then_some(found)
     };

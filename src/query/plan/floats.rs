@@ -1,6 +1,6 @@
 //! One zero and one NaN, where the engine tells floats apart by their bits.
 //!
-//! Comes in: an expression whose types are settled; a plan that was optimized. Goes out: keys of windows, values of CASE, NULLIF and `IN` lists for which 0.0 and -0.0 are one number, as they are for GROUP BY, joins and
+//! Comes in: an expression whose types are settled; a plan that was optimized. Goes out: keys of windows, values of CASE, NULLIF and `IN` lists and those of which an aggregate takes the distinct ones, for which 0.0 and -0.0 are one number, as they are for GROUP BY, joins and
 //! `=`, and quotients whose NaN has no sign: the processor gives 0 / 0 one, and with it NaN comes before all numbers. Never here: ORDER BY of statements, `min` and `max`, which tell them apart.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field, FieldRef, Float16Type, Float32Type, Float64Type};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Case, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
@@ -24,6 +24,9 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 pub(super) fn with_one_zero(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expression {
         Expr::WindowFunction(window) => over_one_zero(window, schema),
+        Expr::AggregateFunction(aggregate) if is_of_distinct(&aggregate) => {
+            distinct(aggregate, schema)
+        }
         Expr::Case(case) => of_one_zero(case, schema),
         Expr::ScalarFunction(call) if call.func.name() == "nullif" => null_if(call, schema),
         Expr::BinaryExpr(pair) if matches!(pair.op, Operator::Divide | Operator::Modulo) => {
@@ -56,6 +59,42 @@ fn over_one_zero(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<T
         true => Transformed::yes(window),
         false => Transformed::no(window),
     })
+}
+
+/// Whether an aggregate takes distinct values; to `min` and `max` that makes no difference.
+fn is_of_distinct(aggregate: &AggregateFunction) -> bool {
+    aggregate.params.distinct && !matches!(aggregate.func.name(), "min" | "max")
+}
+
+/// Values of which an aggregate takes the distinct ones, and orders them.
+fn distinct(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut is_changed = false;
+    let parameters = &mut aggregate.params;
+    let ordered = parameters.order_by.iter_mut().map(|by| &mut by.expr);
+    for value in parameters.args.iter_mut().chain(ordered) {
+        if let Some(data_type) = float(value, schema)?
+            && !is_settled(value)
+        {
+            *value = call(Kind::Zero, data_type, std::mem::take(value));
+            is_changed = true;
+        }
+    }
+    let aggregate = Expr::AggregateFunction(aggregate);
+    Ok(match is_changed {
+        true => Transformed::yes(aggregate),
+        false => Transformed::no(aggregate),
+    })
+}
+
+/// Whether it has one zero and one NaN already, or is one number that has no other form.
+fn is_settled(value: &Expr) -> bool {
+    match value {
+        Expr::ScalarFunction(call) => {
+            let settled = call.func.inner().downcast_ref::<Settled>();
+            settled.is_some_and(|settled| settled.kind == Kind::Zero)
+        }
+        _ => is_plain(value),
+    }
 }
 
 /// `CASE x WHEN 0.0 THEN …`.

@@ -33,6 +33,7 @@ pub(super) mod settings;
 pub(super) mod single;
 pub(super) mod sorted;
 pub(super) mod spans;
+mod stay;
 pub(super) mod steps;
 pub(super) mod subqueries;
 pub(super) mod types;

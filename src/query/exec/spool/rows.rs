@@ -28,7 +28,6 @@ const PART: usize = 4;
 /// The rows of a run.
 #[derive(Debug)]
 pub(super) struct Rows {
-    maker: Arc<dyn ExecutionPlan>,
     metrics: ExecutionPlanMetricsSet,
     /// How many batches of each partition were asked for.
     wanted: Vec<watch::Sender<usize>>,
@@ -38,8 +37,9 @@ pub(super) struct Rows {
 
 #[derive(Debug)]
 enum State {
-    /// How many there will be.
+    /// Nobody has asked yet.
     Waiting {
+        maker: Arc<dyn ExecutionPlan>,
         num_readers: usize,
     },
     /// What each reader takes when it begins, for each partition.
@@ -93,10 +93,9 @@ impl Rows {
     ) -> Self {
         let count = maker.output_partitioning().partition_count();
         Self {
-            maker,
             metrics: metrics.clone(),
             wanted: (0..count).map(|_| watch::Sender::new(0)).collect(),
-            state: Mutex::new(State::Waiting { num_readers }),
+            state: Mutex::new(State::Waiting { maker, num_readers }),
         }
     }
 
@@ -111,8 +110,8 @@ impl Rows {
         context: &Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let mut state = self.state();
-        if let State::Waiting { num_readers } = *state {
-            *state = self.begun(num_readers, context)?;
+        if let State::Waiting { maker, num_readers } = &*state {
+            *state = self.begun(maker, *num_readers, context)?;
         }
         let receiver = match &mut *state {
             State::Made { receivers, .. } => receivers
@@ -144,13 +143,18 @@ impl Rows {
     }
 
     /// Starts all partitions, each of which waits until somebody wants rows.
-    fn begun(&self, num_readers: usize, context: &Arc<TaskContext>) -> Result<State> {
+    fn begun(
+        &self,
+        maker: &Arc<dyn ExecutionPlan>,
+        num_readers: usize,
+        context: &Arc<TaskContext>,
+    ) -> Result<State> {
         let (mut all, mut tasks) = (Vec::new(), Vec::new());
         for (partition, wanted) in self.wanted.iter().enumerate() {
             let (senders, receivers): (_, Vec<_>) =
                 (0..num_readers).map(|_| unbounded_channel()).unzip();
-            let batches = self.maker.execute(partition, Arc::clone(context))?;
-            let maker = Maker {
+            let batches = maker.execute(partition, Arc::clone(context))?;
+            let making = Maker {
                 reservation: MemoryConsumer::new("rows that are read several times")
                     .register(context.memory_pool()),
                 limit: match context.memory_pool().memory_limit() {
@@ -162,11 +166,11 @@ impl Rows {
                 files: SpillManager::new(
                     context.runtime_env(),
                     SpillMetrics::new(&self.metrics, partition),
-                    self.maker.schema(),
+                    maker.schema(),
                 ),
                 senders,
             };
-            tasks.push(SpawnedTask::spawn(maker.run(batches)));
+            tasks.push(SpawnedTask::spawn(making.run(batches)));
             all.push(receivers.into_iter().map(Some).collect());
         }
         Ok(State::Made {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, JoinType, Result};
+use datafusion::common::{Column, DataFusionError, JoinType, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
@@ -369,7 +369,7 @@ fn of_window(window: Window, names: &Names) -> Result<LogicalPlan> {
     rows_under_names(projected(done, columns)?, &window.schema)
 }
 
-/// Subqueries in the conditions of a join are worked out beside the side whose columns they name.
+/// Subqueries in the conditions of a join are worked out beside the side whose columns they name. What is left of them in an inner join stands above it; in one that keeps rows without a partner nothing may be left.
 fn of_join(join: Join, names: &Names) -> Result<LogicalPlan> {
     let columns = columns_of(&LogicalPlan::Join(join.clone()));
     let node = LogicalPlan::Join(join.clone());
@@ -378,6 +378,7 @@ fn of_join(join: Join, names: &Names) -> Result<LogicalPlan> {
         names,
     };
     let (mut left, mut right) = (side(&join.left), side(&join.right));
+    let is_inner = join.join_type == JoinType::Inner;
     let change = |whole: Expr| {
         let named = whole.clone();
         whole.transform_up(|part| {
@@ -391,10 +392,17 @@ fn of_join(join: Join, names: &Names) -> Result<LogicalPlan> {
             for site in [&mut left, &mut right] {
                 let schema = site.rows.schema();
                 if needed.iter().all(|column| schema.has_column(column)) {
-                    return Ok(Transformed::yes(site.value(part, false)?));
+                    let value = site.value(part, false)?;
+                    return Ok(Transformed::yes(match is_inner {
+                        true => value,
+                        false => site.in_columns(value)?,
+                    }));
                 }
             }
-            Ok(Transformed::no(part))
+            match is_inner {
+                true => Ok(Transformed::no(part)),
+                false => Err(of_both_sides(join.join_type)),
+            }
         })
     };
     let filter = join.filter.map(change).transpose()?;
@@ -412,6 +420,15 @@ fn of_join(join: Join, names: &Names) -> Result<LogicalPlan> {
         JoinType::Inner => above(done, columns),
         _ => projected(LogicalPlan::Join(done), columns),
     }
+}
+
+fn of_both_sides(join_type: JoinType) -> DataFusionError {
+    let text = format!(
+        "a subquery in ON of a {} JOIN that names columns of both sides is not supported",
+        join_type.to_string().to_uppercase()
+    );
+    let hint = "work out what it needs of one side beside that side: JOIN (SELECT …, (SELECT …) AS value FROM …) ON …";
+    Error::unsupported(text).with_hint(hint).into()
 }
 
 /// What is left of them in an inner join stands above it.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, JoinType, NullEquality, Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::expr_fn::{array_agg, count, first_value, max, min};
 use datafusion::functions_nested::expr_fn::array_has;
@@ -16,7 +17,7 @@ use datafusion::logical_expr::{
 
 use super::domain::{Domain, Keyed, Matched, Names};
 use super::push::pushed;
-use super::reach::outside;
+use super::reach::{outside, subquery_of};
 use super::steady::is_steady;
 use super::suited::may_be_null;
 use crate::error::Error;
@@ -119,21 +120,57 @@ impl Site<'_> {
             let own = Expr::Column(column).alias(&value.name);
             builder.project(keys.into_iter().chain([own]))?
         } else {
-            let (first, rows) = (self.fresh("first"), self.fresh("rows"));
-            let only = ScalarUDF::from(Only::new());
-            let only = only.call(vec![
-                Expr::Column(first.clone()),
-                Expr::Column(rows.clone()),
-            ]);
-            let values = [
-                first_value(Expr::Column(column), Vec::new()).alias(&first.name),
-                count(lit(1_i64)).alias(&rows.name),
-            ];
-            builder
-                .aggregate(keys.clone(), values)?
-                .project(keys.into_iter().chain([only.alias(&value.name)]))?
+            self.the_only(builder, keys, column, &value)?
         };
         self.put_beside(beside.build()?, &columns, &found.keys)?;
+        Ok(Expr::Column(value))
+    }
+
+    /// For each combination of keys the one value of a column, under a name of its own; an error where there are several. Without keys there is one row, null where there was none.
+    fn the_only(
+        &self,
+        rows: LogicalPlanBuilder,
+        keys: Vec<Expr>,
+        column: Column,
+        value: &Column,
+    ) -> Result<LogicalPlanBuilder> {
+        let (first, count_of) = (self.fresh("first"), self.fresh("rows"));
+        let only = ScalarUDF::from(Only::new());
+        let only = only.call(vec![
+            Expr::Column(first.clone()),
+            Expr::Column(count_of.clone()),
+        ]);
+        let values = [
+            first_value(Expr::Column(column), Vec::new()).alias(&first.name),
+            count(lit(1_i64)).alias(&count_of.name),
+        ];
+        rows.aggregate(keys.clone(), values)?
+            .project(keys.into_iter().chain([only.alias(&value.name)]))
+    }
+
+    /// The expression with columns in place of all subqueries, also of those that the engine can do elsewhere: what a join compares, and the conditions of joins that keep rows without a partner, may have none.
+    pub(super) fn in_columns(&mut self, expression: Expr) -> Result<Expr> {
+        let done = expression.transform_up(|part| {
+            if subquery_of(&part).is_none() {
+                return Ok(Transformed::no(part));
+            }
+            let value = self.value(part, false)?;
+            let value = value.transform_up(|part| match part {
+                Expr::ScalarSubquery(subquery) => Ok(Transformed::yes(self.once(&subquery)?)),
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(Transformed::yes(value.data))
+        })?;
+        Ok(done.data)
+    }
+
+    /// The column of a value that is one for all rows.
+    fn once(&mut self, subquery: &Subquery) -> Result<Expr> {
+        let plan = LogicalPlan::clone(&subquery.subquery);
+        let (column, value) = (first_column(&plan)?, self.fresh("value"));
+        let rows = LogicalPlanBuilder::from(plan);
+        let beside = self.the_only(rows, Vec::new(), column, &value)?;
+        self.put_beside(beside.build()?, &[], &[])?;
         Ok(Expr::Column(value))
     }
 
@@ -143,7 +180,7 @@ impl Site<'_> {
         let plan = &found.subquery.subquery;
         let (members, columns) = self.for_all(plan)?;
         let own = own_column(plan)?;
-        let value = found.expr.as_ref().clone();
+        let value = self.in_columns(found.expr.as_ref().clone())?;
         let is_member = if is_certain {
             self.is_member(members, &columns, (own, value))?
         } else if is_steady(plan, std::iter::empty())? {
@@ -248,6 +285,7 @@ impl Site<'_> {
             }
             _ => {}
         }
+        let expr = self.in_columns(*expr)?;
         let column = own_column(&subquery.subquery)?;
         let (members, columns) = self.for_all(&subquery.subquery)?;
         let (least, greatest) = (self.fresh("least"), self.fresh("greatest"));
@@ -257,7 +295,7 @@ impl Site<'_> {
         ];
         let counts = self.counts(members, &columns, column, extremes)?;
         let with = |op: Operator, extreme: &Column| {
-            binary_expr(expr.as_ref().clone(), op, Expr::Column(extreme.clone()))
+            binary_expr(expr.clone(), op, Expr::Column(extreme.clone()))
         };
         let equals_all = || with(Operator::Eq, &least).and(with(Operator::Eq, &greatest));
         let is_all = quantifier == SetQuantifier::All;
@@ -276,10 +314,7 @@ impl Site<'_> {
         let decisive = if is_all { !holds } else { holds };
         when(counts.is_empty(), lit(is_all))
             .when(decisive, lit(!is_all))
-            .when(
-                expr.as_ref().clone().is_null().or(counts.has_null()),
-                unknown(),
-            )
+            .when(expr.clone().is_null().or(counts.has_null()), unknown())
             .otherwise(lit(is_all))
     }
 

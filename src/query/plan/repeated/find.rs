@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::catalog::default_table_source::source_as_provider;
-use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, NullEquality, TableReference};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, SubqueryAlias};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, SubqueryAlias};
 
 /// A part of a plan, and what tells it from others that look the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ impl Key {
             }) => Some(table.to_string()),
             _ => None,
         };
-        if named.is_none() && !groups(plan) {
+        if named.is_none() && !groups(plan) || has_set_numbers(plan) {
             return Ok(None);
         }
         let (mut tables, mut is_own, mut is_volatile) = (Vec::new(), true, false);
@@ -80,6 +80,12 @@ impl Key {
     }
 }
 
+/// Whether a column says which set of keys a row is of. The analyzer puts `grouping()` in its place, so that nobody can ask the part for it.
+fn has_set_numbers(plan: &LogicalPlan) -> bool {
+    let mut fields = plan.schema().fields().iter();
+    fields.any(|field| field.name() == Aggregate::INTERNAL_GROUPING_ID)
+}
+
 /// Whether an expression has a value that comes from around the part, which is another one elsewhere.
 fn is_of_others(expression: &Expr) -> Result<bool> {
     Ok(matches!(
@@ -120,9 +126,24 @@ pub(super) fn is_opaque(plan: &LogicalPlan) -> bool {
 
 /// The parts that stand in the plan more than once, but for those that are left out. What stands in a part that is made once counts once.
 pub(super) fn counted(plan: &LogicalPlan, left_out: &[Key]) -> Result<Vec<Key>> {
-    let mut counts: HashMap<Key, usize> = HashMap::new();
+    let mut counts = HashMap::new();
+    count(plan, left_out, &mut counts)?;
+    let found = counts.into_iter().filter(|(_, count)| *count > 1);
+    Ok(found.map(|(key, _)| key).collect())
+}
+
+fn count(
+    plan: &LogicalPlan,
+    left_out: &[Key],
+    counts: &mut HashMap<Key, usize>,
+) -> Result<TreeNodeRecursion> {
     plan.apply_with_subqueries(|node| {
         if is_opaque(node) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        if let Some((left, right)) = of_set_operation(node) {
+            left.apply_children(|child| count(child, left_out, counts))?;
+            count(right, left_out, counts)?;
             return Ok(TreeNodeRecursion::Jump);
         }
         let Some(key) = Key::of(node)?.filter(|key| !left_out.contains(key)) else {
@@ -134,7 +155,16 @@ pub(super) fn counted(plan: &LogicalPlan, left_out: &[Key]) -> Result<Vec<Key>> 
             1 => TreeNodeRecursion::Continue,
             _ => TreeNodeRecursion::Jump,
         })
-    })?;
-    let found = counts.into_iter().filter(|(_, count)| *count > 1);
-    Ok(found.map(|(key, _)| key).collect())
+    })
+}
+
+/// The sides of EXCEPT and INTERSECT of distinct rows: that its left side is distinct is how the operation is known from that of all rows.
+pub(super) fn of_set_operation(plan: &LogicalPlan) -> Option<(&LogicalPlan, &LogicalPlan)> {
+    let LogicalPlan::Join(join) = plan else {
+        return None;
+    };
+    let is_one = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.null_equality == NullEquality::NullEqualsNull
+        && matches!(join.left.as_ref(), LogicalPlan::Distinct(_));
+    is_one.then_some((join.left.as_ref(), join.right.as_ref()))
 }

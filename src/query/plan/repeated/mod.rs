@@ -80,6 +80,13 @@ impl Tables {
             if find::is_opaque(&node) {
                 return Ok(Transformed::new(node, false, TreeNodeRecursion::Jump));
             }
+            if find::of_set_operation(&node).is_some() {
+                let sides = node.map_children(|side| match side {
+                    LogicalPlan::Distinct(_) => self.below(side),
+                    side => Ok(Transformed::yes(self.replaced(side)?)),
+                });
+                return Ok(Transformed::new(sides?.data, true, TreeNodeRecursion::Jump));
+            }
             let Some(key) = Key::of(&node)?.filter(|key| self.found.contains(key)) else {
                 return Ok(Transformed::no(node));
             };
@@ -87,6 +94,13 @@ impl Tables {
             Ok(Transformed::new(read, true, TreeNodeRecursion::Jump))
         });
         Ok(replaced?.data)
+    }
+
+    /// The node over plans that read tables.
+    fn below(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let node = node.map_children(|child| Ok(Transformed::yes(self.replaced(child)?)))?;
+        let node = node.data;
+        node.map_subqueries(|child| Ok(Transformed::yes(self.replaced(child)?)))
     }
 
     /// What reads the table of this part of the plan, with the same columns.
@@ -100,12 +114,7 @@ impl Tables {
                 let table = Arc::new(RepeatedTable::new(place + 1, schema.as_arrow()));
                 self.made.push((key, Arc::clone(&table)));
                 // It may say things several times itself.
-                let part =
-                    part.map_children(|child| Ok(Transformed::yes(self.replaced(child)?)))?;
-                let part = part
-                    .data
-                    .map_subqueries(|child| Ok(Transformed::yes(self.replaced(child)?)))?;
-                table.stands_for(numbered(part.data)?);
+                table.stands_for(numbered(self.below(part)?.data)?);
                 table
             }
         };

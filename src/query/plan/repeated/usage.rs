@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::JoinType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
+use datafusion::logical_expr::{Expr, Join, LogicalPlan, TableScan};
 
 use super::table::RepeatedTable;
 
@@ -65,6 +66,13 @@ impl Usage {
                 projection.input.schema().maybe_index_of_column(&column)
             }),
             LogicalPlan::SubqueryAlias(_) => above.clone(),
+            LogicalPlan::Aggregate(aggregate) => through(above, |place| {
+                let Expr::Column(column) = aggregate.group_expr.get(place)? else {
+                    return None;
+                };
+                aggregate.input.schema().maybe_index_of_column(column)
+            }),
+            LogicalPlan::Join(join) => return self.of_join(join, above),
             _ => Vec::new(),
         };
         plan.apply_children(|child| {
@@ -72,6 +80,46 @@ impl Usage {
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(())
+    }
+
+    /// What a join learns of one side goes to the other like a condition on its keys, if that side is cut down itself.
+    fn of_join(&mut self, join: &Join, above: &Conditions) -> Result<()> {
+        let is_inner = matches!(
+            join.join_type,
+            JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi
+        );
+        let (left, right) = (join.left.as_ref(), join.right.as_ref());
+        let width = left.schema().fields().len();
+        let side = |keys: Vec<&Expr>, own: &LogicalPlan, other: &LogicalPlan, first: usize| {
+            let last = first + own.schema().fields().len();
+            let is_own = |place: &usize| (first..last).contains(place);
+            let mut conditions: Conditions = match is_inner {
+                true => {
+                    let own = above.iter().filter(|places| places.iter().all(is_own));
+                    own.map(|places| places.iter().map(|place| place - first).collect())
+                        .collect()
+                }
+                false => Vec::new(),
+            };
+            if is_inner && is_cut_down(other) {
+                let places = keys.into_iter().filter_map(|key| match key {
+                    Expr::Column(column) => own.schema().maybe_index_of_column(column),
+                    _ => None,
+                });
+                conditions.extend(places.map(|place| HashSet::from([place])));
+            }
+            conditions
+        };
+        let (left_keys, right_keys): (Vec<_>, Vec<_>) =
+            join.on.iter().map(|(left, right)| (left, right)).unzip();
+        let shown = match join.join_type {
+            JoinType::RightSemi => 0,
+            _ => width,
+        };
+        let of_left = side(left_keys, left, right, 0);
+        let of_right = side(right_keys, right, left, shown);
+        self.below(left, &of_left)?;
+        self.below(right, &of_right)
     }
 
     fn read(&mut self, scan: &TableScan, above: &Conditions) -> Result<()> {
@@ -93,6 +141,15 @@ impl Usage {
         of.columns.sort_unstable();
         of.columns.dedup();
         Ok(())
+    }
+}
+
+/// Whether a plan has a condition on a table, or takes the first rows alone.
+fn is_cut_down(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Filter(_) | LogicalPlan::Limit(_) => true,
+        LogicalPlan::TableScan(scan) => !scan.filters.is_empty() || scan.fetch.is_some(),
+        _ => plan.inputs().into_iter().any(is_cut_down),
     }
 }
 

@@ -1,0 +1,78 @@
+//! Texts of a group, one after the other.
+//!
+//! Comes in: `string_agg` of the engine. Goes out: the same function, which several times in one SELECT may have another ORDER BY each: it orders what it has gathered itself, so that the order of the rows is a help and no
+//! condition, as it is for `array_agg`. Never here: what is gathered.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::string_agg::string_agg_udaf;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
+    Signature,
+};
+use datafusion::prelude::SessionContext;
+
+/// Puts the function in place of that of the engine.
+pub(super) fn add_to(context: &SessionContext) {
+    let inner = string_agg_udaf();
+    context.register_udaf(AggregateUDF::from(StringAgg { inner }));
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct StringAgg {
+    inner: Arc<AggregateUDF>,
+}
+
+impl AggregateUDFImpl for StringAgg {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.inner().return_type(types)
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        self.inner.inner().accumulator(arguments)
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        self.inner.inner().state_fields(arguments)
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
+        self.inner.inner().groups_accumulator_supported(arguments)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        self.inner.inner().create_groups_accumulator(arguments)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::SoftRequirement
+    }
+
+    /// The engine's own would be put in its place.
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::NotSupported
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.inner().documentation()
+    }
+}
