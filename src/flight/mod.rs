@@ -15,7 +15,7 @@ pub(crate) use decode::{Decoded, Decoder};
 pub(crate) use encode::{Compression, Pieces, encoded, of_flight, pieces, schema_bytes};
 pub(crate) use guard::Bounds;
 pub(crate) use status::{
-    MEMORY_LIMIT, REQUEST, TIMEOUT, error_of, kind_name, kind_named, status_of, told,
+    ENDPOINTS, MEMORY_LIMIT, REQUEST, TIMEOUT, error_of, kind_name, kind_named, status_of, told,
 };
 
 /// The most bytes of one message of a stream of batches that is sent, roughly: a batch that is larger goes in several.

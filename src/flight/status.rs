@@ -17,6 +17,9 @@ pub(crate) const REQUEST: &str = "x-request-id";
 pub(crate) const TIMEOUT: &str = "x-partgrid-timeout";
 pub(crate) const MEMORY_LIMIT: &str = "x-partgrid-memory-limit";
 
+/// Where a client says how many endpoints an answer is to have: `one`, `parts`.
+pub(crate) const ENDPOINTS: &str = "x-partgrid-endpoints";
+
 /// Each kind, its name on the wire, and the code for those who know only codes.
 const KINDS: [(ErrorKind, &str, Code); 15] = [
     (

@@ -2,6 +2,7 @@
 //!
 //! Comes in: the name of an action and its body. Goes out: its results. Only those that are listed here are known. Never here: what lies behind them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_flight::sql::{
@@ -41,7 +42,7 @@ const KNOWN: [(&str, &str); 26] = [
     ("RenewFlightEndpoint", "Keeps an answer longer."),
     (
         "SetSessionOptions",
-        "Sets timeout, memory_limit and compression for the queries of a client.",
+        "Sets timeout, memory_limit, compression and endpoints for the queries of a client.",
     ),
     ("GetSessionOptions", "Gives what was set."),
     ("CloseSession", "Forgets what was set."),
@@ -254,6 +255,7 @@ fn unpacked<M: ProstMessageExt>(body: &[u8]) -> Result<M> {
 }
 
 /// What the endpoints of an answer stand for.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Stands {
     Ticket(Vec<u8>),
     Answer(Vec<u8>),
@@ -282,7 +284,8 @@ fn cancel(service: &Service, call: &Call, info: &FlightInfo) -> Result<()> {
         }
         _ => None,
     };
-    let mut all: Vec<Stands> = polled
+    // Several parts are of one answer.
+    let mut all: BTreeSet<Stands> = polled
         .map(|polled| Stands::Answer(polled.answer))
         .into_iter()
         .collect();
@@ -304,11 +307,7 @@ fn cancel(service: &Service, call: &Call, info: &FlightInfo) -> Result<()> {
                     tasks.iter().for_each(|task| task.query.cancel());
                 }
             }
-            // Several parts are of one answer.
-            Stands::Answer(name) => match answers.polled.remove(&call.caller, &name) {
-                Ok(polled) => polled.cancel(),
-                Err(_) => continue,
-            },
+            Stands::Answer(name) => answers.polled.remove(&call.caller, &name)?.cancel(),
         }
     }
     Ok(())

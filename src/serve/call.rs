@@ -17,7 +17,7 @@ use super::auth::{Caller, Scope};
 use super::traces::follow;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::torn;
-use crate::flight::{MEMORY_LIMIT, TIMEOUT, status_of};
+use crate::flight::{ENDPOINTS, MEMORY_LIMIT, TIMEOUT, status_of};
 
 /// How many errors are kept for the page.
 const RECENT_ERRORS: usize = 50;
@@ -38,6 +38,8 @@ pub(super) struct Call {
     pub(super) session: Option<Arc<str>>,
     /// What the client wants its queries to use at most.
     pub(super) bounds: CallBounds,
+    /// How many endpoints it wants of an answer, if it says so.
+    pub(super) endpoints: Option<Endpoints>,
     /// Lasts as long as anything is done for the request.
     pub(super) span: Span,
     errors: Arc<RecentErrors>,
@@ -75,6 +77,43 @@ impl CallBounds {
             timeout: timeout.transpose()?,
             memory_limit_bytes: bytes.transpose()?,
         })
+    }
+}
+
+/// How many endpoints an answer of SQL has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Endpoints {
+    /// One, from which rows come as they are found: many clients read only the first.
+    #[default]
+    One,
+    /// One for each part of the answer, once all parts are there.
+    Parts,
+}
+
+impl Endpoints {
+    pub(super) fn named(text: &str) -> Option<Self> {
+        match text {
+            "one" => Some(Self::One),
+            "parts" => Some(Self::Parts),
+            _ => None,
+        }
+    }
+
+    /// Those that a request says, if it does.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another text.
+    pub(super) fn of(metadata: &MetadataMap) -> Result<Option<Self>> {
+        let Some(value) = metadata.get(ENDPOINTS) else {
+            return Ok(None);
+        };
+        let text = value.to_str().unwrap_or("");
+        let wrong = || {
+            Error::invalid_argument(format!(
+                "the header {ENDPOINTS} must be one or parts, got {text:?}"
+            ))
+        };
+        Self::named(text).map(Some).ok_or_else(wrong)
     }
 }
 
@@ -121,6 +160,7 @@ impl Call {
             request: request_name(request),
             session,
             bounds: CallBounds::default(),
+            endpoints: None,
             span: Span::none(),
             errors,
         }

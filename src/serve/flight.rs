@@ -19,7 +19,8 @@ use prost_types::Timestamp;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::answers::{Answer, KEPT_FOR};
-use super::call::{Call, message};
+use super::call::{Call, Endpoints, message};
+use super::poll::Polled;
 use super::rows::{Room, Rows, rows};
 use super::service::Service;
 use super::{actions, put, sql, tiles};
@@ -149,6 +150,11 @@ impl Flight {
             return tiles::info(&self.0, &name, &grid);
         }
         let command = command_of(&descriptor)?;
+        if self.0.endpoints(call) == Endpoints::Parts
+            && let Some(polled) = sql::begin(&self.0, call, &command).await?
+        {
+            return self.in_parts(call, polled, descriptor).await;
+        }
         let (ticket, schema) = sql::answer(&self.0, call, command).await?;
         let info = FlightInfo {
             schema: schema_bytes(&schema)?,
@@ -161,6 +167,40 @@ impl Flight {
         Ok(info.with_endpoint(endpoint).with_descriptor(descriptor))
     }
 
+    /// An answer with an endpoint for each of its parts, once all are there.
+    async fn in_parts(
+        &self,
+        call: &Call,
+        polled: Arc<Polled>,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo> {
+        let known = polled.ended().await?;
+        let kept = Arc::clone(&polled);
+        let name = self.0.answers.polled.keep(&call.caller, kept)?;
+        let info = FlightInfo {
+            schema: schema_bytes(&polled.schema)?,
+            total_records: i64::try_from(known.num_rows).unwrap_or(-1),
+            total_bytes: i64::try_from(known.num_bytes).unwrap_or(-1),
+            ordered: true,
+            // Clients may want one endpoint at least.
+            endpoint: self.parts(&name, known.num_parts.max(1)),
+            ..FlightInfo::default()
+        };
+        Ok(info.with_descriptor(descriptor))
+    }
+
+    /// An endpoint for each part of an answer.
+    fn parts(&self, answer: &[u8], num_parts: usize) -> Vec<FlightEndpoint> {
+        let parts = (0..num_parts).map(|part| {
+            let ticket = PartTicket {
+                answer: answer.to_vec(),
+                part: u32::try_from(part).unwrap_or(u32::MAX),
+            };
+            endpoint(&self.0, ticket.to_bytes(), true)
+        });
+        parts.collect()
+    }
+
     async fn poll(&self, call: &Call, descriptor: FlightDescriptor) -> Result<PollInfo> {
         let any = any_of(&descriptor.cmd)?;
         let (name, polled, is_first) = match PollCommand::from_any(&any)? {
@@ -170,26 +210,20 @@ impl Flight {
             }
             None => {
                 let command = command_of(&descriptor)?;
-                let polled = sql::begin(&self.0, call, command).await?;
+                let polled = sql::begin(&self.0, call, &command).await?;
+                let polled = polled.ok_or_else(no_query)?;
                 let kept = Arc::clone(&polled);
                 let name = self.0.answers.polled.keep(&call.caller, kept)?;
                 (name.to_vec(), polled, true)
             }
         };
         let known = polled.look(!is_first).await?;
-        let parts = (0..known.num_parts).map(|part| {
-            let ticket = PartTicket {
-                answer: name.clone(),
-                part: u32::try_from(part).unwrap_or(u32::MAX),
-            };
-            endpoint(&self.0, ticket.to_bytes(), true)
-        });
         let info = FlightInfo {
             schema: schema_bytes(&polled.schema)?,
             total_records: -1,
             total_bytes: -1,
             ordered: true,
-            endpoint: parts.collect(),
+            endpoint: self.parts(&name, known.num_parts),
             ..FlightInfo::default()
         };
         let next = PollCommand { answer: name };
@@ -273,6 +307,11 @@ fn path_of(descriptor: &FlightDescriptor) -> Result<Option<String>> {
             "a descriptor must have a path or a command, got neither",
         )),
     }
+}
+
+fn no_query() -> Error {
+    let text = "PollFlightInfo takes queries; GetFlightInfo answers everything else at once";
+    Error::unsupported(text)
 }
 
 fn command_of(descriptor: &FlightDescriptor) -> Result<Command> {

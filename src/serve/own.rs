@@ -13,11 +13,14 @@ use super::flight::{any_of, command, protocol};
 use super::jobs;
 #[cfg(feature = "distributed")]
 use super::member;
+use super::running::Task;
 use super::service::Service;
 use super::status;
 use super::upload::{self, Construction};
 use crate::error::{Error, Result};
-use crate::flight::messages::{BeginUpload, ExplainRequest, JobName, Named, RunName, Upload};
+use crate::flight::messages::{
+    BeginUpload, ExplainRequest, JobName, Named, PartTicket, RunName, Upload,
+};
 
 /// The body of its result, if it has one; `None` for another action.
 ///
@@ -115,14 +118,7 @@ async fn of_member(
 /// # Errors
 /// `NotFound` for another's ticket; `Unsupported` for what has no plan; whatever stops the run.
 async fn explained(service: &Service, call: &Call, wanted: ExplainRequest) -> Result<String> {
-    let Command::TicketStatementQuery(ticket) = command(any_of(&wanted.ticket)?)? else {
-        return Err(Error::unsupported("only queries have a plan"));
-    };
-    let tickets = &service.answers.tickets;
-    let answer = tickets.find(&call.caller, &ticket.statement_handle)?;
-    let Answer::Queries { tasks, .. } = answer else {
-        return Err(Error::unsupported("only queries have a plan"));
-    };
+    let tasks = tasks(service, call, &wanted.ticket)?;
     let task = tasks
         .first()
         .ok_or_else(|| Error::internal("a statement without a query"))?;
@@ -133,6 +129,23 @@ async fn explained(service: &Service, call: &Call, wanted: ExplainRequest) -> Re
     let done = Box::pin(task.query.explain_analyze()).await;
     guard.end(done.as_ref().err());
     done
+}
+
+/// The queries behind a ticket.
+fn tasks(service: &Service, call: &Call, ticket: &[u8]) -> Result<Vec<Task>> {
+    let any = any_of(ticket)?;
+    if let Some(part) = PartTicket::from_any(&any)? {
+        let polled = service.answers.polled.find(&call.caller, &part.answer)?;
+        return Ok(polled.tasks.clone());
+    }
+    let Command::TicketStatementQuery(ticket) = command(any)? else {
+        return Err(Error::unsupported("only queries have a plan"));
+    };
+    let tickets = &service.answers.tickets;
+    match tickets.find(&call.caller, &ticket.statement_handle)? {
+        Answer::Queries { tasks, .. } => Ok(tasks),
+        Answer::Batch(_) => Err(Error::unsupported("only queries have a plan")),
+    }
 }
 
 /// Our own request in a body.

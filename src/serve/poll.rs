@@ -1,7 +1,7 @@
 //! Answers of long queries, made while nobody listens.
 //!
-//! Comes in: a query. Goes out: how far it is, and its rows in parts that can be fetched as they are finished, in any order and again, until nobody asks for a while. The rows count against the
-//! memory of queries. Never here: messages of the protocol.
+//! Comes in: queries, one for each set of parameters. Goes out: how far they are, and their rows in parts that can be fetched as they are finished, in any order and again, until nobody asks for a
+//! while. The rows count against the memory of queries. Never here: messages of the protocol.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -26,9 +26,9 @@ const PART_BYTES: u64 = 16 * 1024 * 1024;
 /// How long a question waits for news.
 pub(super) const WAIT: Duration = Duration::from_secs(2);
 
-/// A query whose rows the server keeps.
+/// Queries whose rows the server keeps: those of one after those of the other.
 pub(super) struct Polled {
-    pub(super) task: Task,
+    pub(super) tasks: Vec<Task>,
     pub(super) schema: SchemaRef,
     parts: Mutex<Parts>,
     /// Counts what has changed: parts, the end.
@@ -39,14 +39,19 @@ pub(super) struct Polled {
 #[derive(Default)]
 struct Parts {
     finished: Vec<Arc<[RecordBatch]>>,
+    num_rows: u64,
+    num_bytes: u64,
     ended: Option<Result<()>>,
-    /// Holds the memory that the parts were counted with.
-    counted: Option<BatchStream>,
+    /// Of queries that have ended: hold the memory that the parts were counted with.
+    counted: Vec<BatchStream>,
 }
 
 /// What is known of it at one moment.
 pub(super) struct Known {
     pub(super) num_parts: usize,
+    /// Of these parts.
+    pub(super) num_rows: u64,
+    pub(super) num_bytes: u64,
     pub(super) is_done: bool,
     /// From 0 to 1, where it can be told.
     pub(super) progress: Option<f64>,
@@ -62,27 +67,35 @@ impl Drop for Polled {
 }
 
 impl Polled {
-    /// Begins the query.
+    /// Begins the queries.
     ///
     /// # Errors
     /// As [`Query::stream_to_keep`](crate::query::Query::stream_to_keep).
     pub(super) fn begin(
-        task: Task,
+        tasks: Vec<Task>,
         caller: &Caller,
         running: &Arc<Running>,
         room: Room,
     ) -> Result<Arc<Self>> {
-        let batches = task.query.stream_to_keep()?;
+        let first = tasks.first();
+        let first = first.ok_or_else(|| Error::internal("a statement without a query"))?;
+        let begun = Begun::of(first, caller, running)?;
         let polled = Arc::new(Self {
-            schema: task.query.schema(),
-            task,
+            schema: first.query.schema(),
+            tasks,
             parts: Mutex::default(),
             news: watch::Sender::new(0),
             work: Mutex::default(),
         });
-        let guard = running.begin(caller, &polled.task);
-        let gathering = gather(Arc::downgrade(&polled), batches, guard, room);
-        let work = tokio::spawn(gathering);
+        let gathering = Gathering {
+            keeper: Arc::downgrade(&polled),
+            caller: caller.clone(),
+            running: Arc::clone(running),
+            room,
+            part: Vec::new(),
+            part_bytes: 0,
+        };
+        let work = tokio::spawn(gathering.all(begun));
         let handle = work.abort_handle();
         *polled.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
         Ok(polled)
@@ -93,21 +106,34 @@ impl Polled {
     }
 
     fn finish(&self, part: Vec<RecordBatch>) {
-        if !part.is_empty() {
-            self.parts().finished.push(part.into());
-            self.news.send_modify(|news| *news += 1);
+        if part.is_empty() {
+            return;
         }
+        let mut parts = self.parts();
+        parts.num_rows += part
+            .iter()
+            .map(|batch| batch.num_rows() as u64)
+            .sum::<u64>();
+        parts.num_bytes += part.iter().map(slice_bytes).sum::<u64>();
+        parts.finished.push(part.into());
+        drop(parts);
+        self.tell();
     }
 
     fn end(&self, ended: Result<()>) {
         self.parts().ended = Some(ended);
+        self.tell();
+    }
+
+    /// Has those look who wait for news.
+    fn tell(&self) {
         self.news.send_modify(|news| *news += 1);
     }
 
     /// What is known now, or once there is news, or after a while.
     ///
     /// # Errors
-    /// That of the query.
+    /// That of a query.
     pub(super) async fn look(&self, wait_for_news: bool) -> Result<Known> {
         let mut news = self.news.subscribe();
         let is_done = self.parts().ended.is_some();
@@ -115,70 +141,162 @@ impl Polled {
             // Nothing new within the time is an answer too.
             drop(tokio::time::timeout(WAIT, news.changed()).await);
         }
+        self.known()
+    }
+
+    /// What is known once all queries have ended.
+    ///
+    /// # Errors
+    /// That of a query.
+    pub(super) async fn ended(&self) -> Result<Known> {
+        let mut news = self.news.subscribe();
+        loop {
+            let known = self.known()?;
+            if known.is_done {
+                return Ok(known);
+            }
+            let told = news.changed().await;
+            told.map_err(|_| Error::internal("an answer was dropped while it was waited for"))?;
+        }
+    }
+
+    fn known(&self) -> Result<Known> {
         let parts = self.parts();
         if let Some(Err(error)) = &parts.ended {
             return Err(error.clone());
         }
-        let progress = self.task.query.progress();
         Ok(Known {
             num_parts: parts.finished.len(),
+            num_rows: parts.num_rows,
+            num_bytes: parts.num_bytes,
             is_done: parts.ended.is_some(),
-            progress: progress.and_then(|progress| progress.fraction()),
+            progress: self.progress(parts.counted.len()),
         })
     }
 
-    /// A part that is finished.
+    /// How far all queries are, of which some have ended.
+    fn progress(&self, num_ended: usize) -> Option<f64> {
+        let progress = self.tasks.get(num_ended)?.query.progress()?;
+        Some((num_ended as f64 + progress.fraction()?) / self.tasks.len() as f64)
+    }
+
+    /// A part that is finished. An answer without rows has a part without rows.
     ///
     /// # Errors
     /// `NotFound` for another one.
     pub(super) fn part(&self, number: usize) -> Result<Arc<[RecordBatch]>> {
-        let part = self.parts().finished.get(number).cloned();
-        part.ok_or_else(|| unknown("part of an answer"))
+        let parts = self.parts();
+        let is_empty = parts.finished.is_empty() && matches!(parts.ended, Some(Ok(())));
+        match parts.finished.get(number) {
+            Some(part) => Ok(Arc::clone(part)),
+            None if is_empty && number == 0 => Ok(Arc::from([])),
+            None => Err(unknown("part of an answer")),
+        }
     }
 
-    /// Stops it, and lets go of what it has.
+    /// Stops them, and lets go of what they have.
     pub(super) fn cancel(&self) {
-        self.task.query.cancel();
+        self.tasks.iter().for_each(|task| task.query.cancel());
         let mut parts = self.parts();
         parts.finished.clear();
-        drop(parts.counted.take());
+        parts.counted.clear();
         let cancelled = Error::new(ErrorKind::Cancelled, "the query was cancelled");
         parts.ended = Some(Err(cancelled));
+        drop(parts);
+        self.tell();
     }
 }
 
-/// Puts the rows of a query into parts, as long as somebody keeps them.
-async fn gather(keeper: Weak<Polled>, mut batches: BatchStream, guard: Guard, mut room: Room) {
-    let mut part = Vec::new();
-    let mut part_bytes = 0;
-    loop {
-        let next = batches.next().await;
-        let Some(keeper) = keeper.upgrade() else {
-            return;
-        };
-        let batch = match next {
-            None => {
-                keeper.finish(part);
-                guard.end(None);
-                keeper.parts().counted = Some(batches);
+/// A query that runs.
+struct Begun {
+    batches: BatchStream,
+    guard: Guard,
+}
+
+impl Begun {
+    fn of(task: &Task, caller: &Caller, running: &Arc<Running>) -> Result<Self> {
+        let batches = task.query.stream_to_keep()?;
+        let guard = running.begin(caller, task);
+        Ok(Self { batches, guard })
+    }
+}
+
+/// Puts the rows of queries into parts, as long as somebody keeps them.
+struct Gathering {
+    keeper: Weak<Polled>,
+    caller: Caller,
+    running: Arc<Running>,
+    room: Room,
+    part: Vec<RecordBatch>,
+    part_bytes: u64,
+}
+
+impl Gathering {
+    /// The rows of all queries, the first of which has begun.
+    async fn all(mut self, first: Begun) {
+        let mut begun = first;
+        loop {
+            let ended = match self.one(begun).await {
+                None => return,
+                Some(ended) => ended,
+            };
+            let Some(keeper) = self.keeper.upgrade() else {
+                return;
+            };
+            let batches = match ended {
+                Ok(batches) => batches,
+                Err(error) => return keeper.end(Err(error)),
+            };
+            let num_ended = {
+                let mut parts = keeper.parts();
+                if parts.ended.is_some() {
+                    return;
+                }
+                parts.counted.push(batches);
+                parts.counted.len()
+            };
+            let Some(next) = keeper.tasks.get(num_ended) else {
+                keeper.finish(std::mem::take(&mut self.part));
                 return keeper.end(Ok(()));
-            }
-            Some(Err(error)) => {
-                guard.end(Some(&error));
-                return keeper.end(Err(error));
-            }
-            Some(Ok(batch)) => batch,
-        };
-        guard.count(batch.num_rows());
-        if let Err(error) = room.take(&batch) {
-            guard.end(Some(&error));
-            return keeper.end(Err(error));
+            };
+            begun = match Begun::of(next, &self.caller, &self.running) {
+                Ok(begun) => begun,
+                Err(error) => return keeper.end(Err(error)),
+            };
         }
-        part_bytes += slice_bytes(&batch);
-        part.push(batch);
-        if part_bytes >= PART_BYTES {
-            keeper.finish(std::mem::take(&mut part));
-            part_bytes = 0;
+    }
+
+    /// The rows of one, to its end; `None` when nobody keeps them.
+    async fn one(&mut self, mut begun: Begun) -> Option<Result<BatchStream>> {
+        loop {
+            let next = begun.batches.next().await;
+            let keeper = self.keeper.upgrade()?;
+            let taken = match next {
+                None => {
+                    begun.guard.end(None);
+                    return Some(Ok(begun.batches));
+                }
+                Some(Ok(batch)) => {
+                    begun.guard.count(batch.num_rows());
+                    self.take(&keeper, batch)
+                }
+                Some(Err(error)) => Err(error),
+            };
+            if let Err(error) = taken {
+                begun.guard.end(Some(&error));
+                return Some(Err(error));
+            }
         }
+    }
+
+    fn take(&mut self, keeper: &Polled, batch: RecordBatch) -> Result<()> {
+        self.room.take(&batch)?;
+        self.part_bytes += slice_bytes(&batch);
+        self.part.push(batch);
+        if self.part_bytes >= PART_BYTES {
+            keeper.finish(std::mem::take(&mut self.part));
+            self.part_bytes = 0;
+        }
+        Ok(())
     }
 }

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 
 use super::answers::Answers;
 use super::auth::{Caller, Presented, Scope, Tokens, token_of};
-use super::call::{Call, CallBounds, RecentErrors};
+use super::call::{Call, CallBounds, Endpoints, RecentErrors};
 use super::jobs::Jobs;
 use super::options::{Limits, ServerOptions, TokenSource};
 use super::running::Running;
@@ -334,6 +334,7 @@ impl Service {
         let call = Call::new(caller, text(REQUEST), session, errors);
         let mut call = call.of_method(method, metadata);
         call.bounds = CallBounds::of(metadata).map_err(|error| call.status(&error))?;
+        call.endpoints = Endpoints::of(metadata).map_err(|error| call.status(&error))?;
         Ok(call)
     }
 
@@ -374,6 +375,12 @@ impl Service {
             options = options.with_memory_limit_bytes(bytes.min(self.limits.query_memory_bytes));
         }
         options
+    }
+
+    /// How many endpoints an answer to a call has.
+    pub(super) fn endpoints(&self, call: &Call) -> Endpoints {
+        let chosen = || self.client_sessions.options(call).endpoints;
+        call.endpoints.unwrap_or_else(chosen)
     }
 
     /// A grid that the caller may see, by name.

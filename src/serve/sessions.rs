@@ -11,7 +11,7 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
 use super::auth::Caller;
-use super::call::{Call, hex, random_name};
+use super::call::{Call, Endpoints, hex, random_name};
 use crate::error::Result;
 use crate::flight::Compression;
 use crate::flight::messages::{OptionError, OptionValue, SessionOptionError, SessionOptionValue};
@@ -29,6 +29,7 @@ pub(super) struct Chosen {
     pub(super) timeout: Option<Duration>,
     pub(super) memory_limit_bytes: Option<usize>,
     pub(super) compression: Compression,
+    pub(super) endpoints: Endpoints,
     /// As it was said, for those who ask.
     said: BTreeMap<String, OptionValue>,
 }
@@ -126,6 +127,7 @@ impl Chosen {
             "timeout",
             "memory_limit",
             "compression",
+            "endpoints",
         ];
         if !known.contains(&name) {
             return Err(OptionError::InvalidName);
@@ -144,6 +146,9 @@ impl Chosen {
                 let named = Compression::named(text);
                 self.compression = named.map_err(|_| OptionError::InvalidValue)?;
             }
+            ("endpoints", OptionValue::Text(text)) => {
+                self.endpoints = Endpoints::named(text).ok_or(OptionError::InvalidValue)?;
+            }
             _ => return Err(OptionError::InvalidValue),
         }
         self.said.insert(name.to_owned(), value);
@@ -155,6 +160,7 @@ impl Chosen {
             "timeout" => self.timeout = None,
             "memory_limit" => self.memory_limit_bytes = None,
             "compression" => self.compression = Compression::None,
+            "endpoints" => self.endpoints = Endpoints::One,
             _ => {}
         }
         self.said.remove(name);

@@ -53,22 +53,20 @@ pub(super) async fn answer(
     Ok((ticket.as_any(), schema))
 }
 
-/// Begins a query whose rows the server keeps.
+/// Begins the queries of a command, whose rows the server keeps; `None` for a command that asks for metadata.
 ///
 /// # Errors
-/// As [`answer`]; `Unsupported` for what is no query.
-pub(super) async fn begin(service: &Service, call: &Call, command: Command) -> Result<Arc<Polled>> {
-    let Some(mut tasks) = tasks(service, call, &command).await? else {
-        let text = "PollFlightInfo takes queries; GetFlightInfo answers everything else at once";
-        return Err(Error::unsupported(text));
-    };
-    let (Some(task), 0) = (tasks.pop(), tasks.len()) else {
-        let text =
-            "PollFlightInfo takes a statement with one set of parameters, this one has several";
-        return Err(Error::unsupported(text));
+/// As [`answer`].
+pub(super) async fn begin(
+    service: &Service,
+    call: &Call,
+    command: &Command,
+) -> Result<Option<Arc<Polled>>> {
+    let Some(tasks) = tasks(service, call, command).await? else {
+        return Ok(None);
     };
     let room = Room::of(&service.limits);
-    Polled::begin(task, &call.caller, &service.running, room)
+    Polled::begin(tasks, &call.caller, &service.running, room).map(Some)
 }
 
 /// The queries of a command; `None` for one that asks for metadata.
