@@ -22,6 +22,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// What the channel says then.
 const GIVEN_UP: &str = "keep-alive timed out";
 
+/// With what its library begins that could not read an answer.
+const UNREADABLE: [&str; 2] = ["failed to decode Protobuf message", "protocol error"];
+
 /// Bytes that may be under way unread, of a stream and of the connection.
 const STREAM_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
@@ -119,9 +122,14 @@ pub(super) fn endpoint(address: &Address<'_>, options: &ClientOptions) -> Result
         .map_err(|error| Error::invalid_data(format!("TLS cannot be set up: {}", chain(&error))))
 }
 
-/// The error that a status says. One that no server wrote says what became of the connection.
+/// The error that a status says. One that no server wrote says what became of the connection, or of the answer.
 pub(super) fn error_at(uri: &str, status: &Status) -> Error {
+    let text = status.message();
     match status.source() {
+        None if UNREADABLE.iter().any(|begin| text.starts_with(begin)) => {
+            let text = format!("the server at {uri} sent what is no message of Flight: {text}");
+            Error::new(ErrorKind::Protocol, text)
+        }
         None => error_of(status),
         Some(cause) => broken(uri, &chain(cause)),
     }

@@ -28,7 +28,7 @@ use super::describe::{self, Described};
 use super::options::{ClientOptions, QueryBounds};
 use super::session;
 use crate::error::{Error, Result};
-use crate::flight::{Bounds, Decoded, Decoder};
+use crate::flight::{Bounds, Decoded, Decoder, schema_of};
 use crate::grid::PartitionGrid;
 
 /// The largest message that is taken.
@@ -150,8 +150,7 @@ impl Client {
         let descriptor = FlightDescriptor::new_path(vec![name.to_owned()]);
         let info = self.info(descriptor).await?;
         let described = Described::read(&info.app_metadata)?;
-        let schema = info.try_decode_schema().map_err(Error::from)?;
-        describe::grid(self, described, Arc::new(schema))
+        describe::grid(self, described, schema_of(&info.schema)?)
     }
 
     /// What the server gives for a descriptor.

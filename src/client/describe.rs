@@ -19,6 +19,8 @@ use super::tile::{Outline, ServedTile};
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(feature = "distributed")]
 use crate::flight::messages::{GridPart, GridParts, Named, RebalanceResult};
+#[cfg(feature = "distributed")]
+use crate::flight::schema_of;
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, Tile};
 use crate::location::Location;
 use crate::share::{Handle, Incarnation, find};
@@ -82,8 +84,7 @@ impl Client {
         let told = told.first().ok_or_else(no_part)?;
         let info = FlightInfo::decode(told.as_ref()).map_err(|_| no_part())?;
         let described = Described::read(&info.app_metadata)?;
-        let schema = info.try_decode_schema().map_err(Error::from)?;
-        grid(self, described, Arc::new(schema))
+        grid(self, described, schema_of(&info.schema)?)
     }
 
     /// What the member knows of the values in a part of a grid, in words of members.

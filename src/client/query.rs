@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow_flight::sql::{
     ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
@@ -21,7 +21,7 @@ use super::connection::Client;
 use super::upload::{body, first};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{ExplainRequest, Named};
-use crate::flight::{Compression, encoded};
+use crate::flight::{Compression, encoded, schema_of};
 use crate::query::Parameters;
 
 impl Client {
@@ -100,12 +100,12 @@ impl Client {
     ) -> Result<RemoteQuery> {
         let descriptor = FlightDescriptor::new_cmd(command.encode_to_vec());
         let info = self.info(descriptor).await?;
-        let schema = info.clone().try_decode_schema().map_err(Error::from)?;
+        let schema = schema_of(&info.schema)?;
         Ok(RemoteQuery {
             client: self.clone(),
             text: Arc::from(text),
             parameters,
-            schema: Arc::new(schema),
+            schema,
             info: Arc::new(info),
         })
     }
@@ -148,6 +148,20 @@ fn row_of(parameters: &Parameters) -> Result<Option<RecordBatch>> {
     Ok(Some(RecordBatch::try_new(schema, values)?))
 }
 
+/// The rows under the columns that the server said before.
+///
+/// # Errors
+/// `InvalidData` when they are others.
+fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().to_vec();
+    let fitted = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options);
+    fitted.map_err(|error| {
+        let text = format!("the rows that came have other columns than the server said: {error}");
+        Error::invalid_data(text)
+    })
+}
+
 /// An answer of a server, fetched when it is asked for.
 #[derive(Debug, Clone)]
 pub struct RemoteQuery {
@@ -177,7 +191,11 @@ impl RemoteQuery {
                 client.fetch(ticket.ticket).await
             }
         });
-        each.try_flatten().boxed()
+        let schema = self.schema();
+        let fitted = each
+            .try_flatten()
+            .map(move |batch| fitted(&batch?, &schema));
+        fitted.boxed()
     }
 
     /// All rows.

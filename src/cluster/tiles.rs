@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use arrow::ipc::convert::try_schema_from_ipc_buffer;
 
 use super::anywhere::Anywhere;
 use super::channel::Reach;
@@ -19,7 +18,7 @@ use super::owner::elsewhere;
 use super::tile::{MemberTile, Outline};
 use crate::catalog::KeptFile;
 use crate::error::{Error, Result};
-use crate::flight::schema_bytes;
+use crate::flight::{schema_bytes, schema_of};
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, Tile};
 use crate::load::{LineagePlace, LineageReader, Lineages};
 use crate::location::{Device, Location};
@@ -148,7 +147,7 @@ impl TileCodec {
 
     /// The grid of the tiles that are written down.
     pub(super) fn read(&self, message: &Tiles) -> Result<PartitionGrid> {
-        let schema = Arc::new(try_schema_from_ipc_buffer(&message.schema)?);
+        let schema = schema_of(&message.schema)?;
         let columns = Axis::try_from_lengths(message.band_columns.iter().copied())?;
         if columns.extent() != schema.fields().len() as u64 {
             return Err(broken("the columns of its column bands"));

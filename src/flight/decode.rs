@@ -143,6 +143,31 @@ impl Decoder {
     }
 }
 
+/// The schema that somebody who is not trusted wrote as one message of Arrow IPC, as `FlightInfo` has it: Arrow's own reader panics at some.
+///
+/// # Errors
+/// As [`Decoder::take`]; `Protocol` for another message, or none.
+pub(crate) fn schema_of(message: &[u8]) -> Result<SchemaRef> {
+    let data = FlightData {
+        data_header: Bytes::copy_from_slice(header_of(message)?),
+        ..FlightData::default()
+    };
+    let mut decoder = Decoder::default();
+    decoder.take(data)?;
+    decoder
+        .schema
+        .ok_or_else(|| protocol("the Arrow message is no schema"))
+}
+
+/// The flatbuffer within an encapsulated message.
+fn header_of(message: &[u8]) -> Result<&[u8]> {
+    let broken = || protocol("a schema must be a message of Arrow IPC, it is none");
+    let rest = message.strip_prefix(&[0xFF; 4]).unwrap_or(message);
+    let (length, rest) = rest.split_first_chunk().ok_or_else(broken)?;
+    let length = usize::try_from(i32::from_le_bytes(*length)).map_err(|_| broken())?;
+    rest.get(..length).ok_or_else(broken)
+}
+
 fn protocol(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, text)
 }

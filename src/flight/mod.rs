@@ -1,6 +1,6 @@
 //! What servers and their clients say to each other, over Arrow Flight.
 //!
-//! Comes in: batches, errors, names of tiles. Goes out: the messages of the protocol, and back. Read on in `messages.rs` (what is ours within Flight), `encode.rs` (batches -> messages; `lean.rs`: without what belongs to other rows), `guard.rs`
+//! Comes in: batches, errors, names of tiles. Goes out: the messages of the protocol, and back. Read on in `messages.rs` (what is ours within Flight), `encode.rs` (batches -> messages; `lean/`: with nothing but their rows), `guard.rs`
 //! and `decode.rs` (messages of strangers -> batches), `status.rs` (errors). Never here: connections, who may do what.
 
 mod decode;
@@ -11,7 +11,7 @@ pub(crate) mod messages;
 mod quiet;
 mod status;
 
-pub(crate) use decode::{Decoded, Decoder};
+pub(crate) use decode::{Decoded, Decoder, schema_of};
 pub(crate) use encode::{Compression, Pieces, encoded, of_flight, pieces, schema_bytes};
 pub(crate) use guard::Bounds;
 pub(crate) use status::{

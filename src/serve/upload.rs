@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 
 use super::auth::{Caller, Scope};
 use super::call::Call;
-use super::flight::protocol;
 use super::ingest::check_right;
 use super::service::{Held, Service};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Acknowledgement, BeginUpload};
+use crate::flight::schema_of;
 use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, slice_bytes};
 
 /// The most tiles of one grid.
@@ -49,7 +49,7 @@ impl Construction {
         if service.session.named(&wanted.name)?.is_some() && !wanted.replace {
             return Err(taken(&wanted.name));
         }
-        let schema = Arc::new(schema_of(wanted.schema)?);
+        let schema = schema_of(&wanted.schema)?;
         let (rows, columns) = (
             Axis::try_new(wanted.row_cuts)?,
             Axis::try_new(wanted.column_cuts)?,
@@ -170,34 +170,6 @@ pub(super) fn taken(name: &str) -> Error {
     Error::new(ErrorKind::Query, "the table exists already")
         .with_context("table", name)
         .with_hint("replace it, or choose another name")
-}
-
-/// The columns of an IPC message of a stranger.
-fn schema_of(message: Vec<u8>) -> Result<Schema> {
-    let data = arrow_flight::FlightData {
-        data_header: header_of(&message)?.to_vec().into(),
-        ..arrow_flight::FlightData::default()
-    };
-    let mut decoder = crate::flight::Decoder::new(crate::flight::Bounds::default());
-    decoder.take(data)?;
-    let schema = decoder
-        .schema()
-        .ok_or_else(|| protocol("the upload has no columns"))?;
-    Ok(schema.as_ref().clone())
-}
-
-/// The flatbuffer within an encapsulated message.
-fn header_of(message: &[u8]) -> Result<&[u8]> {
-    let broken = || protocol("the columns of the upload are no Arrow IPC message");
-    let rest = match message.strip_prefix(&[0xFF; 4]) {
-        Some(rest) => rest,
-        None => message,
-    };
-    let length: [u8; 4] = *rest.first_chunk().ok_or_else(broken)?;
-    let length = usize::try_from(i32::from_le_bytes(length)).map_err(|_| broken())?;
-    rest.get(4..)
-        .and_then(|rest| rest.get(..length))
-        .ok_or_else(broken)
 }
 
 /// The upload of a name.
