@@ -8,6 +8,7 @@ use futures::stream::BoxStream;
 use partgrid::client::Asked;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
+use partgrid::grid::picture::visible_lines;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -126,7 +127,7 @@ impl PyQuery {
             shown.push(batch.slice(0, batch.num_rows().min(left)));
             left = left.saturating_sub(batch.num_rows());
         }
-        let table = pretty_format_batches(&shown)?;
+        let table = visible_lines(&pretty_format_batches(&shown)?.to_string());
         let rows = if num_rows == 1 { "row" } else { "rows" };
         Ok(if num_rows > most_rows {
             format!("{table}\n{num_rows} {rows}, the first {most_rows} shown")

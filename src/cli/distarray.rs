@@ -10,11 +10,11 @@ use comfy_table::Table;
 use serde_json::json;
 
 use super::table::plain;
-use super::visible::visible;
 use super::{EXIT_DONE, EXIT_FAILED, Pipe};
 use crate::distarray::check::{Finding, Mode, Severity, validate_all, validate_local};
 use crate::distarray::{Value, from_json};
 use crate::error::{Error, Result};
+use crate::grid::picture::visible;
 
 /// Look at sections of the Distributed Array Protocol
 #[derive(Debug, Args)]

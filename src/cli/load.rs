@@ -12,6 +12,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::hints::in_options;
+use super::interrupt::{Interrupt, interrupted};
 use super::remote::Remote;
 use super::{Pipe, remote_load, runtime};
 use crate::client::{IfExists, RemoteLoad};
@@ -272,6 +273,8 @@ impl Wishes {
         out: &str,
         events: &mut Events<'_, '_>,
     ) -> Result<(Progress, u64)> {
+        // What is half written goes with Ctrl-C.
+        let interrupt = Interrupt::hear()?;
         let runtime = runtime(None)?;
         let _entered = runtime.enter();
         runtime.block_on(check_output(out, &self.write_options()))?;
@@ -279,20 +282,33 @@ impl Wishes {
         let job = LoadJob::start(sources.to_vec(), self.load_options())?;
         let bar = self.bar();
         let interval = self.interval();
-        let grid: PartitionGrid = runtime.block_on(async {
+        let grid: Result<PartitionGrid> = runtime.block_on(async {
             loop {
-                if let Ok(done) = tokio::time::timeout(interval, job.result()).await {
-                    return done;
+                tokio::select! {
+                    done = job.result() => return done,
+                    () = interrupt.pressed() => return Err(interrupted()),
+                    () = tokio::time::sleep(interval) => {}
                 }
                 let progress = job.progress();
                 show(&bar, &progress);
                 events.print(&fields("progress", &progress))?;
             }
-        })?;
+        });
+        if grid.is_err() {
+            bar.finish_and_clear();
+        }
+        let grid = grid?;
         show(&bar, &job.progress());
         events.print(&fields("loaded", &job.progress()))?;
         bar.set_message("writing");
-        let written = runtime.block_on(Box::pin(write_grid(&grid, out, &self.write_options())));
+        let options = self.write_options();
+        let writing = Box::pin(write_grid(&grid, out, &options));
+        let written = runtime.block_on(async {
+            tokio::select! {
+                done = writing => done,
+                () = interrupt.pressed() => Err(interrupted()),
+            }
+        });
         bar.finish_and_clear();
         let whole = Progress {
             elapsed: started.elapsed(),

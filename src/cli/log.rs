@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use super::visible::visible_lines;
+use crate::grid::picture::visible_lines;
 use crate::serve::Traces;
 
 /// The environment variable that turns the log on.

@@ -7,11 +7,10 @@ use comfy_table::{CellAlignment, Table};
 
 use super::remote::Remote;
 use super::table::plain;
-use super::visible::visible;
 use super::{Pipe, runtime};
 use crate::client::ServedGrid;
 use crate::error::Result;
-use crate::grid::picture;
+use crate::grid::picture::{self, visible};
 
 /// List the grids and views of a server
 #[derive(Debug, Args)]

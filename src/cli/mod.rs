@@ -1,7 +1,7 @@
 //! The `partgrid` command: look at files as grids, and query them.
 //!
 //! Comes in: arguments. Goes out: results on one writer, messages on another, an exit code. One file per verb; `format.rs`, `table.rs` and `output.rs` write
-//! results, `grid_argument.rs` and `remote.rs` read arguments, `engine.rs` runs statements here or on a server, `hints.rs` words remedies, `visible.rs` escapes what people read, `interrupt.rs` hears Ctrl-C. The binary and the Python package share [`run`]. Never here: anything that the library could not do
+//! results, `grid_argument.rs` and `remote.rs` read arguments, `engine.rs` runs statements here or on a server, `hints.rs` words remedies, `interrupt.rs` hears Ctrl-C. The binary and the Python package share [`run`]. Never here: anything that the library could not do
 //! without this command.
 
 mod distarray;
@@ -24,7 +24,6 @@ mod shell;
 mod show;
 mod sql;
 mod table;
-mod visible;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -37,8 +36,8 @@ use self::interrupt::{EXIT_INTERRUPTED, is_interrupted};
 use self::log::Log;
 pub use self::log::VARIABLE as LOG_VARIABLE;
 use self::remote::Remote;
-use self::visible::visible_lines;
 use crate::error::{Error, ErrorKind, Result};
+use crate::grid::picture::visible_lines;
 
 /// The work is done, or the reader of the output wanted no more of it.
 pub const EXIT_DONE: u8 = 0;

@@ -10,11 +10,10 @@ use humantime::format_duration;
 
 use super::remote::Remote;
 use super::table::plain;
-use super::visible::visible;
 use super::{Pipe, runtime};
 use crate::client::{Client, ServedJob, ServedQuery, ServerStatus};
 use crate::error::{Error, Result, format_position};
-use crate::grid::picture;
+use crate::grid::picture::{self, visible};
 use crate::share::{SharedSegment, SharingProcess, sharing_processes};
 
 /// The longest text of a query that a line shows.

@@ -5,10 +5,9 @@
 use clap::Args;
 
 use super::remote::Remote;
-use super::visible::visible;
 use super::{Pipe, runtime};
 use crate::error::Result;
-use crate::grid::picture;
+use crate::grid::picture::{self, visible};
 
 /// Spread grids of a cluster over the members that are there now, with the fewest bytes moved
 #[derive(Debug, Args)]

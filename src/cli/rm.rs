@@ -5,10 +5,10 @@
 use clap::Args;
 
 use super::remote::Remote;
-use super::visible::visible;
 use super::{Pipe, runtime};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
+use crate::grid::picture::visible;
 
 /// Drop grids and views of a server; there is no way back
 #[derive(Debug, Args)]

@@ -7,9 +7,9 @@ use comfy_table::{CellAlignment, Table};
 
 use super::remote::Remote;
 use super::table::plain;
-use super::visible::{visible, visible_lines};
 use super::{Pipe, runtime};
 use crate::error::Result;
+use crate::grid::picture::{visible, visible_lines};
 use crate::grid::{PartitionGrid, Tile, picture};
 use crate::load::{LoadOptions, load};
 

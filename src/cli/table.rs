@@ -13,8 +13,8 @@ use comfy_table::{CellAlignment, Table, TableComponent};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::output::write_failed;
-use super::visible::{visible, visible_lines};
 use crate::error::Result;
+use crate::grid::picture::{visible, visible_lines};
 
 const NULL: &str = "NULL";
 

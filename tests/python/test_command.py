@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import partgrid as pg
 from conftest import DATA
+from services import until
 
 COMMAND = Path(sys.executable).parent / "partgrid"
 QUERY = "SELECT origin, count(*) AS n FROM f WHERE month = 2 GROUP BY origin ORDER BY origin"
@@ -153,3 +155,19 @@ def test_the_destination_is_looked_at_before_anything_is_loaded(tmp_path: Path) 
         events = [json.loads(line)["event"] for line in done.stdout.decode().splitlines()]
         assert (done.returncode == 0, events) == (False, ["started", "failed"])
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "mine.parquet"]
+
+
+@pytest.mark.parametrize("verb", ["load", "copy"])
+def test_ctrl_c_leaves_nothing_of_files_that_are_written(tmp_path: Path, verb: str) -> None:
+    out = tmp_path / "out"
+    where = ["--out", str(out)] if verb == "load" else [str(out)]
+    # A thousand files, each flushed to the disk.
+    command = [str(COMMAND), verb, str(DATA / "flights"), *where, "--tile-rows", "300", "--json"]
+    writing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until(lambda: list(tmp_path.rglob("part-*")), 30)
+    writing.send_signal(signal.SIGINT)
+    told, said = writing.communicate(timeout=20)
+    assert (writing.returncode, said) == (130, "error: interrupted\n")
+    last = json.loads(told.splitlines()[-1])
+    assert (last["event"], last["kind"]) == ("failed", "Cancelled")
+    assert list(tmp_path.iterdir()) == []

@@ -202,3 +202,15 @@ def test_a_memory_limit_is_a_memory_error(flights: pg.Grid) -> None:
     assert isinstance(caught.value, pg.errors.ResourcesExhaustedError)
     with pytest.raises(ValueError, match="threads must be at least 1"):
         pg.Session(threads=0)
+
+
+def test_names_and_values_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    steering = "\x1b[2J\x9b\u202etxt"
+    grid = pg.from_arrow(pa.table({steering: [steering, "two\nlines"]}))
+    result = grid.sql("SELECT * FROM self")
+    result.show()
+    shown = capsys.readouterr().out + repr(result) + repr(grid)
+    assert not {"\x1b", "\x9b", "\u202e"} & set(shown)
+    assert shown.count("\\x1b[2J\\x9b\\u{202e}txt") == 5
+    # Only what is shown is changed.
+    assert result.to_arrow().column_names == [steering]

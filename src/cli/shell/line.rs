@@ -6,10 +6,10 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthChar;
 
-use super::super::visible::{steers, visible};
 use super::complete::{Completer, common_start};
 use super::history::History;
 use super::terminal::{Key, Terminal, columns};
+use crate::grid::picture::{steers, visible};
 
 /// How editing ended.
 #[derive(Debug, PartialEq, Eq)]

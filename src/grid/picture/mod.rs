@@ -1,11 +1,12 @@
 //! Pictures of a grid: for a terminal ([`text`]) and for a page ([`svg`]).
 //!
-//! Comes in: a grid. Goes out: text. Here is what both pictures share: the summary, the places where tiles live, numbers for people. Pure: reads no value of
+//! Comes in: a grid. Goes out: text. Here is what both pictures share: the summary, the places where tiles live, numbers and texts of others for people. Pure: reads no value of
 //! any tile. Never here: colours of a terminal, files, the size of the window.
 
 mod summary;
 mod svg;
 mod text;
+mod visible;
 
 use std::collections::HashMap;
 
@@ -15,6 +16,8 @@ use crate::location::{Locality, Location};
 pub use summary::{html, summary};
 pub use svg::svg;
 pub use text::text;
+pub(crate) use visible::steers;
+pub use visible::{visible, visible_lines};
 
 /// `336,776 rows x 19 columns`.
 fn shape_line(grid: &PartitionGrid) -> String {

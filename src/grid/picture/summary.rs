@@ -1,7 +1,7 @@
 //! A grid in a few lines: for a prompt ([`summary`]) and for a notebook ([`html`]).
 
 use super::svg::{escaped, svg};
-use super::{Places, shape_line, tiling_line};
+use super::{Places, shape_line, tiling_line, visible};
 use crate::grid::PartitionGrid;
 
 /// How many columns and how many places are named.
@@ -19,15 +19,17 @@ pub fn summary(grid: &PartitionGrid) -> String {
     lines.extend(places(grid).into_iter().map(|place| format!("  {place}")));
     let fields = grid.schema().fields();
     let named = fields.iter().take(NAMED_COLUMNS);
-    let width = named
-        .clone()
-        .map(|field| field.name().chars().count())
-        .max()
-        .unwrap_or(0);
-    lines.extend(named.map(|field| {
-        let nullable = if field.is_nullable() { "" } else { " not null" };
-        format!("  {:width$}  {}{nullable}", field.name(), field.data_type())
-    }));
+    let named: Vec<(String, String)> = named
+        .map(|field| {
+            let nullable = if field.is_nullable() { "" } else { " not null" };
+            let kind = format!("{}{nullable}", field.data_type());
+            (visible(field.name()), visible(&kind))
+        })
+        .collect();
+    let widths = named.iter().map(|(name, _)| name.chars().count());
+    let width = widths.max().unwrap_or(0);
+    let columns = named.iter();
+    lines.extend(columns.map(|(name, kind)| format!("  {name:width$}  {kind}")));
     if fields.len() > NAMED_COLUMNS {
         lines.push(format!(
             "  and {} more columns",

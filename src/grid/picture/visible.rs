@@ -3,18 +3,20 @@
 //! Comes in: names, values, errors, whoever wrote them. Goes out: the same with escapes in place of what steers a terminal or turns the order of letters around. Everything that people read goes through here; what programs read
 //! (CSV, JSON, Arrow) never does.
 
-/// On one line: line breaks and tabs are escaped as well.
-pub(super) fn visible(text: &str) -> String {
+/// A text of others on one line: what steers a terminal, line breaks and tabs are escaped.
+#[must_use]
+pub fn visible(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// On several lines: line breaks and tabs stay.
-pub(super) fn visible_lines(text: &str) -> String {
+/// As [`visible`], on several lines: line breaks and tabs stay.
+#[must_use]
+pub fn visible_lines(text: &str) -> String {
     escaped(text, |letter| matches!(letter, '\n' | '\t'))
 }
 
 /// Whether a letter does something to a terminal besides being written: controls (C0, DEL, C1), line separators, marks and overrides of direction.
-pub(super) fn steers(letter: char) -> bool {
+pub(crate) fn steers(letter: char) -> bool {
     letter.is_control()
         || matches!(
             letter,
