@@ -1,4 +1,4 @@
-"""A server whose clock jumps by a day: tokens go by the clock, times that things may take do not."""
+"""A server whose clocks jump: tokens go by that of the wall, what things may take and how long they are kept by the other one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,24 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
-from services import ENDLESS, service, write_tokens
+from services import (
+    ENDLESS,
+    act,
+    asked,
+    command,
+    flight_sql,
+    inner,
+    ours,
+    parsed,
+    service,
+    statement,
+    write_tokens,
+)
 
 # Adds the seconds in a file to what the clock says.
 CLOCK = r"""
@@ -26,7 +40,7 @@ int clock_gettime(clockid_t id, struct timespec *now) {
     static int (*real)(clockid_t, struct timespec *);
     if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int code = real(id, now);
-    FILE *file = id == CLOCK_REALTIME ? fopen(getenv("CLOCK_SHIFT"), "r") : NULL;
+    FILE *file = id == SHIFTED ? fopen(getenv("CLOCK_SHIFT"), "r") : NULL;
     long shift = 0;
     if (file && fscanf(file, "%ld", &shift) == 1) now->tv_sec += shift;
     if (file) fclose(file);
@@ -34,6 +48,7 @@ int clock_gettime(clockid_t id, struct timespec *now) {
 }
 """
 DAY = 86_400
+ONE = "SELECT 1 AS one"
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None,
@@ -42,14 +57,14 @@ pytestmark = pytest.mark.skipif(
 
 
 class Clock:
-    """The clock of a process, as far as it asks the C library."""
+    """A clock of a process, as far as it asks the C library: that of the wall, or the one that only measures."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shifted: str = "CLOCK_REALTIME") -> None:
         source, self.library = folder / "clock.c", folder / "clock.so"
         self.file = folder / "shift"
         source.write_text(CLOCK)
-        built = ["cc", "-shared", "-fPIC", "-o", str(self.library), str(source), "-ldl"]
-        subprocess.run(built, check=True)
+        command = ["cc", "-shared", "-fPIC", f"-DSHIFTED={shifted}", "-o", str(self.library)]
+        subprocess.run([*command, str(source), "-ldl"], check=True)
         self.jump(0)
 
     def jump(self, seconds: int) -> None:
@@ -99,3 +114,35 @@ def test_what_a_query_may_take_does_not_go_by_the_clock(clock: Clock, shift: int
         # What was kept for the client is neither gone nor kept for another day.
         assert kept.to_arrow()["one"].to_pylist() == [1]
         assert connection.sql("SELECT 2 AS two").to_arrow()["two"].to_pylist() == [2]
+
+
+def test_what_nobody_asks_for_is_gone_after_a_while(tmp_path: Path) -> None:
+    clock = Clock(tmp_path, "CLOCK_MONOTONIC")
+    schema = pa.schema([("a", pa.int64())]).serialize().to_pybytes()
+    begin = ours("BeginUpload", (1, "half"), (2, schema), (3, b"\0\3"), (4, b"\0\1"))
+    prepare = flight_sql("ActionCreatePreparedStatementRequest", (1, ONE))
+    with service(**clock.environment) as one:
+        with fl.connect(one.uri) as client:
+            [ticket] = [end.ticket for end in client.get_flight_info(statement(ONE)).endpoints]
+            [upload] = act(client, "BeginUpload", begin)
+            [prepared] = act(client, "CreatePreparedStatement", prepare)
+        for minutes in (0, 4, 8):
+            # Whoever asks keeps it.
+            clock.jump(60 * minutes)
+            with fl.connect(one.uri) as client:
+                assert client.do_get(ticket).read_all()["one"].to_pylist() == [1]
+        clock.jump(60 * 14)
+        with fl.connect(one.uri) as client:
+            with pytest.raises(pa.ArrowKeyError, match="no such ticket"):
+                client.do_get(ticket).read_all()
+            with pytest.raises(pa.ArrowKeyError, match="no such upload"):
+                act(client, "CommitUpload", ours("Upload", (1, parsed(upload)[1][0])))
+            handle = inner(prepared)[1][0]
+            again = command("CommandPreparedStatementQuery", (1, handle))
+            assert asked(client, again)["one"].to_pylist() == [1]
+        clock.jump(60 * 90)
+        with (
+            fl.connect(one.uri) as client,
+            pytest.raises(pa.ArrowKeyError, match="no such prepared statement"),
+        ):
+            asked(client, again)
