@@ -71,15 +71,38 @@ def test_a_load_sorts_and_takes_columns_of_folders_or_not(server: pg.Server) -> 
         f"{DATA}/flights/../airlines.parquet",
         f"file://{DATA}/flights/../airlines.parquet",
         f"{DATA}/flight*",
+        f"{DATA}/flights*/airlines.parquet",
+        f"{DATA}/flights/month=01/../../airlines.parquet",
+        f"{DATA}/flights//.././airlines.parquet",
+        f"{DATA}/flights/../flights_of_others/data.parquet",
+        f"{DATA}/flights\0/../airlines.parquet",
+        f"file://{DATA}/flights/%2e%2e/airlines.parquet",
+        f"file://{DATA}/flights/%2E%2E%2Fairlines.parquet",
+        f"file://localhost{DATA}/airlines.parquet",
+        f"FILE://{DATA}/airlines.parquet",
+        "\\\\host\\share\\data.parquet",
+        "~/data.parquet",
         "/etc",
+        "/proc/self/environ",
+        "",
+        "shared:///etc",
         "s3://bucket/data",
         "http://127.0.0.1:1/data.parquet",
+        "http://169.254.169.254/latest/meta-data",
     ],
+    ids=repr,
 )
 def test_nothing_is_loaded_from_elsewhere(server: pg.Server, path: str | Path) -> None:
     with pytest.raises(pg.errors.PermissionDeniedError) as caught:
         pg.connect(server.uri).load_parquet(path, "stolen")
     assert "not below a place that may be loaded from" in str(caught.value)
+    assert "stolen" not in server.tables
+
+
+@pytest.mark.parametrize("path", ["%2e%2e/airlines.parquet", "[.][.]/airlines.parquet"])
+def test_what_only_reads_like_the_folder_above_is_none(server: pg.Server, path: str) -> None:
+    with pytest.raises(pg.errors.NotFoundError):
+        pg.connect(server.uri).load_parquet(f"{DATA}/flights/{path}", "stolen")
     assert "stolen" not in server.tables
 
 
