@@ -66,6 +66,15 @@ def test_what_one_caller_was_given_is_nothing_to_another(
         act(client, "CancelFlightInfo", cancel, admin)
     with pytest.raises(pa.ArrowKeyError):
         act(client, "RenewFlightEndpoint", proto((1, info.endpoints[0].serialize())), admin)
+    headers = [(b"authorization", f"Bearer {writer}".encode()), (b"x-partgrid-endpoints", b"parts")]
+    parts = client.get_flight_info(
+        statement("SELECT 1 AS a"), fl.FlightCallOptions(headers=headers)
+    )
+    with pytest.raises(pa.ArrowKeyError, match="no such answer"):
+        client.do_get(parts.endpoints[0].ticket, shown(admin)).read_all()
+    with pytest.raises(pa.ArrowKeyError, match="no such answer"):
+        act(client, "CancelFlightInfo", proto((1, parts.serialize())), admin)
+    assert client.do_get(parts.endpoints[0].ticket, shown(writer)).read_all().num_rows == 1
     body = flight_sql("ActionCreatePreparedStatementRequest", (1, "SELECT $1 AS a"))
     handle = inner(act(client, "CreatePreparedStatement", body, writer))[1][0]
     with pytest.raises(pa.ArrowKeyError, match="no such prepared statement"):

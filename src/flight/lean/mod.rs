@@ -212,9 +212,10 @@ fn of_list_view<O: OffsetSizeTrait>(
             own(&values, None).unwrap_or(values)
         }
     };
+    let mut near = 0;
     let offsets = rows.iter().map(|range| match range.is_empty() {
         true => Some(O::usize_as(0)),
-        false => used.moved(range.start).map(O::usize_as),
+        false => used.moved(range.start, &mut near).map(O::usize_as),
     });
     let offsets: ScalarBuffer<O> = offsets.collect::<Option<Vec<O>>>()?.into();
     let sizes: ScalarBuffer<O> = rows.iter().map(|range| O::usize_as(range.len())).collect();
@@ -266,8 +267,9 @@ fn of_dense(
     let used = Used::of(places.iter().map(|place| *place..place + 1).collect());
     let mut moved = offsets.to_vec();
     let mut is_shown_there = vec![false; used.len()];
+    let mut near = 0;
     for (row, place) in rows.iter().zip(places) {
-        let place = used.moved(place)?;
+        let place = used.moved(place, &mut near)?;
         *moved.get_mut(*row)? = i32::try_from(place).ok()?;
         *is_shown_there.get_mut(place)? |= is_shown(shown, *row);
     }

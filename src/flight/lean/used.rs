@@ -46,19 +46,27 @@ impl Used {
         self.len
     }
 
-    /// The range that has a place, and how far into it that is.
-    pub(super) fn find(&self, place: usize) -> Option<(usize, usize)> {
-        let after = self.ranges.partition_point(|range| range.start <= place);
-        let number = after.checked_sub(1)?;
-        let range = self.ranges.get(number)?;
-        range
-            .contains(&place)
-            .then(|| (number, place - range.start))
+    /// The range that has a place, and how far into it that is; looked for at `near` first, and behind it.
+    pub(super) fn find(&self, place: usize, near: usize) -> Option<(usize, usize)> {
+        let range_at = |number: usize| {
+            let range = self.ranges.get(number)?;
+            range
+                .contains(&place)
+                .then(|| (number, place - range.start))
+        };
+        let looked_for = || {
+            let after = self.ranges.partition_point(|range| range.start <= place);
+            range_at(after.checked_sub(1)?)
+        };
+        range_at(near)
+            .or_else(|| range_at(near + 1))
+            .or_else(looked_for)
     }
 
-    /// Where a place is once the ranges lie one behind the other.
-    pub(super) fn moved(&self, place: usize) -> Option<usize> {
-        let (number, within) = self.find(place)?;
+    /// Where a place is once the ranges lie one behind the other; looked for near the range of the place before, which it then is.
+    pub(super) fn moved(&self, place: usize, near: &mut usize) -> Option<usize> {
+        let (number, within) = self.find(place, *near)?;
+        *near = number;
         Some(self.starts.get(number)? + within)
     }
 }
@@ -72,9 +80,16 @@ mod tests {
         let used = Used::of(vec![30..40, 3..5, 7..7, 4..8, 40..41, 20..22]);
         assert_eq!(used.ranges(), [3..8, 20..22, 30..41]);
         assert_eq!(used.len(), 18);
-        let moved = [3, 7, 20, 21, 30, 40].map(|place| used.moved(place));
-        assert_eq!(moved, [0, 4, 5, 6, 7, 17].map(Some));
-        assert_eq!([2, 8, 19, 22, 41].map(|place| used.moved(place)), [None; 5]);
-        assert_eq!(Used::of(Vec::new()).moved(0), None);
+        for mut near in 0..4 {
+            let mut moved = |place| used.moved(place, &mut near);
+            // In order and against it.
+            assert_eq!(
+                [3, 7, 20, 30, 40].map(&mut moved),
+                [0, 4, 5, 7, 17].map(Some)
+            );
+            assert_eq!([40, 21, 7, 3].map(&mut moved), [17, 6, 4, 0].map(Some));
+            assert_eq!([2, 8, 19, 22, 41].map(&mut moved), [None; 5]);
+        }
+        assert_eq!(Used::of(Vec::new()).moved(0, &mut 0), None);
     }
 }

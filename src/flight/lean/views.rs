@@ -33,11 +33,12 @@ pub(super) fn of_views<T: ByteViewType>(
         return None;
     }
     let as_they_lie = used.ranges().len() <= FEW || i32::try_from(used.len()).is_err();
-    let moved = |view: ByteView| {
+    let mut near = 0;
+    let mut moved = |view: ByteView| {
         let place = buffers.place(view)?.start;
         let (buffer, offset) = match as_they_lie {
-            true => used.find(place)?,
-            false => (0, used.moved(place)?),
+            true => used.find(place, near)?,
+            false => (0, used.moved(place, &mut near)?),
         };
         let (buffer_index, offset) = (u32::try_from(buffer).ok()?, u32::try_from(offset).ok()?);
         let view = ByteView {
