@@ -16,8 +16,10 @@ use crate::flight::error_of;
 /// How long a server may take to answer a knock.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
 
-/// A connection on which nothing comes for so long is asked whether anybody is there, and given up when as long again nothing comes.
+/// A connection on which nothing comes for so long is asked whether anybody is there,
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// and given up when then nothing comes for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the channel says then.
 const GIVEN_UP: &str = "keep-alive timed out";
@@ -110,7 +112,7 @@ pub(super) fn endpoint(address: &Address<'_>, options: &ClientOptions) -> Result
     let endpoint = endpoint
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE)
+        .keep_alive_timeout(PATIENCE)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .tcp_nodelay(true);
@@ -137,7 +139,7 @@ pub(super) fn error_at(uri: &str, status: &Status) -> Error {
 
 fn broken(uri: &str, cause: &str) -> Error {
     if cause.contains(GIVEN_UP) {
-        return silent(uri, 2 * KEEP_ALIVE);
+        return silent(uri, KEEP_ALIVE + PATIENCE);
     }
     let text = format!("the connection to the server at {uri} broke: {cause}");
     Error::new(ErrorKind::Storage { retryable: true }, text)
@@ -204,7 +206,7 @@ mod tests {
         let error = broken("grpc://h:1", "http2 error: keep-alive timed out");
         let text = error.to_string();
         assert!(
-            text.starts_with("the server at grpc://h:1 has not answered for 40 s\nhint: "),
+            text.starts_with("the server at grpc://h:1 has not answered for 30 s\nhint: "),
             "{text}"
         );
     }
