@@ -98,7 +98,7 @@ async fn file(kind: &'static str, text: &'static str) -> Response {
 
 /// Refuses requests that a browser was talked into by another site; says what browsers may do with the answer.
 async fn safely(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    let mut response = match stranger(&service, request.headers()) {
+    let mut response = match stranger(&service, &request) {
         Some(why) => failed(StatusCode::FORBIDDEN, why),
         None => next.run(request).await,
     };
@@ -116,11 +116,23 @@ async fn safely(State(service): State<Arc<Service>>, request: Request, next: Nex
 }
 
 /// Why a request does not come from whom it should. A server that lets everybody in takes requests only for the names of loopback: a name of somebody else may lead here as well.
-fn stranger(service: &Service, headers: &HeaderMap) -> Option<&'static str> {
+fn stranger(service: &Service, request: &Request) -> Option<&'static str> {
     if !service.is_open() {
         return None;
     }
-    let host = headers.get(header::HOST)?.to_str().ok()?;
+    let said = request.headers().get_all(header::HOST).iter();
+    // A host that is no text is nobody's here.
+    let said = said.map(|host| host.to_str().unwrap_or_default());
+    let meant = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
+    let is_for_us = said.chain(meant).all(leads_here_alone);
+    (!is_for_us).then_some("a server without tokens answers only to localhost and to addresses")
+}
+
+/// Whether a host, perhaps with a port, is named such that nobody else can have it lead here.
+fn leads_here_alone(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, port)| {
         if port.bytes().all(|byte| byte.is_ascii_digit()) {
             name
@@ -129,9 +141,7 @@ fn stranger(service: &Service, headers: &HeaderMap) -> Option<&'static str> {
         }
     });
     let name = name.trim_start_matches('[').trim_end_matches(']');
-    let is_address = name.parse::<IpAddr>().is_ok();
-    (!is_address && name != "localhost")
-        .then_some("a server without tokens answers only to localhost and to addresses")
+    name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
 /// Lets those in who have a token, where one is wanted.
