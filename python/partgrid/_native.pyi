@@ -2028,7 +2028,7 @@ class Server:
         """
     def reload(self, /) -> None:
         """
-        Reads the files of tokens and certificates again. Connections that are open stay.
+        Reads the files of tokens and certificates again, and that of the token that members of a cluster show each other. Connections that are open stay.
 
         Raises:
             NotFoundError: A file is gone; then what was read before stays in use.

@@ -17,7 +17,6 @@ use arrow_flight::{
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
@@ -25,7 +24,7 @@ use tonic::{Request, Status};
 
 use super::address::{Address, CONNECT, endpoint, error_at, silent};
 use super::describe::{self, Described};
-use super::options::{ClientOptions, QueryBounds};
+use super::options::{Bearer, ClientOptions, QueryBounds};
 use super::session;
 use crate::error::{Error, Result};
 use crate::flight::{Bounds, Decoded, Decoder, schema_of};
@@ -37,16 +36,14 @@ const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 /// Puts the token and the bounds of queries on each call.
 #[derive(Clone)]
 struct Shows {
-    token: Option<MetadataValue<Ascii>>,
+    token: Bearer,
     bounds: QueryBounds,
 }
 
 impl Interceptor for Shows {
     fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
-        if let Some(token) = &self.token {
-            request
-                .metadata_mut()
-                .insert("authorization", token.clone());
+        if let Some(token) = self.token.now() {
+            request.metadata_mut().insert("authorization", token);
         }
         self.bounds.put_on(request.metadata_mut());
         Ok(request)

@@ -1,11 +1,13 @@
 //! How to connect to a server.
 //!
-//! Comes in: a token, files of certificates, bounds of queries. Goes out: the same, as the channel wants them. Says nothing of secrets when it is printed. Never here: the channel.
+//! Comes in: a token or its file, files of certificates, bounds of queries. Goes out: the same, as the channel wants them. Says nothing of secrets when it is printed. Never here: the channel.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
@@ -15,12 +17,49 @@ use crate::error::{Error, ErrorKind, Result};
 /// What a client shows and trusts.
 #[derive(Clone, Default)]
 pub struct ClientOptions {
-    token: Option<String>,
+    token: Option<Token>,
     ca: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
     server_name: Option<String>,
     is_insecure: bool,
     pub(super) bounds: QueryBounds,
+}
+
+/// Where the token comes from.
+#[derive(Clone)]
+enum Token {
+    Said(String),
+    /// The one in the file, as it was read last.
+    File(PathBuf, Bearer),
+}
+
+/// A token as it goes into each call. One of a file is another one once the file was read again, for all clients that were made with the same options.
+#[derive(Clone, Default)]
+pub(crate) struct Bearer(Arc<ArcSwapOption<MetadataValue<Ascii>>>);
+
+impl Bearer {
+    /// # Errors
+    /// `InvalidArgument` for what no header can hold.
+    fn of(token: &str) -> Result<Self> {
+        let bearer = Self::default();
+        bearer.set(token)?;
+        Ok(bearer)
+    }
+
+    fn set(&self, token: &str) -> Result<()> {
+        let value = format!("Bearer {token}").parse::<MetadataValue<Ascii>>();
+        let mut value = value.map_err(|_| {
+            Error::invalid_argument("a token must be printable ASCII, this one is not")
+        })?;
+        value.set_sensitive(true);
+        self.0.store(Some(Arc::new(value)));
+        Ok(())
+    }
+
+    /// What is shown at this moment; nothing without a token.
+    pub(crate) fn now(&self) -> Option<MetadataValue<Ascii>> {
+        self.0.load().as_deref().cloned()
+    }
 }
 
 /// What the queries of a client may use, besides what the server allows.
@@ -66,8 +105,30 @@ impl ClientOptions {
     /// The token to show with each call.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into());
+        self.token = Some(Token::Said(token.into()));
         self
+    }
+
+    /// The token to show with each call, in a file, which [`ClientOptions::read_token_again`] reads again.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied` or `Storage` for a file that cannot be read, `InvalidArgument` for what no header can hold.
+    pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let bearer = Bearer::of(&token_in(&path)?)?;
+        self.token = Some(Token::File(path, bearer));
+        Ok(self)
+    }
+
+    /// Reads the file of the token again, if there is one: all that was made with these options, or with clones of them, shows what it says now. Where it cannot be read they show what they showed before.
+    ///
+    /// # Errors
+    /// As [`ClientOptions::with_token_file`].
+    pub fn read_token_again(&self) -> Result<()> {
+        match &self.token {
+            Some(Token::File(path, bearer)) => bearer.set(&token_in(path)?),
+            Some(Token::Said(_)) | None => Ok(()),
+        }
     }
 
     /// A file of those who vouch for the server, in PEM; without it those that the system trusts.
@@ -137,16 +198,12 @@ impl ClientOptions {
     ///
     /// # Errors
     /// `InvalidArgument` for what no header can hold.
-    pub(crate) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>> {
-        let Some(token) = &self.token else {
-            return Ok(None);
-        };
-        let value = format!("Bearer {token}").parse::<MetadataValue<Ascii>>();
-        let mut value = value.map_err(|_| {
-            Error::invalid_argument("a token must be printable ASCII, this one is not")
-        })?;
-        value.set_sensitive(true);
-        Ok(Some(value))
+    pub(crate) fn bearer(&self) -> Result<Bearer> {
+        match &self.token {
+            None => Ok(Bearer::default()),
+            Some(Token::Said(token)) => Bearer::of(token),
+            Some(Token::File(_, bearer)) => Ok(bearer.clone()),
+        }
     }
 
     /// Whom to trust, and what to show.
@@ -169,14 +226,53 @@ impl ClientOptions {
     }
 }
 
-fn file(path: &PathBuf) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
-            _ => ErrorKind::Storage { retryable: false },
-        };
-        Error::new(kind, format!("the file cannot be read: {error}"))
-            .with_file(path.display().to_string())
-    })
+fn file(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| unreadable("the file cannot be read", path, &error))
+}
+
+/// The token in a file, without the line end.
+fn token_in(path: &Path) -> Result<String> {
+    let what = "the file of the token cannot be read";
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(what, path, &error))?;
+    match text.trim() {
+        "" => Err(Error::invalid_argument("the file of the token must hold one, it is empty")
+            .with_file(path.display().to_string())),
+        token => Ok(token.to_owned()),
+    }
+}
+
+fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+        std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+        _ => ErrorKind::Storage { retryable: false },
+    };
+    Error::new(kind, format!("{what}: {error}")).with_file(path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_of_a_file_changes_for_all_that_was_made_with_it() {
+        let path = std::env::temp_dir().join(format!("partgrid-token-{}", std::process::id()));
+        std::fs::write(&path, "one\n").unwrap();
+        let options = ClientOptions::default().with_token_file(&path).unwrap();
+        let (first, clone) = (options.bearer().unwrap(), options.clone());
+        assert_eq!(first.now().unwrap(), "Bearer one");
+        std::fs::write(&path, "two").unwrap();
+        options.read_token_again().unwrap();
+        let second = clone.bearer().unwrap();
+        assert_eq!([first.now(), second.now()].map(|now| now.unwrap()), ["Bearer two"; 2]);
+        // What cannot be read, or is none, leaves the one before.
+        for wrong in ["", "zwei ä"] {
+            std::fs::write(&path, wrong).unwrap();
+            assert!(options.read_token_again().is_err());
+        }
+        std::fs::remove_file(&path).unwrap();
+        let error = options.read_token_again().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(first.now().unwrap(), "Bearer two");
+    }
 }

@@ -3,7 +3,7 @@
 //! Comes in: URIs and URLs of members, what to show them. Goes out: channels for parts of plans, and clients for tiles, each made once and kept; what small tiles gave is kept with them. A member that does not answer is an error within seconds.
 //! Never here: who is a member.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,7 @@ use tower::ServiceExt;
 use url::Url;
 
 use super::here::{Here, Rows, Told, num_operators, to_the_end};
+use super::members::{Member, Members};
 use super::small::SmallTiles;
 use crate::client::{Client, ClientOptions};
 use crate::error::{Error, ErrorKind, Result};
@@ -38,9 +39,10 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// A connection on which nothing comes is asked whether anybody is there, and given up when nobody says so.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// Bytes that may be under way unread, of a stream and of the connection.
+/// Bytes that may be under way unread, of a stream. Of the connection as many as HTTP/2 can count: all plans between two members share it, and streams that nobody reads for a while must not keep others from going on,
+/// for which they may be waiting.
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
 /// Connections to members.
 pub(super) struct Reach {
@@ -66,6 +68,22 @@ impl Reach {
         }
     }
 
+    /// Reads the token that members show each other again, if it is in a file.
+    ///
+    /// # Errors
+    /// As [`ClientOptions::with_token_file`].
+    pub(super) fn read_token_again(&self) -> Result<()> {
+        self.options.read_token_again()
+    }
+
+    /// Lets go of the connections to all but these members.
+    pub(super) fn keep_only(&self, members: &Members) {
+        let urls: HashSet<&Url> = members.iter().map(Member::url).collect();
+        let uris: HashSet<&str> = members.iter().map(Member::uri).collect();
+        known(&self.channels).retain(|url, _| urls.contains(url));
+        known(&self.clients).retain(|uri, _| uris.contains(uri.as_str()));
+    }
+
     /// A client of the server of a member.
     ///
     /// # Errors
@@ -77,6 +95,16 @@ impl Reach {
         let client = Client::connect(uri, &self.options).await?;
         let mut known = known(&self.clients);
         Ok(known.entry(uri.to_owned()).or_insert(client).clone())
+    }
+
+    #[cfg(test)]
+    pub(super) async fn open(&self, url: &Url) -> Result<()> {
+        self.channel(url).await.map(drop)
+    }
+
+    #[cfg(test)]
+    pub(super) fn num_channels(&self) -> usize {
+        known(&self.channels).len()
     }
 
     async fn channel(&self, url: &Url) -> Result<BoxCloneSyncChannel> {
@@ -104,8 +132,9 @@ impl Reach {
             .map_err(|error| lost(url, &chain(&error)))?;
         let bearer = self.options.bearer()?;
         let channel = channel.map_request(move |mut request: http::Request<tonic::body::Body>| {
-            if let Some(bearer) = bearer.as_ref().and_then(|token| token.to_str().ok())
-                && let Ok(mut value) = http::HeaderValue::from_str(bearer)
+            let token = bearer.now();
+            if let Some(token) = token.as_ref().and_then(|token| token.to_str().ok())
+                && let Ok(mut value) = http::HeaderValue::from_str(token)
             {
                 value.set_sensitive(true);
                 request

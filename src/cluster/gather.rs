@@ -156,7 +156,7 @@ impl Cluster {
             Some(made) if made.of == of => return Ok(()),
             made => made.cloned(),
         };
-        let num_changes = self.num_changes(name);
+        let watch = self.watch(name);
         self.check_name(name, before.as_ref())?;
         let mut grids = Vec::with_capacity(parts.len());
         for some in parts.chunks(AT_ONCE) {
@@ -173,7 +173,7 @@ impl Cluster {
         // While members were asked a statement may have named something else so.
         let _turn = self.naming_turn().await?;
         self.check_name(name, before.as_ref())?;
-        if self.num_changes(name) != num_changes {
+        if watch.has_seen() {
             // It was contributed to or withdrawn here: the next look sees what there is now.
             return Ok(());
         }

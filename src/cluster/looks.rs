@@ -8,12 +8,15 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 
 use super::copies::Deal;
 use super::copying::Copying;
+use super::members::Member;
 use super::parts::{PartOf, Parts};
 use super::{Cluster, ClusterOptions, scale};
 use crate::error::Error;
 use crate::flight::messages::GridPart;
 use crate::grid::PartitionGrid;
+use crate::location::Location;
 use crate::query::{Session, SessionOptions};
+use crate::share::Incarnation;
 
 fn grid(first: i64) -> Arc<PartitionGrid> {
     let values: ArrayRef = Arc::new(Int64Array::from(vec![first, first + 1]));
@@ -138,4 +141,39 @@ fn what_was_said_of_parts_that_are_nowhere_is_forgotten() {
     }
     copying.say_only(&[[2_u8; 16].as_slice()].into());
     assert_eq!(copying.said.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn changes_are_counted_only_while_somebody_looks_at_them() {
+    let session = Session::try_new(&SessionOptions::default()).unwrap();
+    let options = ClusterOptions::default();
+    let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
+    cluster.contribute("sales", grid(0), PartOf::new(0, 1)).unwrap();
+    let (first, other) = (cluster.watch("sales"), cluster.watch("other"));
+    assert!(!first.has_seen());
+    assert!(cluster.withdraw("sales"));
+    // Nothing is there as before, yet something was.
+    let second = cluster.watch("sales");
+    assert_eq!([&first, &second, &other].map(|watch| watch.has_seen()), [true, false, false]);
+    drop(first);
+    cluster.contribute("sales", grid(0), PartOf::new(0, 1)).unwrap();
+    assert!(second.has_seen());
+    drop((second, other));
+    assert!(cluster.parts().watched.is_empty());
+}
+
+#[tokio::test]
+async fn connections_to_those_who_are_no_members_any_more_are_let_go() {
+    let session = Session::try_new(&SessionOptions::default()).unwrap();
+    let options = ClusterOptions::default();
+    let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
+    // Whoever takes a connection, and says nothing.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("grpc://{}", listener.local_addr().unwrap());
+    let other = Member::try_new(&uri, Incarnation::from_bits(7), Location::here()).unwrap();
+    cluster.set_members([other.clone()]);
+    cluster.reach.open(other.url()).await.unwrap();
+    assert_eq!(cluster.reach.num_channels(), 1);
+    cluster.set_members([]);
+    assert_eq!(cluster.reach.num_channels(), 0);
 }

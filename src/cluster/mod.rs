@@ -103,6 +103,15 @@ impl ClusterOptions {
         self
     }
 
+    /// The same in a file, which [`Cluster::read_token_again`] reads again.
+    ///
+    /// # Errors
+    /// As [`ClientOptions::with_token_file`].
+    pub fn with_token_file(mut self, path: &str) -> Result<Self> {
+        self.client = self.client.with_token_file(path)?;
+        Ok(self)
+    }
+
     /// Whether members show their token also without TLS to members on other hosts.
     #[must_use]
     pub fn with_insecure(mut self, is_insecure: bool) -> Self {
@@ -219,6 +228,8 @@ impl Cluster {
         if *before != now {
             let uris: Vec<&str> = now.iter().map(Member::uri).collect();
             tracing::info!(members = ?uris, "the members of the cluster are others than before");
+            // Who comes back is reached anew; statements that run keep what they have.
+            self.reach.keep_only(&now);
             self.members.store(Arc::new(now));
         }
     }
@@ -263,6 +274,21 @@ impl Cluster {
     async fn look_at(&self, members: &Members) -> Result<()> {
         let _turn = self.looking.lock().await;
         self.gather(members, false).await
+    }
+
+    /// Reads the file of the token again that this member shows the others. Connections that are open show the new one with their next call.
+    ///
+    /// # Errors
+    /// As [`ClientOptions::with_token_file`]; the one of before is shown then.
+    pub fn read_token_again(&self) -> Result<()> {
+        self.reach.read_token_again()
+    }
+
+    /// How many of those that are listed as members do not take part, as the last look saw it.
+    #[must_use]
+    pub fn num_away(&self) -> usize {
+        let away = self.away.lock();
+        away.unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// What writes tiles down for these members, and reads them.

@@ -231,7 +231,7 @@ impl Cluster {
         if part.generation == 0 || part.deal.len() != 16 || part.data.len() != 16 {
             return Err(broken("parts of no deal"));
         }
-        let num_changes = self.num_changes(&part.name);
+        let watch = self.watch(&part.name);
         let codec = self.tile_codec(None);
         let (mut told, mut grids) = (RebalanceResult::default(), Vec::new());
         for run in message.runs {
@@ -249,7 +249,7 @@ impl Cluster {
             };
             (part, Arc::new(grid))
         });
-        self.keep_taken(&part.name, num_changes, grids.collect())?;
+        self.keep_taken(&watch, grids.collect())?;
         Ok(told)
     }
 

@@ -21,6 +21,7 @@ use super::tiles::{broken, id_bits, id_bytes};
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridId, PartitionGrid};
+use crate::load::file_bytes;
 use crate::query::max_threads;
 
 /// How many row bands a member is asked for at a time: so many are lost with it at most.
@@ -34,13 +35,27 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Writing {
     num_rows: AtomicU64,
     num_tiles: AtomicU64,
+    num_bytes: AtomicU64,
 }
 
 impl Writing {
-    /// Rows and tiles that are in the catalog.
-    pub(crate) fn so_far(&self) -> (u64, u64) {
+    /// Rows and tiles that are in the catalog, and the bytes of the files that they were read from.
+    pub(crate) fn so_far(&self) -> (u64, u64, u64) {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        (read(&self.num_rows), read(&self.num_tiles))
+        let (rows, tiles) = (read(&self.num_rows), read(&self.num_tiles));
+        (rows, tiles, read(&self.num_bytes))
+    }
+
+    /// Row bands of a grid are in the catalog, as so many tiles.
+    fn add(&self, grid: &PartitionGrid, row_bands: &[usize], num_tiles: usize) {
+        let rows = row_bands.iter().filter_map(|band| grid.rows().interval(*band));
+        let rows: u64 = rows.map(|rows| rows.end - rows.start).sum();
+        let tiles = row_bands.iter().flat_map(|band| grid.row_band(*band));
+        let bytes: u64 = tiles.map(file_bytes).sum();
+        self.num_rows.fetch_add(rows, Ordering::Relaxed);
+        self.num_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.num_tiles
+            .fetch_add(num_tiles as u64, Ordering::Relaxed);
     }
 }
 
@@ -161,11 +176,7 @@ impl Cluster {
                     }
                 },
             };
-            let rows = some.iter().filter_map(|band| grid.rows().interval(*band));
-            let rows: u64 = rows.map(|rows| rows.end - rows.start).sum();
-            writing.num_rows.fetch_add(rows, Ordering::Relaxed);
-            let num_tiles = written.files.len() as u64;
-            writing.num_tiles.fetch_add(num_tiles, Ordering::Relaxed);
+            writing.add(grid, some, written.files.len());
             files.extend(written.files);
         }
         Ok(Done { files, left: None })

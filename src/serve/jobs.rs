@@ -4,8 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+#[cfg(feature = "distributed")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "distributed")]
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -38,6 +42,11 @@ pub(super) struct Job {
     /// How far all members of a cluster are that load it together; the load itself only plans it then.
     #[cfg(feature = "distributed")]
     spread: Option<Writing>,
+    #[cfg(feature = "distributed")]
+    begun: Instant,
+    /// How long it took, once it has ended.
+    #[cfg(feature = "distributed")]
+    took: OnceLock<Duration>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
     ended: Mutex<Option<Result<u64>>>,
@@ -69,14 +78,14 @@ impl Job {
         let progress = self.load.progress();
         #[cfg(feature = "distributed")]
         if let Some(writing) = &self.spread {
-            let (num_rows, num_tiles) = writing.so_far();
-            // Others read the bytes.
-            let (num_bytes, total_bytes) = (0, 0);
+            let (num_rows, num_tiles, num_bytes) = writing.so_far();
+            let took = self.took.get().copied();
             return Progress {
                 num_rows,
                 num_tiles,
                 num_bytes,
-                total_bytes,
+                // Planning it has ended.
+                elapsed: took.unwrap_or_else(|| self.begun.elapsed()),
                 ..progress
             };
         }
@@ -269,6 +278,10 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
         load,
         #[cfg(feature = "distributed")]
         spread,
+        #[cfg(feature = "distributed")]
+        begun: Instant::now(),
+        #[cfg(feature = "distributed")]
+        took: OnceLock::new(),
         is_cancelled: AtomicBool::new(false),
         cancelled: Notify::new(),
         ended: Mutex::default(),
@@ -280,6 +293,8 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
         if let Err(error) = &done {
             tracing::info!(job = watched.id, request = %watched.request, caller = %watched.caller.name(), %error, "a load failed");
         }
+        #[cfg(feature = "distributed")]
+        watched.took.get_or_init(|| watched.begun.elapsed());
         *watched.ended() = Some(done);
     });
     Ok(job)

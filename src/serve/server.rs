@@ -188,7 +188,7 @@ impl Server {
         self.service.cluster.get()
     }
 
-    /// Reads the files of tokens and certificates again. Connections that are open stay; what cannot be read leaves those of before in use.
+    /// Reads the files of tokens and certificates again, and that of the token that members show each other. Connections that are open stay; what cannot be read leaves those of before in use.
     ///
     /// # Errors
     /// Whatever stands in the way.

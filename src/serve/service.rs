@@ -227,16 +227,20 @@ impl Service {
         Ok(())
     }
 
-    /// Reads tokens and certificates again. What cannot be read leaves those of before in use.
+    /// Reads tokens, certificates, and the token that it shows other members again. What cannot be read leaves those of before in use.
     ///
     /// # Errors
-    /// Whatever stands in the way.
+    /// The first that stands in the way; the others are read all the same.
     pub(super) fn reload(&self) -> Result<()> {
-        self.read_tokens()?;
-        match &self.tls {
-            Some(tls) => tls.renew(),
-            None => Ok(()),
+        let mut read = self.read_tokens();
+        if let Some(tls) = &self.tls {
+            read = read.and(tls.renew());
         }
+        #[cfg(feature = "distributed")]
+        if let Some(cluster) = self.cluster.get() {
+            read = read.and(cluster.read_token_again());
+        }
+        read
     }
 
     /// Counts bytes that a client sent, until the guard is dropped.

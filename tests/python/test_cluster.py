@@ -20,7 +20,7 @@ import pytest
 
 import partgrid as pg
 from conftest import DATA
-from services import Service, write_tokens
+from services import Service, http_answer, write_tokens
 
 MEMBER = """
 import json, sys
@@ -314,3 +314,39 @@ def test_members_need_tokens_for_all(tmp_path: Path) -> None:
     finally:
         for member in (first, second, third):
             member.kill()
+
+
+def test_the_token_of_the_members_changes_while_they_run(tmp_path: Path) -> None:
+    tokens, token = tmp_path / "tokens.toml", tmp_path / "token"
+    made = write_tokens(tokens, old={"scope": "admin"}, new={"scope": "admin"})
+    token.write_text(made["old"] + "\n")
+    settings = {"auth.tokens": str(tokens), "cluster.token": str(token)}
+    with cluster(tmp_path, of=2, **settings) as members:
+        connection = pg.connect(members[0].uri, token=made["new"])
+        text = "SELECT count(DISTINCT x) AS n FROM sales"
+        assert connection.sql(text).to_arrow().to_pydict() == {"n": [2000]}
+        token.write_text(made["new"])
+        for member in members:
+            assert member.ask("server.reload()") is None
+        write_tokens(tokens, new={"scope": "admin", "token": made["new"]})
+        for member in members:
+            assert member.ask("server.reload()") is None
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            assert len(member.ask("server.members")) == 2
+        assert connection.sql(text).to_arrow().to_pydict() == {"n": [2000]}
+        # A file that is gone changes nothing.
+        token.unlink()
+        assert members[0].ask("server.reload()")["error"] == "NotFoundError"
+        assert connection.sql(text).to_arrow().to_pydict() == {"n": [2000]}
+
+
+def test_readiness_says_how_many_members_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "members"
+    with pg.Server(join=f"file:{path}") as server:
+        assert http_answer(server.http_uri, "/readyz")[2] == b"ready\nmembers: 1\naway: 0\n"
+        # Nobody is at that port.
+        path.write_text(f"{server.uri}\n127.0.0.1:1\n")
+        server.refresh()
+        answer = http_answer(server.http_uri, "/readyz")
+        assert (answer[0], answer[2]) == (200, b"ready\nmembers: 1\naway: 1\n")

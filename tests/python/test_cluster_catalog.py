@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
+from services import act
 
 MEMBER = """
 import json, sys
@@ -129,6 +131,11 @@ def test_a_load_is_shared_by_all_and_known_to_all(tmp_path: Path) -> None:
     with cluster(tmp_path) as members:
         assert load(members[0], tmp_path) == 12_000
         assert len(tiles(tmp_path)) == 24
+        with fl.connect(members[0].uri) as client:
+            [said] = act(client, "Status")
+        [job] = json.loads(said)["jobs"]
+        size = sum(path.stat().st_size for path in (tmp_path / "data").rglob("*.parquet"))
+        assert 0 < job["bytes"] == job["total_bytes"] < size
         for member in members:
             member.ask("server.refresh()")
             connection = pg.connect(member.uri)

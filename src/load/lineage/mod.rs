@@ -112,6 +112,21 @@ pub(crate) fn task_place(tile: &Tile) -> Option<(u128, usize)> {
     (has_stamp && tile.source.is_plain()).then_some((grid.bits(), task.file))
 }
 
+/// The bytes of a tile of a lazy grid in its file, as loads count them; 0 of other tiles.
+pub(crate) fn file_bytes(tile: &Tile) -> u64 {
+    let Some(tile) = lazy(tile) else {
+        return 0;
+    };
+    let plan = tile.source.plan();
+    let task = plan.tasks.get(tile.task);
+    let columns = task
+        .into_iter()
+        .flat_map(|task| tile.columns.iter().map(move |column| (task, *column)));
+    columns
+        .map(|(task, column)| plan.sizes(task, column).file_bytes)
+        .sum()
+}
+
 /// Whether the file of a tile lies below one of these places.
 pub(crate) fn is_below(tile: &Tile, places: &[String]) -> bool {
     let file = lazy(tile).and_then(|tile| {

@@ -80,12 +80,17 @@ fn routes(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Whether new clients are taken in.
+/// Whether new clients are taken in; of a member of a cluster also how many members there are, and how many are listed and do not take part. It answers without these, so that it is ready without them.
 async fn ready(State(service): State<Arc<Service>>) -> Response {
-    match service.is_stopping.load(Ordering::Acquire) {
-        false => "ready\n".into_response(),
-        true => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
+    if service.is_stopping.load(Ordering::Acquire) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
+    #[cfg(feature = "distributed")]
+    if let Some(cluster) = service.cluster.get() {
+        let (there, away) = (cluster.members().len(), cluster.num_away());
+        return format!("ready\nmembers: {there}\naway: {away}\n").into_response();
+    }
+    "ready\n".into_response()
 }
 
 async fn file(kind: &'static str, text: &'static str) -> Response {

@@ -267,12 +267,7 @@ impl Settings {
             options = options.with_insecure(value.as_bool() == Some(true));
         }
         if let Some(path) = self.text("cluster.token") {
-            let token = std::fs::read_to_string(path).map_err(|error| {
-                let kind = ErrorKind::Storage { retryable: false };
-                let text = format!("the token of the cluster cannot be read: {error}");
-                Error::new(kind, text).with_file(path)
-            })?;
-            options = options.with_token(token.trim());
+            options = options.with_token_file(path)?;
         }
         if let Some(places) = self.text("cluster.shared") {
             let places = places.split(',').map(str::trim);
