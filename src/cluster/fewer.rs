@@ -1,7 +1,7 @@
 //! Plans of fewer stages.
 //!
 //! Comes in: a plan in stages. Goes out: the same plan without exchanges that are not needed: rows of one key are sent nowhere if all of them are with one member already (`together.rs`), and a small table is read
-//! by all instead of being sent to all (`whole.rs`). A stage less is a round of messages less. Never here: how stages are made.
+//! by all instead of being sent to all (`whole.rs`), and a row that is made of what all have counted is made by all (`single.rs`). A stage less is a round of messages less. Never here: how stages are made.
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use datafusion_distributed::{
     BroadcastExec, NetworkBoundaryExt, NetworkBroadcastExec, NetworkShuffleExec, Stage,
 };
 
+use super::single::made_by_all;
 use super::together::{Held, are_apart, held};
 use super::whole::Whole;
 
@@ -65,6 +66,15 @@ impl Cutting<'_> {
         {
             self.num_less += 1;
             return whole.read(Arc::clone(sent), num_tasks);
+        }
+        if plan.is::<NetworkBroadcastExec>()
+            && num_tasks > 1
+            && below == 1
+            && let Some([sent]) = children.first().map(|head| head.children()).as_deref()
+            && let Some(made) = made_by_all(sent, num_tasks)?
+        {
+            self.num_less += 1;
+            return Ok(made);
         }
         if boundary.is_some() && below > 1 {
             for stage in &mut children {

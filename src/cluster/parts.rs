@@ -16,6 +16,7 @@ use futures::future::join_all;
 use super::Cluster;
 use super::copies::Deal;
 use super::tiles::id_bytes;
+use super::watch::{Watch, Watched};
 use crate::error::{Error, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid};
@@ -130,45 +131,6 @@ pub(super) struct Parts {
     /// The grids whose changes somebody looks at now.
     pub(super) watched: BTreeMap<String, Watched>,
     pub(super) made: BTreeMap<String, Made>,
-}
-
-/// How often parts of a grid were contributed and withdrawn here since somebody looks, and how many look.
-#[derive(Debug, Default)]
-pub(super) struct Watched {
-    num_changes: u64,
-    num_watches: usize,
-}
-
-/// Sees, as long as it is there, whether parts of a grid are contributed or withdrawn here.
-pub(super) struct Watch<'a> {
-    cluster: &'a Cluster,
-    name: &'a str,
-    num_changes: u64,
-}
-
-impl Watch<'_> {
-    /// Whether any was since it began.
-    fn has_seen_any(&self, parts: &Parts) -> bool {
-        let watched = parts.watched.get(self.name);
-        watched.is_none_or(|watched| watched.num_changes != self.num_changes)
-    }
-
-    /// The same, for those who have no parts in hand.
-    pub(super) fn has_seen(&self) -> bool {
-        self.has_seen_any(&self.cluster.parts())
-    }
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        let mut parts = self.cluster.parts();
-        if let Some(watched) = parts.watched.get_mut(self.name) {
-            watched.num_watches -= 1;
-            if watched.num_watches == 0 {
-                parts.watched.remove(self.name);
-            }
-        }
-    }
 }
 
 /// A grid that was put under its name.
@@ -321,7 +283,7 @@ impl Parts {
 
     fn has_changed(&mut self, name: &str) {
         if let Some(watched) = self.watched.get_mut(name) {
-            watched.num_changes += 1;
+            watched.add();
         }
     }
 }
@@ -366,18 +328,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Begins to see whether parts of a grid are contributed or withdrawn here.
-    pub(super) fn watch<'a>(&'a self, name: &'a str) -> Watch<'a> {
-        let mut parts = self.parts();
-        let watched = parts.watched.entry(name.to_owned()).or_default();
-        watched.num_watches += 1;
-        Watch {
-            cluster: self,
-            name,
-            num_changes: watched.num_changes,
-        }
-    }
-
     /// Keeps the parts that this member has taken of a grid that was dealt out anew, if none was contributed or withdrawn here since somebody watches it.
     ///
     /// # Errors
@@ -394,7 +344,7 @@ impl Cluster {
         if watch.has_seen_any(&parts) {
             let text = "parts of the grid were contributed or withdrawn while its rows were dealt out anew";
             return Err(Error::invalid_argument(text)
-                .with_context("grid", watch.name)
+                .with_context("grid", watch.name())
                 .with_hint("rebalance it again, if that is still wanted"));
         }
         for (part, grid) in taken {

@@ -20,6 +20,7 @@ use datafusion::execution::{
 };
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -45,6 +46,7 @@ use super::channel::Resolver;
 use super::codec::Codec;
 use super::fewer::with_fewer_stages;
 use super::known::knowing;
+use super::last::{told, until_last};
 use super::leaf::{self, OfQuery};
 use super::limits::limited_once;
 use super::members::Members;
@@ -54,7 +56,7 @@ use super::together::are_together;
 use super::whole::Whole;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
-use crate::query::{Facts, PROCESS, Spread, dense_apart, part};
+use crate::query::{Facts, PROCESS, Spread, asks_for_counts, dense_apart, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -90,6 +92,8 @@ pub(super) struct Statement {
     plan: Arc<dyn ExecutionPlan>,
     config: SessionConfig,
     cluster: Arc<Cluster>,
+    /// Whether somebody asks what the members counted.
+    counts: bool,
 }
 
 impl Statement {
@@ -120,8 +124,11 @@ impl Statement {
             let text = "the engine's settings of plans for several processes are missing";
             return Err(DataFusionError::Internal(text.to_owned()));
         };
+        let mut distributed = distributed.clone();
+        // EXPLAIN ANALYZE asks in any case.
+        distributed.collect_metrics = self.counts || self.plan.is::<AnalyzeExec>();
         let config = config
-            .with_distributed_option_extension(distributed.clone())
+            .with_distributed_option_extension(distributed)
             .with_distributed_worker_resolver(Frozen(urls))
             .with_distributed_channel_resolver(resolver)
             .with_distributed_user_codec(codec)
@@ -171,10 +178,22 @@ impl Statement {
             state,
             unsent,
         } = self.cut(Arc::clone(members), headers).await?;
+        let told = match self.counts {
+            true => None,
+            false => told(&plan)?,
+        };
+        let (plan, given) = match told {
+            Some((plan, given)) => (plan, Some(given)),
+            None => (plan, None),
+        };
         kept(last).replace(Arc::clone(&plan));
         let context = TaskContext::from(&state).with_runtime(Arc::clone(runtime));
         let rows = execute_stream(Arc::clone(&plan), Arc::new(context))?;
         let rows = until_unsent(rows, unsent);
+        if let Some(given) = given {
+            let runtime = self.cluster.runtime.clone();
+            return Ok(until_last(rows, given, runtime, ends).boxed());
+        }
         // What the others counted comes after the last row.
         let last = Arc::clone(last);
         let counted = async move {
@@ -200,6 +219,7 @@ impl Statement {
             plan,
             config: self.config.clone(),
             cluster: Arc::clone(&self.cluster),
+            counts: self.counts,
         }
     }
 }
@@ -328,6 +348,7 @@ impl SpreadExec {
             plan: Arc::clone(&self.plan),
             config: self.config.clone(),
             cluster,
+            counts: true,
         })
     }
 }
@@ -428,7 +449,11 @@ impl ExecutionPlan for SpreadExec {
             let text = format!("a plan that is spread has one partition, not {partition}");
             return Err(DataFusionError::Internal(text));
         }
-        let (statement, last) = (self.statement()?, Arc::clone(&self.last));
+        let statement = Statement {
+            counts: asks_for_counts(context.session_config()),
+            ..self.statement()?
+        };
+        let last = Arc::clone(&self.last);
         let runtime = context.runtime_env();
         let running = async move {
             let members = statement.cluster.members();

@@ -58,7 +58,10 @@ impl Whole<'_> {
             return None;
         }
         let mut looker = self.query.anywhere.looker();
-        let (mut bytes, mut is_of_members) = (0_u64, false);
+        // Of a grid of all, others know the tiles of this process as well.
+        let mut tiles = scan.grid().tiles().iter();
+        let mut is_of_members = tiles.any(|tile| of_member(tile).is_some());
+        let mut bytes = 0_u64;
         for row_band in scan.kept_row_bands() {
             let tiles = scan.grid().row_band(*row_band);
             for tile in touched.iter().filter_map(|band| tiles.get(*band)) {
@@ -66,7 +69,7 @@ impl Whole<'_> {
                 if !is_anywhere && !self.is_reached(tile) {
                     return None;
                 }
-                is_of_members |= is_anywhere || of_member(tile).is_some();
+                is_of_members |= is_anywhere;
                 bytes = bytes.saturating_add(tile.data().memory_bytes());
             }
         }
@@ -127,6 +130,6 @@ fn is_same_everywhere(node: &Arc<dyn ExecutionPlan>) -> bool {
     is_kept || node.is::<CoalescePartitionsExec>() && node.fetch().is_none()
 }
 
-fn is_volatile(expression: &Arc<dyn PhysicalExpr>) -> bool {
+pub(super) fn is_volatile(expression: &Arc<dyn PhysicalExpr>) -> bool {
     datafusion::physical_expr_common::physical_expr::is_volatile(expression)
 }

@@ -26,6 +26,7 @@ use super::metrics::QueryMetrics;
 use super::names::Names;
 use super::progress::{QueryProgress, progress};
 use super::run::{BatchStream, Run, Start};
+use super::spread::Uncounted;
 use crate::error::Result;
 
 /// What the queries of a session share.
@@ -41,6 +42,8 @@ pub(super) struct Bounds {
     pub(super) memory_limit_bytes: Option<usize>,
     /// The functions by name, for plans that list them.
     pub(super) functions: Option<Arc<TaskContext>>,
+    /// Whether nobody asks what other processes counted.
+    pub(super) leaves_counts: bool,
 }
 
 /// A planned query.
@@ -88,7 +91,7 @@ impl Query {
     /// # Errors
     /// As [`Query::stream`].
     pub async fn explain_analyze(&self) -> Result<String> {
-        let mut stream = self.stream()?;
+        let mut stream = self.start(false, true)?;
         while stream.try_next().await?.is_some() {}
         let plan = stream.tracked().plan();
         Ok(DisplayableExecutionPlan::with_metrics(plan.as_ref())
@@ -102,7 +105,7 @@ impl Query {
     /// Now: `Internal` when the plan cannot be begun again. Later, in the stream: whatever stops the query; `ResourcesExhausted` past its timeout or memory limit,
     /// `Cancelled` after [`Query::cancel`].
     pub fn stream(&self) -> Result<BatchStream> {
-        self.start(false)
+        self.start(false, !self.bounds.leaves_counts)
     }
 
     /// As [`Query::stream`], for a reader who keeps all batches: they count against the memory limit as well, without those buffers that lie in registered grids.
@@ -110,10 +113,11 @@ impl Query {
     /// # Errors
     /// As [`Query::stream`].
     pub fn stream_to_keep(&self) -> Result<BatchStream> {
-        self.start(true)
+        self.start(true, !self.bounds.leaves_counts)
     }
 
-    fn start(&self, keep: bool) -> Result<BatchStream> {
+    /// Begins a run, whose reader keeps the batches or does not, and asks what other processes counted or does not.
+    fn start(&self, keep: bool, counts: bool) -> Result<BatchStream> {
         let pool = RunPool::new(&self.bounds.memory, self.bounds.memory_limit_bytes);
         let memory = Arc::new(pool);
         let pool = Arc::clone(&memory) as Arc<dyn MemoryPool>;
@@ -121,7 +125,10 @@ impl Query {
             memory_pool: Arc::clone(&pool),
             ..RuntimeEnv::clone(&self.bounds.runtime)
         };
-        let (plan, config) = self.in_batches()?;
+        let (plan, mut config) = self.in_batches()?;
+        if !counts {
+            config.set_extension(Arc::new(Uncounted));
+        }
         let context = self.context(runtime, config);
         let stream = BatchStream::start(Start {
             plan,

@@ -70,6 +70,6 @@ pub(crate) use {
     metrics::PROCESS,
     plan::estimate::{sample, sample_of_parts},
     plan::facts::{Extent, Facts},
-    spread::{Spread, part},
+    spread::{Spread, asks_for_counts, part},
     travel::{of_plans, traveling},
 };

@@ -183,6 +183,7 @@ pub struct QueryOptions {
     pub(super) threads: Option<usize>,
     pub(super) statements: Statements,
     pub(super) watch: Option<Watch>,
+    pub(super) leaves_counts: bool,
 }
 
 /// Hears of the query of a statement that makes a table, and is told by dropping what it gives when that has ended.
@@ -246,6 +247,14 @@ impl QueryOptions {
         watch: impl Fn(&Query) -> Box<dyn Any + Send> + Send + Sync + 'static,
     ) -> Self {
         self.watch = Some(Watch(Arc::new(watch)));
+        self
+    }
+
+    /// Has other processes that take part keep what they counted to themselves, where nobody will ask for it: it is missing in [`Query::metrics`](super::Query::metrics), and the rows are over with the last one instead of with
+    /// the last count.
+    #[must_use]
+    pub fn without_counts(mut self) -> Self {
+        self.leaves_counts = true;
         self
     }
 

@@ -479,6 +479,7 @@ impl Session {
             on: self.options.runtime.clone(),
             memory_limit_bytes: self.query_limit(options),
             functions: (!reads_grids_only(&plan)).then(|| self.context.task_ctx()),
+            leaves_counts: options.leaves_counts,
         };
         Query::new(plan, bounds)
     }

@@ -122,6 +122,16 @@ pub(super) fn is_apart(config: &SessionConfig) -> bool {
     config.get_extension::<Apart>().is_some()
 }
 
+/// A setting of runs: nobody asks what other processes counted.
+#[derive(Debug)]
+pub(super) struct Uncounted;
+
+/// Whether somebody asks, of a run with these settings, what other processes counted.
+#[cfg(feature = "distributed")]
+pub(crate) fn asks_for_counts(config: &SessionConfig) -> bool {
+    config.get_extension::<Uncounted>().is_none()
+}
+
 /// Who spreads the statement; nobody, if no other process has anything of it.
 pub(super) fn spreads(state: &SessionState, logical: &LogicalPlan) -> Option<Arc<dyn Spread>> {
     let told = state.config().get_extension::<Told>()?.0.upgrade()?;

@@ -370,7 +370,10 @@ impl Service {
             Scope::Write | Scope::Admin => Statements::Tables,
         };
         let chosen = self.client_sessions.options(call);
-        let mut options = QueryOptions::default().with_statements(may);
+        // Clients are told nothing of them.
+        let mut options = QueryOptions::default()
+            .with_statements(may)
+            .without_counts();
         let said = call.bounds;
         if let Some(timeout) = said.timeout.or(chosen.timeout) {
             options = options.with_timeout(timeout.min(self.limits.query_time));

@@ -29,6 +29,9 @@ const SENDING: f64 = 4.0;
 /// A reduction must save so many times what it costs.
 const GAIN: f64 = 2.0;
 
+/// Of so many rows with the same key, where no more than the key is wanted, one is sooner sent than all.
+const MANY_ROWS: f64 = 8.0;
+
 /// Drops rows that a join drops before they are grouped or sent.
 #[derive(Debug)]
 pub(in crate::query) struct SemiReduce {
@@ -96,6 +99,8 @@ struct Wanted {
     source: LogicalPlan,
     of_source: Column,
     gain: f64,
+    /// How many rows of the input have the same key, on average.
+    rows_of_a_value: f64,
 }
 
 impl SemiReduce {
@@ -134,6 +139,7 @@ impl SemiReduce {
                         source: source.clone(),
                         of_source,
                         gain,
+                        rows_of_a_value: rows_of_a_value(&place).unwrap_or_default(),
                     });
                 }
             }
@@ -170,6 +176,11 @@ impl SemiReduce {
         let cost = rows_read(source)? + wanted * copies * SENDING;
         (saved > cost * GAIN).then_some(saved - cost)
     }
+}
+
+fn rows_of_a_value(place: &Place<'_>) -> Option<f64> {
+    let values = distinct_of(place.input, &place.key)?;
+    Some(rows_of(place.input)? / values.max(1.0))
 }
 
 /// Where the rows of an input come from, by one of its columns.
@@ -378,13 +389,44 @@ fn reduced(join: &Join, is_left: bool, wanted: &Wanted, alias: &str) -> Result<L
         .alias(alias)?
         .build()?;
     let input = if is_left { &join.left } else { &join.right };
-    let input = Arc::new(put(input, &wanted.key, &Arc::new(source))?);
+    let mut input = put(input, &wanted.key, &Arc::new(source))?;
+    if wanted.rows_of_a_value >= MANY_ROWS
+        && let Some(keys) = keys_alone(join, is_left)
+    {
+        let none: [Expr; 0] = [];
+        input = LogicalPlanBuilder::from(input)
+            .aggregate(keys, none)?
+            .build()?;
+    }
+    let input = Arc::new(input);
     let mut join = join.clone();
     match is_left {
         true => join.left = input,
         false => join.right = input,
     }
     Ok(LogicalPlan::Join(join))
+}
+
+/// The keys of an input of which a join wants to know nothing but whether there is a row with them: one of each is enough to be sent.
+fn keys_alone(join: &Join, is_left: bool) -> Option<Vec<Expr>> {
+    let is_fit = match is_left {
+        true => matches!(join.join_type, JoinType::RightSemi | JoinType::RightAnti),
+        false => matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti),
+    };
+    let keys = join.on.iter();
+    let keys = keys.map(|(left, right)| if is_left { left } else { right });
+    let input = if is_left { &join.left } else { &join.right };
+    let is_exact = |key: &Expr| matches!(key, Expr::Column(key) if !is_float(input, key));
+    let are_columns = keys.clone().all(is_exact);
+    (is_fit && join.filter.is_none() && are_columns).then(|| {
+        let mut all: Vec<Expr> = Vec::new();
+        for key in keys {
+            if !all.contains(key) {
+                all.push(key.clone());
+            }
+        }
+        all
+    })
 }
 
 /// The plan with a semi join against the source where [`Place::of`] ends.
