@@ -235,8 +235,10 @@ fn token_in(path: &Path) -> Result<String> {
     let what = "the file of the token cannot be read";
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(what, path, &error))?;
     match text.trim() {
-        "" => Err(Error::invalid_argument("the file of the token must hold one, it is empty")
-            .with_file(path.display().to_string())),
+        "" => Err(
+            Error::invalid_argument("the file of the token must hold one, it is empty")
+                .with_file(path.display().to_string()),
+        ),
         token => Ok(token.to_owned()),
     }
 }
@@ -264,7 +266,10 @@ mod tests {
         std::fs::write(&path, "two").unwrap();
         options.read_token_again().unwrap();
         let second = clone.bearer().unwrap();
-        assert_eq!([first.now(), second.now()].map(|now| now.unwrap()), ["Bearer two"; 2]);
+        assert_eq!(
+            [first.now(), second.now()].map(|now| now.unwrap()),
+            ["Bearer two"; 2]
+        );
         // What cannot be read, or is none, leaves the one before.
         for wrong in ["", "zwei ä"] {
             std::fs::write(&path, wrong).unwrap();

@@ -148,15 +148,22 @@ async fn changes_are_counted_only_while_somebody_looks_at_them() {
     let session = Session::try_new(&SessionOptions::default()).unwrap();
     let options = ClusterOptions::default();
     let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
-    cluster.contribute("sales", grid(0), PartOf::new(0, 1)).unwrap();
+    cluster
+        .contribute("sales", grid(0), PartOf::new(0, 1))
+        .unwrap();
     let (first, other) = (cluster.watch("sales"), cluster.watch("other"));
     assert!(!first.has_seen());
     assert!(cluster.withdraw("sales"));
     // Nothing is there as before, yet something was.
     let second = cluster.watch("sales");
-    assert_eq!([&first, &second, &other].map(|watch| watch.has_seen()), [true, false, false]);
+    assert_eq!(
+        [&first, &second, &other].map(|watch| watch.has_seen()),
+        [true, false, false]
+    );
     drop(first);
-    cluster.contribute("sales", grid(0), PartOf::new(0, 1)).unwrap();
+    cluster
+        .contribute("sales", grid(0), PartOf::new(0, 1))
+        .unwrap();
     assert!(second.has_seen());
     drop((second, other));
     assert!(cluster.parts().watched.is_empty());

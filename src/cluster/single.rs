@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use datafusion::error::Result;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::ExecutionPlan;
@@ -15,7 +14,8 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion_distributed::{
-    BroadcastExec, NetworkBoundary, NetworkBoundaryExt, NetworkBroadcastExec, NetworkCoalesceExec, Stage,
+    BroadcastExec, NetworkBoundary, NetworkBoundaryExt, NetworkBroadcastExec, NetworkCoalesceExec,
+    Stage,
 };
 
 use super::whole::is_volatile;
@@ -64,11 +64,10 @@ fn is_exact(aggregate: &AggregateExec) -> bool {
 
 fn is_steady(made: &AggregateFunctionExpr) -> bool {
     let name = made.fun().name();
-    let state = made.state_fields();
-    let is_float = |kind: &DataType| kind.is_floating();
-    let has_floats = state.map_or(true, |fields| {
-        fields.iter().any(|field| is_float(field.data_type()))
-    });
+    let Ok(state) = made.state_fields() else {
+        return false;
+    };
+    let has_floats = state.iter().any(|field| field.data_type().is_floating());
     let is_plain = !made.is_distinct() && made.order_bys().is_empty();
     is_plain && (CHOSEN.contains(&name) || EXACT.contains(&name) && !has_floats)
 }

@@ -48,7 +48,9 @@ impl Writing {
 
     /// Row bands of a grid are in the catalog, as so many tiles.
     fn add(&self, grid: &PartitionGrid, row_bands: &[usize], num_tiles: usize) {
-        let rows = row_bands.iter().filter_map(|band| grid.rows().interval(*band));
+        let rows = row_bands
+            .iter()
+            .filter_map(|band| grid.rows().interval(*band));
         let rows: u64 = rows.map(|rows| rows.end - rows.start).sum();
         let tiles = row_bands.iter().flat_map(|band| grid.row_band(*band));
         let bytes: u64 = tiles.map(file_bytes).sum();

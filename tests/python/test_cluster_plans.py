@@ -204,3 +204,48 @@ def test_a_statement_that_needs_few_rows_does_not_wait_for_parts_that_nobody_ask
     assert time.monotonic() - began < 8
     ran = connection.sql("SELECT x FROM big LIMIT 1").explain(analyze=True)
     assert "output_rows" in ran, ran
+
+
+def test_a_row_made_of_all_is_made_by_all_if_the_order_does_not_matter(
+    engines: tuple[pg.Session, pg.Connection],
+) -> None:
+    """No task of one member makes it for the others; a sum of floats, which depends on the order, is made once."""
+    one, connection = engines
+    text = "SELECT count(*) AS n FROM big WHERE x > (SELECT {} FROM big WHERE k IS NOT NULL)"
+    exact, floats = (text.format(value) for value in ("sum(x) / 150000", "sum(f) / 150000 + 30"))
+    assert "tasks=1," not in connection.sql(exact).explain()
+    assert "tasks=1," in connection.sql(floats).explain()
+    for each in (exact, floats, text.format("max(x) - min(x) - count(*) / 10000")):
+        assert connection.sql(each).to_arrow() == one.sql(each).to_arrow()
+
+
+def test_a_small_table_of_which_the_member_that_was_asked_has_all_wanted_rows_is_not_sent(
+    engines: tuple[pg.Session, pg.Connection],
+) -> None:
+    one, connection = engines
+    text = "SELECT count(*) AS n FROM big JOIN few ON big.k = few.k WHERE few.f < 100 AND few.tag = 'b'"
+    plan = connection.sql(text).explain()
+    assert "tiles=1/3" in plan, plan
+    assert "NetworkBroadcastExec" not in plan, plan
+    assert connection.sql(text).to_arrow() == one.sql(text).to_arrow()
+
+
+def test_keys_that_are_only_looked_up_are_sent_once(
+    engines: tuple[pg.Session, pg.Connection],
+) -> None:
+    """Fifty rows have each key: they are grouped before they are sent."""
+    one, connection = engines
+    text = "SELECT few.tag, count(*) AS n FROM few WHERE {}EXISTS (SELECT 1 FROM big WHERE big.k = few.k AND big.x > 5) GROUP BY few.tag ORDER BY few.tag"
+    for no in ("", "NOT "):
+        each = text.format(no).replace("FROM few WHERE", "FROM few WHERE few.tag = 'a' AND")
+        plan = connection.sql(each).explain()
+        assert re.search(r"AggregateExec: mode=Partial, gby=\[k@0 as k\], aggr=\[\]", plan), plan
+        assert connection.sql(each).to_arrow() == one.sql(each).to_arrow()
+
+
+def test_rows_are_over_with_the_last_one(engines: tuple[pg.Session, pg.Connection]) -> None:
+    """Many short statements one after the other, each of which ends while the members still end their parts."""
+    _, connection = engines
+    for number in range(50):
+        text = f"SELECT k % 3 AS m, count(*) AS n FROM big WHERE x = {number} AND k < 3000 GROUP BY m ORDER BY m"
+        assert connection.sql(text).to_arrow().num_rows == 3
