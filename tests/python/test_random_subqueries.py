@@ -313,3 +313,11 @@ def test_a_part_of_a_join_that_nobody_reads_holds_up_no_other(members: pg.Connec
 def test_what_is_known_of_rows_is_known_where_they_go(members: pg.Connection, text: str) -> None:
     """Columns that are equal or constant, beyond an exchange."""
     assert answer(members, text) == expected_of(text)
+
+
+def test_a_statement_of_hundreds_of_stages_comes_to_its_end(members: pg.Connection) -> None:
+    """More of them than a connection of HTTP/2 has streams by default, between two members that wait for each other."""
+    writer = Writer(109)
+    text = [writer.whole(6) for _ in range(10)][-1]
+    assert members.sql(text).explain().count("───── Stage") > 128
+    assert answer(members, text) == expected_of(text)
