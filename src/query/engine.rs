@@ -21,6 +21,7 @@ use super::plan::copies::CountCopies;
 use super::plan::exact;
 use super::plan::floats::BothZeros;
 use super::plan::join_order::JoinOrder;
+use super::plan::long_limit::LongLimits;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
 use super::plan::one_step::OneStep;
@@ -82,6 +83,7 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
         .with_optimizer_rule(Arc::new(OuterJoins))
         .with_optimizer_rule(Arc::new(JoinOrder::default()))
         .with_optimizer_rule(Arc::new(BothZeros))
+        .with_physical_optimizer_rule(Arc::new(LongLimits))
         .with_physical_optimizer_rule(Arc::new(OneStep))
         .with_physical_optimizer_rule(Arc::new(Arithmetic))
         .with_physical_optimizer_rule(Arc::new(PauseOften))

@@ -12,6 +12,7 @@ pub(super) mod facts;
 pub(super) mod floats;
 pub(super) mod join_order;
 mod join_search;
+pub(super) mod long_limit;
 mod longest;
 pub(super) mod meaning;
 pub(super) mod narrow;
