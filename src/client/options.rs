@@ -271,7 +271,7 @@ mod tests {
             ["Bearer two"; 2]
         );
         // What cannot be read, or is none, leaves the one before.
-        for wrong in ["", "zwei ä"] {
+        for wrong in ["", "two\nlines"] {
             std::fs::write(&path, wrong).unwrap();
             assert!(options.read_token_again().is_err());
         }

@@ -18,7 +18,8 @@ use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
 };
 use datafusion_distributed::{DistributedExec, NetworkBoundaryExt};
 use futures::{Stream, StreamExt, stream};
@@ -53,7 +54,9 @@ pub(super) fn told(
         [stage] if plan.is::<DistributedExec>() => Arc::clone(stage),
         _ => return Ok(None),
     };
-    if stage.is_network_boundary() {
+    // Of several partitions, one being over says nothing of the others.
+    let num_partitions = stage.output_partitioning().partition_count();
+    if stage.is_network_boundary() || num_partitions != 1 {
         return Ok(None);
     }
     let given = Arc::<Given>::default();

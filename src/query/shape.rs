@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, ObjectName, Query, Statement as SqlStatement, TableFactor, Visit, Visitor,
+    BinaryOperator, Expr, GroupByExpr, ObjectName, Query, Select, Statement as SqlStatement,
+    TableFactor, Visit, Visitor,
 };
 
 use super::guard::{MAX_EXPRESSION_DEPTH, too_much};
@@ -19,6 +20,12 @@ const MAX_QUERY_DEPTH: usize = 16;
 
 /// How many queries the names of WITH may stand for, written out: each use of a name is planned anew.
 const MAX_WRITTEN_OUT: u64 = 1000;
+
+/// For how many sets of keys one SELECT may make groups: those of CUBE double with each key.
+const MAX_KEY_SETS: u64 = 4096;
+
+/// How many keys such a SELECT may have: which set a row is of is a number with a bit for each.
+const MAX_KEYS_OF_SETS: usize = 63;
 
 /// Refuses what is too deep, too long when it is written out, or not supported as it is written.
 ///
@@ -76,6 +83,13 @@ impl Visitor for Shape {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_select(&mut self, select: &Select) -> Step {
+        match &select.group_by {
+            GroupByExpr::Expressions(keys, _) => check_key_sets(keys),
+            GroupByExpr::All(_) => ControlFlow::Continue(()),
+        }
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Step {
         let sampled = matches!(
             factor,
@@ -123,6 +137,49 @@ impl Visitor for Shape {
         self.expressions -= 1;
         ControlFlow::Continue(())
     }
+}
+
+/// Refuses more sets of keys, or more keys of sets, than can be borne.
+fn check_key_sets(keys: &[Expr]) -> Step {
+    let (mut sets, mut num_keys) = (1_u64, 0_usize);
+    for key in keys {
+        let (parts, found) = match key {
+            Expr::Rollup(parts) => (parts, parts.len() as u64 + 1),
+            Expr::Cube(parts) => (parts, two_to_the(parts.len())),
+            Expr::GroupingSets(parts) => (parts, parts.len() as u64),
+            _ => {
+                num_keys += 1;
+                continue;
+            }
+        };
+        num_keys += parts.iter().map(Vec::len).sum::<usize>();
+        sets = sets.saturating_mul(found);
+    }
+    if sets > MAX_KEY_SETS {
+        let text = format!(
+            "a SELECT may make groups for {MAX_KEY_SETS} sets of keys, got {sets}; CUBE of n keys makes 2^n"
+        );
+        let error = Error::new(ErrorKind::ResourcesExhausted, text);
+        return ControlFlow::Break(Box::new(
+            error.with_hint("name the sets that are wanted: GROUPING SETS ((a, b), (a), ())"),
+        ));
+    }
+    if sets > 1 && num_keys > MAX_KEYS_OF_SETS {
+        let text = format!(
+            "ROLLUP, CUBE and GROUPING SETS may have {MAX_KEYS_OF_SETS} keys, got {num_keys}"
+        );
+        let error = Error::new(ErrorKind::ResourcesExhausted, text);
+        return ControlFlow::Break(Box::new(
+            error.with_hint("make groups of fewer keys, and join with what belongs to them"),
+        ));
+    }
+    ControlFlow::Continue(())
+}
+
+fn two_to_the(exponent: usize) -> u64 {
+    let exponent = u32::try_from(exponent).ok();
+    let power = exponent.and_then(|exponent| 2_u64.checked_pow(exponent));
+    power.unwrap_or(u64::MAX)
 }
 
 /// Refuses chains of WITH whose names stand for more and more queries.

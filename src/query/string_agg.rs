@@ -63,6 +63,14 @@ impl AggregateUDFImpl for StringAgg {
         self.inner.inner().create_groups_accumulator(arguments)
     }
 
+    /// It orders what it has gathered whether the rows came in order or not.
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        _: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
+    }
+
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::SoftRequirement
     }

@@ -115,8 +115,7 @@ impl Job {
     /// How far it is, as somebody is told who asks.
     pub(super) fn progress(&self, caller: &Caller) -> JobProgress {
         let progress = self.so_far();
-        let millis =
-            |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         JobProgress {
             state: self.state().to_owned(),
             num_rows: progress.num_rows,

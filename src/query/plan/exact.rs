@@ -21,6 +21,7 @@ use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::dependencies::{Dependencies, Distincts};
@@ -181,6 +182,9 @@ pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         "replace_distinct_aggregate" => {
             Arc::new(Distincts(ReplaceDistinctWithAggregate::new())) as _
         }
+        "single_distinct_aggregation_to_group_by" => {
+            Arc::new(SameTypes(SingleDistinctToGroupBy::new())) as _
+        }
         "push_down_filter" => Arc::new(Staying(PushDownFilter::new())) as _,
         "extract_equijoin_predicate" => Arc::new(Keys(ExtractEquijoinPredicate::new())) as _,
         _ => rule,
@@ -260,5 +264,40 @@ impl OptimizerRule for Keys {
             join.filter = conjunction(join.filter.take().into_iter().chain(is_known));
         }
         Ok(done)
+    }
+}
+
+/// Makes groups of what aggregates take the distinct values of, unless that gives others of them another type: a sum of sums of decimals has more digits than a sum, and what it is compared with has its type already.
+#[derive(Debug)]
+struct SameTypes(SingleDistinctToGroupBy);
+
+impl OptimizerRule for SameTypes {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        if !matches!(plan, LogicalPlan::Aggregate(_)) {
+            return Ok(Transformed::no(plan));
+        }
+        let done = self.0.rewrite(plan.clone(), config)?;
+        let fields = plan.schema().fields().iter();
+        let mut fields = fields.zip(done.data.schema().fields());
+        match fields.all(|(before, after)| before.data_type() == after.data_type()) {
+            true => Ok(done),
+            false => Ok(Transformed::no(plan)),
+        }
     }
 }
