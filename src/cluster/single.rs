@@ -92,10 +92,10 @@ fn over_all(
         return Ok(None);
     };
     let mut stage = stage.clone();
-    let sent: Arc<dyn ExecutionPlan> =
-        Arc::new(BroadcastExec::new(Arc::clone(&stage.plan), num_tasks));
-    let sending = NetworkBroadcastExec::try_new(Arc::clone(&sent), stage.tasks)?;
-    stage.plan = sent;
+    // Each task reads as many partitions as one is sent, of all that the stage has for them.
+    let to_one = Arc::new(BroadcastExec::new(Arc::clone(&stage.plan), 1));
+    let sending = NetworkBroadcastExec::try_new(to_one, stage.tasks)?;
+    stage.plan = Arc::new(BroadcastExec::new(stage.plan, num_tasks));
     let sending = sending.with_input_stage(Stage::Local(stage))?;
     let gathered = CoalescePartitionsExec::new(sending as Arc<dyn ExecutionPlan>);
     replace_children_if_necessary(Arc::clone(last), vec![Arc::new(gathered)]).map(Some)

@@ -337,7 +337,7 @@ def test_the_token_of_the_members_changes_while_they_run(tmp_path: Path) -> None
         assert connection.sql(text).to_arrow().to_pydict() == {"n": [2000]}
         # A file that is gone changes nothing.
         token.unlink()
-        assert members[0].ask("server.reload()")["error"] == "NotFoundError"
+        assert members[0].ask("server.reload()")["error"] == "PathNotFoundError"
         assert connection.sql(text).to_arrow().to_pydict() == {"n": [2000]}
 
 
