@@ -263,7 +263,9 @@ def test_aggregates_of_python(session: pg.Session) -> None:
     assert empty["m"].to_pylist() == [None]
     late = "SELECT c, (SELECT rows_of(dep_delay) FROM f WHERE f.distance > c) AS n FROM (VALUES (-1), (99999)) t(c) ORDER BY c"
     session.register_aggregate("rows_of", Rows, ["float64"], "float64")
-    everything = float(session.sql("SELECT count(dep_delay) AS n FROM f").to_arrow()["n"][0].as_py())
+    everything = float(
+        session.sql("SELECT count(dep_delay) AS n FROM f").to_arrow()["n"][0].as_py()
+    )
     assert session.sql(late).to_arrow()["n"].to_pylist() == [everything, 0.0]
 
     class Local(Mean):
