@@ -43,13 +43,14 @@ impl Given {
     }
 }
 
+/// A plan, and what its last stage has given.
+type Told = (Arc<dyn ExecutionPlan>, Arc<Given>);
+
 /// The plan that says what its last stage has given; `None` for one that the engine ends with its last row.
 ///
 /// # Errors
 /// As the engine says.
-pub(super) fn told(
-    plan: &Arc<dyn ExecutionPlan>,
-) -> Result<Option<(Arc<dyn ExecutionPlan>, Arc<Given>)>> {
+pub(super) fn told(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Told>> {
     let stage = match plan.children().as_slice() {
         [stage] if plan.is::<DistributedExec>() => Arc::clone(stage),
         _ => return Ok(None),

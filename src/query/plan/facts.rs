@@ -201,7 +201,10 @@ impl Facts {
         if is_known || bands.len() > self.grid.rows().num_intervals() / MANY {
             return (self.column(column), false);
         }
-        let bands: Vec<usize> = bands.values().iter().map(|band| *band as usize).collect();
+        let bands = bands.values().iter();
+        let bands: Vec<usize> = bands
+            .filter_map(|band| usize::try_from(*band).ok())
+            .collect();
         (gathered(&self.grid, column, &bands).map(Arc::new), true)
     }
 

@@ -134,8 +134,8 @@ impl Tables {
 
     /// Optimises what tables stand for, those first that others read, which then know how many rows there are.
     fn optimise(&self, state: &SessionState) -> Result<()> {
-        let made = self.made.iter().rev();
-        made.map(|(_, table)| table.optimise(state)).collect()
+        let mut made = self.made.iter().rev();
+        made.try_for_each(|(_, table)| table.optimise(state))
     }
 
     /// What is read in one place only, or in no place without a condition that takes rows away before they are grouped, or has other types than it seemed to have.
