@@ -48,9 +48,11 @@ pub use tile::{MemoryTile, Tile, TileData, held_bytes};
 #[cfg(feature = "parquet")]
 pub(crate) use view::chosen;
 
+#[cfg(feature = "serve")]
+pub(crate) use tile::array_bytes;
 #[cfg(feature = "sql")]
 pub(crate) use tile::bytes_apart;
-pub(crate) use tile::{ColumnBytes, array_bytes, slice_bytes};
+pub(crate) use tile::{ColumnBytes, slice_bytes};
 
 use crate::error::{Error, Result};
 

@@ -16,6 +16,7 @@ use crate::location::{Locality, Location};
 pub use summary::{html, summary};
 pub use svg::svg;
 pub use text::text;
+#[cfg(feature = "cli")]
 pub(crate) use visible::steers;
 pub use visible::{visible, visible_lines};
 
