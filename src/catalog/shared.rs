@@ -19,7 +19,9 @@ use super::paths::{MANIFESTS, TILES, is_tile, name_of, number_of};
 use super::store::Listed;
 #[cfg(feature = "distributed")]
 use super::tile::KeptTile;
-use crate::error::{Error, Result};
+#[cfg(feature = "distributed")]
+use crate::error::Error;
+use crate::error::Result;
 #[cfg(feature = "distributed")]
 use crate::grid::Tile;
 use crate::grid::{GridId, PartitionGrid};

@@ -12,7 +12,14 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{Error, ErrorKind};
+#[cfg(feature = "distributed")]
 use crate::query::traveling;
+
+/// It stays in this process.
+#[cfg(not(feature = "distributed"))]
+fn traveling(error: Error) -> datafusion::error::DataFusionError {
+    error.into()
+}
 
 /// Its first argument, if the second, a number of rows, is not more than 1.
 #[derive(Debug, PartialEq, Eq, Hash)]
