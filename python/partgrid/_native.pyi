@@ -829,6 +829,19 @@ class Grid:
             copied, nulls replaced: 12 sections, 5,388,416 bytes
             copied, another distribution: 4 sections, 5,388,416 bytes
         """
+    def locations(self, /) -> list[list[tuple]]:
+        """
+        Where each tile can be read without communication. Of a grid of a cluster, which members have it.
+
+        Returns:
+            For each tile, in row-major order, a list of `(IP, PID)` or `(IP, PID, device)`, this process first.
+
+        Examples:
+            >>> import os, partgrid as pg
+            >>> grid = pg.read_parquet("data/airlines.parquet")
+            >>> [[pid == os.getpid() for _, pid in places] for places in grid.locations()]
+            [[True]]
+        """
     @property
     def nbytes(self, /) -> int:
         """
@@ -879,6 +892,20 @@ class Grid:
     def rank(self, /) -> int | None:
         """
         In an SPMD program the number of this process; else `None`.
+        """
+    def rebalance(self, /) -> Grid:
+        """
+        Has the cluster spread the rows of this grid over the members that are there now, as `Server.rebalance` says, and waits. Tiles of this grid that were not read are lost then, as where a grid is replaced.
+
+        Returns:
+            The grid as it is then: the same rows in the same order. `Connection.rebalance` says how much was moved.
+
+        Raises:
+            UnsupportedError: It is no grid of `Connection.grid`, or only some of its rows or columns.
+            PermissionDeniedError: The token of the connection may not do everything with all grids.
+            NotFoundError: The server is no member of a cluster, or knows no grid of all by its name any more.
+            PartitionLostError: A part of it is gone.
+            WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
         """
     @property
     def schema(self, /) -> Any:

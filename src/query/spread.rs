@@ -31,6 +31,7 @@ use super::exec::{
     stop::{Stop, stoppable},
     wait::waiting,
 };
+#[cfg(feature = "distributed")]
 use super::plan::facts::Facts;
 #[cfg(feature = "distributed")]
 use super::plan::join_order::JoinOrder;
@@ -61,6 +62,7 @@ pub(crate) trait Spread: fmt::Debug + Send + Sync {
     fn num_processes(&self) -> usize;
 
     /// Whether no process has a value of one of these columns (a grid and a number each) that another has as well, so that a join by them runs where the rows are.
+    #[cfg(feature = "distributed")]
     fn are_together(&self, one: (&Facts, usize), other: (&Facts, usize)) -> bool;
 
     /// The plan that runs in several processes, made of one that was planned with these settings, which are those of [`apart`]. It is kept for the next time, and keeps nobody: not whoever spreads, nor names.
