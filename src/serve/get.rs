@@ -1,32 +1,30 @@
 //! DoGet, without copying what is sent.
 //!
-//! Comes in: requests of HTTP for Flight. Goes out: answers of DoGet whose bodies are the buffers of the batches themselves; every other method, and clients that want gRPC to pack what they get, go to tonic,
+//! Comes in: requests of HTTP. Goes out: answers of DoGet whose bodies are the buffers of the batches themselves; every other method, and clients that want gRPC to pack what they get, go to tonic,
 //! which writes a message into memory of its own before it is sent. Never here: what a ticket stands for.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use arrow_flight::Ticket;
 use arrow_flight::flight_service_server::FlightServiceServer;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use http_body::Frame;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 use tonic::body::Body;
 use tonic::codec::{CompressionEncoding, DecodeBuf, Decoder, Streaming};
-use tonic::codegen::Service as HttpService;
+use tonic::codegen::Service as _;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response, header};
 use tonic::metadata::MetadataMap;
-use tonic::server::NamedService;
+use tonic::service::Routes;
 use tonic::{Code, Status};
 
 use super::broken::watched;
 use super::call::Call;
+use super::chunks::{Answer, Chunks};
 use super::flight::Flight;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{Pieces, pieces};
@@ -42,30 +40,55 @@ const DATA_BODY: u32 = 1000;
 /// Pieces that are smaller are copied together.
 const SMALL_BYTES: usize = 4096;
 
-/// The service of Flight.
+/// What is answered.
 #[derive(Clone)]
-pub(super) struct Port {
+pub(super) struct Methods {
     flight: Flight,
-    methods: FlightServiceServer<Flight>,
+    others: Routes,
     message_bytes: usize,
 }
 
-impl Port {
+impl Methods {
     /// Takes messages of at most so many bytes.
     pub(super) fn new(flight: Flight, message_bytes: usize) -> Self {
         // Clients that know zstd get it; those who send something packed are refused: it would have to be unpacked before it is looked at.
-        let methods = FlightServiceServer::new(flight.clone())
+        let service = FlightServiceServer::new(flight.clone())
             .max_decoding_message_size(message_bytes)
             .max_encoding_message_size(usize::MAX)
             .send_compressed(CompressionEncoding::Zstd);
         Self {
             flight,
-            methods,
+            others: Routes::new(service),
             message_bytes,
         }
     }
 
-    async fn get(self, request: Request<Body>) -> std::result::Result<Response<Body>, Status> {
+    /// Answers for another service too.
+    #[cfg(feature = "distributed")]
+    pub(super) fn with(self, service: impl crate::cluster::GrpcService) -> Self {
+        Self {
+            others: self.others.add_service(service),
+            ..self
+        }
+    }
+
+    pub(super) async fn answer(mut self, request: Request<Body>) -> Response<Answer<Sent>> {
+        if request.uri().path() == PATH && !is_packed(request.headers()) {
+            let got = self.get(request).await;
+            return got.unwrap_or_else(|status| status.into_http().map(Answer::Whole));
+        }
+        let request = match request.uri().path() {
+            PUT => watched(request),
+            _ => request,
+        };
+        let Ok(response) = self.others.call(request).await;
+        response.map(Answer::Whole)
+    }
+
+    async fn get(
+        self,
+        request: Request<Body>,
+    ) -> std::result::Result<Response<Answer<Sent>>, Status> {
         let (parts, body) = request.into_parts();
         let metadata = MetadataMap::from_headers(parts.headers);
         let call = self.flight.0.call("DoGet", &metadata)?;
@@ -78,41 +101,15 @@ impl Port {
         let compression = self.flight.compression(&call);
         let messages = pieces(&rows.schema, rows.batches, compression);
         let messages = messages.map_err(|error| call.status(&error))?;
-        let mut response = Response::new(Body::new(Sent {
+        let mut response = Response::new(Answer::Pieces(Sent {
             messages,
             call,
-            ready: VecDeque::new(),
             ended: None,
         }));
         *response.headers_mut() = metadata.into_headers();
         let grpc = HeaderValue::from_static("application/grpc");
         response.headers_mut().insert(header::CONTENT_TYPE, grpc);
         Ok(response)
-    }
-}
-
-impl NamedService for Port {
-    const NAME: &'static str = <FlightServiceServer<Flight> as NamedService>::NAME;
-}
-
-impl HttpService<Request<Body>> for Port {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, std::result::Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::result::Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if request.uri().path() == PUT {
-            return HttpService::call(&mut self.methods, watched(request));
-        }
-        if request.uri().path() != PATH || is_packed(request.headers()) {
-            return HttpService::call(&mut self.methods, request);
-        }
-        let port = self.clone();
-        Box::pin(async move { Ok(port.get(request).await.unwrap_or_else(Status::into_http)) })
     }
 }
 
@@ -144,10 +141,9 @@ impl Decoder for Tickets {
 }
 
 /// What a client gets: messages, and at the end how it went.
-struct Sent {
+pub(super) struct Sent {
     messages: BoxStream<'static, Result<Pieces>>,
     call: Call,
-    ready: VecDeque<Bytes>,
     /// Once there are no more messages: what is said behind them, until it was said.
     ended: Option<Option<HeaderMap>>,
 }
@@ -162,17 +158,14 @@ impl Sent {
 }
 
 impl http_body::Body for Sent {
-    type Data = Bytes;
+    type Data = Chunks;
     type Error = Status;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Status>>> {
+    ) -> Poll<Option<std::result::Result<Frame<Chunks>, Status>>> {
         loop {
-            if let Some(piece) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
-            }
             if let Some(ended) = &mut self.ended {
                 let trailers = ended.take().map(|trailers| Ok(Frame::trailers(trailers)));
                 return Poll::Ready(trailers);
@@ -184,7 +177,7 @@ impl http_body::Body for Sent {
                 ready!(self.messages.poll_next_unpin(context))
             };
             match next.map(|message| message.and_then(framed)) {
-                Some(Ok(pieces)) => self.ready = pieces,
+                Some(Ok(chunks)) => return Poll::Ready(Some(Ok(Frame::data(chunks)))),
                 Some(Err(error)) => {
                     let status = self.call.status(&error);
                     self.end(&status);
@@ -196,7 +189,7 @@ impl http_body::Body for Sent {
 }
 
 /// A message as gRPC sends it: five bytes in front, then `FlightData` by hand, since its body is in pieces.
-fn framed(message: Pieces) -> Result<VecDeque<Bytes>> {
+fn framed(message: Pieces) -> Result<Chunks> {
     let (header_len, body_len) = (message.header.len(), message.body_len());
     let field = |number, len: usize| key_len(number) + encoded_len_varint(len as u64) + len;
     let mut len = field(DATA_HEADER, header_len);
@@ -207,7 +200,7 @@ fn framed(message: Pieces) -> Result<VecDeque<Bytes>> {
         let text = format!("one row has {len} bytes, a message of gRPC holds 4 GiB");
         Error::new(ErrorKind::ResourcesExhausted, text)
     })?;
-    let mut pieces = VecDeque::with_capacity(message.body.len() + 1);
+    let mut chunks = Chunks::default();
     let mut small = BytesMut::with_capacity(header_len + 64);
     small.put_u8(0);
     small.put_u32(grpc_len);
@@ -223,13 +216,9 @@ fn framed(message: Pieces) -> Result<VecDeque<Bytes>> {
             small.put_slice(&piece);
             continue;
         }
-        if !small.is_empty() {
-            pieces.push_back(small.split().freeze());
-        }
-        pieces.push_back(piece);
+        chunks.push(small.split().freeze());
+        chunks.push(piece);
     }
-    if !small.is_empty() {
-        pieces.push_back(small.freeze());
-    }
-    Ok(pieces)
+    chunks.push(small.freeze());
+    Ok(chunks)
 }

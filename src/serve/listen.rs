@@ -17,7 +17,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use super::tls::{Speaks, Tls};
 use crate::error::{Error, ErrorKind, Result};
@@ -50,7 +49,8 @@ pub(super) enum Phase {
 /// A connection of a client. It counts until it is dropped.
 pub(super) struct Connection {
     stream: Wire,
-    info: TcpConnectInfo,
+    /// Where the client is.
+    from: SocketAddr,
     /// When a client that says nothing is sent away.
     silence: Pin<Box<Sleep>>,
     patience: Option<Duration>,
@@ -93,10 +93,10 @@ pub(super) fn connections(
 pub(super) struct Connections(mpsc::Receiver<Connection>);
 
 impl Stream for Connections {
-    type Item = io::Result<Connection>;
+    type Item = Connection;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context).map(|next| next.map(Ok))
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Connection>> {
+        self.0.poll_recv(context)
     }
 }
 
@@ -107,7 +107,7 @@ impl axum::serve::Listener for Listening {
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         match self.connections.0.recv().await {
             Some(connection) => {
-                let from = connection.info.remote_addr.unwrap_or(self.address);
+                let from = connection.from;
                 (connection, from)
             }
             // The server stops: nobody comes any more.
@@ -165,7 +165,7 @@ async fn accept(
         };
         let (door, sender) = (door.clone(), sender.clone());
         tokio::spawn(async move {
-            if let Some(connection) = greet(stream, door, counted).await {
+            if let Some(connection) = greet(stream, from, door, counted).await {
                 // Nobody is there any more when the server has stopped.
                 drop(sender.send(connection).await);
             }
@@ -173,14 +173,18 @@ async fn accept(
     }
 }
 
-async fn greet(stream: TcpStream, door: Door, counted: OwnedSemaphorePermit) -> Option<Connection> {
+async fn greet(
+    stream: TcpStream,
+    from: SocketAddr,
+    door: Door,
+    counted: OwnedSemaphorePermit,
+) -> Option<Connection> {
     let Door {
         tls,
         speaks,
         mut stop,
     } = door;
     drop(stream.set_nodelay(true));
-    let info = stream.connect_info();
     let stream = match tls {
         None => Wire::Plain(stream),
         Some(tls) => {
@@ -188,11 +192,11 @@ async fn greet(stream: TcpStream, door: Door, counted: OwnedSemaphorePermit) -> 
             match tokio::time::timeout(GREETING, greeting).await {
                 Ok(Ok(stream)) => Wire::Tls(Box::new(stream)),
                 Ok(Err(error)) => {
-                    tracing::debug!(from = ?info.remote_addr, %error, "refused: no TLS");
+                    tracing::debug!(%from, %error, "refused: no TLS");
                     return None;
                 }
                 Err(_) => {
-                    tracing::debug!(from = ?info.remote_addr, "refused: no greeting in time");
+                    tracing::debug!(%from, "refused: no greeting in time");
                     return None;
                 }
             }
@@ -200,7 +204,7 @@ async fn greet(stream: TcpStream, door: Door, counted: OwnedSemaphorePermit) -> 
     };
     Some(Connection {
         stream,
-        info,
+        from,
         silence: Box::pin(sleep(GREETING)),
         patience: match speaks {
             // Pings see to it that somebody is there.
@@ -213,14 +217,6 @@ async fn greet(stream: TcpStream, door: Door, counted: OwnedSemaphorePermit) -> 
         }),
         _counted: counted,
     })
-}
-
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.info.clone()
-    }
 }
 
 impl AsyncRead for Connection {

@@ -1,6 +1,6 @@
 //! 4. A server that holds grids: Flight SQL, tiles by name, a status page.
 //!
-//! Comes in: grids, and requests of clients. Goes out: a [`Server`]. A request goes through the door (`listen.rs`, `tls.rs`, `auth.rs`; `call.rs` is what is known of it then) to `flight.rs` (DoGet by way of `get.rs`), and from there
+//! Comes in: grids, and requests of clients. Goes out: a [`Server`]. A request goes through the door (`listen.rs`, `tls.rs`, `auth.rs`; `call.rs` is what is known of it then) and `speak.rs` (HTTP/2) to `get.rs` (DoGet, in `chunks.rs`) or `flight.rs`, and from there
 //! to `sql/` (statements and metadata), `tiles.rs` (grids by name), `put.rs` with `ingest.rs` (rows of clients) and `upload.rs` (tiles of clients) or `actions.rs` (`own.rs`; loads: `jobs.rs`). `service.rs` holds what requests share: `answers.rs` (what tickets stand
 //! for), `running.rs` (what runs), `sessions.rs` (options of clients); `rows.rs` and `poll.rs` run queries. `status.rs` says what goes on, `traces.rs` tells collectors, `http/` is the page. Never here: planning, reading, Arrow IPC itself.
 
@@ -9,6 +9,7 @@ mod answers;
 mod auth;
 mod broken;
 mod call;
+mod chunks;
 mod describe;
 mod flight;
 mod get;
@@ -29,6 +30,7 @@ mod service;
 mod sessions;
 mod settings;
 mod shared;
+mod speak;
 mod sql;
 mod status;
 mod tiles;

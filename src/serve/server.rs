@@ -12,10 +12,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::flight::Flight;
-use super::get::Port;
+use super::get::Methods;
 use super::listen::{Listening, Phase, bind, connections};
 use super::options::ServerOptions;
 use super::service::Service;
+use super::speak::speak;
 use super::tls::Speaks;
 #[cfg(feature = "distributed")]
 use crate::cluster::{Cluster, ClusterOptions, PartOf};
@@ -23,10 +24,6 @@ use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 use crate::query::Session;
 use crate::still::{self, TakesPart};
-
-/// Bytes of a stream, and of a connection, that may be under way unread.
-const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
 /// Threads that speak with clients.
 const TALKING_THREADS: usize = 2;
@@ -37,12 +34,6 @@ const MAX_STREAMS: u32 = 128;
 /// Those of a member: the parts of all plans between two members share one connection, and a part that waits for a stream may keep those from ending that have one.
 #[cfg(feature = "distributed")]
 const MAX_MEMBER_STREAMS: u32 = 65_536;
-
-/// The headers of a request.
-const MAX_HEADER_BYTES: u32 = 16 * 1024;
-
-/// A connection on which nothing comes is asked whether anybody is there.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// A server that runs. Dropping it stops it at once; [`Server::shutdown`] lets what runs finish.
 pub struct Server {
@@ -323,27 +314,17 @@ async fn flight(
     let message_bytes = service.limits.message_bytes;
     #[cfg(feature = "distributed")]
     let parts = super::member::parts_of_plans(&service);
+    let methods = Methods::new(Flight(service), message_bytes);
     #[cfg(feature = "distributed")]
-    let streams = parts.as_ref().map_or(MAX_STREAMS, |_| MAX_MEMBER_STREAMS);
+    let (methods, streams) = match parts {
+        Some(parts) => (methods.with(parts), MAX_MEMBER_STREAMS),
+        None => (methods, MAX_STREAMS),
+    };
     #[cfg(not(feature = "distributed"))]
     let streams = MAX_STREAMS;
-    let answers = Port::new(Flight(service), message_bytes);
     let stop = async move {
         // The sender is gone only when the server is.
         drop(stopped.wait_for(|phase| *phase > Phase::Serving).await);
     };
-    let mut server = tonic::transport::Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_concurrent_streams(streams)
-        .http2_max_header_list_size(MAX_HEADER_BYTES)
-        .http2_keepalive_interval(Some(KEEP_ALIVE))
-        .http2_keepalive_timeout(Some(KEEP_ALIVE));
-    let router = server.add_service(answers);
-    #[cfg(feature = "distributed")]
-    let router = router.add_optional_service(parts);
-    let served = router.serve_with_incoming_shutdown(incoming, stop).await;
-    if let Err(error) = served {
-        tracing::error!(%error, "Flight ended");
-    }
+    speak(methods, streams, incoming, stop).await;
 }
