@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, JoinType, NullEquality, Result, ScalarValue, internal_err};
+use datafusion::common::{
+    Column, ExprSchema, JoinType, NullEquality, Result, ScalarValue, internal_err,
+};
 use datafusion::functions_aggregate::expr_fn::{array_agg, count, first_value, max, min};
 use datafusion::functions_nested::expr_fn::array_has;
 use datafusion::logical_expr::expr::{InSubquery, SetComparison, SetQuantifier};
@@ -140,8 +142,15 @@ impl Site<'_> {
             Expr::Column(first.clone()),
             Expr::Column(count_of.clone()),
         ]);
+        let value_type = rows.schema().data_type(&column)?;
+        let has_order = value_type.is_primitive() || value_type.is_string();
+        // The largest of one value is that one, and unlike the first of several it is the same each time.
+        let found = match keys.is_empty() && has_order {
+            true => max(Expr::Column(column)),
+            false => first_value(Expr::Column(column), Vec::new()),
+        };
         let values = [
-            first_value(Expr::Column(column), Vec::new()).alias(&first.name),
+            found.alias(&first.name),
             count(lit(1_i64)).alias(&count_of.name),
         ];
         rows.aggregate(keys.clone(), values)?
