@@ -42,7 +42,10 @@ impl Folder {
         blocking(move || {
             let name = root.display().to_string();
             let opened = || {
-                fs::create_dir_all(&root)?;
+                // They are there before anybody writes: one that writes side by side with others does not make them.
+                for part in [MANIFESTS, TILES] {
+                    make_folder(Path::new("/"), &root.join(part))?;
+                }
                 // Network file systems give a shared lock only to those who may read, and one that keeps others out only to those who may write.
                 let mut lock = OpenOptions::new();
                 lock.read(true).write(true).create(true).truncate(false);
@@ -254,11 +257,21 @@ fn put_new(root: &Path, target: &Path, number: u64, bytes: &[u8]) -> io::Result<
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_same(&writing, target),
             Err(error) => Err(error),
         });
-    let removed = fs::remove_file(&writing);
+    // What stays of it is swept at the next start.
+    drop(fs::remove_file(&writing));
     let is_new = written?;
-    removed?;
-    File::open(folder)?.sync_all()?;
+    if let Err(error) = sync_folder(folder) {
+        // Whoever is told that it failed must not find it after a restart.
+        if is_new && fs::remove_file(target).is_ok() {
+            drop(sync_folder(folder));
+        }
+        return Err(error);
+    }
     Ok(is_new)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// Whether two names are of one file.
@@ -279,9 +292,14 @@ fn make_folder(root: &Path, folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     let above = folder.parent().unwrap_or(root);
+    let above = match above.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => above,
+    };
     make_folder(root, above)?;
     match fs::create_dir(folder) {
-        Ok(()) => File::open(above)?.sync_all(),
+        // One that is there counts as durable, so it is taken away again where it is not.
+        Ok(()) => sync_folder(above).inspect_err(|_| drop(fs::remove_dir(folder))),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }

@@ -338,7 +338,12 @@ impl Catalog {
     /// Puts what nobody else writes with the same bytes; one whose answer was lost finds itself.
     async fn put_once(&self, path: &str, bytes: Bytes) -> Result<bool> {
         let put = self.store.put_new(path, bytes.clone()).await;
-        if matches!(put, Ok(true)) {
+        // A disk that failed is believed: what can be read may never have reached it.
+        let may_be_there = match &put {
+            Ok(is_new) => !is_new,
+            Err(error) => matches!(error.kind(), ErrorKind::Storage { retryable: true }),
+        };
+        if !may_be_there {
             return put;
         }
         let there = self.store.read(path).await;

@@ -330,6 +330,7 @@ def test_a_load_into_a_catalog_that_fails_is_an_error_and_no_grid(tmp_path: Path
     files(tmp_path)
     with cluster(tmp_path) as members:
         # A file where a folder should be: whoever runs the tests may write everywhere.
+        (tmp_path / "catalog" / "tiles").rmdir()
         (tmp_path / "catalog" / "tiles").write_text("in the way")
         with pytest.raises(pg.errors.StorageError, match="the catalog cannot"):
             load(members[0], tmp_path)
