@@ -114,6 +114,15 @@ impl Client {
         told.into_iter().next().ok_or_else(no_part)
     }
 
+    /// Has a member read tiles of files before anybody asks for them, as members tell each other.
+    ///
+    /// # Errors
+    /// Whatever the member says.
+    pub(crate) async fn read_tiles(&self, message: Vec<u8>) -> Result<Bytes> {
+        let told = self.act("ReadTiles", message).await?;
+        told.into_iter().next().ok_or_else(no_part)
+    }
+
     /// Has a member take row bands, as members tell each other.
     ///
     /// # Errors

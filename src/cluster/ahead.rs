@@ -1,18 +1,37 @@
-//! Tiles of the catalog that are read before anybody asks for them.
+//! Tiles that all members reach, read before anybody asks for them.
 //!
 //! Comes in: the members of a moment, the grids of the session. Goes out: the tiles of the shared catalog that placement gives this member, or of which it is to have a copy, in its memory, as far as there is room:
-//! when a member is lost, those who are next have them already, or read them at once. Never here: tiles that members contribute (`copies.rs`), files outside of the catalog.
+//! when a member is lost, those who are next have them already, or read them at once. Of lazy grids of files that all reach, which the others do not know, this member tells each which tiles it is to read. Never here:
+//! tiles that members contribute (`copies.rs`), files that only this member reaches.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use futures::future::join_all;
+use prost::Message;
 use tokio::task::AbortHandle;
 
 use super::Cluster;
 use super::leaf::seats;
-use super::members::Members;
+use super::members::{Member, Members};
+use super::message::{FORMAT, HasRead, ReadAhead};
 use super::placement::owners;
+use super::tiles::{TileCodec, broken};
 use crate::catalog::Catalog;
+use crate::error::Result;
 use crate::grid::{GridId, PartitionGrid};
+use crate::load::read_ahead;
+
+/// How many row bands of files a member is told to read at a time.
+const ROW_BANDS_AT_ONCE: usize = 8;
+
+/// How often files that could not be read are tried again, and how long is waited first; twice as long each time.
+const ATTEMPTS: u32 = 6;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The part of the memory of queries that this member takes for its own tiles of lazy grids.
+const MEMORY_PART: u64 = 4;
 
 /// What is read ahead, and what was looked at last.
 #[derive(Debug, Default)]
@@ -48,19 +67,22 @@ impl Ahead {
 
 /// What one member reads ahead.
 struct Reading {
-    catalog: Catalog,
+    codec: TileCodec,
     members: Arc<Members>,
     grids: Vec<Arc<PartitionGrid>>,
     replicas: usize,
+    /// The most bytes of its own tiles of lazy grids.
+    limit_bytes: u64,
 }
 
 impl Cluster {
     /// Begins to read what this member is to have, if the members or the grids are others than before.
     pub(super) fn read_ahead(&self) {
         let replicas = self.ahead.replicas;
-        let Some(catalog) = self.anywhere.catalog.as_ref().filter(|_| replicas > 0) else {
+        let anywhere = &self.anywhere;
+        if replicas == 0 || anywhere.catalog.is_none() && anywhere.places.is_empty() {
             return;
-        };
+        }
         let tables = self.session.tables().into_iter();
         let grids = tables.filter_map(|name| self.session.grid(&name).ok());
         let grids: Vec<Arc<PartitionGrid>> = grids.collect();
@@ -72,33 +94,79 @@ impl Cluster {
             return;
         }
         let reading = Reading {
-            catalog: catalog.clone(),
+            codec: self.tile_codec(Some(&members)),
             members: Arc::clone(&members),
             grids,
             replicas,
+            limit_bytes: self.session.memory_limit_bytes() as u64 / MEMORY_PART,
         };
         let reading = self.runtime.spawn(reading.read()).abort_handle();
         // The one before goes by what is no more.
-        *last = Last {
-            members: Some(members),
-            grids: ids,
-            reading: Some(reading),
-        };
+        if let Some(before) = last.reading.replace(reading) {
+            before.abort();
+        }
+        last.members = Some(members);
+        last.grids = ids;
+    }
+
+    /// Reads tiles of files that another member has dealt to this one, to be kept for those who ask; says whether there was room for all.
+    ///
+    /// # Errors
+    /// `InvalidData` for a message that cannot be, whatever stands in the way of reading.
+    pub(crate) async fn read_part(&self, message: &[u8]) -> Result<Vec<u8>> {
+        let message = ReadAhead::decode(message).map_err(|_| broken("its bytes"))?;
+        if message.format != FORMAT {
+            return Err(broken("tiles in the format of another version"));
+        }
+        let tiles = message.tiles.ok_or_else(|| broken("no tiles"))?;
+        let part = self.tile_codec(None).read(&tiles)?;
+        let mut has_room = true;
+        for tile in part.tiles() {
+            has_room = has_room && read_ahead(tile).await?;
+        }
+        Ok(HasRead { has_room }.encode_to_vec())
     }
 }
 
 impl Reading {
     async fn read(self) {
-        let seats = seats(&self.members, self.members.len());
-        let mut room = self.catalog.kept_bytes();
+        if let Some(catalog) = &self.codec.anywhere.catalog {
+            self.read_catalog(catalog).await;
+        }
+        let anywhere = &self.codec.anywhere;
         let grids = self.grids.iter();
-        for grid in grids.filter(|grid| self.catalog.holds(grid)) {
-            for row_band in 0..grid.rows().num_intervals() {
-                let owners = owners(grid.id().bits(), row_band as u64, &seats, self.replicas);
-                // This process is the first of its members.
-                if !owners.contains(&0) {
-                    continue;
-                }
+        let of_files: Vec<&Arc<PartitionGrid>> = grids
+            .filter(|grid| {
+                let mut looker = anywhere.looker();
+                grid.num_rows() > 0 && grid.tiles().iter().all(|tile| looker.has_file(tile))
+            })
+            .collect();
+        let mut pause = PAUSE;
+        for _ in 0..ATTEMPTS {
+            if self.read_files(&of_files).await {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    /// The row bands of a grid that a member is to have, by its number among the members.
+    fn row_bands(&self, grid: &PartitionGrid, number: usize) -> Vec<usize> {
+        let seats = seats(&self.members, self.members.len());
+        let is_its = |row_band: &usize| {
+            let owners = owners(grid.id().bits(), *row_band as u64, &seats, self.replicas);
+            owners.contains(&number)
+        };
+        (0..grid.rows().num_intervals()).filter(is_its).collect()
+    }
+
+    async fn read_catalog(&self, catalog: &Catalog) {
+        let mut room = catalog.kept_bytes();
+        let grids = self.grids.iter();
+        for grid in grids.filter(|grid| catalog.holds(grid)) {
+            // This process is the first of its members.
+            for row_band in self.row_bands(grid, 0) {
                 for tile in grid.row_band(row_band) {
                     let bytes = tile.data().memory_bytes();
                     let Some(left) = room.checked_sub(bytes) else {
@@ -117,4 +185,72 @@ impl Reading {
             }
         }
     }
+
+    /// Has each member read its tiles of lazy grids of files; says whether none of them failed.
+    async fn read_files(&self, grids: &[&Arc<PartitionGrid>]) -> bool {
+        let room = AtomicU64::new(self.limit_bytes);
+        let mut is_done = true;
+        for grid in grids {
+            let members = self.members.iter().enumerate();
+            let each = members.map(|(number, member)| {
+                let row_bands = self.row_bands(grid, number);
+                let room = &room;
+                async move {
+                    match number {
+                        0 => read_own(grid, &row_bands, room).await,
+                        _ => self.have_read(grid, &row_bands, member).await,
+                    }
+                }
+            });
+            for read in join_all(each).await {
+                if let Err(error) = read {
+                    // Whoever asks for them is told.
+                    tracing::debug!(grid = %grid.id(), %error, "tiles of files could not be read ahead");
+                    is_done = false;
+                }
+            }
+        }
+        is_done
+    }
+
+    /// Has another member read row bands, as far as it has room.
+    async fn have_read(
+        &self,
+        grid: &Arc<PartitionGrid>,
+        row_bands: &[usize],
+        member: &Member,
+    ) -> Result<()> {
+        let bands: Vec<usize> = (0..grid.columns().num_intervals()).collect();
+        for some in row_bands.chunks(ROW_BANDS_AT_ONCE) {
+            let message = ReadAhead {
+                format: FORMAT,
+                tiles: Some(self.codec.written(grid, some, &bands)?),
+            };
+            let client = self.codec.reach.client(member.uri()).await?;
+            let told = client.read_tiles(message.encode_to_vec()).await?;
+            let told = HasRead::decode(told).map_err(|_| broken("what was read"))?;
+            if !told.has_room {
+                tracing::info!(grid = %grid.id(), member = member.uri(), "a member has no room to read more files ahead");
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads row bands of a lazy grid of this process, as far as there is room for all such grids and in what keeps those of this one.
+async fn read_own(grid: &PartitionGrid, row_bands: &[usize], room: &AtomicU64) -> Result<()> {
+    for tile in row_bands.iter().flat_map(|band| grid.row_band(*band)) {
+        let bytes = tile.data().memory_bytes();
+        let Some(left) = room.load(Ordering::Relaxed).checked_sub(bytes) else {
+            tracing::info!(grid = %grid.id(), "there is no room to read more files ahead");
+            return Ok(());
+        };
+        room.store(left, Ordering::Relaxed);
+        if !read_ahead(tile).await? {
+            tracing::info!(grid = %grid.id(), "a lazy grid has no room to read more of its files ahead");
+            return Ok(());
+        }
+    }
+    Ok(())
 }

@@ -79,7 +79,9 @@ impl Cluster {
         if are_all && silent.is_empty() {
             let ids = told.values().flatten();
             let ids = ids.map(|told| told.part.id.as_slice());
-            self.copying.say_only(&ids.collect());
+            let ids: HashSet<&[u8]> = ids.collect();
+            self.copying.say_only(&ids);
+            self.parts().withdrawn.remember_only(&ids);
             self.forget_others(members, &there);
         }
         self.copy(wishes);
@@ -91,7 +93,7 @@ impl Cluster {
         let told = said.told.values().flatten();
         let copied = told.filter(|told| told.part.replicas > 1);
         let ids = copied.map(|told| (told.part.name.clone(), told.part.id.clone()));
-        self.parts().hear(ids.collect(), are_all);
+        self.parts().withdrawn.hear(ids.collect(), are_all);
     }
 
     /// Takes the grids from this member of which these members, all of which have answered, have no part any more. Those of members that are not among them stay: nobody knows what these have.
@@ -152,9 +154,13 @@ impl Cluster {
         let of = parts.iter();
         let of = of.map(|(part, member)| (part.id.clone(), member.incarnation()));
         let of: Vec<(Vec<u8>, Incarnation)> = of.collect();
-        let before = match self.parts().made.get(name) {
-            Some(made) if made.of == of => return Ok(()),
-            made => made.cloned(),
+        let before = {
+            let parts = self.parts();
+            match parts.made.get(name) {
+                Some(made) if made.of == of => return Ok(()),
+                None if parts.withdrawn.is_all(name, &of) => return Ok(()),
+                made => made.cloned(),
+            }
         };
         let watch = self.watch(name);
         self.check_name(name, before.as_ref())?;

@@ -99,19 +99,19 @@ async fn plans_that_are_kept_keep_neither_the_member_nor_its_names() {
 #[test]
 fn copies_that_come_after_a_grid_was_withdrawn_are_not_kept() {
     let mut parts = Parts::default();
-    parts.hear([told(1)].into(), true);
+    parts.withdrawn.hear([told(1)].into(), true);
     assert!(!parts.withdraw("sales"));
     assert!(!parts.add_copy(copy(1, 0), grid(0)));
     assert!(parts.refuses(&copy(1, 0)) && !parts.withdraw("sales"));
     // Another part of this name is another matter, and what is nowhere is forgotten.
     assert!(parts.add_copy(copy(2, 0), grid(0)));
     assert!(parts.withdraw("sales"));
-    parts.hear([told(1)].into(), true);
+    parts.withdrawn.hear([told(1)].into(), true);
     assert!(parts.refuses(&copy(1, 0)) && !parts.refuses(&copy(2, 0)));
     // A look at some of the members says nothing of the others.
-    parts.hear(HashSet::new(), false);
+    parts.withdrawn.hear(HashSet::new(), false);
     assert!(parts.refuses(&copy(1, 0)));
-    parts.hear(HashSet::new(), true);
+    parts.withdrawn.hear(HashSet::new(), true);
     assert!(!parts.refuses(&copy(1, 0)));
 }
 

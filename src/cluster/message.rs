@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::Lineage;
 
 /// Counts up when the meaning of a message changes.
-pub(super) const FORMAT: u32 = 4;
+pub(super) const FORMAT: u32 = 5;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -179,6 +179,24 @@ pub(super) struct Write {
     /// Their positions along rows in that grid.
     #[prost(uint64, repeated, tag = "4")]
     pub(super) row_bands: Vec<u64>,
+}
+
+/// Tiles of files that a member is to read before anybody asks for them.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ReadAhead {
+    /// [`FORMAT`] of who wrote it.
+    #[prost(uint32, tag = "1")]
+    pub(super) format: u32,
+    #[prost(message, optional, tag = "2")]
+    pub(super) tiles: Option<Tiles>,
+}
+
+/// Whether a member has read them.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct HasRead {
+    /// Whether it has room for all of them.
+    #[prost(bool, tag = "1")]
+    pub(super) has_room: bool,
 }
 
 /// What a member has written, a line for each tile.

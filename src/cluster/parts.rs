@@ -17,6 +17,7 @@ use super::Cluster;
 use super::copies::Deal;
 use super::tiles::id_bytes;
 use super::watch::{Watch, Watched};
+use super::withdrawn::Withdrawn;
 use crate::error::{Error, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid};
@@ -99,7 +100,7 @@ impl PartOf {
 /// Names a part among all.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    name: String,
+    pub(super) name: String,
     deal: Deal,
     number: u64,
 }
@@ -115,17 +116,14 @@ impl Place {
 }
 
 /// Parts with what is told of them.
-type Kept = BTreeMap<Place, (GridPart, Arc<PartitionGrid>)>;
+pub(super) type Kept = BTreeMap<Place, (GridPart, Arc<PartitionGrid>)>;
 
 /// What this process has of grids of all, and of which parts those grids were made that it knows.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    own: Kept,
-    copies: Kept,
-    /// The parts of which there may be copies, as members said, by their grids and the ids of their originals.
-    heard: HashSet<(String, Vec<u8>)>,
-    /// Those of grids that were withdrawn here: they are not fetched again, and not kept where that was under way.
-    refused: HashSet<(String, Vec<u8>)>,
+    pub(super) own: Kept,
+    pub(super) copies: Kept,
+    pub(super) withdrawn: Withdrawn,
     /// Since when deals are not the one that serves.
     pub(super) aging: BTreeMap<(String, Deal), Instant>,
     /// The grids whose changes somebody looks at now.
@@ -155,40 +153,6 @@ impl Parts {
         let mut places = self.own.keys().chain(self.copies.keys());
         made.is_some_and(|made| made.deal.generation > 0)
             || places.any(|place| place.name == name && place.deal.generation > 0)
-    }
-
-    /// Whether a part was there when its grid was withdrawn here.
-    pub(super) fn refuses(&self, part: &GridPart) -> bool {
-        self.refused.contains(&(part.name.clone(), part.id.clone()))
-    }
-
-    /// Remembers of which parts there may be copies. Where these are all (`are_all`), those of before are nowhere any more.
-    pub(super) fn hear(&mut self, there: HashSet<(String, Vec<u8>)>, are_all: bool) {
-        match are_all {
-            true => {
-                self.refused.retain(|part| there.contains(part));
-                self.heard = there;
-            }
-            false => self.heard.extend(there),
-        }
-    }
-
-    /// Takes the parts of a grid away, and refuses copies of those that others have; says whether there were any here.
-    pub(super) fn withdraw(&mut self, name: &str) -> bool {
-        self.has_changed(name);
-        let others = self.heard.iter().filter(|(known, _)| known == name);
-        self.refused.extend(others.cloned());
-        let before = self.own.len() + self.copies.len();
-        self.own.retain(|place, _| place.name != name);
-        let refused = &mut self.refused;
-        self.copies.retain(|place, (part, _)| {
-            let is_other = place.name != name;
-            if !is_other {
-                refused.insert((part.name.clone(), part.id.clone()));
-            }
-            is_other
-        });
-        before != self.own.len() + self.copies.len()
     }
 
     /// Keeps a copy, unless nobody wants it any more; says whether.
@@ -281,7 +245,7 @@ impl Parts {
         self.own.insert(place, (told, grid));
     }
 
-    fn has_changed(&mut self, name: &str) {
+    pub(super) fn has_changed(&mut self, name: &str) {
         if let Some(watched) = self.watched.get_mut(name) {
             watched.add();
         }
@@ -322,7 +286,7 @@ impl Cluster {
             ));
         }
         // Whoever takes part again takes copies again.
-        parts.refused.retain(|(known, _)| known != name);
+        parts.withdrawn.take_part_again(name);
         parts.has_changed(name);
         parts.keep(told, grid);
         Ok(())
@@ -351,24 +315,6 @@ impl Cluster {
             parts.keep(part, grid);
         }
         Ok(())
-    }
-
-    /// Takes the parts of a grid away that this process has, copies among them, and the grid of all from this member; it comes again with the next look if its parts are all there nevertheless. Says whether there
-    /// was anything.
-    #[must_use]
-    pub fn withdraw(&self, name: &str) -> bool {
-        let mut parts = self.parts();
-        let had_parts = parts.withdraw(name);
-        self.unmake(&mut parts, name) || had_parts
-    }
-
-    /// Takes the grid of all from this member, if it is there and ours.
-    pub(super) fn unmake(&self, parts: &mut Parts, name: &str) -> bool {
-        let Some(made) = parts.made.remove(name) else {
-            return false;
-        };
-        let grid = self.session.grid(name);
-        grid.is_ok_and(|grid| grid.id() == made.id) && self.session.deregister(name)
     }
 
     /// What this process has.

@@ -158,6 +158,15 @@ impl Room {
         }
     }
 
+    /// Whether columns of so many bytes can be kept beside those that are.
+    #[cfg(feature = "distributed")]
+    fn has_room(&self, bytes: u64) -> bool {
+        self.columns.run_pending_tasks();
+        let wanted = bytes.div_ceil(WEIGHT_BYTES as u64);
+        let limit = self.columns.policy().max_capacity().unwrap_or(u64::MAX);
+        self.columns.weighted_size().saturating_add(wanted) <= limit
+    }
+
     /// The same for all grids of other processes, whose tiles are as large as those thought right: one column is read in any case.
     #[cfg(feature = "distributed")]
     pub(super) fn of_others(memory_limit_bytes: u64) -> Self {
@@ -257,6 +266,30 @@ impl Source {
             values.ok_or_else(|| Error::internal("a lazy column was not read"))
         });
         values.collect()
+    }
+
+    /// Reads the columns of a row band that are not kept yet, to be kept, unless that would take the place of others; says whether all are kept now.
+    #[cfg(feature = "distributed")]
+    pub(super) async fn read_ahead(
+        self: Arc<Self>,
+        number: usize,
+        wanted: &[usize],
+    ) -> Result<bool> {
+        let state = self.state();
+        let is_kept = |column: &usize| {
+            let columns = &state.room.columns;
+            columns.contains_key(&(self.id, number, *column))
+        };
+        let missing = wanted.iter().copied().filter(|column| !is_kept(column));
+        let missing: Vec<usize> = missing.collect();
+        let (task, ..) = parts(&self.plan, number)?;
+        let sizes = missing.iter();
+        let sizes = sizes.map(|column| self.plan.sizes(task, *column).decoded_bytes);
+        let has_room = state.room.has_room(sizes.sum());
+        if has_room && !missing.is_empty() {
+            Arc::clone(&self).columns(number, missing).await?;
+        }
+        Ok(has_room)
     }
 
     async fn read(

@@ -47,7 +47,8 @@ pub use filter::{FilterCondition, FilterOperator};
 pub use job::LoadJob;
 #[cfg(feature = "distributed")]
 pub(crate) use lineage::{
-    Lineage, LineagePlace, LineageReader, Lineages, file_bytes, is_allowed, is_below, task_place,
+    Lineage, LineagePlace, LineageReader, Lineages, file_bytes, is_allowed, is_below, read_ahead,
+    task_place,
 };
 pub use options::{LoadOptions, SchemaEvolution, StringType, TileColumns};
 pub use progress::Progress;

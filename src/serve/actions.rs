@@ -31,7 +31,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 26] = [
+const KNOWN: [(&str, &str); 27] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
@@ -86,6 +86,10 @@ const KNOWN: [(&str, &str); 26] = [
     (
         "WriteTiles",
         "Has a member of a cluster write tiles into the catalog (partgrid).",
+    ),
+    (
+        "ReadTiles",
+        "Has a member of a cluster read tiles of files before anybody asks for them (partgrid).",
     ),
     (
         "Rebalance",

@@ -1,6 +1,6 @@
 //! What other members of a cluster ask of this server.
 //!
-//! Comes in: parts of plans, questions after parts of grids, tiles to take or to write. Goes out: their answers, for those who may do all with all grids. Never here: what members do with one another (`cluster`).
+//! Comes in: parts of plans, questions after parts of grids, tiles to take, to read or to write. Goes out: their answers, for those who may do all with all grids. Never here: what members do with one another (`cluster`).
 
 use std::sync::Arc;
 
@@ -120,6 +120,15 @@ async fn worked<T: Send + 'static>(
 pub(super) async fn write(service: &Service, call: &Call, message: &[u8]) -> Result<Vec<u8>> {
     let (cluster, message) = (Arc::clone(cluster(service, call)?), message.to_vec());
     worked(service, async move { cluster.write_part(&message).await }).await
+}
+
+/// Reads tiles of files that another member has dealt to this one, before anybody asks for them.
+///
+/// # Errors
+/// As [`parts`]; whatever stands in the way of reading them.
+pub(super) async fn read(service: &Service, call: &Call, message: &[u8]) -> Result<Vec<u8>> {
+    let (cluster, message) = (Arc::clone(cluster(service, call)?), message.to_vec());
+    worked(service, async move { cluster.read_part(&message).await }).await
 }
 
 /// Takes row bands that another member has dealt to this one.

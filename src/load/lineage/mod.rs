@@ -6,7 +6,7 @@
 mod opened;
 mod read;
 
-pub(crate) use read::LineageReader;
+pub(crate) use read::{LineageReader, read_ahead};
 
 use std::any::Any;
 use std::collections::HashMap;

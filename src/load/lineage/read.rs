@@ -3,6 +3,7 @@
 //! Comes in: the lineage of tiles. Goes out: tiles that read the same from the same files, or say that a file has changed. What several queries read is kept, up to a limit for all. Never here: what a
 //! lineage says.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -237,6 +238,25 @@ impl LineageTile {
             task: self.task,
             columns: self.columns.clone(),
         })
+    }
+}
+
+/// Reads a tile of a file before anybody asks for it, to be kept for those who do, unless that would take the place of others; says whether it is kept now. Tiles that are of no file are left alone.
+///
+/// # Errors
+/// As reading it.
+pub(crate) async fn read_ahead(tile: &Tile) -> Result<bool> {
+    let data: &dyn Any = tile.data().as_ref();
+    if let Some(tile) = data.downcast_ref::<LineageTile>() {
+        let source = Arc::clone(tile.of.source().await?);
+        return source.read_ahead(tile.task, &tile.columns).await;
+    }
+    match data.downcast_ref::<LazyTile>() {
+        Some(tile) => {
+            let source = Arc::clone(&tile.source);
+            source.read_ahead(tile.task, &tile.columns).await
+        }
+        None => Ok(true),
     }
 }
 
