@@ -16,7 +16,16 @@ from services import ours, proto, shown, write_tokens
 
 PREFIX = "/worker.WorkerService/"
 METHODS = ["CoordinatorChannel", "ExecuteTask", "GetWorkerInfo"]
-ACTIONS = ["Parts", "Part", "PartStatistics", "PartSample", "WriteTiles", "ReadTiles", "TakeTiles", "LeaveTiles"]
+ACTIONS = [
+    "Parts",
+    "Part",
+    "PartStatistics",
+    "PartSample",
+    "WriteTiles",
+    "ReadTiles",
+    "TakeTiles",
+    "LeaveTiles",
+]
 ACTIONS += ["Rebalance", "LookAtCatalog"]
 CALLERS = {
     "nobody": None,

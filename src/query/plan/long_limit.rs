@@ -1,7 +1,7 @@
-//! First rows that are many.
+//! First rows that come of a whole sort.
 //!
 //! Comes in: a physical plan. Goes out: the same plan, in which a sort that gives so many of the first rows that it is cheaper to sort all of them does so. The engine keeps first rows in a heap, whose price is that of each row that
-//! comes into it. Never here: which rows are the first.
+//! comes into it. So does a sort by nested values: what such a heap tells the others drops rows by another order, in which nulls within values always come first. Never here: which rows are the first.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const SMALL: usize = 4096;
 /// So many first rows are many, of a number that nobody knows.
 const MANY: usize = 100_000;
 
-/// Sorts all rows where many are wanted.
+/// Sorts all rows where many are wanted, or where the keys are nested.
 #[derive(Debug)]
 pub(in crate::query) struct LongLimits;
 
@@ -49,7 +49,7 @@ fn sorted_whole(node: Arc<dyn ExecutionPlan>) -> Transformed<Arc<dyn ExecutionPl
     let found = node
         .downcast_ref::<SortExec>()
         .and_then(|sort| Some((sort, sort.fetch()?)))
-        .filter(|(sort, fetch)| are_many(*fetch, sort.input()));
+        .filter(|(sort, fetch)| has_nested(sort) || are_many(*fetch, sort.input()));
     let Some((sort, fetch)) = found else {
         return Transformed::no(node);
     };
@@ -57,6 +57,16 @@ fn sorted_whole(node: Arc<dyn ExecutionPlan>) -> Transformed<Arc<dyn ExecutionPl
     Transformed::yes(match all.output_partitioning().partition_count() {
         1 => Arc::new(GlobalLimitExec::new(all, 0, Some(fetch))),
         _ => Arc::new(LocalLimitExec::new(all, fetch)),
+    })
+}
+
+/// Whether rows are sorted by lists, structs or maps.
+fn has_nested(sort: &SortExec) -> bool {
+    let schema = sort.input().schema();
+    let mut keys = sort.expr().iter();
+    keys.any(|key| {
+        let data_type = key.expr.data_type(&schema);
+        data_type.is_ok_and(|data_type| data_type.is_nested())
     })
 }
 
