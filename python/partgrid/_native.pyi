@@ -2082,7 +2082,7 @@ class Server:
         """
         Takes the parts of a grid away that this process has, copies among them, and the grid itself from this member. Members that have copies of these parts let them go when they look next; the originals of
         copies that go stay with their members.
-        At a member that has no part of it the grid comes back within a second, as long as others have all its parts.
+        It stays away from this member, also where others have all its parts, until one of its parts is contributed anew, by whichever member, or the grid is rebalanced.
 
         Args:
             name: The name of the grid of all members.

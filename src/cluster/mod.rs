@@ -91,7 +91,7 @@ pub struct ClusterOptions {
     pub forbids_fetching: bool,
     /// Folders and URLs whose files every member reads alike: lazy tiles of files below them are read by the member where placement puts them, and by no other.
     pub shared: Vec<String>,
-    /// Whether the tiles of that catalog are read into memory by the members where placement puts them as soon as the members and the grids are known, instead of on first use.
+    /// Whether the tiles of that catalog, and of lazy grids of those files, are read into memory by the members where placement puts them as soon as the members and the grids are known, instead of on first use.
     pub is_eager: bool,
     /// How many members have each tile that is read so, and each part that a server contributes at its start; `None` for one.
     pub replicas: Option<usize>,

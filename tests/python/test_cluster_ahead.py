@@ -1,4 +1,4 @@
-"""Tiles of a shared catalog that members read before anybody asks."""
+"""Tiles of a shared catalog, and of lazy files that all reach, that members read before anybody asks."""
 
 from __future__ import annotations
 
@@ -56,3 +56,51 @@ def test_without_it_they_are_read_on_first_use(tmp_path: Path) -> None:
         # Each has its own.
         assert sum(in_memory(member) for member in members) == 24
         assert answer_without_files(members[0], tmp_path) == expected(table)
+
+
+LAZY = "server.register('sales', pg.read_parquet({!r}, tile_rows=500, lazy=True))"
+
+
+def without_data(member: Member, folder: Path) -> list[dict[str, object]] | None:
+    """What a member answers while the files are away; `None` where it would have to read one."""
+    data, away = folder / "data", folder / "elsewhere"
+    data.rename(away)
+    try:
+        return pg.connect(member.uri).sql(QUERY).to_arrow().to_pylist()
+    except pg.errors.PartgridError:
+        return None
+    finally:
+        away.rename(data)
+
+
+def wait_for_files(member: Member, folder: Path) -> list[dict[str, object]]:
+    stop = time.monotonic() + 60
+    while (rows := without_data(member, folder)) is None:
+        assert time.monotonic() < stop, "files were not read ahead"
+        time.sleep(0.5)
+    return rows
+
+
+def test_tiles_of_lazy_files_are_read_ahead_by_all(tmp_path: Path) -> None:
+    """The member that has the grid tells the others what to read, and anew when one is lost."""
+    table = files(tmp_path)
+    with cluster(tmp_path, **{"cluster.eager": True}) as members:
+        assert members[0].ask(LAZY.format(str(tmp_path / "data" / "sales"))) is None
+        assert wait_for_files(members[0], tmp_path) == expected(table)
+        members[2].kill()
+        stop = time.monotonic() + 30
+        while len(members[0].ask("server.members")) == 3:
+            assert time.monotonic() < stop, "the loss was not seen"
+            time.sleep(0.05)
+        assert wait_for_files(members[0], tmp_path) == expected(table)
+
+
+def test_without_it_lazy_files_are_read_on_first_use(tmp_path: Path) -> None:
+    table = files(tmp_path)
+    with cluster(tmp_path) as members:
+        assert members[0].ask(LAZY.format(str(tmp_path / "data" / "sales"))) is None
+        # As long as reading ahead would take.
+        time.sleep(3)
+        assert without_data(members[0], tmp_path) is None
+        assert pg.connect(members[0].uri).sql(QUERY).to_arrow().to_pylist() == expected(table)
+        assert without_data(members[0], tmp_path) == expected(table)

@@ -253,6 +253,30 @@ def test_a_grid_whose_members_do_not_answer_is_not_forgotten(tmp_path: Path) -> 
         assert "sales" not in members[1].ask("server.tables")
 
 
+def test_a_grid_that_was_withdrawn_stays_away_until_something_of_it_is_contributed_anew(
+    tmp_path: Path,
+) -> None:
+    """Also from a member that has no part of it, while others have all."""
+    with cluster(tmp_path, 3) as members:
+        for number, member in enumerate(members[:2]):
+            member.contribute(number, 2)
+        assert members[2].ask("server.refresh()") is None
+        assert members[2].ask("server.withdraw('sales')") is True
+        assert members[2].ask("server.withdraw('sales')") is False
+        for _ in range(2):
+            assert members[2].ask("server.refresh()") is None
+            assert "sales" not in members[2].ask("server.tables")
+        # Nor does it stand in the way of a table of that name; the others have it as before.
+        assert members[2].ask("server.register('sales', pa.table({'a': [1]}))") is None
+        assert members[2].ask("server.refresh()") is None
+        assert members[2].ask("server.deregister('sales')") is True
+        assert answer(members[0].uri) == expected(0, 1)
+        members[1].contribute(1, 2, shift=5)
+        assert members[2].ask("server.refresh()") is None
+        assert "sales" in members[2].ask("server.tables")
+        assert answer(members[2].uri) == answer(members[0].uri)
+
+
 def test_what_cannot_work_is_refused_at_once() -> None:
     data = pa.table({"a": [1]})
     with pg.Server(join=[]) as server:
