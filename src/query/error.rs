@@ -10,6 +10,7 @@ use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::parser::ParserError;
 
 use super::names::Known;
+use super::values::plain;
 use super::words::{Worded, in_our_words};
 use crate::error::{Error, ErrorKind};
 use crate::grid::unknown_column;
@@ -75,12 +76,12 @@ fn translate(error: &DataFusionError) -> Error {
         DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
             ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
                 Some(inner) => translate(inner),
-                None => in_words(ErrorKind::Internal, inner.to_string()),
+                None => in_words(ErrorKind::Internal, &inner.to_string()),
             },
             _ => worded(error),
         },
         DataFusionError::External(inner) => match inner.downcast_ref::<ArrowError>() {
-            Some(inner) => Error::new(kind_of_arrow(inner), inner.to_string()),
+            Some(inner) => in_words(kind_of_arrow(inner), &inner.to_string()),
             #[cfg(feature = "distributed")]
             None if let Some(arrived) = super::travel::arrived(&inner.to_string()) => arrived,
             None => worded(error),
@@ -90,21 +91,22 @@ fn translate(error: &DataFusionError) -> Error {
 }
 
 fn worded(error: &DataFusionError) -> Error {
-    in_words(kind_of(error), plain_text(error))
+    in_words(kind_of(error), &plain_text(error))
 }
 
-fn in_words(kind: ErrorKind, text: String) -> Error {
+fn in_words(kind: ErrorKind, text: &str) -> Error {
+    let text = without_class(text);
     let Some(Worded {
         kind: better,
         message,
         hint,
-    }) = in_our_words(&text)
+    }) = in_our_words(text)
     else {
-        return Error::new(kind, text);
+        return Error::new(kind, plain(text));
     };
-    let error = Error::new(better.unwrap_or(kind), message);
+    let error = Error::new(better.unwrap_or(kind), plain(&message));
     match hint {
-        Some(hint) => error.with_hint(hint),
+        Some(hint) => error.with_hint(plain(&hint)),
         None => error,
     }
 }
@@ -139,7 +141,7 @@ fn kind_of_arrow(error: &ArrowError) -> ErrorKind {
     }
 }
 
-/// The text without the class name that DataFusion puts before it.
+/// The text as the library that failed has it.
 fn plain_text(error: &DataFusionError) -> String {
     if let DataFusionError::SQL(parser, _) = error {
         return match parser.as_ref() {
@@ -149,17 +151,22 @@ fn plain_text(error: &DataFusionError) -> String {
             }
         };
     }
-    let text = error.strip_backtrace();
+    error.strip_backtrace()
+}
+
+/// The text without the class names before it: one library puts its own before that of another.
+fn without_class(text: &str) -> &str {
     let prefixes = [
         "Error during planning: ",
         "Execution error: ",
         "Arrow error: ",
+        "Compute error: ",
         "Invalid or Unsupported Configuration: ",
         "This feature is not implemented: ",
         "Resources exhausted: ",
     ];
     let stripped = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix));
-    stripped.unwrap_or(&text).to_owned()
+    stripped.map_or(text, without_class)
 }
 
 fn translate_schema(error: &SchemaError) -> Error {

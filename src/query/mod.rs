@@ -36,6 +36,7 @@ mod run;
 mod same_names;
 mod session;
 mod shape;
+mod slips;
 mod spill;
 mod spread;
 mod standard;
@@ -47,6 +48,7 @@ mod tiles;
 #[cfg(feature = "distributed")]
 mod travel;
 mod using;
+mod values;
 mod words;
 
 pub use answer::Query;

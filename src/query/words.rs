@@ -1,8 +1,9 @@
 //! Texts of DataFusion and Arrow in our words, where they are common.
 //!
-//! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: kinds that the error itself tells.
+//! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: kinds that the error itself tells, slips in the form of statements (`slips.rs`), values (`values.rs`).
 
 use super::bounds::EXHAUSTED;
+use super::slips::slips;
 use crate::error::ErrorKind;
 
 /// A text in our words.
@@ -69,6 +70,7 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
         .or_else(|| arguments(text))
         .or_else(|| others(text))
         .or_else(|| mistakes(text))
+        .or_else(|| slips(text))
         .or_else(|| unsupported(text))
 }
 
@@ -182,6 +184,7 @@ fn unsupported(text: &str) -> Option<Worded> {
         })
     };
     if let Some(rest) = text.strip_prefix("Unsupported ast node ") {
+        let rest = rest.strip_prefix("in sqltorel: ").unwrap_or(rest);
         let node: String = rest
             .chars()
             .take_while(|letter| letter.is_alphanumeric())
@@ -270,15 +273,38 @@ fn arguments(text: &str) -> Option<Worded> {
         .into_iter()
         .flat_map(str::lines)
         .map(str::trim)
-        .filter(|line| !line.is_empty())
+        // Types that the engine has no name for.
+        .filter(|line| !line.is_empty() && !line.contains("UserDefined") && !line.contains("(Any)"))
         .collect();
     let hint = match candidates.as_slice() {
         [] => "cast the arguments: cast(… AS …)".to_owned(),
-        candidates => format!("it takes {}", candidates.join(" or ")),
+        candidates => format!("it takes {}", listed(candidates)),
     };
     Some(Worded {
         kind: Some(ErrorKind::Query),
         message: format!("no function takes these arguments: {call}"),
         hint: Some(hint),
     })
+}
+
+/// The most forms of a function that are listed.
+const MOST_FORMS: usize = 6;
+
+/// The forms that a function has, the first of them where there are many.
+fn listed(candidates: &[&str]) -> String {
+    let forms = candidates.iter().take(MOST_FORMS).map(|form| numeric(form));
+    let mut forms: Vec<String> = forms.collect();
+    if candidates.len() > MOST_FORMS {
+        forms.push("…".to_owned());
+    }
+    forms.join(" or ")
+}
+
+/// `abs(Numeric(1))` of the engine: a number.
+fn numeric(form: &str) -> String {
+    let Some((name, count)) = form.split_once("(Numeric(") else {
+        return form.to_owned();
+    };
+    let count = count.trim_end_matches(')').parse().unwrap_or(1);
+    format!("{name}({})", vec!["number"; count].join(", "))
 }

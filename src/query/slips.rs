@@ -1,0 +1,217 @@
+//! Texts of the engine about slips in a statement, in our words.
+//!
+//! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: types of arguments, what runs find.
+
+use super::words::Worded;
+use crate::error::ErrorKind;
+
+/// The text in our words, if it is about one of the slips that people make.
+pub(super) fn slips(text: &str) -> Option<Worded> {
+    rows(text)
+        .or_else(|| columns(text))
+        .or_else(|| fields(text))
+        .or_else(|| values(text))
+}
+
+fn worded(message: impl Into<String>, hint: &str) -> Option<Worded> {
+    Some(Worded {
+        kind: Some(ErrorKind::Query),
+        message: message.into(),
+        hint: Some(hint.to_owned()),
+    })
+}
+
+/// Clauses that choose and order rows.
+fn rows(text: &str) -> Option<Worded> {
+    if let Some(rest) = text.strip_prefix("HAVING clause references: ") {
+        let (condition, _) = rest.split_once(" must appear in the GROUP BY")?;
+        return worded(
+            format!("HAVING is about groups, and {condition} is neither grouped nor aggregated"),
+            "use WHERE for rows, or aggregate within HAVING",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Join condition must be boolean type, but got ") {
+        let kind = rest.split(['(', ' ']).next().unwrap_or(rest);
+        return worded(
+            format!("the condition of a join must be true or false, got a {kind}"),
+            "compare something: ON a.x = b.x",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Order by column out of bounds, specified: ") {
+        let (number, most) = rest.split_once(", max: ")?;
+        return worded(
+            format!("ORDER BY {number} means column {number} of the answer, which has {most}"),
+            "write a number from 1, or the name of a column",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Cannot find column with position ") {
+        let (number, rest) = rest.split_once(" in SELECT clause. Valid columns: ")?;
+        return worded(
+            format!("GROUP BY {number} means column {number} of SELECT, which has columns {rest}"),
+            "write a number of those, or the name of a column",
+        );
+    }
+    for clause in ["LIMIT", "OFFSET"] {
+        if let Some(rest) = text
+            .strip_prefix(&format!("{clause} must be >= 0, '"))
+            .or_else(|| text.strip_prefix(&format!("{clause} must be >=0, '")))
+        {
+            let given = rest.split('\'').next().unwrap_or(rest);
+            return worded(
+                format!("{clause} must be a number from 0, got {given}"),
+                "leave the clause out for all rows",
+            );
+        }
+        let wrong = format!("Expected {clause} to be an integer or null, but got ");
+        if let Some(kind) = text.strip_prefix(&wrong) {
+            return worded(
+                format!("{clause} must be a whole number, got a {kind}"),
+                "leave the clause out for all rows",
+            );
+        }
+    }
+    let name = text
+        .strip_prefix("The window ")
+        .and_then(|rest| rest.strip_suffix(" is not defined!"));
+    if let Some(name) = name {
+        return worded(
+            format!("there is no window `{name}`"),
+            &format!("define it behind the other clauses: WINDOW {name} AS (ORDER BY …)"),
+        );
+    }
+    None
+}
+
+/// How many columns there are, and where they may stand.
+fn columns(text: &str) -> Option<Worded> {
+    if let Some(rest) =
+        text.strip_prefix("Too many columns! The subquery should only return one column: ")
+    {
+        return worded(
+            format!("a subquery in place of a value must have one column, got {rest}"),
+            "select one, or compare rows: (a, b) IN (SELECT c, d …)",
+        );
+    }
+    if let Some((kind, _)) = text.split_once(" queries have different number of columns") {
+        return worded(
+            format!("both sides of {kind} must have as many columns"),
+            "select the same columns on both sides; NULL AS name fills one in",
+        );
+    }
+    if let Some(rest) =
+        text.strip_prefix("Incompatible inputs for Union: Previous inputs were of type ")
+    {
+        let (before, rest) = rest.split_once(", but got incompatible type ")?;
+        let (now, column) = rest.split_once(" on column ")?;
+        return worded(
+            format!(
+                "the sides of UNION must have types that go together, column {column} has {before} and {now}"
+            ),
+            "cast one of them: cast(… AS …)",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Argument ") {
+        let (argument, keys) =
+            rest.split_once(" to grouping function is not in grouping columns")?;
+        let keys = match keys.trim() {
+            "" => "there are none".to_owned(),
+            keys => format!("they are {keys}"),
+        };
+        return worded(
+            format!("grouping() takes keys of GROUP BY, got {argument}"),
+            &keys,
+        );
+    }
+    if text == "COUNT DISTINCT with multiple arguments" {
+        return Some(Worded {
+            kind: Some(ErrorKind::Unsupported),
+            message: "count(DISTINCT …) of several values is not supported".to_owned(),
+            hint: Some("write SELECT count(*) FROM (SELECT DISTINCT a, b …)".to_owned()),
+        });
+    }
+    None
+}
+
+/// Parts of values.
+fn fields(text: &str) -> Option<Worded> {
+    if let Some(rest) = text.strip_prefix("Field ") {
+        let name = rest.strip_suffix(" not found in struct")?;
+        return worded(
+            format!("the struct has no field `{name}`"),
+            "arrow_typeof(…) shows its fields",
+        );
+    }
+    if text.starts_with("Cannot access field at argument ") {
+        let (_, rest) = text.split_once(": type ")?;
+        let kind = rest
+            .strip_suffix(" is not Struct, Map, or Null")
+            .unwrap_or(rest);
+        return worded(
+            format!("only structs and maps have fields by name, got {kind}"),
+            "a list has elements by number, from 1: x[1]",
+        );
+    }
+    if text.starts_with("Dot access not supported for non-string expr") {
+        return worded(
+            "behind a dot stands the name of a field",
+            "write x.name, or x['name']; elements of lists are x[1]",
+        );
+    }
+    None
+}
+
+/// Values that have no room in a type, or no meaning.
+fn values(text: &str) -> Option<Worded> {
+    if text.starts_with("Unsupported interval argument") {
+        return worded(
+            "INTERVAL takes a text or a number with a unit",
+            "write it as INTERVAL '1 day 2 hours'",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Cast error: Can't cast value ") {
+        let (value, kind) = rest.split_once(" to type ")?;
+        return worded(
+            format!("the value {value} has no room in {kind}"),
+            "cast to a larger type; try_cast(… AS …) gives NULL there",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Overflow happened on ") {
+        return worded(
+            format!("the value of {rest} has no room in its type"),
+            "cast to a larger type before: cast(… AS DOUBLE)",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Unsupported CAST from ") {
+        let (from, to) = rest.split_once(" to ")?;
+        return worded(
+            format!("there is no cast from {from} to {to}"),
+            "arrow_typeof(…) shows the type of a value",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Parser error: Invalid timezone ") {
+        let (zone, _) = rest.rsplit_once(": ").unwrap_or((rest, ""));
+        return worded(
+            format!("no time zone {zone}"),
+            "write it as 'Europe/Berlin', 'UTC' or '+02:00'",
+        );
+    }
+    if text.starts_with("Parser error: Unable to cast to Date32") {
+        return worded(
+            "the text is no date, or one that has no room in a date",
+            "write it as 2013-07-01; try_cast(… AS DATE) gives NULL there",
+        );
+    }
+    if text == "Cast error: Format error" {
+        return worded(
+            "the format of times is wrong",
+            "parts are written as %Y-%m-%d %H:%M:%S",
+        );
+    }
+    if text == "Expected an integer value" {
+        return worded(
+            "how many rows away, of lag() and lead(), must be a whole number",
+            "write lag(x, 1)",
+        );
+    }
+    None
+}
