@@ -41,7 +41,12 @@ pub struct Limits {
     pub upload_bytes: u64,
     /// How many connections there may be.
     pub connections: usize,
+    /// How long nothing may come on a connection, not even what its client says by itself when it is asked whether it is there.
+    pub silence: Duration,
 }
+
+/// The longest silence that can be waited for.
+const MOST_SILENCE: Duration = Duration::from_hours(24);
 
 /// Clients send messages of about half as many bytes.
 const LEAST_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -61,6 +66,7 @@ impl Default for Limits {
             answer_rows: u64::MAX,
             upload_bytes: 4 << 30,
             connections: 1024,
+            silence: Duration::from_secs(30),
         }
     }
 }
@@ -91,6 +97,12 @@ impl Limits {
             None if self.query_time.is_zero() => Err(Error::invalid_argument(
                 "limits.query_time must be more than 0 seconds",
             )),
+            None if self.silence.is_zero() || self.silence > MOST_SILENCE => {
+                Err(Error::invalid_argument(format!(
+                    "limits.silence must be more than 0 seconds and at most a day, got {}",
+                    self.silence.as_secs_f64()
+                )))
+            }
             None => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ use super::get::Methods;
 use super::listen::{Listening, Phase, bind, connections};
 use super::options::ServerOptions;
 use super::service::Service;
-use super::speak::speak;
+use super::speak::{Allowed, speak};
 use super::tls::Speaks;
 #[cfg(feature = "distributed")]
 use crate::cluster::{Cluster, ClusterOptions, PartOf};
@@ -311,7 +311,7 @@ async fn flight(
     incoming: super::listen::Connections,
     mut stopped: watch::Receiver<Phase>,
 ) {
-    let message_bytes = service.limits.message_bytes;
+    let (message_bytes, silence) = (service.limits.message_bytes, service.limits.silence);
     #[cfg(feature = "distributed")]
     let parts = super::member::parts_of_plans(&service);
     let methods = Methods::new(Flight(service), message_bytes);
@@ -326,5 +326,5 @@ async fn flight(
         // The sender is gone only when the server is.
         drop(stopped.wait_for(|phase| *phase > Phase::Serving).await);
     };
-    speak(methods, streams, incoming, stop).await;
+    speak(methods, Allowed { streams, silence }, incoming, stop).await;
 }

@@ -32,32 +32,40 @@ const WAITING_BYTES: usize = 4 * 1024 * 1024;
 /// The headers of a request.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
-/// A connection on which nothing comes is asked whether anybody is there.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
-
 /// How long a client waits for the beginning of an answer.
 const TIMEOUT: &str = "grpc-timeout";
 
 /// The digits that it may have.
 const TIMEOUT_DIGITS: usize = 8;
 
-/// Answers on connections of so many streams each; ends when it is to stop and all have what they asked for.
+/// What connections may do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowed {
+    /// Streams of one.
+    pub(super) streams: u32,
+    /// How long nothing may come.
+    pub(super) silence: Duration,
+}
+
+/// Answers on connections; ends when it is to stop and all have what they asked for.
 pub(super) async fn speak(
     methods: Methods,
-    streams: u32,
+    allowed: Allowed,
     mut incoming: Connections,
     stop: impl Future<Output = ()>,
 ) {
+    // A client that has said nothing for a while is asked whether it is there, and has the rest of the time to say so.
+    let patience = allowed.silence / 3;
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_concurrent_streams(streams)
+        .max_concurrent_streams(allowed.streams)
         .max_header_list_size(MAX_HEADER_BYTES)
         .max_send_buf_size(WAITING_BYTES)
-        .keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE);
+        .keep_alive_interval(allowed.silence - patience)
+        .keep_alive_timeout(patience);
     let (stopping, stopped) = watch::channel(());
     let mut stop = pin!(stop);
     loop {

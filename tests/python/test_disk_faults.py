@@ -1,6 +1,7 @@
-"""Disks that fail at each call that changes the catalog, and processes that die there: whoever writes is told so, of what failed nothing is there, and what was acknowledged is there bit for bit.
+"""Disks that fail at each call that changes the catalog, and processes that die there.
 
-`PARTGRID_DISK_FAULTS=all` kills at each call of all ways to write, not of one alone.
+Whoever writes is told so, of what failed nothing is there, and what was acknowledged is there bit for bit.
+`PARTGRID_DISK_FAULTS=all` takes all ways to write, to new names and to those that have a grid, not some of each.
 """
 
 from __future__ import annotations

@@ -192,6 +192,11 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
         "how many connections there may be",
     ),
     (
+        "limits.silence",
+        Kind::Seconds,
+        "how long a client may say nothing, not even that it is there when it is asked",
+    ),
+    (
         "log.filter",
         Kind::Text,
         "what is logged on standard error, for instance info or partgrid::serve=debug",

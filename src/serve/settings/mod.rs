@@ -312,6 +312,7 @@ impl Settings {
                 .unwrap_or(default.answer_rows),
             upload_bytes: self.number("limits.upload").unwrap_or(default.upload_bytes),
             connections: size("limits.connections", default.connections),
+            silence: self.seconds("limits.silence").unwrap_or(default.silence),
         }
     }
 
@@ -378,6 +379,7 @@ fn default_of(key: &str) -> String {
         "limits.answer" => limits.answer_bytes.to_string(),
         "limits.upload" => limits.upload_bytes.to_string(),
         "limits.connections" => limits.connections.to_string(),
+        "limits.silence" => limits.silence.as_secs_f64().to_string(),
         _ => String::new(),
     }
 }
