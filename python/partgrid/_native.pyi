@@ -150,7 +150,7 @@ class Connection:
         Raises:
             PermissionDeniedError: The token is not good.
         """
-    def load_parquet(self, /, path: str | PathLike[str] | Sequence[str | PathLike[str]], name: str, *, if_exists: str = "fail", columns: Sequence[str] | None = None, lazy: "bool" = False, tile_rows: int | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, hive_partitioning: "bool" = True, schema_evolution: "str" = "strict", progress: bool | None = None) -> dict:
+    def load_parquet(self, /, path: str | PathLike[str] | Sequence[str | PathLike[str]], name: str, *, if_exists: str = "fail", columns: Sequence[str] | None = None, lazy: "bool" = False, tile_rows: int | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, hive_partitioning: "bool" = True, schema_evolution: "str" = "strict", progress: bool | None = None) -> dict:
         """
         Has the server load Parquet files as a grid, and waits. Ctrl-C ends the load on the server.
 
@@ -162,6 +162,8 @@ class Connection:
             lazy: Whether tiles are read when they are used.
             tile_rows: Rows of a tile; as the server finds right by default.
             sort_by: A column or several to sort the rows by, as `read_parquet` takes them.
+            partition_by: A name or a list of names: rows with equal values in these columns come into one row band, as `read_parquet` has it.
+            num_partitions: How many row bands `partition_by` makes; by default as many as tiles of `tile_rows` rows would be.
             hive_partitioning: Whether folder names such as `month=01` become columns.
             schema_evolution: Which differences between the columns of files are borne: `"strict"`, `"union"` or `"widen"`.
             progress: True for a bar in any case, False for none; by default where a person sees it.

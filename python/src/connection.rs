@@ -17,7 +17,7 @@ use crate::parameters::parameters;
 use crate::query::grid_of;
 use crate::result::PyQuery;
 use crate::runtime::{wait, wait_and_tick};
-use crate::wishes::{SortBy, Sources};
+use crate::wishes::{Names, SortBy, Sources};
 
 /// Connects to a server of partgrid, or another one of Arrow Flight SQL.
 ///
@@ -250,6 +250,8 @@ impl PyConnection {
     ///     lazy: Whether tiles are read when they are used.
     ///     tile_rows: Rows of a tile; as the server finds right by default.
     ///     sort_by: A column or several to sort the rows by, as `read_parquet` takes them.
+    ///     partition_by: A name or a list of names: rows with equal values in these columns come into one row band, as `read_parquet` has it.
+    ///     num_partitions: How many row bands `partition_by` makes; by default as many as tiles of `tile_rows` rows would be.
     ///     hive_partitioning: Whether folder names such as `month=01` become columns.
     ///     schema_evolution: Which differences between the columns of files are borne: `"strict"`, `"union"` or `"widen"`.
     ///     progress: True for a bar in any case, False for none; by default where a person sees it.
@@ -262,7 +264,7 @@ impl PyConnection {
     ///     QueryError: There is such a grid.
     ///     NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (path, name, *, if_exists="fail", columns=None, lazy: "bool" = false, tile_rows=None, sort_by=None, hive_partitioning: "bool" = true, schema_evolution: "str" = "strict", progress=None))]
+    #[pyo3(signature = (path, name, *, if_exists="fail", columns=None, lazy: "bool" = false, tile_rows=None, sort_by=None, partition_by=None, num_partitions=None, hive_partitioning: "bool" = true, schema_evolution: "str" = "strict", progress=None))]
     fn load_parquet<'py>(
         &self,
         py: Python<'py>,
@@ -273,6 +275,8 @@ impl PyConnection {
         #[pyo3(from_py_with = argument::lazy)] lazy: bool,
         tile_rows: Option<Given<Count>>,
         sort_by: Option<Given<SortBy>>,
+        partition_by: Option<Given<Names>>,
+        num_partitions: Option<Given<Count>>,
         #[pyo3(from_py_with = argument::hive_partitioning)] hive_partitioning: bool,
         #[pyo3(from_py_with = argument::schema_evolution)] schema_evolution: &str,
         progress: Option<Given<bool>>,
@@ -286,6 +290,9 @@ impl PyConnection {
             is_lazy: lazy,
             tile_rows: optional(tile_rows, "tile_rows")?.map(|count| count.0),
             sort_by: optional(sort_by, "sort_by")?.map_or_else(Vec::new, |columns| columns.0),
+            partition_by: optional(partition_by, "partition_by")?
+                .map_or_else(Vec::new, |names| names.0),
+            num_partitions: optional(num_partitions, "num_partitions")?.map(|count| count.0),
             hive_partitioning,
             schema_evolution: SchemaEvolution::from_name(schema_evolution)?,
         };

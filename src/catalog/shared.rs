@@ -9,7 +9,11 @@ use std::time::{Duration, SystemTime};
 
 #[cfg(feature = "distributed")]
 use arrow::datatypes::SchemaRef;
+#[cfg(feature = "distributed")]
+use futures::StreamExt;
 use futures::future::{Either, select};
+#[cfg(feature = "distributed")]
+use futures::stream;
 
 use super::Catalog;
 use super::manifest::Contents;
@@ -33,6 +37,10 @@ const CLOCK: &str = "clock";
 
 /// Where grids are named whose tiles are being written.
 const WRITTEN: &str = "writing";
+
+/// How many files are removed at a time.
+#[cfg(feature = "distributed")]
+const REMOVED_AT_ONCE: usize = 16;
 
 /// How often that is said again, as long as it takes: much less than any grace.
 const SAY: Duration = Duration::from_secs(60 * 60);
@@ -275,6 +283,40 @@ impl Catalog {
         serde_json::to_string(&file).map_err(|error| {
             Error::internal("the file of a tile is not to be written as JSON").with_source(error)
         })
+    }
+
+    /// A tile that was written here, by whichever process, as [`Catalog::write`] said it, and its position; `schema` gives the columns at a position.
+    ///
+    /// # Errors
+    /// `InvalidData` for what is no such line, as `schema`.
+    pub(crate) fn written_tile(
+        &self,
+        written: &str,
+        schema: impl FnOnce(&[usize]) -> Result<SchemaRef>,
+    ) -> Result<(Vec<usize>, Tile)> {
+        let file = serde_json::from_str::<TileFile>(written);
+        let file = file.ok().filter(|file| is_tile(&file.path));
+        let file = file.ok_or_else(|| {
+            Error::invalid_data("what a member says of the file of a tile is none")
+        })?;
+        let schema = schema(&file.position)?;
+        let position = file.position.clone();
+        let data = KeptTile::new(&self.files, file, schema);
+        Ok((position, Tile::new(Arc::new(data))))
+    }
+
+    /// Removes the files of tiles that no name has and none will have; what cannot be removed is so after the grace.
+    pub(crate) async fn discard(&self, tiles: impl Iterator<Item = &Tile>) {
+        let paths = tiles.filter_map(|tile| KeptTile::of(tile, &self.files));
+        let removing = paths.map(|file| async move {
+            self.files.cache.invalidate(&file.path);
+            if let Err(error) = self.store.remove(&file.path).await {
+                tracing::debug!(path = file.path, %error, "the file of a tile stays until the grace is over");
+            }
+        });
+        let removing: Vec<_> = removing.collect();
+        let removing = stream::iter(removing).buffer_unordered(REMOVED_AT_ONCE);
+        removing.collect::<()>().await;
     }
 
     /// The grid of tiles that were written here, in any order, by this process or others. It has no name before it is kept ([`Catalog::keep`]), which writes none of them again.

@@ -223,6 +223,9 @@ impl Load {
             is_lazy: self.lazy,
             tile_rows: wishes.tile_rows,
             sort_by: wishes.sort_columns(),
+            // `--partition-by` is about the folders that are written here.
+            partition_by: Vec::new(),
+            num_partitions: None,
             hive_partitioning: !wishes.no_hive,
             schema_evolution: wishes.schema_evolution.into(),
         }

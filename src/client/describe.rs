@@ -114,6 +114,15 @@ impl Client {
         told.into_iter().next().ok_or_else(no_part)
     }
 
+    /// Has a member do its part of a load in another order, as members tell each other.
+    ///
+    /// # Errors
+    /// Whatever the member says.
+    pub(crate) async fn arrange_tiles(&self, message: Vec<u8>) -> Result<Bytes> {
+        let told = self.act("ArrangeTiles", message).await?;
+        told.into_iter().next().ok_or_else(no_part)
+    }
+
     /// Has a member read tiles of files before anybody asks for them, as members tell each other.
     ///
     /// # Errors

@@ -32,6 +32,10 @@ pub struct RemoteLoad {
     pub tile_rows: Option<u64>,
     /// By which columns to sort the rows.
     pub sort_by: Vec<SortColumn>,
+    /// By which columns to bring rows with equal values into one row band, by hash.
+    pub partition_by: Vec<String>,
+    /// How many row bands that makes; as many as tiles of `tile_rows` rows would be for `None`.
+    pub num_partitions: Option<u64>,
     /// Whether folder names such as `year=2013` become columns.
     pub hive_partitioning: bool,
     /// Which differences between the columns of files are borne.
@@ -48,6 +52,8 @@ impl Default for RemoteLoad {
             is_lazy: false,
             tile_rows: None,
             sort_by: Vec::new(),
+            partition_by: Vec::new(),
+            num_partitions: None,
             hive_partitioning: true,
             schema_evolution: SchemaEvolution::default(),
         }
@@ -75,6 +81,8 @@ impl Client {
             is_lazy: wanted.is_lazy,
             tile_rows: wanted.tile_rows.unwrap_or(0),
             sort_by: wanted.sort_by.iter().map(SortBy::from).collect(),
+            partition_by: wanted.partition_by.clone(),
+            num_partitions: wanted.num_partitions.unwrap_or(0),
             no_hive: !wanted.hive_partitioning,
             schema_evolution: wanted.schema_evolution.name().to_owned(),
         };

@@ -6,7 +6,7 @@
 use prost::{Enumeration, Message};
 
 use crate::flight::messages::GridPart;
-use crate::load::Lineage;
+use crate::load::{Arrangement, Cut, Lineage};
 
 /// Counts up when the meaning of a message changes.
 pub(super) const FORMAT: u32 = 5;
@@ -197,6 +197,61 @@ pub(super) struct HasRead {
     /// Whether it has room for all of them.
     #[prost(bool, tag = "1")]
     pub(super) has_room: bool,
+}
+
+/// What a member does in a load in another order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum Step {
+    /// Tell keys of some rows.
+    Keys = 0,
+    /// Write the rows of each group apart.
+    Scatter = 1,
+    /// Bring the rows of a group into order.
+    Gather = 2,
+}
+
+/// Tiles whose rows a member is to bring into an order.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Arrange {
+    /// [`FORMAT`] of who wrote it.
+    #[prost(uint32, tag = "1")]
+    pub(super) format: u32,
+    #[prost(enumeration = "Step", tag = "2")]
+    pub(super) step: i32,
+    #[prost(message, optional, tag = "3")]
+    pub(super) wanted: Option<Arrangement>,
+    /// Tiles of files, or pieces of the catalog.
+    #[prost(message, optional, tag = "4")]
+    pub(super) tiles: Option<Tiles>,
+    /// Their positions along rows in the grid of the load, or the number of the group.
+    #[prost(uint64, repeated, tag = "5")]
+    pub(super) numbers: Vec<u64>,
+    /// The grid that what is written is of, 16 bytes.
+    #[prost(bytes = "vec", tag = "6")]
+    pub(super) grid: Vec<u8>,
+    /// The most keys of a row band.
+    #[prost(uint64, tag = "7")]
+    pub(super) most_keys: u64,
+    /// How many columns each column band has in the end.
+    #[prost(uint64, repeated, tag = "8")]
+    pub(super) band_columns: Vec<u64>,
+}
+
+/// What a member has done of that.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Arranged {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) keys: Vec<Cut>,
+    /// A line for each tile that was written: by row band and group, or by row band of the group and column band.
+    #[prost(string, repeated, tag = "2")]
+    pub(super) files: Vec<String>,
+    /// The rows of each row band of a group.
+    #[prost(uint64, repeated, tag = "3")]
+    pub(super) lengths: Vec<u64>,
+    /// What is known of their values.
+    #[prost(bytes = "vec", tag = "4")]
+    pub(super) statistics: Vec<u8>,
 }
 
 /// What a member has written, a line for each tile.

@@ -1,39 +1,34 @@
 //! Loads that all members share.
 //!
 //! Comes in: a grid of lazy tiles of files that every member reaches, which one member has planned. Goes out: the same grid in the catalog, each tile read from its file and written by the member where
-//! placement puts it; nobody sees it before all tiles are there (the caller gives it its name). What a member that is lost has not written, others write. Never here: names, what is loaded.
+//! placement puts it; nobody sees it before all tiles are there (the caller gives it its name). Never here: names, what is loaded, who writes what (`deal.rs`), in another order (`arrange.rs`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 
 use super::Cluster;
-use super::join::alive;
-use super::leaf::seats;
-use super::members::{Member, Members};
+use super::deal::{Doing, Work};
 use super::message::{FORMAT, Write, Written};
-use super::placement::owners;
 use super::tiles::{broken, id_bits, id_bytes};
 use crate::catalog::Catalog;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::grid::{GridId, PartitionGrid};
 use crate::load::file_bytes;
 use crate::query::max_threads;
 
-/// How many row bands a member is asked for at a time: so many are lost with it at most.
-const ROW_BANDS_AT_ONCE: usize = 8;
-
-/// How long is waited before a member is asked again, at first; it is asked four times at most.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How many row bands a member is asked for at a time.
+pub(super) const ROW_BANDS_AT_ONCE: usize = 8;
 
 /// How far a load of all members is.
 #[derive(Debug, Default)]
 pub(crate) struct Writing {
     num_rows: AtomicU64,
+    /// Of those, rows that are to lie in another order, and those that do.
+    rows_to_arrange: AtomicU64,
+    arranged_rows: AtomicU64,
     num_tiles: AtomicU64,
     num_bytes: AtomicU64,
 }
@@ -46,8 +41,26 @@ impl Writing {
         (rows, tiles, read(&self.num_bytes))
     }
 
+    /// Rows that are to be brought into an order, and those that were.
+    pub(crate) fn arranged_so_far(&self) -> (u64, u64) {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        (read(&self.rows_to_arrange), read(&self.arranged_rows))
+    }
+
+    /// So many rows are to be brought into an order.
+    pub(super) fn add_to_arrange(&self, num_rows: u64) {
+        self.rows_to_arrange.fetch_add(num_rows, Ordering::Relaxed);
+    }
+
+    /// So many rows lie in order in the catalog, as so many tiles.
+    pub(super) fn add_arranged(&self, num_rows: u64, num_tiles: usize) {
+        self.arranged_rows.fetch_add(num_rows, Ordering::Relaxed);
+        self.num_tiles
+            .fetch_add(num_tiles as u64, Ordering::Relaxed);
+    }
+
     /// Row bands of a grid are in the catalog, as so many tiles.
-    fn add(&self, grid: &PartitionGrid, row_bands: &[usize], num_tiles: usize) {
+    pub(super) fn add(&self, grid: &PartitionGrid, row_bands: &[usize], num_tiles: usize) {
         let rows = row_bands
             .iter()
             .filter_map(|band| grid.rows().interval(*band));
@@ -59,20 +72,6 @@ impl Writing {
         self.num_tiles
             .fetch_add(num_tiles as u64, Ordering::Relaxed);
     }
-}
-
-/// A load of all members.
-struct Load<'a> {
-    grid: &'a Arc<PartitionGrid>,
-    members: &'a Arc<Members>,
-    writing: &'a Writing,
-}
-
-/// What became of the row bands of one member.
-struct Done {
-    files: Vec<String>,
-    /// Those that it has not written, and why it is taken for lost.
-    left: Option<(Vec<usize>, Error)>,
 }
 
 impl Cluster {
@@ -91,7 +90,7 @@ impl Cluster {
         crate::load::is_allowed(&self.anywhere.places, source)
     }
 
-    fn catalog(&self) -> Result<&Catalog> {
+    pub(super) fn catalog(&self) -> Result<&Catalog> {
         let catalog = self.anywhere.catalog.as_ref();
         catalog.ok_or_else(|| {
             Error::invalid_argument("this member has no catalog that others have, too")
@@ -115,107 +114,35 @@ impl Cluster {
 
     async fn files_of(&self, grid: &Arc<PartitionGrid>, writing: &Writing) -> Result<Vec<String>> {
         let members = self.members();
-        let mut is_lost = vec![false; members.len()];
-        let mut left: Vec<usize> = (0..grid.rows().num_intervals()).collect();
-        let mut files = Vec::with_capacity(grid.tiles().len());
-        while !left.is_empty() {
-            let dealt = dealt(grid, &left, &members, &is_lost);
-            left.clear();
-            let load = Load {
-                grid,
-                members: &members,
-                writing,
-            };
-            let working = members.iter().zip(&dealt);
-            let working = working.map(|(member, bands)| self.write_at(member, bands, &load));
-            for (number, done) in try_join_all(working).await?.into_iter().enumerate() {
-                files.extend(done.files);
-                if let (Some((more, error)), Some(is_lost), Some(member)) = (
-                    done.left,
-                    is_lost.get_mut(number),
-                    members.iter().nth(number),
-                ) {
-                    tracing::warn!(member = member.uri(), row_bands = more.len(), %error, "a member was lost during a load, others take its part");
-                    *is_lost = true;
-                    left.extend(more);
-                }
-            }
-        }
-        Ok(files)
-    }
-
-    /// Has one member write row bands.
-    async fn write_at(
-        &self,
-        member: &Member,
-        row_bands: &[usize],
-        load: &Load<'_>,
-    ) -> Result<Done> {
-        let Load {
-            grid,
-            members,
-            writing,
-        } = load;
-        let codec = self.tile_codec(Some(members));
+        let codec = self.tile_codec(Some(&members));
         let bands: Vec<usize> = (0..grid.columns().num_intervals()).collect();
-        let mut files = Vec::new();
-        for (number, some) in row_bands.chunks(ROW_BANDS_AT_ONCE).enumerate() {
+        let message = |row_bands: &[usize]| {
             let message = Write {
                 format: FORMAT,
-                tiles: Some(codec.written(grid, some, &bands)?),
+                tiles: Some(codec.written(grid, row_bands, &bands)?),
                 grid: id_bytes(grid.id().bits()),
-                row_bands: some.iter().map(|band| *band as u64).collect(),
+                row_bands: row_bands.iter().map(|band| *band as u64).collect(),
             };
-            let is_own = member.incarnation() == members.own().incarnation();
-            let written = match is_own {
-                true => self.written(message).await?,
-                false => match self.ask(member, &message).await? {
-                    Ok(written) => written,
-                    Err(error) => {
-                        let left = row_bands.get(number * ROW_BANDS_AT_ONCE..);
-                        let left = Some((left.unwrap_or_default().to_vec(), error));
-                        return Ok(Done { files, left });
-                    }
-                },
-            };
-            writing.add(grid, some, written.files.len());
+            Ok(message.encode_to_vec())
+        };
+        let files = Mutex::new(Vec::with_capacity(grid.tiles().len()));
+        let done = |row_bands: &[usize], said: &[u8]| {
+            let written = Written::decode(said).map_err(|_| broken("what was written"))?;
+            writing.add(grid, row_bands, written.files.len());
+            let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
             files.extend(written.files);
-        }
-        Ok(Done { files, left: None })
-    }
-
-    /// Asks a member, again where the network or a store failed; the inner error says that it is lost.
-    ///
-    /// # Errors
-    /// That of a member that is there.
-    async fn ask(&self, member: &Member, message: &Write) -> Result<Result<Written>> {
-        let mut pause = PAUSE;
-        loop {
-            let asked = async {
-                let client = self.reach.client(member.uri()).await?;
-                client.write_tiles(message.encode_to_vec()).await
-            };
-            let error = match asked.await {
-                Ok(answer) => {
-                    let written = Written::decode(answer);
-                    return written.map(Ok).map_err(|_| broken("what was written"));
-                }
-                Err(error) => error,
-            };
-            let (there, _) = alive(&self.reach, &[member.uri().to_owned()]).await;
-            let lives = there.iter().map(Member::incarnation);
-            if !lives.into_iter().any(|life| life == member.incarnation()) {
-                return Ok(Err(error));
-            }
-            // Written a second time they have other names.
-            let may_pass = matches!(error.kind(), ErrorKind::Storage { retryable: true });
-            if !may_pass || pause > PAUSE * 4 {
-                return Err(error.with_context("member", member.uri()));
-            }
-            tracing::warn!(member = member.uri(), %error, "a member could not write tiles, it is asked again");
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-        }
+            Ok(())
+        };
+        let work = Work {
+            doing: Doing::Write,
+            placement: grid.id().bits(),
+            at_once: ROW_BANDS_AT_ONCE,
+            message: &message,
+            done: &done,
+        };
+        let all = (0..grid.rows().num_intervals()).collect();
+        self.by_all(&members, &work, all).await?;
+        Ok(files.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Writes tiles that another member has dealt to this one; gives what it must know of their files.
@@ -254,25 +181,4 @@ impl Cluster {
             files: files.try_collect().await?,
         })
     }
-}
-
-/// The row bands of each member that is there: each with the first of its owners.
-fn dealt(
-    grid: &PartitionGrid,
-    row_bands: &[usize],
-    members: &Members,
-    is_lost: &[bool],
-) -> Vec<Vec<usize>> {
-    let seats = seats(members, members.len());
-    let mut dealt = vec![Vec::new(); members.len()];
-    for row_band in row_bands {
-        let owners = owners(grid.id().bits(), *row_band as u64, &seats, seats.len());
-        let mut there = owners
-            .into_iter()
-            .filter(|owner| !is_lost.get(*owner).copied().unwrap_or(true));
-        if let Some(bands) = there.next().and_then(|owner| dealt.get_mut(owner)) {
-            bands.push(*row_band);
-        }
-    }
-    dealt
 }

@@ -181,6 +181,11 @@ pub(crate) struct LoadRequest {
     /// The name of a `SchemaEvolution`; `strict` without it.
     #[prost(string, tag = "9")]
     pub(crate) schema_evolution: String,
+    #[prost(string, repeated, tag = "10")]
+    pub(crate) partition_by: Vec<String>,
+    /// As many as tiles of `tile_rows` rows would be without it.
+    #[prost(uint64, tag = "11")]
+    pub(crate) num_partitions: u64,
 }
 
 /// A column to sort by.

@@ -76,7 +76,7 @@ fn no_room(error: Error) -> Error {
 }
 
 /// About equal parts of so many rows.
-fn even(rows: u64, parts: u64) -> Vec<u64> {
+pub(super) fn even(rows: u64, parts: u64) -> Vec<u64> {
     let cut = |number: u64| {
         let at = u128::from(rows) * u128::from(number) / u128::from(parts);
         u64::try_from(at).unwrap_or(u64::MAX)
@@ -136,7 +136,7 @@ async fn rebuilt(
 }
 
 /// The rows of one new row band: a batch for each column band.
-fn gather(
+pub(super) fn gather(
     grid: &PartitionGrid,
     places: &[RowPlace],
     interval: &Range<u64>,
@@ -187,7 +187,7 @@ fn gather(
 }
 
 /// Views point into the buffers of the old tiles, which shall go: a copy of just the texts.
-fn owned(column: ArrayRef) -> ArrayRef {
+pub(super) fn owned(column: ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Utf8View => Arc::new(column.as_string_view().gc()),
         DataType::BinaryView => Arc::new(column.as_binary_view().gc()),

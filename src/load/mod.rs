@@ -2,7 +2,7 @@
 //!
 //! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes the steps in `run`, each in a file of its own: `source/` finds the
 //! files, `footer.rs` reads their footers, `schema.rs` (with `hive.rs` and `types.rs`) and `bands.rs` say which columns there are, `layout.rs` decides where to cut,
-//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`), `assembly.rs` makes tiles and the grid (rows: `filter.rs`), `keep.rs` keeps them (memory: `budget.rs`, files: `spill.rs`, `checkpoint.rs`), `arrange.rs` sorts.
+//! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`), `assembly.rs` makes tiles and the grid (rows: `filter.rs`), `keep.rs` keeps them (memory: `budget.rs`, files: `spill.rs`, `checkpoint.rs`), `arrange.rs` sorts (`scatter.rs`: with other processes).
 //! `lazy.rs` makes tiles that read later, of which `lineage.rs` tells other processes where they come from. [`LoadJob`] does the same in the background. `write/` is the way back: a
 //! grid -> Parquet files. Never here: SQL.
 
@@ -34,6 +34,8 @@ mod progress;
 mod ranges;
 mod read;
 mod runs;
+#[cfg(feature = "distributed")]
+mod scatter;
 mod schema;
 mod sizes;
 mod source;
@@ -52,6 +54,8 @@ pub(crate) use lineage::{
 };
 pub use options::{LoadOptions, SchemaEvolution, StringType, TileColumns};
 pub use progress::Progress;
+#[cfg(feature = "distributed")]
+pub(crate) use scatter::{Arrangement, Cut};
 pub use write::{FileCompression, WriteOptions, check_output, write_grid, write_parquet};
 
 use std::sync::Arc;

@@ -277,6 +277,16 @@ impl LoadOptions {
         self
     }
 
+    /// The same without an order of rows: for those who bring them into it themselves.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn unarranged(&self) -> Self {
+        Self {
+            order: RowOrder::default(),
+            num_partitions: None,
+            ..self.clone()
+        }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let zero = [
             ("tile_rows", self.tile_rows == Some(0)),

@@ -136,8 +136,14 @@ impl Wish {
         width.is_some_and(|width| width <= PREFIX_BYTES)
     }
 
+    /// The keys by which rows are sorted; they compare alike in every process.
+    #[cfg(feature = "distributed")]
+    pub(super) fn sort_keys(&self, batch: &RecordBatch) -> Result<Rows> {
+        keys(batch, &self.sort)
+    }
+
     /// The partition of each row.
-    fn partitions(&self, batch: &RecordBatch) -> Result<Vec<u32>> {
+    pub(super) fn partitions(&self, batch: &RecordBatch) -> Result<Vec<u32>> {
         let columns: Vec<(usize, SortOptions)> = self
             .partition
             .iter()

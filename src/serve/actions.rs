@@ -31,7 +31,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 27] = [
+const KNOWN: [(&str, &str); 28] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
@@ -90,6 +90,10 @@ const KNOWN: [(&str, &str); 27] = [
     (
         "ReadTiles",
         "Has a member of a cluster read tiles of files before anybody asks for them (partgrid).",
+    ),
+    (
+        "ArrangeTiles",
+        "Has a member of a cluster bring rows of a load into an order (partgrid).",
     ),
     (
         "Rebalance",

@@ -24,6 +24,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flight::kind_name;
 use crate::flight::messages::{JobProgress, LoadRequest};
 use crate::grid::{PartitionGrid, SortColumn};
+#[cfg(feature = "distributed")]
+use crate::load::Arrangement;
 use crate::load::{LoadJob, LoadOptions, Progress, SchemaEvolution};
 
 /// How many jobs that have ended are listed.
@@ -31,6 +33,16 @@ const ENDED: usize = 20;
 
 /// How many run at once.
 const RUNNING: usize = 16;
+
+/// A load by all members of a cluster.
+#[cfg(feature = "distributed")]
+struct ByAll {
+    /// How far they are.
+    writing: Writing,
+    sources: Vec<String>,
+    /// All that the caller wishes; the load that plans it knows nothing of an order of rows.
+    options: LoadOptions,
+}
 
 /// A load.
 pub(super) struct Job {
@@ -40,9 +52,9 @@ pub(super) struct Job {
     pub(super) request: Arc<str>,
     pub(super) name: String,
     load: LoadJob,
-    /// How far all members of a cluster are that load it together; the load itself only plans it then.
+    /// The load by all members of a cluster; the load itself only plans it then.
     #[cfg(feature = "distributed")]
-    spread: Option<Writing>,
+    spread: Option<ByAll>,
     #[cfg(feature = "distributed")]
     begun: Instant,
     /// How long it took, once it has ended.
@@ -78,13 +90,16 @@ impl Job {
     fn so_far(&self) -> Progress {
         let progress = self.load.progress();
         #[cfg(feature = "distributed")]
-        if let Some(writing) = &self.spread {
+        if let Some(ByAll { writing, .. }) = &self.spread {
             let (num_rows, num_tiles, num_bytes) = writing.so_far();
+            let (rows_to_arrange, arranged_rows) = writing.arranged_so_far();
             let took = self.took.get().copied();
             return Progress {
                 num_rows,
                 num_tiles,
                 num_bytes,
+                rows_to_arrange,
+                arranged_rows,
                 // Planning it has ended.
                 elapsed: took.unwrap_or_else(|| self.begun.elapsed()),
                 ..progress
@@ -236,6 +251,12 @@ fn options_of(service: &Service, request: &LoadRequest) -> Result<LoadOptions> {
         let columns = request.sort_by.iter().cloned().map(SortColumn::from);
         options = options.with_sort_by(columns.collect());
     }
+    if !request.partition_by.is_empty() {
+        options = options.with_partition_by(request.partition_by.clone());
+    }
+    if request.num_partitions > 0 {
+        options = options.with_num_partitions(request.num_partitions);
+    }
     if !request.schema_evolution.is_empty() {
         let evolution = SchemaEvolution::from_name(&request.schema_evolution)?;
         options = options.with_schema_evolution(evolution);
@@ -258,12 +279,16 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
     if service.session.named(&request.name)?.is_some() && !request.replace {
         return Err(super::upload::taken(&request.name));
     }
-    #[cfg(feature = "distributed")]
-    let spread = spread(service, &request).then(Writing::default);
     let options = options_of(service, &request)?;
     #[cfg(feature = "distributed")]
+    let spread = spread(service, &request).then(|| ByAll {
+        writing: Writing::default(),
+        sources: request.sources.clone(),
+        options: options.clone(),
+    });
+    #[cfg(feature = "distributed")]
     let options = match spread {
-        Some(_) => options.with_lazy(true),
+        Some(_) => options.unarranged().with_lazy(true),
         None => options,
     };
     let load = {
@@ -300,23 +325,36 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
     Ok(job)
 }
 
-/// Whether the members of a cluster load it together: into the catalog that they share, from files that all of them reach. What must be sorted is loaded here.
+/// Whether the members of a cluster load it together: into the catalog that they share, from files that all of them reach.
 #[cfg(feature = "distributed")]
 fn spread(service: &Service, request: &LoadRequest) -> bool {
     let cluster = service.cluster.get().filter(|cluster| cluster.may_share());
-    let is_plain = request.sort_by.is_empty() && !request.is_lazy;
     let mut sources = request.sources.iter();
-    is_plain && cluster.is_some_and(|cluster| sources.all(|source| cluster.reaches(source)))
+    !request.is_lazy && cluster.is_some_and(|cluster| sources.all(|source| cluster.reaches(source)))
 }
 
 /// The grid of a job; by all members, where they load it together.
 async fn loaded(service: &Service, job: &Job) -> Result<Arc<PartitionGrid>> {
     let grid = Arc::new(job.load.result().await?);
     #[cfg(feature = "distributed")]
-    if let (Some(writing), Some(cluster)) = (&job.spread, service.cluster.get())
-        && cluster.shares(&grid)
-    {
-        return Ok(Arc::new(cluster.write(&grid, writing).await?));
+    if let (Some(of), Some(cluster)) = (&job.spread, service.cluster.get()) {
+        let wanted = Arrangement::of(&grid, &of.options, cluster.members().len())?;
+        return match (cluster.shares(&grid), wanted) {
+            (true, None) => Ok(Arc::new(cluster.write(&grid, &of.writing).await?)),
+            (true, Some(wanted)) => {
+                let arranging = Box::pin(cluster.arrange(&grid, wanted, &of.writing));
+                Ok(Arc::new(arranging.await?))
+            }
+            (false, None) => Ok(grid),
+            // Others do not reach the files after all.
+            (false, Some(_)) => {
+                let load = {
+                    let _at_work = service.work.enter();
+                    LoadJob::start(of.sources.clone(), of.options.clone())?
+                };
+                Ok(Arc::new(load.result().await?))
+            }
+        };
     }
     #[cfg(not(feature = "distributed"))]
     let _ = service;

@@ -122,6 +122,15 @@ pub(super) async fn write(service: &Service, call: &Call, message: &[u8]) -> Res
     worked(service, async move { cluster.write_part(&message).await }).await
 }
 
+/// Does what another member has dealt to this one of a load in another order.
+///
+/// # Errors
+/// As [`parts`]; whatever stands in the way of reading and writing.
+pub(super) async fn arrange(service: &Service, call: &Call, message: &[u8]) -> Result<Vec<u8>> {
+    let (cluster, message) = (Arc::clone(cluster(service, call)?), message.to_vec());
+    worked(service, async move { cluster.arrange_part(&message).await }).await
+}
+
 /// Reads tiles of files that another member has dealt to this one, before anybody asks for them.
 ///
 /// # Errors

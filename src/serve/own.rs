@@ -105,6 +105,7 @@ async fn of_member(
             None
         }
         "WriteTiles" => Some(member::write(service, call, body).await?),
+        "ArrangeTiles" => Some(member::arrange(service, call, body).await?),
         "ReadTiles" => Some(member::read(service, call, body).await?),
         "LookAtCatalog" => {
             member::look(service, call).await?;

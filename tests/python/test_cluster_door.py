@@ -22,7 +22,7 @@ ACTIONS = [
     "PartStatistics",
     "PartSample",
     "WriteTiles",
-    "ReadTiles",
+    "ReadTiles", "ArrangeTiles",
     "TakeTiles",
     "LeaveTiles",
 ]
