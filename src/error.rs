@@ -165,6 +165,13 @@ impl Error {
         self
     }
 
+    /// The same without a remedy, for those whom it would tell too much.
+    #[must_use]
+    pub fn without_hint(mut self) -> Self {
+        self.0.hint = None;
+        self
+    }
+
     /// Keeps the error of another library that caused this one.
     #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use partgrid::client::{Client, ClientOptions, IfExists, Rebalanced, RemoteLoad};
+use partgrid::client::{
+    Client, ClientOptions, Durability, IfExists, Rebalanced, RemoteLoad, UploadOptions,
+};
 use partgrid::error::Error;
 use partgrid::load::SchemaEvolution;
 use pyo3::prelude::*;
@@ -211,6 +213,8 @@ impl PyConnection {
     ///     data: A grid, or other data as `Session.register` takes it.
     ///     name: The name.
     ///     if_exists: What to do when the server has a grid of the name: `"fail"` or `"replace"`.
+    ///     ack: What must be so before this returns: `"durable"`, the grid outlives the server, which refuses before anything is sent where it has no catalog; `"memory"`, the server has all of it, and keeps it in no
+    ///         catalog. By default the most that the server does.
     ///
     /// Returns:
     ///     `{"rows": …, "durable": …}`: whether the grid outlives the server.
@@ -219,20 +223,26 @@ impl PyConnection {
     ///     QueryError: There is such a grid.
     ///     PermissionDeniedError: The token does not allow it.
     ///     ResourcesExhaustedError: It is larger than the server takes.
-    #[pyo3(signature = (data, name, *, if_exists="fail"))]
+    ///     UnsupportedError: It is to be durable, and the server has no catalog.
+    #[pyo3(signature = (data, name, *, if_exists="fail", ack=None))]
     fn upload<'py>(
         &self,
         py: Python<'py>,
         data: &Bound<'py, PyAny>,
         name: Given<String>,
         if_exists: &str,
+        ack: Option<Given<String>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         let (client, name) = (self.client()?, name.named("name")?);
         let grid = grid_of(data, "data")?;
-        let if_exists = named_choice(if_exists)?;
+        let durability = optional(ack, "ack")?.map(|ack| Durability::from_name(&ack));
+        let options = UploadOptions {
+            if_exists: named_choice(if_exists)?,
+            durability: durability.transpose()?.unwrap_or_default(),
+        };
         let sent = Arc::clone(&grid);
         let promised = wait(py, async move {
-            Box::pin(client.upload(&sent, &name, if_exists)).await
+            Box::pin(client.upload(&sent, &name, options)).await
         })?;
         let answer = PyDict::new(py);
         answer.set_item("rows", promised.num_rows)?;

@@ -30,10 +30,10 @@ struct Sources {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Where Flight SQL listens [default: 127.0.0.1:8815]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "IP:PORT")]
     address: Option<String>,
     /// Where the status page and the metrics are, or off [default: 127.0.0.1:8816]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "IP:PORT")]
     http: Option<String>,
     /// Where grids that clients make are kept: a folder, or the URL of an object store. Without it
     /// they are gone when the server ends
@@ -141,10 +141,7 @@ impl Serve {
             traces: traces.as_ref(),
         };
         log.start().map_err(Error::invalid_argument)?;
-        let configured = settings.grids().into_iter();
-        let asked = self.grids.iter();
-        let asked = asked.map(|grid| (grid.name.clone(), grid.path.clone()));
-        for (name, path) in configured.chain(asked) {
+        for (name, path) in self.named(&settings)? {
             let sources = [path];
             let grid = runtime.block_on(Box::pin(load(&sources, &LoadOptions::default())))?;
             let rows = picture::counted(grid.num_rows(), "row");
@@ -175,6 +172,28 @@ impl Serve {
         }
         runtime.shutdown_timeout(Duration::from_secs(1));
         ended
+    }
+}
+
+impl Serve {
+    /// The grids of flags, and those of the settings that no flag replaces.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for two flags with one name: the first one would be gone.
+    fn named(&self, settings: &Settings) -> Result<Vec<(String, String)>> {
+        let mut grids = settings.grids();
+        grids.retain(|(name, _)| self.grids.iter().all(|grid| grid.name != *name));
+        for (place, grid) in self.grids.iter().enumerate() {
+            let mut before = self.grids.iter().take(place);
+            if before.any(|before| before.name == grid.name) {
+                let text = format!("--grid names `{}` twice", grid.name);
+                return Err(Error::invalid_argument(text).with_hint(
+                    "a folder or a pattern such as 'data/*.parquet' makes one grid of many files",
+                ));
+            }
+            grids.push((grid.name.clone(), grid.path.clone()));
+        }
+        Ok(grids)
     }
 }
 

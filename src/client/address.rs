@@ -6,8 +6,8 @@ use std::error::Error as StdError;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tonic::Status;
 use tonic::transport::Endpoint;
+use tonic::{Code, Status};
 
 use super::options::ClientOptions;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,6 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the channel says then.
 const GIVEN_UP: &str = "keep-alive timed out";
+
+/// What TLS says when the other side went away in the middle.
+const TORN: &str = "without sending TLS close_notify";
+
+/// How a caller says who it is.
+const SHOW: &str = "show a token with token= (`--token-file`, or the variable PARTGRID_TOKEN)";
 
 /// With what its library begins that could not read an answer.
 const UNREADABLE: [&str; 2] = ["failed to decode Protobuf message", "protocol error"];
@@ -43,8 +49,12 @@ impl<'a> Address<'a> {
     /// That of a URI.
     ///
     /// # Errors
-    /// `InvalidArgument` for another text.
+    /// `InvalidArgument` for another text. One with a user or a password is not shown.
     pub(super) fn of(uri: &'a str) -> Result<Self> {
+        if uri.contains('@') {
+            let text = "the URI of a server must read like grpc://host:port or grpc+tls://host:port, got one with a user";
+            return Err(Error::invalid_argument(text).with_hint(SHOW));
+        }
         let wrong = || {
             Error::invalid_argument(format!(
                 "the URI of a server must read like grpc://host:port or grpc+tls://host:port, got {uri:?}"
@@ -55,7 +65,8 @@ impl<'a> Address<'a> {
         let port = authority
             .rsplit_once(':')
             .map(|(_, port)| port.parse::<u16>());
-        if !matches!(port, Some(Ok(_))) {
+        let is_more = authority.contains(['/', '\\', '?', '#']);
+        if is_more || !matches!(port, Some(Ok(_))) {
             return Err(wrong());
         }
         let is_tls = match scheme {
@@ -90,8 +101,18 @@ impl<'a> Address<'a> {
         let text = format!("no server answers at {}: {}", self.uri, chain(error));
         let error = Error::new(ErrorKind::Storage { retryable: true }, text);
         match self.is_tls {
-            true => error.with_hint("the server may speak without TLS (grpc://), or its certificate may not be trusted: name its CA"),
+            true => error.with_hint("the server may speak without TLS (grpc://), or its certificate may not be trusted: name its CA with ca= (`--ca`)"),
             false => error.with_hint("start one with `partgrid serve`; a server with a certificate is at grpc+tls://"),
+        }
+    }
+
+    /// What is said when a connection was taken and then given up before anything was answered.
+    pub(super) fn unanswered(&self, error: Error) -> Error {
+        let is_broken = matches!(error.kind(), ErrorKind::Storage { .. }) && !is_silence(&error);
+        match self.is_tls {
+            _ if !is_broken => error,
+            true => error.with_hint("the server may want the certificate of a client: certificate= and key= (`--client-certificate`, `--client-key`)"),
+            false => error.with_hint("a server with a certificate is at grpc+tls://"),
         }
     }
 }
@@ -130,8 +151,11 @@ pub(super) fn error_at(uri: &str, status: &Status) -> Error {
     match status.source() {
         None if UNREADABLE.iter().any(|begin| text.starts_with(begin)) => {
             let text = format!("the server at {uri} sent what is no message of Flight: {text}");
-            Error::new(ErrorKind::Protocol, text)
+            Error::new(ErrorKind::Protocol, text).with_hint(
+                "something else may be there, for instance the status page of a server: it prints the address of Flight SQL when it starts",
+            )
         }
+        None if status.code() == Code::Unauthenticated => error_of(status).with_hint(SHOW),
         None => error_of(status),
         Some(cause) => broken(uri, &chain(cause)),
     }
@@ -141,9 +165,17 @@ fn broken(uri: &str, cause: &str) -> Error {
     if cause.contains(GIVEN_UP) {
         return silent(uri, KEEP_ALIVE + PATIENCE);
     }
+    let cause = match cause.contains(TORN) {
+        true => "the server ended it",
+        false => cause,
+    };
     let text = format!("the connection to the server at {uri} broke: {cause}");
     Error::new(ErrorKind::Storage { retryable: true }, text)
         .with_hint("the next call connects anew, if the server is there")
+}
+
+fn is_silence(error: &Error) -> bool {
+    error.message().contains("has not answered for")
 }
 
 /// Nobody said anything for so long.
@@ -188,16 +220,36 @@ mod tests {
             let uri = format!("grpc://{host}:1");
             assert!(!Address::of(&uri).unwrap().is_elsewhere(), "{host}");
         }
-        for host in [
-            "example.com",
-            "10.0.0.1",
-            "localhost.example.com",
-            "localhost@evil",
-            "127.0.0.1:1@evil",
-            "[::2]",
-        ] {
+        for host in ["example.com", "10.0.0.1", "localhost.example.com", "[::2]"] {
             let uri = format!("grpc://{host}:1");
             assert!(Address::of(&uri).unwrap().is_elsewhere(), "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_more_than_host_and_port_is_refused_and_no_password_is_shown() {
+        for uri in [
+            "grpc://127.0.0.1:1/path:2",
+            "grpc://127.0.0.1:1?x=:2",
+            "grpc://127.0.0.1:1#:2",
+            "grpc://127.0.0.1",
+            "http://127.0.0.1:1",
+            "127.0.0.1:1",
+            "",
+        ] {
+            let error = Address::of(uri).err().expect(uri);
+            assert!(
+                error.message().ends_with(&format!("got {uri:?}")),
+                "{error}"
+            );
+        }
+        for uri in [
+            "grpc://me:secret@127.0.0.1:1",
+            "me:secret@h",
+            "grpc://secret@h:1/x",
+        ] {
+            let error = Address::of(uri).err().expect(uri);
+            assert!(!error.to_string().contains("secret"), "{error}");
         }
     }
 

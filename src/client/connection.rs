@@ -69,12 +69,13 @@ impl Client {
     /// Connects to `grpc://host:port`, or to `grpc+tls://host:port` with TLS. Needs a tokio runtime, which carries the connection.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no such URI, for bounds that the server does not take, and for a token that would go to another host without TLS; `Storage` when nobody answers there within 10
+    /// `InvalidArgument` for what is no such URI, for bounds that the server does not take, for a token that would go to another host without TLS, and for certificates without TLS; `Storage` when nobody answers there within 10
     /// seconds, or its certificate is not trusted.
     pub async fn connect(uri: &str, options: &ClientOptions) -> Result<Self> {
         options.bounds.check()?;
         let address = Address::of(uri)?;
         options.check_token(&address)?;
+        options.check_tls(&address)?;
         let shows = Shows {
             token: options.bearer()?,
             bounds: options.bounds,
@@ -90,7 +91,8 @@ impl Client {
                 uri: Arc::from(uri),
                 service,
             };
-            client.knock(&options.bounds).await?;
+            let knocked = client.knock(&options.bounds).await;
+            knocked.map_err(|error| address.unanswered(error))?;
             Ok(client)
         };
         let opened = tokio::time::timeout(CONNECT, Box::pin(opening)).await;

@@ -27,4 +27,4 @@ pub use rebalance::Rebalanced;
 pub use status::{ServedGrid, ServedJob, ServedLocality, ServedQuery, ServerStatus};
 pub use tables::ServedTable;
 pub use tile::ServedTile;
-pub use upload::{Acknowledged, IfExists};
+pub use upload::{Acknowledged, Durability, IfExists, UploadOptions};

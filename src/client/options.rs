@@ -194,6 +194,23 @@ impl ClientOptions {
         ))
     }
 
+    /// Sees that what is said of TLS goes with an address that has it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a CA, a certificate or a name of the server, and no TLS.
+    pub(super) fn check_tls(&self, address: &Address<'_>) -> Result<()> {
+        let said = [
+            (self.ca.is_some(), "a CA"),
+            (self.identity.is_some(), "a certificate"),
+            (self.server_name.is_some(), "a name of the server"),
+        ];
+        let Some((_, what)) = said.iter().find(|(is_said, _)| *is_said && !address.is_tls) else {
+            return Ok(());
+        };
+        let text = format!("{what} goes with grpc+tls://, got {}", address.uri());
+        Err(Error::invalid_argument(text).with_hint("connect to grpc+tls://, or leave it out"))
+    }
+
     /// The token as it goes into each call.
     ///
     /// # Errors
@@ -209,15 +226,15 @@ impl ClientOptions {
     /// Whom to trust, and what to show.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied` or `Storage` for files that cannot be read.
+    /// `NotFound`, `PermissionDenied` or `Storage` for files that cannot be read, `InvalidData` for those without a certificate.
     pub(crate) fn tls(&self) -> Result<ClientTlsConfig> {
         let mut tls = ClientTlsConfig::new();
         tls = match &self.ca {
-            Some(path) => tls.ca_certificate(Certificate::from_pem(file(path)?)),
+            Some(path) => tls.ca_certificate(Certificate::from_pem(certificates(path)?)),
             None => tls.with_native_roots(),
         };
         if let Some((certificate, key)) = &self.identity {
-            tls = tls.identity(Identity::from_pem(file(certificate)?, file(key)?));
+            tls = tls.identity(Identity::from_pem(certificates(certificate)?, file(key)?));
         }
         if let Some(name) = &self.server_name {
             tls = tls.domain_name(name);
@@ -228,6 +245,17 @@ impl ClientOptions {
 
 fn file(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| unreadable("the file cannot be read", path, &error))
+}
+
+/// A file of certificates. One without any would say nothing of it, and nobody would be trusted.
+fn certificates(path: &Path) -> Result<Vec<u8>> {
+    let bytes = file(path)?;
+    let text = String::from_utf8_lossy(&bytes);
+    if text.contains("-----BEGIN CERTIFICATE-----") {
+        return Ok(bytes);
+    }
+    let text = "the file must hold a certificate in PEM, got none";
+    Err(Error::invalid_data(text).with_file(path.display().to_string()))
 }
 
 /// The token in a file, without the line end.

@@ -25,6 +25,60 @@ pub enum IfExists {
     Replace,
 }
 
+/// What must be so before the server acknowledges a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The most that it does: the grid outlives it where it has a catalog.
+    #[default]
+    Most,
+    /// The grid outlives it; a server without a catalog refuses before anything is sent.
+    Durable,
+    /// It has all of the grid in memory. The grid ends with the server, also where that has a catalog.
+    Memory,
+}
+
+impl Durability {
+    /// The one of a name: `durable`, `memory`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another one.
+    pub fn from_name(name: &str) -> Result<Self> {
+        match name {
+            "durable" => Ok(Self::Durable),
+            "memory" => Ok(Self::Memory),
+            other => Err(Error::invalid_argument(format!(
+                "ack must be \"durable\" or \"memory\", got {other:?}"
+            ))),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Most => "",
+            Self::Durable => "durable",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// How a grid is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UploadOptions {
+    /// What to do when there is a grid of the name.
+    pub if_exists: IfExists,
+    /// What must be so before it is acknowledged.
+    pub durability: Durability,
+}
+
+impl From<IfExists> for UploadOptions {
+    fn from(if_exists: IfExists) -> Self {
+        Self {
+            if_exists,
+            ..Self::default()
+        }
+    }
+}
+
 /// What the server promises of a grid that it took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledged {
@@ -43,14 +97,16 @@ impl Client {
         &self,
         grid: &Arc<PartitionGrid>,
         name: &str,
-        if_exists: IfExists,
+        options: impl Into<UploadOptions>,
     ) -> Result<Acknowledged> {
+        let options = options.into();
         let begin = BeginUpload {
             name: name.to_owned(),
             schema: schema_bytes(grid.schema())?.to_vec(),
             row_cuts: grid.rows().cuts().to_vec(),
             column_cuts: grid.columns().cuts().to_vec(),
-            replace: if_exists == IfExists::Replace,
+            replace: options.if_exists == IfExists::Replace,
+            acknowledge: options.durability.name().to_owned(),
         };
         let begun = self.act("BeginUpload", begin.to_bytes()).await?;
         let upload: Upload = first(&begun)?;

@@ -126,6 +126,9 @@ pub(crate) struct BeginUpload {
     /// Whether a grid of the name is replaced; else its being there is an error.
     #[prost(bool, tag = "5")]
     pub(crate) replace: bool,
+    /// What must be so before the grid is acknowledged: `memory`, `durable`, or empty for the most that the server does.
+    #[prost(string, tag = "6")]
+    pub(crate) acknowledge: String,
 }
 
 impl Named for BeginUpload {

@@ -107,11 +107,19 @@ pub(crate) fn kind_named(name: &str) -> Option<ErrorKind> {
     known.map(|(kind, _, _)| *kind)
 }
 
-/// The error whose text another side wrote; its last line may be a hint.
+/// The error whose text another side wrote; its last line may be a hint, and what stands before it the place in a statement.
 pub(crate) fn told(kind: ErrorKind, text: &str) -> Error {
-    match text.rsplit_once("\nhint: ") {
-        Some((message, hint)) => Error::new(kind, message).with_hint(hint),
+    let (text, hint) = match text.rsplit_once("\nhint: ") {
+        Some((text, hint)) => (text, Some(hint)),
+        None => (text, None),
+    };
+    let error = match text.split_once("\nline ") {
+        Some((message, place)) => Error::new(kind, message).with_place(format!("line {place}")),
         None => Error::new(kind, text),
+    };
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
     }
 }
 
@@ -126,5 +134,25 @@ fn kind_of(code: Code) -> ErrorKind {
         Code::Unavailable => ErrorKind::Storage { retryable: true },
         Code::DataLoss => ErrorKind::InvalidData,
         _ => ErrorKind::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_a_statement_is_what_was_wrong_with_it() {
+        let error = Error::new(ErrorKind::Query, "no column `a` (column: a)")
+            .with_place("line 1, column 8:\n  SELECT a\n         ^")
+            .with_hint("did you mean `b`?");
+        let status = status_of(error.kind(), error.to_string(), "r1");
+        let again = error_of(&status);
+        assert_eq!((again.place(), again.hint()), (error.place(), error.hint()));
+        let text = again.to_string();
+        assert!(
+            text.starts_with("no column `a` (column: a) (request: r1)\nline 1, column 8:\n"),
+            "{text}"
+        );
     }
 }

@@ -75,6 +75,18 @@ async fn forget(keeper: Option<&dyn Keeper>, names: &Names, name: &str) -> Resul
     }
 }
 
+/// Makes a grid of what has a name, unless that is a view.
+fn of_grids(
+    name: &str,
+    make: impl FnOnce(Option<&Arc<PartitionGrid>>) -> Result<Arc<PartitionGrid>> + Send,
+) -> impl FnOnce(Option<&Table>) -> Result<Arc<PartitionGrid>> + Send {
+    move |before| match before {
+        None => make(None),
+        Some(Table::Grid(table)) => make(Some(table.grid())),
+        Some(Table::View(_)) => Err(is_a_view(name)),
+    }
+}
+
 impl Session {
     /// Has grids that statements and [`Session::put`] name kept from now on. [`Session::register`] keeps nothing.
     pub fn keep_with(&self, keeper: Arc<dyn Keeper>) {
@@ -111,17 +123,26 @@ impl Session {
         name: &str,
         make: impl FnOnce(Option<&Arc<PartitionGrid>>) -> Result<Arc<PartitionGrid>> + Send,
     ) -> Result<Arc<PartitionGrid>> {
-        let named = self.put_table(name, |before| match before {
-            None => make(None),
-            Some(Table::Grid(table)) => make(Some(table.grid())),
-            Some(Table::View(_)) => Err(is_a_view(name)),
-        });
-        named.await
+        self.put_table(name, true, of_grids(name, make)).await
+    }
+
+    /// As [`Session::put`], but for this process alone: a grid that is kept under the name is forgotten, since it would have the name again.
+    ///
+    /// # Errors
+    /// As [`Session::put`].
+    #[cfg(feature = "serve")]
+    pub(crate) async fn put_here(
+        &self,
+        name: &str,
+        make: impl FnOnce(Option<&Arc<PartitionGrid>>) -> Result<Arc<PartitionGrid>> + Send,
+    ) -> Result<Arc<PartitionGrid>> {
+        self.put_table(name, false, of_grids(name, make)).await
     }
 
     async fn put_table(
         &self,
         name: &str,
+        is_kept: bool,
         make: impl FnOnce(Option<&Table>) -> Result<Arc<PartitionGrid>> + Send,
     ) -> Result<Arc<PartitionGrid>> {
         let turn = Arc::clone(&self.naming.turn).lock_owned().await;
@@ -131,8 +152,11 @@ impl Session {
         finished(async move {
             let _turn = turn;
             let grid = match keeper {
-                Some(keeper) => keeper.keep(&name, &made).await?,
-                None => made,
+                Some(keeper) if is_kept => keeper.keep(&name, &made).await?,
+                keeper => {
+                    forget(keeper.as_deref().map(AsRef::as_ref), &names, &name).await?;
+                    made
+                }
             };
             let table = Table::Grid(Arc::new(GridTable::new(Arc::clone(&grid))));
             names.change(|known| known.tables.insert(name.clone(), table.clone()));
@@ -215,7 +239,7 @@ impl Session {
                     PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
                 let rows = grid.num_rows();
                 let grid = self.write_ahead(&name, Arc::new(grid)).await?;
-                let named = self.put_table(&name, |before| match before {
+                let named = self.put_table(&name, true, |before| match before {
                     Some(_) if !or_replace => {
                         let text = format!("somebody else made a table `{name}` meanwhile");
                         Err(Error::new(ErrorKind::Query, text).with_context("table", &name))

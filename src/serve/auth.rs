@@ -297,6 +297,11 @@ pub fn new_token(
         let text = format!("the name of a token must have 1 to 100 bytes, got {name:?}");
         return Err(Error::invalid_argument(text));
     }
+    if grids.iter().any(String::is_empty) {
+        let text = "a pattern of names must have at least one character, got an empty one";
+        return Err(Error::invalid_argument(text)
+            .with_hint("leave it out for all grids, or give for instance 'flights*'"));
+    }
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(|error| {
         Error::internal("the operating system gave no random bytes").with_source(error)

@@ -305,7 +305,7 @@ impl ServerOptions {
                 "an address other than loopback needs TLS and tokens, got {address} without {missing}"
             );
             return Err(Error::invalid_argument(text).with_hint(
-                "name a certificate, its key and a file of tokens, listen at 127.0.0.1, or say that it shall be insecure",
+                "give it a certificate with its key and a file of tokens (tls= and tokens=; `--tls-certificate`, `--tls-key`, `--tokens`), listen at 127.0.0.1, or allow it with insecure=True (`--insecure`)",
             ));
         }
         Ok(())

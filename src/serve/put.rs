@@ -191,7 +191,10 @@ impl Batches {
         broken: BrokenOff,
     ) -> Result<(FlightDescriptor, Self)> {
         let first = messages.message().await.map_err(gone)?;
-        let mut first = first.ok_or_else(|| protocol("DoPut needs at least one message"))?;
+        let mut first = first.ok_or_else(|| {
+            protocol("DoPut needs at least one message")
+                .with_hint("some drivers send none for a table without rows: CREATE TABLE … AS SELECT … WHERE false makes one")
+        })?;
         let descriptor = first.flight_descriptor.take();
         let descriptor = descriptor
             .ok_or_else(|| protocol("the first message of DoPut must have a descriptor"))?;

@@ -3,6 +3,7 @@
 //! Comes in: options. Goes out: a [`Server`], whose addresses are known once it is there. Never here: what is answered.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +28,9 @@ use crate::still::{self, TakesPart};
 
 /// Threads that speak with clients.
 const TALKING_THREADS: usize = 2;
+
+/// How long clients may take to hear that what they wait for was ended with the server.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Streams of one connection.
 const MAX_STREAMS: u32 = 128;
@@ -200,7 +204,7 @@ impl Server {
         }
     }
 
-    /// Takes no more connections, lets what runs finish within the time, then ends it. Does nothing the second time.
+    /// Takes no more connections, lets what runs finish within the time, then ends it and tells those who wait for it. Does nothing the second time.
     pub async fn shutdown(&self, within: Duration) {
         self.service.is_stopping.store(true, Ordering::Release);
         self.stop.send_if_modified(|phase| {
@@ -213,11 +217,14 @@ impl Server {
             accepting,
         } = self.tasks();
         let aborts: Vec<_> = answering.iter().map(JoinHandle::abort_handle).collect();
-        let ended = futures::future::join_all(answering);
-        if tokio::time::timeout(within, ended).await.is_err() {
+        let mut ended = pin!(futures::future::join_all(answering));
+        if tokio::time::timeout(within, &mut ended).await.is_err() {
             self.service.running.cancel_all();
             self.service.jobs.cancel_all();
-            aborts.iter().for_each(tokio::task::AbortHandle::abort);
+            // Clients are told that their queries were ended; those who do not listen are not waited for.
+            if tokio::time::timeout(LAST_WORDS, ended).await.is_err() {
+                aborts.iter().for_each(tokio::task::AbortHandle::abort);
+            }
         }
         self.end();
         drop(futures::future::join_all(accepting).await);

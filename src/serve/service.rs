@@ -264,7 +264,7 @@ impl Service {
 
     /// # Errors
     /// `ResourcesExhausted` when the grids of the server would have more bytes in memory than they may.
-    fn check_room(&self, name: &str, grid: &PartitionGrid) -> Result<()> {
+    pub(super) fn check_room(&self, name: &str, grid: &PartitionGrid) -> Result<()> {
         let session = &self.session;
         let others = session.tables().into_iter().filter(|known| known != name);
         let others = others.filter_map(|known| session.grid(&known).ok());

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::flight::Compression;
 use crate::flight::messages::{OptionError, OptionValue, SessionOptionError, SessionOptionValue};
 use crate::memory::parse_size;
+use crate::query::{CATALOG, SCHEMA};
 
 /// The name of the cookie, as Flight has it.
 const COOKIE: &str = "arrow_flight_session_id";
@@ -90,16 +91,16 @@ impl ClientSessions {
         Ok((format!("{COOKIE}={id}"), errors))
     }
 
-    /// The options of a call, as they were said.
+    /// The options of a call, as they were said; catalog and schema are always those that there are.
     pub(super) fn said(&self, call: &Call) -> HashMap<String, SessionOptionValue> {
         let chosen = self.options(call);
-        let said = chosen.said.iter().map(|(name, value)| {
-            let value = SessionOptionValue {
-                value: Some(value.clone()),
-            };
-            (name.clone(), value)
-        });
-        said.collect()
+        let always = [("catalog", CATALOG), ("schema", SCHEMA)];
+        let always =
+            always.map(|(name, value)| (name.to_owned(), OptionValue::Text(value.to_owned())));
+        let said = chosen.said.clone().into_iter();
+        said.chain(always)
+            .map(|(name, value)| (name, SessionOptionValue { value: Some(value) }))
+            .collect()
     }
 
     /// Ends the session of a call.
@@ -138,8 +139,8 @@ impl Chosen {
             return Ok(());
         };
         match (name, &value) {
-            ("catalog", OptionValue::Text(text)) if text == "partgrid" => {}
-            ("schema", OptionValue::Text(text)) if text == "public" => {}
+            ("catalog", OptionValue::Text(text)) if text == CATALOG => {}
+            ("schema", OptionValue::Text(text)) if text == SCHEMA => {}
             ("timeout", value) => self.timeout = Some(seconds(value)?),
             ("memory_limit", value) => self.memory_limit_bytes = Some(bytes(value)?),
             ("compression", OptionValue::Text(text)) => {

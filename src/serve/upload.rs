@@ -26,6 +26,8 @@ const MAX_TILES: usize = 100_000;
 pub(super) struct Construction {
     name: String,
     replace: bool,
+    /// Whether it is kept, where the server keeps grids.
+    is_kept: bool,
     schema: SchemaRef,
     rows: Axis,
     columns: Axis,
@@ -49,6 +51,7 @@ impl Construction {
         if service.session.named(&wanted.name)?.is_some() && !wanted.replace {
             return Err(taken(&wanted.name));
         }
+        let is_kept = is_kept(service, &wanted.acknowledge)?;
         let schema = schema_of(&wanted.schema)?;
         let (rows, columns) = (
             Axis::try_new(wanted.row_cuts)?,
@@ -67,6 +70,7 @@ impl Construction {
         Ok(Self {
             name: wanted.name,
             replace: wanted.replace,
+            is_kept,
             schema,
             rows,
             columns,
@@ -126,7 +130,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Puts the grid under its name, kept where the server has a catalog.
+    /// Puts the grid under its name, kept where the server has a catalog and the client did not want memory alone.
     ///
     /// # Errors
     /// `InvalidArgument` when tiles are missing, `Query` when the name was taken meanwhile, whatever stands in the way of keeping it; then nothing has changed.
@@ -149,19 +153,47 @@ impl Construction {
         }
         let grid: Arc<PartitionGrid> = Arc::new(builder.build()?);
         let num_rows = grid.num_rows();
-        let grid = service.session.write_ahead(&self.name, grid).await?;
-        let named = service.session.put(&self.name, |before| match before {
-            Some(_) if !self.replace => Err(taken(&self.name)),
-            _ => Ok(grid),
-        });
-        named.await?;
+        let session = &service.session;
+        let free = |grid| {
+            move |before: Option<&Arc<PartitionGrid>>| match before {
+                Some(_) if !self.replace => Err(taken(&self.name)),
+                _ => Ok(grid),
+            }
+        };
+        if self.is_kept {
+            let grid = session.write_ahead(&self.name, grid).await?;
+            session.put(&self.name, free(grid)).await?;
+        } else {
+            service.check_room(&self.name, &grid)?;
+            session.put_here(&self.name, free(grid)).await?;
+        }
         let mut parts = self.parts();
         parts.is_ended = true;
         parts.tiles.clear();
         Ok(Acknowledgement {
-            is_durable: service.catalog.is_some(),
+            is_durable: self.is_kept && service.catalog.is_some(),
             num_rows,
         })
+    }
+}
+
+/// Whether a grid is to be kept of which this must be so before it is acknowledged.
+///
+/// # Errors
+/// `Unsupported` where it is to be durable and the server keeps nothing, `InvalidArgument` for another word.
+fn is_kept(service: &Service, acknowledge: &str) -> Result<bool> {
+    match acknowledge {
+        "" => Ok(true),
+        "memory" => Ok(false),
+        "durable" if service.catalog.is_some() => Ok(true),
+        "durable" => {
+            let text = "the server has no catalog: what it takes ends with it";
+            Err(Error::unsupported(text)
+                .with_hint("ask for \"memory\", or have the administrator set server.catalog"))
+        }
+        other => Err(Error::invalid_argument(format!(
+            "what an upload waits for must be memory or durable, got {other:?}"
+        ))),
     }
 }
 

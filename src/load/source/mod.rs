@@ -83,7 +83,14 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
     for source in sources {
         let found = match &given {
             Some(remote) => remote::find(remote, source, source).await?,
-            None => find_one(source, options.storage_options()).await?,
+            None => {
+                let found = find_one(source, options.storage_options()).await;
+                found.map_err(|error| match options.allowed() {
+                    // It says where this process is, which is nothing for others.
+                    Some(_) => error.without_hint(),
+                    None => error,
+                })?
+            }
         };
         if let Some(places) = options.allowed() {
             check_files(places, &found)?;

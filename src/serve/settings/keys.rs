@@ -23,9 +23,9 @@ pub(super) enum Kind {
     Seconds,
     /// A size such as 512MB.
     Size,
-    /// `host:port`.
+    /// `ip:port`, or `localhost:port`.
     Address,
-    /// `host:port`, or `off`.
+    /// The same, or `off`.
     AddressOrOff,
     /// How a log is written.
     LogFormat,
@@ -73,7 +73,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "server.stop_within",
         Kind::Seconds,
-        "how long what runs may finish when the server stops",
+        "how long what runs may finish when the server stops, in seconds",
     ),
     (
         "load.from",
@@ -152,7 +152,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "limits.query_time",
         Kind::Seconds,
-        "how long a query may take",
+        "how long a query may take, in seconds, waiting included",
     ),
     (
         "limits.query_memory",
@@ -222,8 +222,10 @@ impl Kind {
             Self::CountOrNone => "a whole number from 0",
             Self::Seconds => "a number of seconds, more than 0",
             Self::Size => "a size such as 512MB or 4GiB",
-            Self::Address => "an address such as 127.0.0.1:8815",
-            Self::AddressOrOff => "an address such as 127.0.0.1:8816, or off",
+            Self::Address => "an IP address or localhost, and a port, such as 127.0.0.1:8815",
+            Self::AddressOrOff => {
+                "an IP address or localhost, and a port, such as 127.0.0.1:8816, or off"
+            }
             Self::LogFormat => "text or json",
             Self::Collector => "a URL such as http://127.0.0.1:4317, without TLS",
         }
@@ -256,7 +258,10 @@ impl Kind {
                 Some(Value::Integer(i64::try_from(size).ok()?))
             }
             Self::Address => {
-                let address: SocketAddr = text?.trim().parse().ok()?;
+                let text = text?.trim();
+                let here = text.strip_prefix("localhost:");
+                let text = here.map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+                let address: SocketAddr = text.parse().ok()?;
                 Some(Value::from(address.to_string()))
             }
             Self::AddressOrOff if text?.trim() == "off" => Some(Value::from("off")),

@@ -70,9 +70,11 @@ impl Settings {
             };
             Error::new(kind, format!("the settings cannot be read: {error}")).with_file(&name)
         })?;
-        let table: toml::Table = text.parse().map_err(|error| {
-            let text = format!("the settings are not TOML: {error}");
-            Error::invalid_data(text.trim().to_owned()).with_file(&name)
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            let (what, shown) = (error.message(), error.to_string());
+            let text = format!("the settings are not TOML: {what}");
+            let place = shown.trim_end().trim_end_matches(what).trim_end();
+            Error::invalid_data(text).with_file(&name).with_place(place)
         })?;
         for (section, keys) in table {
             let Value::Table(keys) = keys else {
@@ -100,11 +102,20 @@ impl Settings {
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<()> {
         for (name, text) in variables {
-            let Some((section, key)) = name
-                .strip_prefix(PREFIX)
-                .and_then(|rest| rest.split_once("__"))
-            else {
+            let Some(rest) = name.strip_prefix(PREFIX) else {
                 continue;
+            };
+            let Some((section, key)) = rest.split_once("__") else {
+                // One line where two are meant would be no setting, and nobody would say so.
+                let mut keys = KEYS.iter().map(|(key, _, _)| variable_of(key));
+                match keys.find(|known| known.replacen("__", "_", 1) == name) {
+                    Some(known) => {
+                        let text = format!("no setting has the variable `{name}`");
+                        let hint = format!("did you mean `{known}`?");
+                        return Err(Error::invalid_argument(text).with_hint(hint));
+                    }
+                    None => continue,
+                }
             };
             let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
             let origin = Origin::Environment(name.clone());
@@ -384,12 +395,26 @@ fn default_of(key: &str) -> String {
     }
 }
 
+/// The variable of a key.
+fn variable_of(key: &str) -> String {
+    format!("{PREFIX}{}", key.to_uppercase().replacen('.', "__", 1))
+}
+
 fn unknown(key: &str) -> Error {
+    let error = Error::invalid_argument(format!("no setting `{key}`"));
+    if let Some(name) = key.strip_prefix("grid.") {
+        return error.with_hint(format!("did you mean `{GRIDS}.{name}`?"));
+    }
+    // Said without its section.
+    let is_last = |known: &&str| known.rsplit_once('.').is_some_and(|(_, last)| last == key);
+    let mut known = KEYS.iter().map(|(known, _, _)| *known);
+    if let Some(known) = known.find(is_last) {
+        return error.with_hint(format!("did you mean `{known}`?"));
+    }
     let near = KEYS
         .iter()
         .map(|(known, _, _)| (strsim::damerau_levenshtein(known, key), *known))
         .min();
-    let error = Error::invalid_argument(format!("no setting `{key}`"));
     match near {
         Some((distance, known)) if distance <= key.len() / 3 => {
             error.with_hint(format!("did you mean `{known}`?"))
