@@ -208,7 +208,7 @@ class Connection:
             QueryError: The SQL is wrong.
             PermissionDeniedError: The token does not allow it.
         """
-    def upload(self, /, data: Any, name: str, *, if_exists: str = "fail") -> dict:
+    def upload(self, /, data: Any, name: str, *, if_exists: str = "fail", ack: str | None = None) -> dict:
         """
         Sends a grid to the server, tile for tile, and puts it under a name once all of it is there.
 
@@ -216,6 +216,8 @@ class Connection:
             data: A grid, or other data as `Session.register` takes it.
             name: The name.
             if_exists: What to do when the server has a grid of the name: `"fail"` or `"replace"`.
+            ack: What must be so before this returns: `"durable"`, the grid outlives the server, which refuses before anything is sent where it has no catalog; `"memory"`, the server has all of it, and keeps it in no
+                catalog. By default the most that the server does.
 
         Returns:
             `{"rows": …, "durable": …}`: whether the grid outlives the server.
@@ -224,6 +226,7 @@ class Connection:
             QueryError: There is such a grid.
             PermissionDeniedError: The token does not allow it.
             ResourcesExhaustedError: It is larger than the server takes.
+            UnsupportedError: It is to be durable, and the server has no catalog.
         """
     @property
     def uri(self, /) -> str:

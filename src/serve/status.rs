@@ -12,6 +12,7 @@ use super::describe;
 use super::running::State;
 use super::service::{Service, here_bytes};
 use crate::catalog::Catalog;
+use crate::flight::messages::JobProgress;
 use crate::grid::PartitionGrid;
 use crate::location::host_address;
 
@@ -176,7 +177,6 @@ fn jobs(service: &Service, caller: &Caller) -> Vec<Value> {
     let jobs = service.jobs.seen_by(caller).into_iter();
     jobs.map(|job| {
         let progress = job.progress(caller);
-        let share = progress.num_bytes as f64 / progress.total_bytes as f64;
         let remaining = progress.remaining_millis.map(|millis| millis as f64 / 1e3);
         json!({
             "id": format!("{:x}", job.id),
@@ -184,10 +184,12 @@ fn jobs(service: &Service, caller: &Caller) -> Vec<Value> {
             "kind": "load",
             "name": job.name,
             "state": progress.state,
-            "progress": (progress.total_bytes > 0).then_some(share.min(1.0)),
+            "progress": share(&progress),
             "rows": progress.num_rows,
             "bytes": progress.num_bytes,
             "total_bytes": progress.total_bytes,
+            "arranged_rows": progress.arranged_rows,
+            "rows_to_arrange": progress.rows_to_arrange,
             "elapsed_seconds": progress.elapsed_millis as f64 / 1e3,
             "remaining_seconds": remaining,
             "message": progress.message,
@@ -196,6 +198,18 @@ fn jobs(service: &Service, caller: &Caller) -> Vec<Value> {
         })
     })
     .collect()
+}
+
+/// How much of what a load does at the time is done: of reading, or of sorting and partitioning; nothing for what has no measure, as keeping the grid afterwards.
+fn share(progress: &JobProgress) -> Option<f64> {
+    let is_running = progress.state == "running";
+    let is_arranging = is_running && progress.arranged_rows < progress.rows_to_arrange;
+    let (done, all) = match is_arranging {
+        true => (progress.arranged_rows, progress.rows_to_arrange),
+        false => (progress.num_bytes, progress.total_bytes),
+    };
+    let is_measured = all > 0 && (!is_running || done < all);
+    is_measured.then(|| (done as f64 / all as f64).min(1.0))
 }
 
 fn errors(service: &Service, caller: &Caller) -> Vec<Value> {

@@ -83,7 +83,8 @@ class Pretended:
         what = {"id": name, "caller": "ann", "kind": "load", "name": name, "state": "running"}
         numbers = {"rows": 5, "bytes": 100, "total_bytes": 1000, "elapsed_seconds": 1}
         more = {"progress": 0.1, "remaining_seconds": 9.0, "message": "", "can_cancel": True}
-        self.jobs.append({**what, **numbers, **more})
+        sorting = {"arranged_rows": 0, "rows_to_arrange": 0}
+        self.jobs.append({**what, **numbers, **sorting, **more})
         return self.jobs[-1]
 
     def grid(self, name: str, down: int, across: int) -> None:

@@ -60,7 +60,7 @@ def test_strangers_are_let_in_only_when_it_is_said(tmp_path: Path, port: str, ad
         ({"settings": {"server.insecure": "maybe"}}, "true or false"),
         ({"settings": {"tls.certificate": "x"}}, "both tls.certificate and tls.key"),
         ({"settings": {"limits.queries": None}}, "a setting must be a text"),
-        ({"address": "localhost"}, "server.address must be an address"),
+        ({"address": "localhost"}, "server.address must be an IP address or localhost"),
         ({"tls": ("a",)}, "tls must be files"),
         ({"tls": "ab"}, "tls must be files"),
         ({"config": "absent.toml"}, "absent.toml"),

@@ -165,6 +165,49 @@ def test_progress_moves_and_what_did_not_change_stays(
     assert browser.value("document.activeElement.ariaLabel").startswith("Tile (1, 1): 100 rows")
 
 
+def test_sorting_has_a_bar_of_its_own_and_what_has_no_measure_has_none(
+    browser: Browser, pretended: Pretended
+) -> None:
+    pretended.job("taxi")
+    job = pretended.jobs[-1]
+    job.update(bytes=1000, arranged_rows=1500, rows_to_arrange=2000, progress=0.75)
+    browser.until("document.querySelector('#jobs progress')?.value === 0.75")
+    assert "sorting: 1,500 of 2,000 rows, 75 %" in text(browser, "#jobs")
+    job.update(arranged_rows=2000, progress=None, remaining_seconds=0.0)
+    browser.until("document.querySelector('#jobs progress').matches(':indeterminate')")
+    assert "1.0 kB of 1.0 kB, all read, being finished" in text(browser, "#jobs")
+
+
+def test_a_place_looks_the_same_in_every_grid(browser: Browser, pretended: Pretended) -> None:
+    for name, locality in (("first", "memory"), ("second", "file"), ("third", "memory")):
+        pretended.grid(name, 2, 1)
+        for tile in pretended.details[f"grids/{name}"]["tiles"]:
+            tile["locality"] = locality
+    browser.until("document.querySelectorAll('.drawing .tile').length === 6")
+    looks = "[...document.querySelectorAll('.drawing')].map((each) => each.querySelector('.tile').classList[1])"
+    first, second, third = browser.value(looks)
+    assert first == third != second
+    signs = "[...document.querySelectorAll('.legend')].map((each) => each.querySelector('svg text').textContent)"
+    assert browser.value(signs) == ["A", "B", "A"]
+
+
+def test_words_stay_whole_and_a_mark_stands_below_what_it_marks(
+    browser: Browser, pretended: Pretended
+) -> None:
+    pretended.query("q1", "SELECT 1 " * 40)
+    pretended.queries[-1]["caller"] = "anonymous"
+    error = {"time": "2026-11-22T09:00:03Z", "request": "r", "caller": "anonymous", "kind": "Query"}
+    pretended.errors = [{**error, "message": "no column `b`\nline 1:\n  iiii b\n       ^"}]
+    browser.until("document.querySelectorAll('#errors tr').length === 1")
+    lines = "(each) => each.getClientRects().length"
+    caller = (
+        "[...document.querySelectorAll('#queries [data-part=caller], #errors [data-part=caller]')]"
+    )
+    assert browser.value(f"{caller}.map({lines})") == [1, 1]
+    family = "getComputedStyle(document.querySelector('#errors .message')).fontFamily"
+    assert "monospace" in browser.value(family)
+
+
 def test_running_queries_keep_their_places_above_those_that_ended(
     browser: Browser, pretended: Pretended
 ) -> None:

@@ -327,8 +327,12 @@ function runningFirst(queries) {
 function describeJob(part, job) {
   for (const name of ["kind", "name", "message"]) setText(part[name], job[name]);
   const done = job.total_bytes ? `${bytes(job.bytes)} of ${bytes(job.total_bytes)}` : bytes(job.bytes);
-  const left = job.state === "running" && job.remaining_seconds !== null && `${duration(job.remaining_seconds)} left`;
-  return { name: `job ${isolated(job.name)}`, words: [done, percentOf(job), left] };
+  const running = job.state === "running";
+  const arranging = running && job.arranged_rows < job.rows_to_arrange;
+  const arranged = arranging && `sorting: ${whole.format(job.arranged_rows)} of ${counted(job.rows_to_arrange, "row")}`;
+  const left = running && !arranging && job.remaining_seconds > 0 && `${duration(job.remaining_seconds)} left`;
+  const keeping = running && job.progress === null && job.total_bytes > 0 && "all read, being finished";
+  return { name: `job ${isolated(job.name)}`, words: [arranged || done, percentOf(job), left, keeping] };
 }
 
 // ---- Server, memory, members, errors ------------------------------------------------------------------------------------------------------------------------

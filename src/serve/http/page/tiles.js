@@ -120,14 +120,33 @@ function layOut(detail, width) {
   return { rows, columns, down, across, width, height, blocks, places: frequent, merged: down < rows || across < columns };
 }
 
-/** For each block its look and sign, and the legend. */
+/** For each block its look and sign, and the legend. A place looks the same in all pictures of the page. */
 function byPlace(picture) {
-  const slots = new Map(picture.places.map(([place], number) => [place, Math.min(number, SIGNS.length)]));
+  releaseSlots();
+  const slots = new Map(picture.places.map(([place]) => [place, slotOf(place)]));
   const paintOf = (slot) => ({ look: `place-${slot}`, sign: SIGNS[slot] ?? "+", pattern: slot });
-  const legend = picture.places.slice(0, SIGNS.length).map(([place, count], slot) => ({ ...paintOf(slot), text: `${place}: ${counted(count, "tile")}` }));
-  const others = picture.blocks.some((block) => block.place === MIXED) || picture.places.length > SIGNS.length;
+  const own = picture.places.filter(([place]) => slots.get(place) < SIGNS.length);
+  const legend = own.map(([place, count]) => ({ ...paintOf(slots.get(place)), text: `${place}: ${counted(count, "tile")}` }));
+  const others = picture.blocks.some((block) => block.place === MIXED) || own.length < picture.places.length;
   if (others) legend.push({ ...paintOf(SIGNS.length), text: "several or other locations" });
   return { of: (block) => paintOf(slots.get(block.place) ?? SIGNS.length), legend };
+}
+
+/** The number of a place among those that any picture shows, from 0; past the last sign for all that came too late for one of their own. */
+function slotOf(place) {
+  if (!known.has(place)) {
+    const taken = new Set(known.values());
+    const free = [...SIGNS].findIndex((_, slot) => !taken.has(slot));
+    if (free < 0) return SIGNS.length;
+    known.set(place, free);
+  }
+  return known.get(place);
+}
+
+/** Lets others have the slots of places that no picture shows any more. */
+function releaseSlots() {
+  const shown = new Set([...drawn.values()].flatMap((view) => (view.picture?.places ?? []).map(([place]) => place)));
+  for (const place of known.keys()) if (!shown.has(place)) known.delete(place);
 }
 
 function byNumber(picture, number, words) {
@@ -183,6 +202,7 @@ function draw(view) {
   view.width = width;
   setText(part.note, noteOf(picture, detail));
   if (!picture) return clear(view);
+  view.picture = picture;
   const paint = paints(picture, byId("colour").value);
   const focused = part.drawing.contains(document.activeElement);
   const label = `Tiles of ${isolated(detail.name)}: ${counted(picture.rows, "row band")}, ${counted(picture.columns, "column band")}. Arrow keys move.`;
@@ -201,7 +221,6 @@ function draw(view) {
   view.ring = svgElement("rect", { class: "ring", "aria-hidden": "true" });
   svg.append(signs, view.ring);
   part.drawing.replaceChildren(svg);
-  view.picture = picture;
   view.at = Math.min(view.at, view.cells.length - 1);
   view.cells[view.at].setAttribute("tabindex", 0);
   if (focused) view.cells[view.at].focus();
@@ -296,6 +315,8 @@ function listTiles({ part, detail }) {
 // ---- Every drawing ------------------------------------------------------------------------------------------------------------------------------------------
 
 const drawn = new Map();
+/** The slots of places that pictures show. */
+const known = new Map();
 const widths = new ResizeObserver(() => requestAnimationFrame(() => {
   for (const [drawing, view] of drawn) if (Math.floor(drawing.clientWidth) !== view.width) draw(view);
 }));

@@ -1,0 +1,205 @@
+"""What a service and its clients say to those who are wrong: what came, what was wanted, the remedy, and no more than may be told."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import adbc_driver_flightsql.dbapi as adbc
+import adbc_driver_manager
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+import trustme
+
+import partgrid as pg
+from conftest import DATA
+from services import (
+    COMMAND,
+    ENDLESS,
+    Service,
+    drained,
+    running,
+    service,
+    statement,
+    until,
+    write_tokens,
+)
+
+
+def said(*arguments: object, code: int = 1, **environment: str) -> str:
+    """What the command says when it fails."""
+    words = [str(COMMAND), *map(str, arguments)]
+    env = {"PATH": "/usr/bin:/bin", "COLUMNS": "200", **environment}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env, timeout=60)
+    assert done.returncode == code, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """Files of a certificate for 127.0.0.1, its key, and who vouches for it."""
+    authority = trustme.CA()
+    made = authority.issue_cert("127.0.0.1")
+    made.cert_chain_pems[0].write_to_path(str(tmp_path / "certificate.pem"))
+    made.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    return tmp_path / "certificate.pem", tmp_path / "key.pem", tmp_path / "ca.pem"
+
+
+def test_a_uri_with_a_user_is_refused_and_its_password_is_not_shown() -> None:
+    for uri in ("grpc://me:secret@127.0.0.1:1", "grpc+tls://secret@h:1/x"):
+        with pytest.raises(pg.errors.InvalidArgumentError, match="got one with a user") as caught:
+            pg.connect(uri)
+        assert "secret" not in str(caught.value)
+        assert "token=" in str(caught.value)
+    with pytest.raises(pg.errors.InvalidArgumentError, match="must read like"):
+        pg.connect("grpc://127.0.0.1:1/path:2")
+
+
+@pytest.mark.parametrize(
+    ("option", "what"), [("ca", "a CA"), ("server_name", "a name of the server")]
+)
+def test_what_is_for_tls_is_refused_without_it(option: str, what: str) -> None:
+    with pg.Server() as server:
+        with pytest.raises(pg.errors.InvalidArgumentError, match=f"^{what} goes with grpc"):
+            pg.connect(server.uri, **{option: "absent"})
+        flag = "--" + option.replace("_", "-")
+        assert f"{what} goes with grpc+tls://" in said("--server", server.uri, flag, "absent", "ls")
+
+
+def test_who_comes_without_tls_or_certificate_is_told(tls: tuple[Path, Path, Path]) -> None:
+    certificate, key, ca = tls
+    with pg.Server(tls=(certificate, key)) as server:
+        plain = server.uri.replace("grpc+tls", "grpc")
+        assert "a server with a certificate is at grpc+tls://" in said("--server", plain, "ls")
+        empty = ca.with_name("empty.pem")
+        empty.write_text("no certificate")
+        for wrong in (empty, key):
+            with pytest.raises(pg.errors.InvalidDataError, match="must hold a certificate in PEM"):
+                pg.connect(server.uri, ca=wrong)
+    with pg.Server(tls=(certificate, key, ca)) as server:
+        with pytest.raises(pg.errors.StorageError, match="--client-certificate"):
+            pg.connect(server.uri, ca=ca)
+        assert pg.connect(server.uri, ca=ca, certificate=certificate, key=key).grids() == []
+
+
+def test_the_port_of_the_page_is_said_to_be_none_of_flight() -> None:
+    with pg.Server() as server:
+        there = server.http_uri.rstrip("/").replace("http", "grpc")
+        assert "hint: something else may be there" in said("--server", there, "ls")
+
+
+def test_who_shows_no_good_token_is_told_how_to(tmp_path: Path) -> None:
+    write_tokens(tmp_path / "tokens", reader={})
+    with pg.Server(tokens=tmp_path / "tokens") as server:
+        for token in ({}, {"PARTGRID_TOKEN": "pgt_guessed"}):
+            text = said("--server", server.uri, "ls", **token)
+            assert "--token-file, or the variable PARTGRID_TOKEN" in text.replace("`", "")
+            assert "guessed" not in text
+
+
+def test_the_name_of_a_request_stands_before_the_place() -> None:
+    with pg.Server({"t": pa.table({"a": [1]})}) as server:
+        lines = said("--server", server.uri, "sql", "SELECT b FROM t").splitlines()
+    assert lines[0].startswith("error: no column `b` (column: b) (request: ")
+    assert [line.strip() for line in lines[1:4]] == ["line 1, column 8:", "SELECT b FROM t", "^"]
+
+
+def test_where_the_server_runs_is_not_told_with_a_path_that_is_not_there(tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "tokens", writer={"scope": "write"})
+    with pg.Server(tokens=tmp_path / "tokens", settings={"load.from": "."}) as server:
+        connection = pg.connect(server.uri, token=tokens["writer"])
+        with pytest.raises(pg.errors.NotFoundError) as caught:
+            connection.load_parquet("absent-from-here/x.parquet", "t")
+    assert str(Path.cwd()) not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "text"),
+    [
+        (["--set", "query_time=1"], {}, "did you mean `limits.query_time`?"),
+        (["--set", "grid.a=b"], {}, "did you mean `grids.a`?"),
+        ([], {"PARTGRID_LIMITS_QUERY_TIME": "1"}, "did you mean `PARTGRID_LIMITS__QUERY_TIME`?"),
+        (["--address", "example.com:1"], {}, "an IP address or localhost, and a port"),
+    ],
+)
+def test_a_slip_in_a_setting_has_its_remedy(
+    arguments: list[str], environment: dict[str, str], text: str
+) -> None:
+    assert text in said("config", *arguments, **environment)
+
+
+def test_a_file_that_is_no_toml_is_named_before_the_line_is_shown(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[server]\nhttp = off\n")
+    first, *shown = said("config", "--config", wrong).splitlines()
+    assert first.endswith(f"(file: {wrong})")
+    assert any("http = off" in line for line in shown)
+
+
+def test_localhost_is_an_address() -> None:
+    with pg.Server(address="localhost:0") as server:
+        assert server.uri.startswith("grpc://127.0.0.1:")
+
+
+def test_no_grid_is_named_twice_and_a_flag_replaces_a_setting(tmp_path: Path) -> None:
+    airlines, other = DATA / "airlines.parquet", DATA / "flights" / "month=01"
+    code, text = Service("--grid", f"a={airlines}", "--grid", f"A={other}").ended()
+    assert (code, "--grid names `a` twice" in text) == (1, True)
+    (tmp_path / "s.toml").write_text(f'[grids]\na = "{other}"\nb = "{airlines}"\n')
+    with service("--config", tmp_path / "s.toml", "--grid", f"a={airlines}") as one:
+        assert pg.connect(one.uri).grids() == ["a", "b"]
+        assert pg.connect(one.uri).grid("a").shape == (16, 2)
+        assert "".join(one.said).count("loaded a:") == 1
+
+
+def test_a_token_has_no_empty_pattern() -> None:
+    assert "at least one character" in said("token", "a", "--only", "")
+
+
+def test_who_waits_for_a_query_hears_that_the_server_ended_it() -> None:
+    server = pg.Server()
+    with fl.connect(server.uri) as client:
+        info = client.get_flight_info(statement(ENDLESS))
+        reader = client.do_get(info.endpoints[0].ticket)
+        until(lambda: running(server))
+        server.stop(within=0.2)
+        with pytest.raises(fl.FlightError, match="the query was cancelled"):
+            drained(reader)
+
+
+def test_a_client_of_adbc_is_told_its_catalog_and_why_a_table_without_rows_is_not_made() -> None:
+    with (
+        pg.Server() as server,
+        adbc.connect(server.uri, autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
+        assert connection.adbc_current_catalog == "partgrid"
+        assert connection.adbc_current_db_schema == "public"
+        with pytest.raises(adbc_driver_manager.Error, match="CREATE TABLE … AS SELECT"):
+            cursor.adbc_ingest("none", pa.table({"a": pa.array([], pa.int64())}), mode="create")
+
+
+def test_an_upload_is_as_durable_as_it_was_asked_to_be(tmp_path: Path) -> None:
+    rows = pa.table({"a": [1, 2, 3]})
+    with service("--catalog", tmp_path) as one:
+        connection = pg.connect(one.uri)
+        assert connection.upload(rows, "sure", ack="durable") == {"rows": 3, "durable": True}
+        assert connection.upload(rows, "loose", ack="memory") == {"rows": 3, "durable": False}
+        # Else the one of before would be back after a restart.
+        connection.upload(rows, "was", ack="durable")
+        connection.upload(rows[:1], "was", ack="memory", if_exists="replace")
+        with pytest.raises(pg.errors.QueryError, match="exists already"):
+            connection.upload(rows, "sure", ack="memory")
+        assert connection.grid("was").shape == (1, 1)
+        assert connection.grids() == ["loose", "sure", "was"]
+    with service("--catalog", tmp_path) as one:
+        assert pg.connect(one.uri).grids() == ["sure"]
+    with pg.Server() as server:
+        connection = pg.connect(server.uri)
+        with pytest.raises(pg.errors.UnsupportedError, match="no catalog"):
+            connection.upload(rows, "sure", ack="durable")
+        with pytest.raises(pg.errors.InvalidArgumentError, match='"durable" or "memory"'):
+            connection.upload(rows, "sure", ack="disk")
+        assert connection.grids() == []
