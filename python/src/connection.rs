@@ -224,6 +224,7 @@ impl PyConnection {
     ///     PermissionDeniedError: The token does not allow it.
     ///     ResourcesExhaustedError: It is larger than the server takes.
     ///     UnsupportedError: It is to be durable, and the server has no catalog.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     #[pyo3(signature = (data, name, *, if_exists="fail", ack=None))]
     fn upload<'py>(
         &self,

@@ -106,7 +106,7 @@ impl Settings {
                 continue;
             };
             let Some((section, key)) = rest.split_once("__") else {
-                // One line where two are meant would be no setting, and nobody would say so.
+                // With one `_` where two are meant it would be no setting, and nobody would say so.
                 let mut keys = KEYS.iter().map(|(key, _, _)| variable_of(key));
                 match keys.find(|known| known.replacen("__", "_", 1) == name) {
                     Some(known) => {
