@@ -1,10 +1,13 @@
-"""Every Arrow type through a server and back: queries, tiles, rows and tiles that are sent."""
+"""Every Arrow type through a server and back: queries, tiles, rows and tiles that are sent; in frames of other libraries too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import duckdb
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
@@ -75,6 +78,86 @@ def test_a_type_is_the_same_when_it_was_sent(
     pg.connect(server.uri).upload(expected, name, if_exists="replace")
     same(server.grid(name).to_arrow(), expected)
     same(pa.table(server.grid(name)), expected)
+
+
+def as_polars(table: pa.Table) -> Any:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame.schema, frame.rows()
+
+
+def as_pandas(table: pa.Table) -> Any:
+    frame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return list(frame.dtypes), table.schema, pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def as_duckdb(local: pa.Table) -> Any:
+    assert local.num_columns == 1
+    found = duckdb.sql("FROM local")
+    assert found is not None
+    rows = found.to_arrow_table()
+    return list(map(str, found.types)), rows.schema, rows.to_pylist()
+
+
+def through_polars(_: Any, connection: Any, query: str) -> Any:
+    frame = pl.read_database(query, connection)
+    return frame.schema, frame.rows()
+
+
+def through_pandas(_: Any, connection: Any, query: str) -> Any:
+    frame = pd.read_sql(query, connection, dtype_backend="pyarrow")
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        schema = cursor.fetch_arrow_table().schema
+    return list(frame.dtypes), schema, pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def through_duckdb(cursor: Any, _: Any, query: str) -> Any:
+    cursor.execute(query)
+    reader = cursor.fetch_record_batch()
+    assert len(reader.schema) == 1
+    found = duckdb.sql("FROM reader")
+    assert found is not None
+    rows = found.to_arrow_table()
+    return list(map(str, found.types)), rows.schema, rows.to_pylist()
+
+
+# What these libraries refuse of a table in memory, too.
+REFUSED = {
+    through_polars: {
+        "decimal256",
+        "interval",
+        "sparse_union",
+        "dense_union",
+        "run_end_encoded",
+    },
+    through_pandas: set(),
+    through_duckdb: {"float16", "decimal256", "dense_union"},
+}
+
+
+def outcome(work: Callable[..., Any], *arguments: Any) -> Any:
+    """What comes of it: its value, or that it is refused (also by a panic, which is no Exception)."""
+    try:
+        return work(*arguments)
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit, AssertionError)):
+            raise
+        return "refused"
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+@pytest.mark.parametrize(
+    ("through", "own"),
+    [(through_polars, as_polars), (through_pandas, as_pandas), (through_duckdb, as_duckdb)],
+    ids=["polars", "pandas", "duckdb"],
+)
+def test_a_frame_of_another_library_is_that_of_the_table_itself(
+    cursor: Any, connection: Any, kind: str, through: Any, own: Any
+) -> None:
+    found = outcome(through, cursor, connection, f"SELECT * FROM of_{kind}")
+    assert found == outcome(own, pa.table({kind: SAMPLES[kind]}))
+    assert (found == "refused") == (kind in REFUSED[through])
 
 
 @pytest.mark.parametrize("kind", ["struct", "list", "map"])
