@@ -36,7 +36,9 @@ use crate::query::traveling;
 /// How long a member may take to answer a knock.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// A connection on which nothing comes is asked whether anybody is there, and given up when nobody says so.
+/// A connection on which nothing comes is asked so often whether anybody is there, and given up when nobody says so in that time. With a last look whether the member is there (`join.rs`), before a statement begins anew or
+/// ends, these are 10 seconds.
+const ASK: Duration = Duration::from_secs(3);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// Bytes that may be under way unread, of a stream. Of the connection as many as HTTP/2 can count: all plans between two members share it, and streams that nobody reads for a while must not keep others from going on,
@@ -115,7 +117,7 @@ impl Reach {
             .map_err(|error| Error::internal(format!("the URL of a member is none: {error}")))?
             .connect_timeout(CONNECT)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_interval(ASK)
             .keep_alive_timeout(KEEP_ALIVE)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)

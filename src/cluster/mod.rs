@@ -196,6 +196,11 @@ impl Cluster {
             Some(Join::Dns(name, _)) => options.client.with_server_name(name.clone()),
             _ => options.client,
         };
+        if let Some(Join::File(path)) = &options.join
+            && !path.exists()
+        {
+            tracing::warn!(file = %path.display(), "the list of members is not there: this member is alone until it is");
+        }
         let reach = Arc::new(Reach::new(client));
         let stops = Stops::default();
         let anywhere = Arc::new(Anywhere::new(options.catalog, options.shared));

@@ -266,6 +266,16 @@ def test_servers_of_the_command_share_a_grid(tmp_path: Path) -> None:
             service.kill()
 
 
+def test_a_list_of_members_that_is_not_there_is_said(tmp_path: Path) -> None:
+    service = Service("--join", f"file:{tmp_path / 'nosuch'}", PARTGRID_LOG__FILTER="warn")
+    try:
+        text = "".join(service.ready().said)
+        assert "the list of members is not there" in text
+        assert str(tmp_path / "nosuch") in text
+    finally:
+        service.kill()
+
+
 def test_what_cannot_work_is_refused_at_once() -> None:
     with pytest.raises(pg.errors.InvalidArgumentError, match="HOST:PORT"):
         pg.Server(join=["nonsense"])

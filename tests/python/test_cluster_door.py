@@ -22,7 +22,8 @@ ACTIONS = [
     "PartStatistics",
     "PartSample",
     "WriteTiles",
-    "ReadTiles", "ArrangeTiles",
+    "ReadTiles",
+    "ArrangeTiles",
     "TakeTiles",
     "LeaveTiles",
 ]

@@ -1,0 +1,139 @@
+"""Loads that sort and partition, by all members of a cluster: the rows and the order are those of a load of one process, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pyarrow.parquet as pq
+import pytest
+
+import partgrid as pg
+from services import act
+from test_cluster_catalog import Member, cluster, tiles, wait_for
+
+ROWS = 12_000
+
+
+def files(folder: Path, count: int = 6) -> None:
+    """Rows in no order, with few keys, nulls, texts, lists and a column that says where each row was."""
+    rng = random.Random(11)
+    source = folder / "data" / "rows"
+    source.mkdir(parents=True)
+    for number in range(count):
+        rows = range(number * ROWS // count, (number + 1) * ROWS // count)
+        table = pa.table(
+            {
+                "k": [rng.choice([None, *range(40)]) for _ in rows],
+                "t": [rng.choice([None, "", "a", "a long text that is no view"]) for _ in rows],
+                "f": [rng.choice([0.0, -0.0, float("nan"), 1.5, None]) for _ in rows],
+                "l": pa.array([[row % 3] * (row % 4) for row in rows], pa.list_(pa.int64())),
+                "n": list(rows),
+            }
+        )
+        pq.write_table(table, source / f"{number}.parquet", row_group_size=250)
+
+
+def load(member: Member, folder: Path, **wishes: Any) -> int:
+    connection = pg.connect(member.uri)
+    told = connection.load_parquet(str(folder / "data" / "rows"), "rows", **wishes)
+    return int(told["rows"])
+
+
+def in_memory(member: Member) -> int:
+    member.ask("server.refresh()")
+    query = "SELECT count(*) AS n FROM tiles('rows') WHERE NOT lazy"
+    return int(pg.connect(member.uri).sql(query).to_arrow().to_pylist()[0]["n"])
+
+
+ORDERS: list[dict[str, Any]] = [
+    {"sort_by": "k"},
+    {"sort_by": [("t", "descending"), "f"]},
+    {"sort_by": "n"},
+    {"partition_by": "k", "num_partitions": 7},
+    {"partition_by": ["t", "f"], "sort_by": ("n", "descending")},
+]
+
+
+@pytest.mark.parametrize("wishes", ORDERS, ids=str)
+def test_rows_lie_as_one_process_puts_them(tmp_path: Path, wishes: dict[str, Any]) -> None:
+    files(tmp_path)
+    alone = pg.read_parquet(tmp_path / "data" / "rows", tile_rows=500, **wishes)
+    with cluster(tmp_path) as members:
+        assert load(members[0], tmp_path, tile_rows=500, **wishes) == ROWS
+        with fl.connect(members[0].uri) as client:
+            [said] = act(client, "Status")
+        [job] = json.loads(said)["jobs"]
+        assert job["state"] == "done"
+        # Who wrote a tile has it in memory: others than the member that was asked did, too.
+        assert sum(in_memory(member) for member in members[1:]) > 0
+        for member in members:
+            wait_for(lambda member=member: member.ask("server.tables") == ["rows"])
+            grid = pg.connect(member.uri).grid("rows")
+            # Lists of columns hold NaN, which equals nothing.
+            assert str(grid.to_arrow().to_pylist()) == str(alone.to_arrow().to_pylist())
+            if "partition_by" in wishes:
+                assert grid.cuts[0] == alone.cuts[0]
+            else:
+                assert max(tile.shape[0] for tile in grid.tiles) <= 500
+        # What was written on the way is gone.
+        assert len(tiles(tmp_path)) == len(grid.tiles)
+        plan = pg.connect(members[1].uri).sql("SELECT sum(n) AS n FROM rows").explain()
+        assert "SpreadExec: members=3" in plan
+
+
+def test_tiles_know_their_values_so_that_others_are_not_read(tmp_path: Path) -> None:
+    files(tmp_path)
+    with cluster(tmp_path) as members:
+        assert load(members[0], tmp_path, tile_rows=500, sort_by="n") == ROWS
+        query = "SELECT count(*) AS c, sum(k) AS k FROM rows WHERE n BETWEEN 3000 AND 3100"
+        plan = pg.connect(members[0].uri).sql(query)
+        assert plan.to_arrow()["c"].to_pylist() == [101]
+        read = [line for line in plan.explain().splitlines() if "GridScanExec" in line]
+        rows = sum(int(line.split(" rows=")[1].split(",")[0]) for line in read)
+        assert 101 <= rows <= 1500, read
+
+
+def test_a_sorted_load_goes_on_without_a_member_that_is_lost(tmp_path: Path) -> None:
+    files(tmp_path, count=60)
+    alone = pg.read_parquet(tmp_path / "data" / "rows", tile_rows=100, sort_by="k")
+    with cluster(tmp_path) as members, ThreadPoolExecutor() as threads:
+        job = threads.submit(load, members[0], tmp_path, tile_rows=100, sort_by="k")
+        wait_for(lambda: len(tiles(tmp_path)) > 10 or job.done())
+        members[2].kill()
+        assert job.result() == ROWS
+        found = pg.connect(members[1].uri)
+        wait_for(lambda: members[1].ask("server.tables") == ["rows"])
+        assert str(found.grid("rows").to_arrow().to_pylist()) == str(alone.to_arrow().to_pylist())
+
+
+def test_what_cannot_be_sorted_is_an_error_and_no_grid(tmp_path: Path) -> None:
+    files(tmp_path)
+    with cluster(tmp_path) as members:
+        with pytest.raises(pg.errors.NotFoundError, match="nosuch"):
+            load(members[0], tmp_path, sort_by="nosuch")
+        with pytest.raises(pg.errors.InvalidArgumentError, match="num_partitions needs"):
+            load(members[0], tmp_path, num_partitions=3)
+        with pytest.raises(pg.errors.InvalidArgumentError, match="lazy"):
+            load(members[0], tmp_path, sort_by="k", lazy=True)
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            assert member.ask("server.tables") == []
+        assert tiles(tmp_path) == []
+
+
+def test_a_server_alone_partitions_too(tmp_path: Path) -> None:
+    files(tmp_path)
+    data = tmp_path / "data" / "rows"
+    alone = pg.read_parquet(data, partition_by="k", num_partitions=5)
+    with pg.Server(http=None, settings={"load.from": str(data)}) as server:
+        connection = pg.connect(server.uri)
+        connection.load_parquet(str(data), "rows", partition_by="k", num_partitions=5)
+        grid = connection.grid("rows")
+        assert grid.cuts[0] == alone.cuts[0]
+        assert grid.to_arrow()["n"].to_pylist() == alone.to_arrow()["n"].to_pylist()
