@@ -123,14 +123,17 @@ impl Cluster {
             let pieces = PartitionGrid::try_from_batches(Arc::clone(&schema), &batches)?;
             let bands = wanted.arranged(&pieces, group)?;
             drop(pieces);
+            if bands.is_empty() {
+                return Ok(None);
+            }
             let grid = in_bands(&schema, &bands, columns)?;
             let statistics = told(&grid)?;
-            Ok((grid, statistics))
+            Ok(Some((grid, statistics)))
         };
-        let (grid, statistics) = blocking(arranging).await?;
-        if grid.rows().num_intervals() == 0 {
+        // Nothing may have come to a group.
+        let Some((grid, statistics)) = blocking(arranging).await? else {
             return Ok(Arranged::default());
-        }
+        };
         let each = grid.geometry().positions().zip(grid.tiles());
         let each = each.map(|(position, tile)| async move {
             let written = catalog.write(id, &position, tile).await;
