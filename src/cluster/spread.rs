@@ -46,7 +46,7 @@ use super::channel::Resolver;
 use super::codec::Codec;
 use super::fewer::with_fewer_stages;
 use super::known::knowing;
-use super::last::{told, until_last};
+use super::last::{Last, to_its_end, told, until_last};
 use super::leaf::{self, OfQuery};
 use super::limits::limited_once;
 use super::members::Members;
@@ -56,7 +56,7 @@ use super::together::are_together;
 use super::whole::Whole;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
-use crate::query::{Facts, PROCESS, Spread, asks_for_counts, dense_apart, part};
+use crate::query::{Facts, PROCESS, Spread, Stop, asks_for_counts, dense_apart, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -94,6 +94,8 @@ pub(super) struct Statement {
     cluster: Arc<Cluster>,
     /// Whether somebody asks what the members counted.
     counts: bool,
+    /// Set when the run is over of which this is the statement.
+    stop: Stop,
 }
 
 impl Statement {
@@ -170,9 +172,9 @@ impl Statement {
         &self,
         members: &Arc<Members>,
         runtime: &Arc<RuntimeEnv>,
-        last: &Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>,
+        last: &Last,
     ) -> Result<Rows> {
-        let (headers, ends) = self.cluster.stops.statement()?;
+        let (headers, ends) = self.cluster.stops.statement(&self.stop)?;
         let Cut {
             plan,
             state,
@@ -220,6 +222,7 @@ impl Statement {
             config: self.config.clone(),
             cluster: Arc::clone(&self.cluster),
             counts: self.counts,
+            stop: self.stop.clone(),
         }
     }
 }
@@ -311,7 +314,7 @@ struct SpreadExec {
     cluster: Weak<Cluster>,
     properties: Arc<PlanProperties>,
     /// The plan in stages that runs, or ran last.
-    last: Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>,
+    last: Last,
 }
 
 impl SpreadExec {
@@ -349,6 +352,7 @@ impl SpreadExec {
             config: self.config.clone(),
             cluster,
             counts: true,
+            stop: Stop::default(),
         })
     }
 }
@@ -449,8 +453,11 @@ impl ExecutionPlan for SpreadExec {
             let text = format!("a plan that is spread has one partition, not {partition}");
             return Err(DataFusionError::Internal(text));
         }
+        let config = context.session_config();
+        let stop = config.get_extension::<Stop>();
         let statement = Statement {
-            counts: asks_for_counts(context.session_config()),
+            counts: asks_for_counts(config),
+            stop: stop.as_deref().cloned().unwrap_or_default(),
             ..self.statement()?
         };
         let last = Arc::clone(&self.last);
@@ -472,7 +479,7 @@ impl ExecutionPlan for SpreadExec {
             };
             Ok::<_, DataFusionError>(stream::iter(first).chain(rows))
         };
-        let rows = running.try_flatten_stream();
+        let rows = to_its_end(running.try_flatten_stream(), Arc::clone(&self.last));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }

@@ -4,6 +4,7 @@
 //! ends: with the statement, or with its coordinator. The engine lets go of parts then; a join that does not pause would not notice. Never here: looking at the flag (`query/exec/stop.rs`).
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame};
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
 use tonic::body::Body;
 
 use crate::error::{Error, Result};
@@ -19,6 +22,9 @@ use crate::query::Stop;
 
 /// The engine lets go of parts some time after it has heard that they are over.
 const TIMES: u8 = 3;
+
+/// Frames of a request that are read before somebody takes them.
+const FRAMES_AHEAD: usize = 64;
 
 /// The header that names the statement of a part.
 const STATEMENT: &str = "partgrid-statement";
@@ -49,11 +55,11 @@ impl Stops {
         told.is_ok()
     }
 
-    /// A new statement: the headers that its parts carry, and what ends it when it is dropped.
+    /// A new statement of a run: the headers that its parts carry, and what ends it when it is dropped. It ends with the run as well: at once, also where all threads are busy with its parts.
     ///
     /// # Errors
     /// `Internal` when the operating system gives no random bytes.
-    pub(super) fn statement(&self) -> Result<(HeaderMap, Ends)> {
+    pub(super) fn statement(&self, run: &Stop) -> Result<(HeaderMap, Ends)> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| {
             Error::internal("the operating system gave no random bytes").with_source(error)
@@ -63,6 +69,7 @@ impl Stops {
         if let Ok(value) = HeaderValue::from_str(&name) {
             headers.insert(STATEMENT, value);
         }
+        self.known().insert(name.clone(), run.attempt());
         Ok((headers, self.ends(name)))
     }
 
@@ -82,13 +89,18 @@ impl Stops {
         }
     }
 
-    /// The request, whose statement is over for this process when its body ends.
+    /// The request, whose statement is over for this process when its body breaks off, or nobody reads it any more. It is read where this is called, which must be on threads that run no parts: those may all be busy with what is to end.
     pub(super) fn watched(&self, request: http::Request<Body>) -> http::Request<Body> {
         let Some(name) = name_in(request.headers()) else {
             return request;
         };
         let ends = self.ends(name);
-        request.map(|body| Body::new(Watched { body, _ends: ends }))
+        request.map(|body| {
+            let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
+            let (_taken, taken) = oneshot::channel();
+            tokio::spawn(pass(body, sender, taken, ends));
+            Body::new(Passed { frames, _taken })
+        })
     }
 }
 
@@ -111,28 +123,58 @@ impl Drop for Ends {
     }
 }
 
-struct Watched {
+/// A frame of a body.
+type Passing = std::result::Result<Frame<Bytes>, Status>;
+
+/// Passes a body on; ends the statement once it breaks off, or nobody takes it.
+async fn pass(
     body: Body,
+    sender: mpsc::Sender<Passing>,
+    mut taken: oneshot::Receiver<()>,
     _ends: Ends,
+) {
+    let is_whole = tokio::select! {
+        _ = &mut taken => return,
+        is_whole = all(body, sender) => is_whole,
+    };
+    // A coordinator that has said everything may still want rows.
+    if is_whole {
+        let _nobody_takes_it = taken.await;
+    }
 }
 
-impl http_body::Body for Watched {
+/// Passes all frames on; says whether the body came to its end.
+async fn all(mut body: Body, sender: mpsc::Sender<Passing>) -> bool {
+    loop {
+        match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            Some(Ok(frame)) => {
+                if sender.send(Ok(frame)).await.is_err() {
+                    return false;
+                }
+            }
+            // hyper gives a stream that was reset no error but an end; it has not come to its end then.
+            None => return body.is_end_stream(),
+            Some(Err(error)) => {
+                // Where nobody has read what came before, nobody reads this.
+                drop(sender.try_send(Err(error)));
+                return false;
+            }
+        }
+    }
+}
+
+/// A body that is passed on.
+struct Passed {
+    frames: mpsc::Receiver<Passing>,
+    _taken: oneshot::Sender<()>,
+}
+
+impl http_body::Body for Passed {
     type Data = Bytes;
-    type Error = tonic::Status;
+    type Error = Status;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, tonic::Status>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Passing>> {
+        self.frames.poll_recv(context)
     }
 }
 
@@ -140,18 +182,65 @@ impl http_body::Body for Watched {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_statement_is_over_when_its_end_is_dropped() {
+    /// Waits for what happens in other tasks.
+    async fn until(holds: impl Fn() -> bool) {
+        for _ in 0..1000 {
+            if holds() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("what was waited for did not come");
+    }
+
+    #[tokio::test]
+    async fn a_statement_is_over_when_its_end_is_dropped() {
         let stops = Stops::default();
-        let (headers, ends) = stops.statement().unwrap();
+        let (headers, ends) = stops.statement(&Stop::default()).unwrap();
         let stop = stops.of_part(&headers);
         assert!(stop.check().is_ok());
         let request = http::Request::builder().header(STATEMENT, headers[STATEMENT].clone());
         let request = stops.watched(request.body(Body::empty()).unwrap());
         drop(request);
-        assert!(stop.check().is_err());
+        until(|| stop.check().is_err()).await;
         drop(ends);
         assert!(stops.known().is_empty());
         assert!(stops.of_part(&HeaderMap::new()).check().is_ok());
+    }
+
+    /// A body that broke off: it has an end, and has not come to it.
+    struct Reset;
+
+    impl http_body::Body for Reset {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Passing>> {
+            Poll::Ready(None)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_statement_whose_coordinator_is_gone_is_over_though_nobody_reads() {
+        let stops = Stops::default();
+        let (headers, _ends) = stops.statement(&Stop::default()).unwrap();
+        let stop = stops.of_part(&headers);
+        let request = http::Request::builder().header(STATEMENT, headers[STATEMENT].clone());
+        let _unread = stops.watched(request.body(Body::new(Reset)).unwrap());
+        until(|| stop.check().is_err()).await;
+    }
+
+    #[test]
+    fn a_run_ends_its_statements_and_is_not_ended_by_them() {
+        let (stops, run) = (Stops::default(), Stop::default());
+        let (first, ends) = stops.statement(&run).unwrap();
+        let first = stops.of_part(&first);
+        drop(ends);
+        assert!(first.check().is_err() && run.check().is_ok());
+        let (second, _ends) = stops.statement(&run).unwrap();
+        let second = stops.of_part(&second);
+        assert!(second.check().is_ok());
+        run.set();
+        assert!(second.check().is_err());
     }
 }

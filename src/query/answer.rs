@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use super::bounds::{Queue, RunPool, SessionMemory};
 use super::exec::batch_rows::{batch_rows, in_batches};
+use super::exec::stop::Stop;
 use super::kept::Kept;
 use super::metrics::QueryMetrics;
 use super::names::Names;
@@ -129,10 +130,14 @@ impl Query {
         if !counts {
             config.set_extension(Arc::new(Uncounted));
         }
+        // Whoever runs parts of it elsewhere learns at once that it is over.
+        let stop = Stop::default();
+        config.set_extension(Arc::new(stop.clone()));
         let context = self.context(runtime, config);
         let stream = BatchStream::start(Start {
             plan,
             context: Arc::new(context),
+            stop,
             memory,
             queue: self.bounds.queue.clone(),
             timeout: self.bounds.timeout,

@@ -102,6 +102,8 @@ impl Run {
 pub(super) struct Start {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) context: Arc<TaskContext>,
+    /// Set when it is over; the context has it too.
+    pub(super) stop: Stop,
     pub(super) memory: Arc<RunPool>,
     pub(super) queue: Queue,
     pub(super) timeout: Option<Duration>,
@@ -145,7 +147,7 @@ impl std::fmt::Debug for BatchStream {
 impl BatchStream {
     /// Starts a run on the current tokio runtime.
     pub(super) fn start(start: Start) -> Result<Self> {
-        let stop = Stop::default();
+        let stop = start.stop;
         let plan = ready(Arc::clone(&start.plan), &start.context, &stop)?;
         let run = Arc::new(Run {
             plan: ArcSwap::from_pointee(plan),

@@ -1,7 +1,7 @@
 //! What is left of a plan that has run.
 //!
-//! Comes in: a plan whose run is over. Goes out: the same plan to look at, with what its operators counted, and without what its joins hold: they keep the rows of one side as long as they are there, and whoever
-//! has an answer may ask what its run did. Never here: plans that run in several processes, whose counts may still come.
+//! Comes in: a plan whose run is over. Goes out: the same plan to look at, with what its operators counted, and without what they hold as long as they are there: rows of one side of joins, rows under way between
+//! partitions with the tasks that bring them (which go on, where nobody sees that the run is over). Whoever has an answer may ask what its run did. Never here: plans that run in several processes, whose counts may still come.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +17,17 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
-/// Operators that keep rows as long as they are there.
-const KEEPING: [&str; 5] = [
+/// Operators that keep rows, or tasks, as long as they are there.
+const KEEPING: [&str; 9] = [
     "CrossJoinExec",
     "HashJoinExec",
     "NestedLoopJoinExec",
     "PiecewiseMergeJoinExec",
+    "RecursiveQueryExec",
+    "RepartitionExec",
+    "ScalarSubqueryExec",
     "SpoolExec",
+    "WorkTableExec",
 ];
 
 /// How the names of operators begin that other processes report to.

@@ -28,12 +28,25 @@ use crate::query::function::Function;
 
 /// Says whether a run of a query shall stop.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop {
+    own: Arc<AtomicBool>,
+    /// Of the run that this is an attempt of.
+    above: Option<Arc<AtomicBool>>,
+}
 
 impl Stop {
+    /// One for an attempt of this run: it ends with the run, and the run goes on when it ends.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn attempt(&self) -> Self {
+        Self {
+            own: Arc::default(),
+            above: Some(Arc::clone(&self.own)),
+        }
+    }
+
     /// Makes every scan, join filter and function of the plan fail from now on.
     pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Release);
+        self.own.store(true, Ordering::Release);
     }
 
     /// Whether the run goes on.
@@ -41,7 +54,9 @@ impl Stop {
     /// # Errors
     /// `Cancelled` once it shall stop.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Acquire) {
+        let above = self.above.as_ref();
+        let is_over = above.is_some_and(|above| above.load(Ordering::Acquire));
+        if is_over || self.own.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Cancelled, "the query was stopped").into());
         }
         Ok(())
@@ -116,7 +131,7 @@ impl Watched {
 
 impl PartialEq for Watched {
     fn eq(&self, other: &Self) -> bool {
-        self.expression.eq(&other.expression) && Arc::ptr_eq(&self.stop.0, &other.stop.0)
+        self.expression.eq(&other.expression) && Arc::ptr_eq(&self.stop.own, &other.stop.own)
     }
 }
 
