@@ -15,7 +15,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 
 use super::between::{Between, Place, Room, put_under};
-use super::portion::PART;
+use super::portion::most_of_a_batch;
 use crate::query::growing::{grows, made_bytes};
 
 /// The first rows: a thousand such values are larger than a machine where each is a gigabyte.
@@ -64,7 +64,7 @@ impl Between for Paced {
         room: Room,
     ) -> BoxStream<'static, Result<RecordBatch>> {
         let pace = Pace {
-            most: (room.limit_bytes / room.num_partitions) as u64 / PART,
+            most: most_of_a_batch((room.limit_bytes / room.num_partitions) as u64),
             num_rows: FIRST,
             last: None,
         };

@@ -22,8 +22,14 @@ use super::growth::{Growth, Meter};
 use crate::error::{Error, ErrorKind};
 use crate::query::bounds::size;
 
-/// An operator makes at most this part of the memory limit of one batch.
-pub(super) const PART: u64 = 16;
+/// An operator makes at most this part of the memory limit of one batch, and at most so many bytes: several of what it makes wait for a client that does not read.
+const PART: u64 = 16;
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What an operator may make of one batch, within a limit.
+pub(super) fn most_of_a_batch(limit_bytes: u64) -> u64 {
+    (limit_bytes / PART).min(MOST_BYTES)
+}
 
 /// The plan with small portions under operators that grow, and, where operators may change places, without exchanges right above windows of lists: they deal out batches to threads, and would keep what comes out of the window for those that are busy.
 pub(in crate::query) fn portioned(
@@ -122,7 +128,7 @@ impl Portions {
             self.check(self.kept, "")?;
             return Ok(vec![batch.clone()]);
         }
-        let most = self.limit / PART;
+        let most = most_of_a_batch(self.limit);
         let mut portions = Vec::new();
         let (mut start, mut made) = (0, 0_u64);
         for (row, bytes) in bytes.iter().enumerate() {
