@@ -185,6 +185,12 @@ def test_silent_connections_are_closed() -> None:
         assert pg.connect(server.uri).grids() == []
 
 
+@pytest.mark.parametrize("silence", [0.0, 86_401, "long"])
+def test_a_silence_that_cannot_be_waited_for_is_refused(silence: Any) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match=r"limits\.silence"):
+        pg.Server(settings={"limits.silence": silence})
+
+
 def test_a_ticket_is_good_however_many_were_given_before() -> None:
     with service() as one, grpc.insecure_channel(one.uri.removeprefix("grpc://")) as channel:
         info = channel.unary_unary(PREFIX + "GetFlightInfo")
