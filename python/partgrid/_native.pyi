@@ -150,7 +150,7 @@ class Connection:
         Raises:
             PermissionDeniedError: The token is not good.
         """
-    def load_parquet(self, /, path: str | PathLike[str] | Sequence[str | PathLike[str]], name: str, *, if_exists: str = "fail", columns: Sequence[str] | None = None, lazy: "bool" = False, tile_rows: int | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, hive_partitioning: "bool" = True, schema_evolution: "str" = "strict", progress: bool | None = None) -> dict:
+    def load_parquet(self, /, path: str | PathLike[str] | Sequence[str | PathLike[str]], name: str, *, if_exists: str = "fail", columns: Sequence[str] | None = None, lazy: "bool" = False, tile_rows: int | None = None, sort_by: str | tuple[str, str] | Sequence[str | tuple[str, str]] | None = None, partition_by: str | Sequence[str] | None = None, num_partitions: int | None = None, hive_partitioning: "bool" = True, schema_evolution: "str" = "strict", load_id: str | None = None, progress: bool | None = None) -> dict:
         """
         Has the server load Parquet files as a grid, and waits. Ctrl-C ends the load on the server.
 
@@ -166,6 +166,7 @@ class Connection:
             num_partitions: How many row bands `partition_by` makes; by default as many as tiles of `tile_rows` rows would be.
             hive_partitioning: Whether folder names such as `month=01` become columns.
             schema_evolution: Which differences between the columns of files are borne: `"strict"`, `"union"` or `"widen"`.
+            load_id: A name of this load: repeated with the same name, as after an answer that was lost, the same paths and wishes change nothing, also after a restart of a server with a catalog. Others under the name are refused.
             progress: True for a bar in any case, False for none; by default where a person sees it.
 
         Returns:
@@ -208,7 +209,7 @@ class Connection:
             QueryError: The SQL is wrong.
             PermissionDeniedError: The token does not allow it.
         """
-    def upload(self, /, data: Any, name: str, *, if_exists: str = "fail", ack: str | None = None) -> dict:
+    def upload(self, /, data: Any, name: str, *, if_exists: str = "fail", ack: str | None = None, load_id: str | None = None) -> dict:
         """
         Sends a grid to the server, tile for tile, and puts it under a name once all of it is there.
 
@@ -218,6 +219,7 @@ class Connection:
             if_exists: What to do when the server has a grid of the name: `"fail"` or `"replace"`.
             ack: What must be so before this returns: `"durable"`, the grid outlives the server, which refuses before anything is sent where it has no catalog; `"memory"`, the server has all of it, and keeps it in no
                 catalog. By default the most that the server does.
+            load_id: A name of this upload: repeated with the same name, as after an answer that was lost, the same rows change nothing, also after a restart of a server with a catalog. Other rows under the name are refused.
 
         Returns:
             `{"rows": …, "durable": …}`: whether the grid outlives the server.

@@ -215,6 +215,7 @@ impl PyConnection {
     ///     if_exists: What to do when the server has a grid of the name: `"fail"` or `"replace"`.
     ///     ack: What must be so before this returns: `"durable"`, the grid outlives the server, which refuses before anything is sent where it has no catalog; `"memory"`, the server has all of it, and keeps it in no
     ///         catalog. By default the most that the server does.
+    ///     load_id: A name of this upload: repeated with the same name, as after an answer that was lost, the same rows change nothing, also after a restart of a server with a catalog. Other rows under the name are refused.
     ///
     /// Returns:
     ///     `{"rows": …, "durable": …}`: whether the grid outlives the server.
@@ -225,7 +226,7 @@ impl PyConnection {
     ///     ResourcesExhaustedError: It is larger than the server takes.
     ///     UnsupportedError: It is to be durable, and the server has no catalog.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (data, name, *, if_exists="fail", ack=None))]
+    #[pyo3(signature = (data, name, *, if_exists="fail", ack=None, load_id=None))]
     fn upload<'py>(
         &self,
         py: Python<'py>,
@@ -233,14 +234,17 @@ impl PyConnection {
         name: Given<String>,
         if_exists: &str,
         ack: Option<Given<String>>,
+        load_id: Option<Given<String>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         let (client, name) = (self.client()?, name.named("name")?);
         let grid = grid_of(data, "data")?;
-        let durability = optional(ack, "ack")?.map(|ack| Durability::from_name(&ack));
-        let options = UploadOptions {
-            if_exists: named_choice(if_exists)?,
-            durability: durability.transpose()?.unwrap_or_default(),
-        };
+        let mut options = UploadOptions::default().with_if_exists(named_choice(if_exists)?);
+        if let Some(ack) = optional(ack, "ack")? {
+            options = options.with_durability(Durability::from_name(&ack)?);
+        }
+        if let Some(load_id) = optional(load_id, "load_id")? {
+            options = options.with_load_id(load_id);
+        }
         let sent = Arc::clone(&grid);
         let promised = wait(py, async move {
             Box::pin(client.upload(&sent, &name, options)).await
@@ -265,6 +269,7 @@ impl PyConnection {
     ///     num_partitions: How many row bands `partition_by` makes; by default as many as tiles of `tile_rows` rows would be.
     ///     hive_partitioning: Whether folder names such as `month=01` become columns.
     ///     schema_evolution: Which differences between the columns of files are borne: `"strict"`, `"union"` or `"widen"`.
+    ///     load_id: A name of this load: repeated with the same name, as after an answer that was lost, the same paths and wishes change nothing, also after a restart of a server with a catalog. Others under the name are refused.
     ///     progress: True for a bar in any case, False for none; by default where a person sees it.
     ///
     /// Returns:
@@ -275,7 +280,7 @@ impl PyConnection {
     ///     QueryError: There is such a grid.
     ///     NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (path, name, *, if_exists="fail", columns=None, lazy: "bool" = false, tile_rows=None, sort_by=None, partition_by=None, num_partitions=None, hive_partitioning: "bool" = true, schema_evolution: "str" = "strict", progress=None))]
+    #[pyo3(signature = (path, name, *, if_exists="fail", columns=None, lazy: "bool" = false, tile_rows=None, sort_by=None, partition_by=None, num_partitions=None, hive_partitioning: "bool" = true, schema_evolution: "str" = "strict", load_id=None, progress=None))]
     fn load_parquet<'py>(
         &self,
         py: Python<'py>,
@@ -290,6 +295,7 @@ impl PyConnection {
         num_partitions: Option<Given<Count>>,
         #[pyo3(from_py_with = argument::hive_partitioning)] hive_partitioning: bool,
         #[pyo3(from_py_with = argument::schema_evolution)] schema_evolution: &str,
+        load_id: Option<Given<String>>,
         progress: Option<Given<bool>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         let client = self.client()?;
@@ -306,6 +312,7 @@ impl PyConnection {
             num_partitions: optional(num_partitions, "num_partitions")?.map(|count| count.0),
             hive_partitioning,
             schema_evolution: SchemaEvolution::from_name(schema_evolution)?,
+            load_id: optional(load_id, "load_id")?,
         };
         let job = wait(py, async move { client.load(&wanted).await })?;
         let bar = LoadBar::new(py, optional(progress, "progress")?)?;

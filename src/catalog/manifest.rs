@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{Axis, GridId, PartitionGrid, RowOrder, SortColumn};
+use crate::grid::{Axis, GridId, LoadMark, PartitionGrid, RowOrder, SortColumn};
 use crate::share::{Heard, ipc};
 
-/// The formats of manifests; others are refused. The second says the order of rows, the third statistics as well.
-const FORMATS: [u32; 3] = [1, 2, 3];
+/// The formats of manifests; others are refused. The second says the order of rows, the third statistics as well, the fourth which loads made the grid.
+const FORMATS: [u32; 4] = [1, 2, 3, 4];
 
 /// With what a manifest begins, before its checksum.
 const MAGIC: &str = "partgrid manifest ";
@@ -71,7 +71,39 @@ pub(super) struct Contents {
     /// What is known of the values, as members of a cluster tell each other, in base64.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     statistics: String,
+    /// The loads that made it and had an id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    loads: Vec<WrittenLoad>,
     pub(super) tiles: Vec<TileFile>,
+}
+
+/// [`LoadMark`], as it is written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenLoad {
+    id: String,
+    digest: String,
+    rows: u64,
+}
+
+impl From<&LoadMark> for WrittenLoad {
+    fn from(load: &LoadMark) -> Self {
+        Self {
+            id: load.id.clone(),
+            digest: load.digest.clone(),
+            rows: load.num_rows,
+        }
+    }
+}
+
+impl From<&WrittenLoad> for LoadMark {
+    fn from(load: &WrittenLoad) -> Self {
+        Self {
+            id: load.id.clone(),
+            digest: load.digest.clone(),
+            num_rows: load.rows,
+        }
+    }
 }
 
 /// [`RowOrder`], as it is written.
@@ -164,9 +196,10 @@ impl Manifest {
     /// # Errors
     /// `Internal` when it cannot be written as JSON.
     pub(super) fn to_bytes(&self) -> Result<Bytes> {
-        let [plain, ordered, told] = FORMATS;
+        let [plain, ordered, told, loaded] = FORMATS;
         let written = Written {
             format: match &self.contents {
+                Some(contents) if !contents.loads.is_empty() => loaded,
                 Some(contents) if !contents.statistics.is_empty() => told,
                 Some(contents) if !contents.order.is_unknown() => ordered,
                 _ => plain,
@@ -235,8 +268,14 @@ impl Contents {
             column_cuts: grid.columns().cuts().to_vec(),
             order: grid.order().into(),
             statistics: STANDARD.encode(statistics),
+            loads: grid.loads().iter().map(Into::into).collect(),
             tiles,
         })
+    }
+
+    /// The loads that made the grid and had an id.
+    pub(super) fn loads(&self) -> Vec<LoadMark> {
+        self.loads.iter().map(Into::into).collect()
     }
 
     /// What is known of the values, if it was written.

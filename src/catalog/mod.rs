@@ -203,7 +203,8 @@ impl Catalog {
             builder.set(&file.position, tile)?;
             files.push(file);
         }
-        Ok((Arc::new(builder.build()?), files))
+        let written = builder.build()?.with_loads(grid.loads().to_vec());
+        Ok((Arc::new(written), files))
     }
 
     /// A tile in this catalog; it may be there already: rows are appended to what stays.
@@ -429,7 +430,7 @@ impl Catalog {
             };
             builder.set(&file.position, Tile::with_statistics(data, known))?;
         }
-        builder.build()
+        Ok(builder.build()?.with_loads(contents.loads()))
     }
 
     /// Removes files of tiles that no manifest names, and manifests that are not the latest of their name.

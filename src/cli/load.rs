@@ -52,6 +52,10 @@ pub(super) struct Load {
     /// With --server, take the place of a grid of the name
     #[arg(long)]
     replace: bool,
+    /// With --server, a name of this load: given again with the same name and wishes, it changes
+    /// nothing where it was done before, also after a restart of the server
+    #[arg(long, value_name = "ID", requires = "name")]
+    load_id: Option<String>,
     /// With --server, read tiles when they are used
     #[arg(long)]
     lazy: bool,
@@ -228,6 +232,7 @@ impl Load {
             num_partitions: None,
             hive_partitioning: !wishes.no_hive,
             schema_evolution: wishes.schema_evolution.into(),
+            load_id: self.load_id.clone(),
         }
     }
 }

@@ -35,6 +35,7 @@ const FAR: [(&str, &[&str]); 7] = [
             "paths",
             "name",
             "replace",
+            "load_id",
             "lazy",
             "columns",
             "tile_rows",
@@ -54,7 +55,7 @@ const FAR: [(&str, &[&str]); 7] = [
 
 /// The arguments that go with a server only.
 const ONLY_FAR: [(&str, &[&str]); 2] = [
-    ("load", &["name", "replace", "lazy"]),
+    ("load", &["name", "replace", "load_id", "lazy"]),
     ("ps", &["all", "cancel"]),
 ];
 

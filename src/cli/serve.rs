@@ -18,7 +18,8 @@ use super::{Pipe, grid_argument, runtime, say};
 use crate::error::{Error, Result};
 use crate::grid::picture;
 use crate::load::{LoadOptions, load};
-use crate::serve::{Scope, Server, Settings, Traces, new_token};
+use crate::memory::parse_size;
+use crate::serve::{CallerLimits, Scope, Server, Settings, Traces, new_token};
 
 /// Where settings come from: a file, the environment, flags; each replaces those before it
 #[derive(Debug, Args)]
@@ -313,6 +314,15 @@ pub(super) struct Token {
     /// After how many days it is no longer good [default: never]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     valid_days: Option<u32>,
+    /// How many queries its bearer has at once [default: as the server says for all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    queries: Option<u32>,
+    /// What all its queries use of memory together, such as 512MB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<usize>,
+    /// The largest answer that it gets, such as 1GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    answer: Option<usize>,
 }
 
 impl Token {
@@ -325,8 +335,13 @@ impl Token {
         let day = Duration::from_secs(24 * 3600);
         let valid_for = self.valid_days.map(|days| day * days);
         let (token, entry) = new_token(&self.name, scope, &self.grids, valid_for)?;
+        let limits = CallerLimits {
+            queries: self.queries.and_then(|number| usize::try_from(number).ok()),
+            memory_bytes: self.memory,
+            answer_bytes: self.answer.map(|bytes| bytes as u64),
+        };
         // For a file: as it is.
-        drop(stderr.write_all(entry.as_bytes()));
+        drop(stderr.write_all((entry + &limits.lines()).as_bytes()));
         stdout.print(&format!("{token}\n"))
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::connection::Client;
-use super::upload::{IfExists, first};
+use super::upload::{IfExists, first, said_id};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight;
 use crate::flight::messages::{JobName, JobProgress, LoadRequest, Named, SortBy};
@@ -40,6 +40,8 @@ pub struct RemoteLoad {
     pub hive_partitioning: bool,
     /// Which differences between the columns of files are borne.
     pub schema_evolution: SchemaEvolution,
+    /// A name of this load: asked for again with the same name, what was done is not done again.
+    pub load_id: Option<String>,
 }
 
 impl Default for RemoteLoad {
@@ -56,6 +58,7 @@ impl Default for RemoteLoad {
             num_partitions: None,
             hive_partitioning: true,
             schema_evolution: SchemaEvolution::default(),
+            load_id: None,
         }
     }
 }
@@ -71,7 +74,7 @@ impl Client {
     /// Has the server load files as a grid. It goes on whether or not anybody waits.
     ///
     /// # Errors
-    /// `PermissionDenied` for places that the server does not load from, and without the right to write; whatever else the server says.
+    /// `InvalidArgument` for a load id that is empty; `PermissionDenied` for places that the server does not load from, and without the right to write; whatever else the server says.
     pub async fn load(&self, wanted: &RemoteLoad) -> Result<RemoteJob> {
         let request = LoadRequest {
             name: wanted.name.clone(),
@@ -85,6 +88,7 @@ impl Client {
             num_partitions: wanted.num_partitions.unwrap_or(0),
             no_hive: !wanted.hive_partitioning,
             schema_evolution: wanted.schema_evolution.name().to_owned(),
+            load_id: said_id(wanted.load_id.as_deref())?,
         };
         let begun: JobName = first(&self.act("Load", request.to_bytes()).await?)?;
         Ok(RemoteJob {

@@ -62,20 +62,48 @@ impl Durability {
 }
 
 /// How a grid is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UploadOptions {
-    /// What to do when there is a grid of the name.
-    pub if_exists: IfExists,
+    if_exists: IfExists,
+    durability: Durability,
+    load_id: Option<String>,
+}
+
+impl UploadOptions {
+    /// What to do when the server has a grid of the name.
+    #[must_use]
+    pub fn with_if_exists(self, if_exists: IfExists) -> Self {
+        Self { if_exists, ..self }
+    }
+
     /// What must be so before it is acknowledged.
-    pub durability: Durability,
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// A name of this upload: sent again with the same name, as after an answer that was lost, the same rows change nothing. Other rows are refused.
+    #[must_use]
+    pub fn with_load_id(self, load_id: impl Into<String>) -> Self {
+        let load_id = Some(load_id.into());
+        Self { load_id, ..self }
+    }
 }
 
 impl From<IfExists> for UploadOptions {
     fn from(if_exists: IfExists) -> Self {
-        Self {
-            if_exists,
-            ..Self::default()
-        }
+        Self::default().with_if_exists(if_exists)
+    }
+}
+
+/// The id of a load, as messages have it.
+///
+/// # Errors
+/// `InvalidArgument` for an empty one, which messages take for none.
+pub(super) fn said_id(load_id: Option<&str>) -> Result<String> {
+    match load_id {
+        Some("") => Err(Error::invalid_argument("a load id must not be empty")),
+        other => Ok(other.unwrap_or_default().to_owned()),
     }
 }
 
@@ -107,6 +135,7 @@ impl Client {
             column_cuts: grid.columns().cuts().to_vec(),
             replace: options.if_exists == IfExists::Replace,
             acknowledge: options.durability.name().to_owned(),
+            load_id: said_id(options.load_id.as_deref())?,
         };
         let begun = self.act("BeginUpload", begin.to_bytes()).await?;
         let upload: Upload = first(&begun)?;

@@ -129,6 +129,9 @@ pub(crate) struct BeginUpload {
     /// What must be so before the grid is acknowledged: `memory`, `durable`, or empty for the most that the server does.
     #[prost(string, tag = "6")]
     pub(crate) acknowledge: String,
+    /// What the client calls this upload, so that it may repeat it.
+    #[prost(string, tag = "7")]
+    pub(crate) load_id: String,
 }
 
 impl Named for BeginUpload {
@@ -189,6 +192,9 @@ pub(crate) struct LoadRequest {
     /// As many as tiles of `tile_rows` rows would be without it.
     #[prost(uint64, tag = "11")]
     pub(crate) num_partitions: u64,
+    /// What the client calls this load, so that it may repeat it.
+    #[prost(string, tag = "12")]
+    pub(crate) load_id: String,
 }
 
 /// A column to sort by.

@@ -20,6 +20,10 @@ pub(crate) const MEMORY_LIMIT: &str = "x-partgrid-memory-limit";
 /// Where a client says how many endpoints an answer is to have: `one`, `parts`.
 pub(crate) const ENDPOINTS: &str = "x-partgrid-endpoints";
 
+/// Where a client that sends rows says which load it is, so that it may repeat it.
+#[cfg(feature = "serve")]
+pub(crate) const LOAD_ID: &str = "x-partgrid-load-id";
+
 /// Each kind, its name on the wire, and the code for those who know only codes.
 const KINDS: [(ErrorKind, &str, Code); 15] = [
     (

@@ -154,6 +154,7 @@ impl GridBuilder {
             order: self.order,
             locals: self.locals,
             ranks: self.ranks,
+            loads: Arc::from([]),
         })
     }
 

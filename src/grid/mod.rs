@@ -13,6 +13,7 @@ mod dense;
 mod element;
 mod gather;
 mod geometry;
+mod loads;
 mod numbers;
 mod order;
 pub mod picture;
@@ -39,6 +40,7 @@ pub use element::ElementType;
 pub(crate) use gather::exactly;
 pub use gather::{FillValue, Gather, Order};
 pub use geometry::Geometry;
+pub use loads::LoadMark;
 pub use numbers::{Numbers, is_packed};
 pub use order::{RowOrder, SortColumn};
 pub use ranks::{Outline, RankPart, Ranks};
@@ -101,6 +103,8 @@ pub struct PartitionGrid {
     /// In an SPMD program: whether this process has each tile, row-major.
     locals: Option<Arc<[bool]>>,
     ranks: Option<Ranks>,
+    /// Which loads made it, for those who ask whether theirs did.
+    loads: Arc<[LoadMark]>,
 }
 
 impl PartitionGrid {

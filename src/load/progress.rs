@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// How far a load is. Totals are 0 until the files are listed and their footers read.
 #[non_exhaustive]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Files whose footer is read.
     pub num_files: u64,

@@ -19,6 +19,7 @@ use futures::TryStreamExt;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::allowance::Allowance;
 use super::bounds::{Queue, RunPool, SessionMemory};
 use super::exec::batch_rows::{batch_rows, in_batches};
 use super::exec::stop::Stop;
@@ -45,6 +46,8 @@ pub(super) struct Bounds {
     pub(super) functions: Option<Arc<TaskContext>>,
     /// Whether nobody asks what other processes counted.
     pub(super) leaves_counts: bool,
+    /// What it shares with others of its caller.
+    pub(super) allowance: Option<Allowance>,
 }
 
 /// A planned query.
@@ -103,7 +106,7 @@ impl Query {
     /// Runs the query from the start, when it is its turn. Dropping the stream stops it. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Now: `Internal` when the plan cannot be begun again. Later, in the stream: whatever stops the query; `ResourcesExhausted` past its timeout or memory limit,
+    /// Now: `Internal` when the plan cannot be begun again, `ResourcesExhausted` when its caller has as many queries as may be. Later, in the stream: whatever stops the query; `ResourcesExhausted` past its timeout or memory limit,
     /// `Cancelled` after [`Query::cancel`].
     pub fn stream(&self) -> Result<BatchStream> {
         self.start(false, !self.bounds.leaves_counts)
@@ -119,7 +122,10 @@ impl Query {
 
     /// Begins a run, whose reader keeps the batches or does not, and asks what other processes counted or does not.
     fn start(&self, keep: bool, counts: bool) -> Result<BatchStream> {
+        let allowance = self.bounds.allowance.as_ref();
+        let seat = allowance.map(Allowance::seat).transpose()?;
         let pool = RunPool::new(&self.bounds.memory, self.bounds.memory_limit_bytes);
+        let pool = pool.within(allowance.and_then(Allowance::memory));
         let memory = Arc::new(pool);
         let pool = Arc::clone(&memory) as Arc<dyn MemoryPool>;
         let runtime = RuntimeEnv {
@@ -144,6 +150,7 @@ impl Query {
             on: self.bounds.on.clone(),
             text: self.text.clone(),
             cancelled: self.cancel.subscribe(),
+            seat,
             kept: keep.then(|| Kept::new(self.bounds.names.clone(), &pool)),
         })?;
         self.last.store(Some(Arc::clone(stream.tracked())));

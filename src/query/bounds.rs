@@ -38,7 +38,11 @@ impl SessionMemory {
         self.used.load(Ordering::Acquire)
     }
 
-    fn try_take(&self, bytes: usize) -> bool {
+    pub(super) fn give(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    pub(super) fn try_take(&self, bytes: usize) -> bool {
         let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
         self.used
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, within)
@@ -54,6 +58,8 @@ impl SessionMemory {
 pub(super) struct RunPool {
     limit: usize,
     session: Arc<SessionMemory>,
+    /// That of its caller, within that of the session.
+    caller: Option<Arc<SessionMemory>>,
     shares: Mutex<Shares>,
 }
 
@@ -72,7 +78,19 @@ impl RunPool {
         Self {
             limit: limit.map_or(session.limit, |limit| limit.min(session.limit)),
             session: Arc::clone(session),
+            caller: None,
             shares: Mutex::default(),
+        }
+    }
+
+    /// Within what its caller may use, too.
+    pub(super) fn within(self, caller: Option<&Arc<SessionMemory>>) -> Self {
+        let limit = caller.map_or(self.limit, |caller| self.limit.min(caller.limit()));
+        let caller = caller.map(Arc::clone);
+        Self {
+            limit,
+            caller,
+            ..self
         }
     }
 
@@ -149,12 +167,16 @@ impl MemoryPool for RunPool {
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         self.add(reservation, additional);
-        self.session.used.fetch_add(additional, Ordering::AcqRel);
+        for memory in self.caller.iter().chain([&self.session]) {
+            memory.used.fetch_add(additional, Ordering::AcqRel);
+        }
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         self.take(reservation, shrink);
-        self.session.used.fetch_sub(shrink, Ordering::AcqRel);
+        for memory in self.caller.iter().chain([&self.session]) {
+            memory.give(shrink);
+        }
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> PlanResult<()> {
@@ -167,9 +189,17 @@ impl MemoryPool for RunPool {
             };
             return Err(exhausted(of, self.limit, operator, additional));
         }
+        if let Some(caller) = &self.caller
+            && !caller.try_take(additional)
+        {
+            return Err(exhausted("caller", caller.limit(), operator, additional));
+        }
         if self.session.try_take(additional) {
             self.add(reservation, additional);
             return Ok(());
+        }
+        if let Some(caller) = &self.caller {
+            caller.give(additional);
         }
         Err(exhausted(
             "session",

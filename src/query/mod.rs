@@ -1,10 +1,11 @@
 //! 3. SQL over grids.
 //!
 //! Comes in: grids and functions under names (`names.rs`), and SQL text with values for its parameters. Goes out: streams of batches. A [`Session`] checks the text (`guard.rs`), lets
-//! DataFusion plan it on threads with large stacks (`planner.rs`) over [`GridTable`]s, and runs it within its bounds (`answer.rs`, `run.rs`, `bounds.rs`). Never here: how tiles come
+//! DataFusion plan it on threads with large stacks (`planner.rs`) over [`GridTable`]s, and runs it within its bounds (`answer.rs`, `run.rs`, `bounds.rs`; of callers: `allowance.rs`). Never here: how tiles come
 //! into being (`load`), and statements that change files, grids or settings.
 
 mod aliases;
+mod allowance;
 mod answer;
 mod bounds;
 mod cache;
@@ -51,6 +52,7 @@ mod using;
 mod values;
 mod words;
 
+pub use allowance::{Allowance, Taken};
 pub use answer::Query;
 pub use function::{Aggregate, AggregateBody, Function, FunctionSignature, ScalarBody};
 pub use guard::{MAX_EXPRESSION_DEPTH, MAX_SQL_BYTES};

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::allowance::Allowance;
 use super::answer::Query;
 use crate::error::{Error, Result};
 use crate::memory::default_memory_limit_bytes;
@@ -184,6 +185,7 @@ pub struct QueryOptions {
     pub(super) statements: Statements,
     pub(super) watch: Option<Watch>,
     pub(super) leaves_counts: bool,
+    pub(super) allowance: Option<Allowance>,
 }
 
 /// Hears of the query of a statement that makes a table, and is told by dropping what it gives when that has ended.
@@ -247,6 +249,13 @@ impl QueryOptions {
         watch: impl Fn(&Query) -> Box<dyn Any + Send> + Send + Sync + 'static,
     ) -> Self {
         self.watch = Some(Watch(Arc::new(watch)));
+        self
+    }
+
+    /// The query is one of those that share these limits, within its own and those of the session.
+    #[must_use]
+    pub fn with_allowance(mut self, allowance: Allowance) -> Self {
+        self.allowance = Some(allowance);
         self
     }
 

@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
+use super::allowance::Seat;
 use super::bounds::{Queue, RunPool};
 use super::exec::between::Place;
 use super::exec::connect::connected;
@@ -112,6 +113,8 @@ pub(super) struct Start {
     /// What was written, if errors can be shown in it.
     pub(super) text: Option<Arc<str>>,
     pub(super) cancelled: watch::Receiver<u64>,
+    /// Its place among the queries of its caller.
+    pub(super) seat: Option<Seat>,
     /// Counts what whoever reads the batches keeps.
     pub(super) kept: Option<Kept>,
 }
@@ -125,6 +128,8 @@ pub struct BatchStream {
     deadline: Option<Deadline>,
     cancelled: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     kept: Option<Kept>,
+    /// Until it ends, also where somebody holds on to it.
+    seat: Option<Seat>,
     text: Option<Arc<str>>,
     ended: bool,
 }
@@ -192,6 +197,7 @@ impl BatchStream {
             deadline,
             cancelled: Box::pin(cancelled),
             kept: start.kept,
+            seat: start.seat,
             text: start.text,
             ended: false,
         })
@@ -220,6 +226,7 @@ impl BatchStream {
 
     fn end(&mut self) {
         self.ended = true;
+        self.seat = None;
         self.run.end();
         self.stop.set();
         self.task.abort();

@@ -21,6 +21,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::aliases;
+use super::allowance::Allowance;
 use super::answer::{Bounds, Query};
 #[cfg(feature = "distributed")]
 use super::bounds::RunPool;
@@ -458,9 +459,11 @@ impl Session {
     }
 
     fn query_limit(&self, options: &QueryOptions) -> Option<usize> {
-        options
+        let own = options
             .memory_limit_bytes
-            .or(self.options.query_memory_limit_bytes)
+            .or(self.options.query_memory_limit_bytes);
+        let shared = options.allowance.as_ref().and_then(Allowance::limit_bytes);
+        own.into_iter().chain(shared).min()
     }
 
     pub(super) fn query(
@@ -480,6 +483,7 @@ impl Session {
             memory_limit_bytes: self.query_limit(options),
             functions: (!reads_grids_only(&plan)).then(|| self.context.task_ctx()),
             leaves_counts: options.leaves_counts,
+            allowance: options.allowance.clone(),
         };
         Query::new(plan, bounds)
     }

@@ -15,7 +15,7 @@ use super::call::{name_of, random_name, unknown};
 use super::poll::Polled;
 use super::running::Task;
 use super::upload::Construction;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::query::{Parameters, Prepared};
 
 /// How long something is kept that nobody asks for.
@@ -65,11 +65,20 @@ impl<T: Clone + Send + Sync + 'static> Named<T> {
     /// What the caller keeps under the name.
     ///
     /// # Errors
-    /// `NotFound` when there is nothing, or it is another's.
+    /// `NotFound` when there is nothing, `PermissionDenied` when it is another's: who knows 128 random bits learns nothing from the difference.
     pub(super) fn find(&self, caller: &Caller, name: &[u8]) -> Result<T> {
-        let found = self.known.get(&name_of(name, self.what)?);
-        let own = found.filter(|found| found.owner == *caller);
-        own.map(|own| own.what).ok_or_else(|| unknown(self.what))
+        match self.known.get(&name_of(name, self.what)?) {
+            None => Err(unknown(self.what)),
+            Some(found) if found.owner == *caller => Ok(found.what),
+            Some(_) => {
+                let text = format!(
+                    "this {} was given to another token, or to this one when it had other rights",
+                    self.what
+                );
+                Err(Error::new(ErrorKind::PermissionDenied, text)
+                    .with_hint("ask for one of your own"))
+            }
+        }
     }
 
     /// Puts something else under a name of the caller.

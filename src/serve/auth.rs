@@ -15,6 +15,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
+use super::accounts::CallerLimits;
 use super::call::hex;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -46,14 +47,23 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Somebody who may call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Somebody who may call. Equal are those who may do the same under the same name, whatever they may use.
+#[derive(Debug, Clone)]
 pub struct Caller {
     name: Arc<str>,
     scope: Scope,
     /// The grids that they may see; `None` for all.
     grids: Option<Arc<[Pattern]>>,
+    limits: CallerLimits,
 }
+
+impl PartialEq for Caller {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.scope == other.scope && self.grids == other.grids
+    }
+}
+
+impl Eq for Caller {}
 
 impl Caller {
     /// Whoever calls a server that asks for no token.
@@ -63,7 +73,14 @@ impl Caller {
             name: Arc::from("anonymous"),
             scope: Scope::Admin,
             grids: None,
+            limits: CallerLimits::default(),
         }
+    }
+
+    /// What they may use, as far as their token says.
+    #[must_use]
+    pub fn limits(&self) -> CallerLimits {
+        self.limits
     }
 
     /// The name under which the administrator knows them.
@@ -153,11 +170,14 @@ struct Entry {
     scope: Scope,
     grids: Option<Vec<String>>,
     expires: Option<String>,
+    queries: Option<toml::Value>,
+    memory: Option<toml::Value>,
+    answer: Option<toml::Value>,
 }
 
 impl Tokens {
-    /// The tokens of a file: TOML with `[[token]]` tables of `name`, `sha256` (of the token, in hexadecimal), `scope` (`read`, `write`, `admin`), and, if wanted, `grids` (patterns of names) and
-    /// `expires` (RFC 3339, in quotes).
+    /// The tokens of a file: TOML with `[[token]]` tables of `name`, `sha256` (of the token, in hexadecimal), `scope` (`read`, `write`, `admin`), and, if wanted, `grids` (patterns of names),
+    /// `expires` (RFC 3339, in quotes), and what the bearer may use: `queries` at once, `memory` of all of them, `answer` (bytes of one).
     ///
     /// # Errors
     /// `NotFound` or `Storage` when it cannot be read, `InvalidData` when it is not of this form; the text names no hash.
@@ -184,7 +204,7 @@ impl Tokens {
             let line = error.span().map(|span| line_of(text, span.start));
             let at = line.map_or_else(String::new, |line| format!(" in line {line}"));
             // The message may quote the text, and with it a hash.
-            Error::invalid_data(format!("the tokens are not of the form that is wanted{at}: a [[token]] has name, sha256, scope (read, write or admin), grids and expires"))
+            Error::invalid_data(format!("the tokens are not of the form that is wanted{at}: a [[token]] has name, sha256, scope (read, write or admin), grids, expires, queries, memory and answer"))
         })?;
         let mut tokens: Vec<Token> = Vec::with_capacity(file.token.len());
         for entry in file.token {
@@ -270,10 +290,17 @@ impl Entry {
                 Some(Arc::from(parsed?))
             }
         };
+        let limits = CallerLimits::read(
+            self.queries.as_ref(),
+            self.memory.as_ref(),
+            self.answer.as_ref(),
+        );
+        let limits = limits.map_err(wrong)?;
         let caller = Caller {
             name: Arc::from(self.name.as_str()),
             scope: self.scope,
             grids,
+            limits,
         };
         Ok(Token {
             hash,

@@ -40,6 +40,8 @@ pub(super) struct Call {
     pub(super) bounds: CallBounds,
     /// How many endpoints it wants of an answer, if it says so.
     pub(super) endpoints: Option<Endpoints>,
+    /// Which load the rows are that it sends, if it says so.
+    pub(super) load_id: Option<String>,
     /// Lasts as long as anything is done for the request.
     pub(super) span: Span,
     errors: Arc<RecentErrors>,
@@ -161,6 +163,7 @@ impl Call {
             session,
             bounds: CallBounds::default(),
             endpoints: None,
+            load_id: None,
             span: Span::none(),
             errors,
         }

@@ -21,7 +21,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::answers::{Answer, KEPT_FOR};
 use super::call::{Call, Endpoints, message};
 use super::poll::Polled;
-use super::rows::{Room, Rows, rows};
+use super::rows::{Rows, rows};
 use super::service::Service;
 use super::{actions, put, sql, tiles};
 use crate::error::{Error, ErrorKind, Result};
@@ -265,7 +265,7 @@ impl Flight {
             }
             other => Answer::Batch(sql::metadata::batch(&self.0, call, &other).await?),
         };
-        let room = Room::of(&self.0.limits);
+        let room = self.0.room(&call.caller);
         Ok(rows(answer, &call.caller, &self.0.running, room))
     }
 

@@ -9,10 +9,11 @@ use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 
+use super::again;
 use super::auth::{Caller, Scope};
 use super::service::Service;
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, slice_bytes};
+use crate::grid::{Axis, GridBuilder, LoadMark, PartitionGrid, Tile, slice_bytes};
 use crate::query::{CATALOG, SCHEMA};
 
 /// A tile is finished when it has so many rows or bytes.
@@ -74,6 +75,17 @@ impl Target {
             if_missing,
             if_there,
         })
+    }
+}
+
+impl Target {
+    /// What is done with the rows, as a number: other rows and another deed are another load.
+    pub(super) fn mode(&self) -> u8 {
+        match self.if_there {
+            IfThere::Fail => 0,
+            IfThere::Append => 1,
+            IfThere::Replace => 2,
+        }
     }
 }
 
@@ -170,26 +182,42 @@ fn join(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
     }
 }
 
-/// Puts a grid under the name of a target, at once, and kept where the server has a catalog.
+/// Puts a grid under the name of a target, at once, and kept where the server has a catalog. Nothing is done where the load that it came of has done so before.
 ///
 /// # Errors
 /// `Query` when there is, or is no, such table, as the target says; `InvalidArgument` when rows to append have other columns; whatever stands in the way of keeping it.
-pub(super) async fn name(service: &Service, target: &Target, grid: PartitionGrid) -> Result<()> {
+pub(super) async fn name(
+    service: &Service,
+    target: &Target,
+    grid: PartitionGrid,
+    load: Option<LoadMark>,
+) -> Result<()> {
     let name = &target.name;
-    let grid = Arc::new(grid);
+    let load = load.as_ref();
+    let was_done =
+        |before: &PartitionGrid| load.map_or(Ok(false), |load| again::was_done(load, before));
+    if let Some(before) = service.session.named(name)?
+        && was_done(&before)?
+    {
+        return Ok(());
+    }
+    let grid = Arc::new(grid.with_loads(again::with(&[], load)));
     let grid = match target.if_there {
         // It is fitted to the table first.
         IfThere::Append => grid,
         _ => service.session.write_ahead(name, grid).await?,
     };
     let named = service.session.put(name, |before| match before {
+        // It was done meanwhile.
+        Some(before) if was_done(before)? => Ok(Arc::clone(before)),
         Some(_) if target.if_there == IfThere::Fail => {
             let error = wrong("the table exists already", name);
             Err(error.with_hint("append to it, or replace it"))
         }
         None if !target.if_missing => Err(wrong("there is no such table to append to", name)),
         Some(before) if target.if_there == IfThere::Append => {
-            Ok(Arc::new(appended(before, &grid)?))
+            let marks = again::with(before.loads(), load);
+            Ok(Arc::new(appended(before, &grid)?.with_loads(marks)))
         }
         _ => Ok(grid),
     });

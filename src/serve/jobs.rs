@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use super::again::{self, Asked};
 use super::auth::{Caller, Scope};
 use super::call::{Call, told, unknown};
 use super::ingest::check_right;
@@ -51,7 +52,10 @@ pub(super) struct Job {
     /// The name of the request that began it, under which the log has its end.
     pub(super) request: Arc<str>,
     pub(super) name: String,
-    load: LoadJob,
+    /// What its client called it, if it may repeat it.
+    again: Option<Asked>,
+    /// None where an earlier one has done it.
+    load: Option<LoadJob>,
     /// The load by all members of a cluster; the load itself only plans it then.
     #[cfg(feature = "distributed")]
     spread: Option<ByAll>,
@@ -73,7 +77,9 @@ impl Job {
     fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Release);
         self.cancelled.notify_waiters();
-        self.load.cancel();
+        if let Some(load) = &self.load {
+            load.cancel();
+        }
     }
 
     /// Waits until somebody has ended it.
@@ -88,7 +94,18 @@ impl Job {
 
     /// How far it is.
     fn so_far(&self) -> Progress {
-        let progress = self.load.progress();
+        let Some(load) = &self.load else {
+            let num_rows = match self.ended().as_ref() {
+                Some(Ok(num_rows)) => *num_rows,
+                _ => 0,
+            };
+            return Progress {
+                num_rows,
+                total_rows: num_rows,
+                ..Progress::default()
+            };
+        };
+        let progress = load.progress();
         #[cfg(feature = "distributed")]
         if let Some(ByAll { writing, .. }) = &self.spread {
             let (num_rows, num_tiles, num_bytes) = writing.so_far();
@@ -204,10 +221,57 @@ impl Jobs {
         }
     }
 
+    /// One of a caller, of which nothing else is known yet.
+    fn made(&self, call: &Call, name: String) -> Job {
+        Job {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            caller: call.caller.clone(),
+            request: Arc::clone(&call.request),
+            name,
+            again: None,
+            load: None,
+            #[cfg(feature = "distributed")]
+            spread: None,
+            #[cfg(feature = "distributed")]
+            begun: Instant::now(),
+            #[cfg(feature = "distributed")]
+            took: OnceLock::new(),
+            is_cancelled: AtomicBool::new(false),
+            cancelled: Notify::new(),
+            ended: Mutex::default(),
+        }
+    }
+
+    /// One that an earlier one has done.
+    fn ended_before(&self, call: &Call, name: String, num_rows: u64) -> Result<Arc<Job>> {
+        let job = self.made(call, name);
+        *job.ended() = Some(Ok(num_rows));
+        let job = Arc::new(job);
+        self.add(&job)?;
+        Ok(job)
+    }
+
+    /// The one of a caller that runs and that is asked for again.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when one with the id runs that was asked for something else.
+    fn repeated(&self, caller: &Caller, name: &str, again: &Asked) -> Result<Option<Arc<Job>>> {
+        let known = self.known();
+        let mut running = known.values().filter(|job| job.ended().is_none());
+        let found = running.find(|job| {
+            let is_called = |known: &Asked| known.id == again.id;
+            job.name == name && job.caller == *caller && job.again.as_ref().is_some_and(is_called)
+        });
+        match found {
+            Some(job) if job.again.as_ref() != Some(again) => Err(again::other(&again.id)),
+            found => Ok(found.cloned()),
+        }
+    }
+
     fn add(&self, job: &Arc<Job>) -> Result<()> {
         let mut known = self.known();
         let running = known.values().filter(|job| job.ended().is_none()).count();
-        if running >= RUNNING {
+        if running >= RUNNING && job.ended().is_none() {
             let text = format!("{RUNNING} loads run already");
             let error = Error::new(ErrorKind::ResourcesExhausted, text);
             return Err(error.with_hint("try again later"));
@@ -276,7 +340,19 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
         return Err(Error::new(ErrorKind::PermissionDenied, text)
             .with_hint("the administrator can allow places: load.from in the settings"));
     }
-    if service.session.named(&request.name)?.is_some() && !request.replace {
+    let again = Asked::of(&request)?;
+    let before = service.session.named(&request.name)?;
+    if let (Some(again), Some(before)) = (&again, &before)
+        && let Some(num_rows) = again.rows_of(before)?
+    {
+        return service.jobs.ended_before(call, request.name, num_rows);
+    }
+    if let Some(again) = &again
+        && let Some(job) = service.jobs.repeated(caller, &request.name, again)?
+    {
+        return Ok(job);
+    }
+    if before.is_some() && !request.replace {
         return Err(super::upload::taken(&request.name));
     }
     let options = options_of(service, &request)?;
@@ -295,22 +371,14 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
         let _at_work = service.work.enter();
         LoadJob::start(request.sources, options)?
     };
-    let job = Arc::new(Job {
-        id: service.jobs.next.fetch_add(1, Ordering::Relaxed),
-        caller: caller.clone(),
-        request: Arc::clone(&call.request),
-        name: request.name,
-        load,
+    let job = Job {
+        again,
+        load: Some(load),
         #[cfg(feature = "distributed")]
         spread,
-        #[cfg(feature = "distributed")]
-        begun: Instant::now(),
-        #[cfg(feature = "distributed")]
-        took: OnceLock::new(),
-        is_cancelled: AtomicBool::new(false),
-        cancelled: Notify::new(),
-        ended: Mutex::default(),
-    });
+        ..service.jobs.made(call, request.name)
+    };
+    let job = Arc::new(job);
     service.jobs.add(&job)?;
     let (service, watched, replace) = (Arc::clone(service), Arc::clone(&job), request.replace);
     tokio::spawn(async move {
@@ -335,7 +403,9 @@ fn spread(service: &Service, request: &LoadRequest) -> bool {
 
 /// The grid of a job; by all members, where they load it together.
 async fn loaded(service: &Service, job: &Job) -> Result<Arc<PartitionGrid>> {
-    let grid = Arc::new(job.load.result().await?);
+    let load = job.load.as_ref();
+    let load = load.ok_or_else(|| Error::internal("a load that was done before runs again"))?;
+    let grid = Arc::new(load.result().await?);
     #[cfg(feature = "distributed")]
     if let (Some(of), Some(cluster)) = (&job.spread, service.cluster.get()) {
         let wanted = Arrangement::of(&grid, &of.options, cluster.members().len())?;
@@ -361,10 +431,29 @@ async fn loaded(service: &Service, job: &Job) -> Result<Arc<PartitionGrid>> {
     Ok(grid)
 }
 
+/// The grid with the id of the load that made it.
+fn marked(job: &Job, grid: Arc<PartitionGrid>) -> Arc<PartitionGrid> {
+    let Some(again) = &job.again else {
+        return grid;
+    };
+    let mark = again.mark(grid.num_rows());
+    Arc::new(Arc::unwrap_or_clone(grid).with_loads(vec![mark]))
+}
+
+fn was_done(job: &Job, grid: &PartitionGrid) -> Result<bool> {
+    match &job.again {
+        Some(again) => Ok(again.rows_of(grid)?.is_some()),
+        None => Ok(false),
+    }
+}
+
 async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
     let written = async {
         let grid = loaded(service, job).await?;
-        service.session.write_ahead(&job.name, grid).await
+        service
+            .session
+            .write_ahead(&job.name, marked(job, grid))
+            .await
     };
     let grid = tokio::select! {
         grid = written => grid?,
@@ -372,6 +461,8 @@ async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
     };
     let num_rows = grid.num_rows();
     let named = service.session.put(&job.name, |before| match before {
+        // Another one did it meanwhile.
+        Some(before) if was_done(job, before)? => Ok(Arc::clone(before)),
         Some(_) if !replace => Err(super::upload::taken(&job.name)),
         // Its files were read before somebody ended it.
         _ if job.is_cancelled.load(Ordering::Acquire) => Err(cancelled()),

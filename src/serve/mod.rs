@@ -1,10 +1,12 @@
 //! 4. A server that holds grids: Flight SQL, tiles by name, a status page.
 //!
 //! Comes in: grids, and requests of clients. Goes out: a [`Server`]. A request goes through the door (`listen.rs`, `tls.rs`, `auth.rs`; `call.rs` is what is known of it then) and `speak.rs` (HTTP/2) to `get.rs` (DoGet, in `chunks.rs`) or `flight.rs`, and from there
-//! to `sql/` (statements and metadata), `tiles.rs` (grids by name), `put.rs` with `ingest.rs` (rows of clients) and `upload.rs` (tiles of clients) or `actions.rs` (`own.rs`; loads: `jobs.rs`). `service.rs` holds what requests share: `answers.rs` (what tickets stand
-//! for), `running.rs` (what runs), `sessions.rs` (options of clients); `rows.rs` and `poll.rs` run queries. `status.rs` says what goes on, `traces.rs` tells collectors, `http/` is the page. Never here: planning, reading, Arrow IPC itself.
+//! to `sql/` (statements and metadata), `tiles.rs` (grids by name), `put.rs` with `ingest.rs` (rows of clients) and `upload.rs` (tiles of clients; `again.rs`: loads that are repeated) or `actions.rs` (`own.rs`; loads: `jobs.rs`). `service.rs` holds what requests share: `answers.rs` (what tickets stand
+//! for), `running.rs` (what runs), `sessions.rs` (options of clients), `accounts.rs` (limits of callers); `rows.rs` and `poll.rs` run queries. `status.rs` says what goes on, `traces.rs` tells collectors, `http/` is the page. Never here: planning, reading, Arrow IPC itself.
 
+mod accounts;
 mod actions;
+mod again;
 mod answers;
 mod auth;
 mod broken;
@@ -38,6 +40,7 @@ mod tls;
 mod traces;
 mod upload;
 
+pub use accounts::CallerLimits;
 pub use auth::{Caller, Presented, Scope, Tokens, new_token};
 pub use options::{Limits, ServerOptions};
 pub use server::Server;

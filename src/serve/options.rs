@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::accounts::CallerLimits;
 use super::auth::Tokens;
 use super::tls::TlsFiles;
 #[cfg(feature = "distributed")]
@@ -118,6 +119,7 @@ pub struct ServerOptions {
     pub(super) tokens: Option<TokenSource>,
     pub(super) is_insecure: bool,
     pub(super) limits: Limits,
+    pub(super) caller_limits: CallerLimits,
     pub(super) threads: Option<usize>,
     pub(super) spill_to: Option<PathBuf>,
     pub(super) catalog: Option<String>,
@@ -148,6 +150,7 @@ impl Default for ServerOptions {
             tokens: None,
             is_insecure: false,
             limits: Limits::default(),
+            caller_limits: CallerLimits::default(),
             threads: None,
             spill_to: None,
             catalog: None,
@@ -218,6 +221,13 @@ impl ServerOptions {
         self
     }
 
+    /// What the bearer of one token may use, where the token does not say it.
+    #[must_use]
+    pub fn with_caller_limits(mut self, limits: CallerLimits) -> Self {
+        self.caller_limits = limits;
+        self
+    }
+
     /// On how many threads queries run.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
@@ -284,6 +294,12 @@ impl ServerOptions {
     /// `InvalidArgument` with the remedy.
     pub(super) fn check(&self) -> Result<()> {
         self.limits.check()?;
+        self.caller_limits.check()?;
+        if self.tokens.is_none() && self.caller_limits != CallerLimits::default() {
+            let text = "limits of tokens (auth.queries, auth.memory, auth.answer) are for servers that ask for tokens";
+            return Err(Error::invalid_argument(text)
+                .with_hint("name a file of tokens, or bound all callers together: limits.queries, limits.memory, limits.answer"));
+        }
         #[cfg(feature = "distributed")]
         if self.part.is_some() && self.cluster.is_none() {
             let text = "only a member of a cluster has parts of grids of all members";

@@ -13,6 +13,7 @@ use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 use tonic::{Status, Streaming};
 
+use super::again::Sum;
 use super::auth::Scope;
 use super::broken::BrokenOff;
 use super::call::Call;
@@ -25,8 +26,8 @@ use super::sql::{no_command, task, without_transaction};
 use super::upload;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Named, UploadCommand};
-use crate::flight::{Bounds, Decoded, Decoder};
-use crate::grid::slice_bytes;
+use crate::flight::{Bounds, Decoded, Decoder, LOAD_ID};
+use crate::grid::{LoadMark, slice_bytes};
 use crate::query::Parameters;
 
 /// The most bytes of values for parameters.
@@ -48,9 +49,19 @@ pub(super) async fn put(
 ) -> Result<Answers> {
     let (descriptor, mut batches) = Batches::begin(service, messages, broken).await?;
     let any = any_of(&descriptor.cmd)?;
-    let metadata = match UploadCommand::from_any(&any)? {
-        Some(tile) => uploaded(service, call, &tile, &mut batches).await?,
-        None => done(service, call, command(any)?, &mut batches).await?,
+    let tile = UploadCommand::from_any(&any)?;
+    let command = match tile {
+        Some(_) => None,
+        None => Some(command(any)?),
+    };
+    let is_ingest = matches!(command, Some(Command::CommandStatementIngest(_)));
+    if call.load_id.is_some() && !is_ingest {
+        return Err(without_id());
+    }
+    let metadata = match (tile, command) {
+        (Some(tile), _) => uploaded(service, call, &tile, &mut batches).await?,
+        (None, Some(command)) => done(service, call, command, &mut batches).await?,
+        (None, None) => return Err(Error::internal("a command is a tile or one of Flight SQL")),
     };
     let result = PutResult {
         app_metadata: metadata.into(),
@@ -120,11 +131,18 @@ async fn uploaded(
     let schema = schema.ok_or_else(|| protocol("rows must begin with a schema, got none"))?;
     let number = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     let position = [number(tile.row_band), number(tile.column_band)];
-    let held = service.hold(all.iter().map(slice_bytes).sum())?;
+    let held = service.hold(&call.caller, all.iter().map(slice_bytes).sum())?;
     let set = move || upload.set(position, &schema, &all, (held, most));
     let set = tokio::task::spawn_blocking(set).await;
     set.map_err(|error| Error::internal("a thread that joined rows ended").with_source(error))??;
     Ok(Vec::new())
+}
+
+/// What else is sent has no id.
+fn without_id() -> Error {
+    let text = format!("the header {LOAD_ID} goes with rows of a table (ingestion) only");
+    Error::unsupported(text)
+        .with_hint("an upload says its id when it begins; send other requests without the header")
 }
 
 fn counted(record_count: i64) -> Vec<u8> {
@@ -164,15 +182,41 @@ async fn ingested(
     let mut incoming = Incoming::default();
     let most = service.limits.upload_bytes;
     let mut held = Vec::new();
+    let mut sum = call.load_id.as_ref().map(|_| Sum::default());
     while let Some(batch) = batches.next().await? {
-        held.push(service.hold(slice_bytes(&batch))?);
+        held.push(service.hold(&call.caller, slice_bytes(&batch))?);
+        sum = summed(sum, &batch).await?;
         incoming.add(batch, most).await?;
     }
     let schema = batches.schema()?;
     let grid = incoming.grid(schema).await?;
     let num_rows = grid.num_rows();
-    ingest::name(service, &target, grid).await?;
+    let load = call.load_id.clone().zip(sum).map(|(id, mut sum)| {
+        sum.add(&[target.mode()]);
+        let digest = sum.all();
+        LoadMark {
+            id,
+            digest,
+            num_rows,
+        }
+    });
+    ingest::name(service, &target, grid, load).await?;
     Ok(i64::try_from(num_rows).unwrap_or(i64::MAX))
+}
+
+/// What is sent so far, with a batch; worked out only where somebody may ask for it again.
+async fn summed(sum: Option<Sum>, batch: &RecordBatch) -> Result<Option<Sum>> {
+    let Some(mut sum) = sum else {
+        return Ok(None);
+    };
+    let batch = batch.clone();
+    let summed = tokio::task::spawn_blocking(move || {
+        sum.add_batch(&batch)?;
+        Ok(Some(sum))
+    });
+    summed.await.map_err(|error| {
+        Error::internal("a thread that looked through rows ended").with_source(error)
+    })?
 }
 
 /// The batches of the messages of a client.

@@ -62,15 +62,19 @@ pub(super) fn rows(
 pub(super) struct Room {
     max_bytes: u64,
     max_rows: u64,
+    /// Whether the bytes are bounded for the caller, and not for all.
+    is_of_caller: bool,
     bytes: u64,
     rows: u64,
 }
 
 impl Room {
-    /// That of an answer of which nothing was given yet.
-    pub(super) fn of(limits: &Limits) -> Self {
+    /// That of an answer of which nothing was given yet, for a caller that may have so many bytes, if it has a limit of its own.
+    pub(super) fn of(limits: &Limits, own_bytes: Option<u64>) -> Self {
+        let of_caller = own_bytes.filter(|own| *own < limits.answer_bytes);
         Self {
-            max_bytes: limits.answer_bytes,
+            max_bytes: of_caller.unwrap_or(limits.answer_bytes),
+            is_of_caller: of_caller.is_some(),
             max_rows: limits.answer_rows,
             bytes: 0,
             rows: 0,
@@ -84,8 +88,12 @@ impl Room {
     pub(super) fn take(&mut self, batch: &RecordBatch) -> Result<()> {
         self.bytes += slice_bytes(batch);
         self.rows += batch.num_rows() as u64;
+        let setting = match self.is_of_caller {
+            true => "`answer` of the token",
+            false => "limits.answer",
+        };
         let (what, most, setting) = if self.bytes > self.max_bytes {
-            ("bytes", self.max_bytes, "limits.answer")
+            ("bytes", self.max_bytes, setting)
         } else if self.rows > self.max_rows {
             ("rows", self.max_rows, "limits.answer_rows")
         } else {

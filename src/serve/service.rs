@@ -14,11 +14,14 @@ use tokio::runtime::Handle;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
+use super::accounts::Accounts;
+use super::again;
 use super::answers::Answers;
 use super::auth::{Caller, Presented, Scope, Tokens, token_of};
 use super::call::{Call, CallBounds, Endpoints, RecentErrors};
 use super::jobs::Jobs;
 use super::options::{Limits, ServerOptions, TokenSource};
+use super::rows::Room;
 use super::running::Running;
 use super::sessions::ClientSessions;
 use super::tls::Tls;
@@ -28,7 +31,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::REQUEST;
 use crate::grid::PartitionGrid;
-use crate::query::{Keeper, QueryOptions, Session, SessionOptions, Statements, max_threads};
+use crate::query::{Keeper, QueryOptions, Session, SessionOptions, Statements, Taken, max_threads};
 
 /// How often memory is given back.
 const TIDY: Duration = Duration::from_secs(10);
@@ -44,6 +47,7 @@ pub(super) struct Service {
     tokens: ArcSwapOption<Tokens>,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) limits: Limits,
+    pub(super) accounts: Accounts,
     pub(super) answers: Answers,
     pub(super) running: Arc<Running>,
     pub(super) client_sessions: ClientSessions,
@@ -72,6 +76,8 @@ pub(super) struct Service {
 pub(super) struct Held {
     bytes: u64,
     of: Arc<AtomicU64>,
+    /// Within what its caller may use.
+    _taken: Taken,
 }
 
 impl Drop for Held {
@@ -165,6 +171,7 @@ impl Service {
                 None => None,
             },
             limits,
+            accounts: Accounts::new(options.caller_limits),
             answers: Answers::new(),
             running: Arc::default(),
             client_sessions: ClientSessions::new(),
@@ -246,12 +253,18 @@ impl Service {
     /// Counts bytes that a client sent, until the guard is dropped.
     ///
     /// # Errors
-    /// `ResourcesExhausted` when all of them together would be more than the memory of queries.
-    pub(super) fn hold(&self, bytes: u64) -> Result<Held> {
+    /// `ResourcesExhausted` when all of them together would be more than the memory of queries, or those of the caller more than it may use.
+    pub(super) fn hold(&self, caller: &Caller, bytes: u64) -> Result<Held> {
+        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let taken = self.accounts.of(caller).allowance.take(wanted)?;
         let most = self.limits.memory_bytes as u64;
         let of = Arc::clone(&self.held);
         let held = of.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
-        let guard = Held { bytes, of };
+        let guard = Held {
+            bytes,
+            of,
+            _taken: taken,
+        };
         match held <= most {
             true => Ok(guard),
             false => {
@@ -339,6 +352,7 @@ impl Service {
         let mut call = call.of_method(method, metadata);
         call.bounds = CallBounds::of(metadata).map_err(|error| call.status(&error))?;
         call.endpoints = Endpoints::of(metadata).map_err(|error| call.status(&error))?;
+        call.load_id = again::said(metadata).map_err(|error| call.status(&error))?;
         Ok(call)
     }
 
@@ -373,6 +387,7 @@ impl Service {
         // Clients are told nothing of them.
         let mut options = QueryOptions::default()
             .with_statements(may)
+            .with_allowance(self.accounts.of(&call.caller).allowance)
             .without_counts();
         let said = call.bounds;
         if let Some(timeout) = said.timeout.or(chosen.timeout) {
@@ -382,6 +397,12 @@ impl Service {
             options = options.with_memory_limit_bytes(bytes.min(self.limits.query_memory_bytes));
         }
         options
+    }
+
+    /// What an answer to a caller may have.
+    pub(super) fn room(&self, caller: &Caller) -> Room {
+        let own = self.accounts.of(caller).limits.answer_bytes;
+        Room::of(&self.limits, own)
     }
 
     /// How many endpoints an answer to a call has.

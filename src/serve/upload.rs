@@ -10,14 +10,15 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 
+use super::again::{self, Sum};
 use super::auth::{Caller, Scope};
 use super::call::Call;
 use super::ingest::check_right;
 use super::service::{Held, Service};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Acknowledgement, BeginUpload};
-use crate::flight::schema_of;
-use crate::grid::{Axis, GridBuilder, PartitionGrid, Tile, slice_bytes};
+use crate::flight::{schema_bytes, schema_of};
+use crate::grid::{Axis, GridBuilder, LoadMark, PartitionGrid, Tile, slice_bytes};
 
 /// The most tiles of one grid.
 const MAX_TILES: usize = 100_000;
@@ -31,12 +32,22 @@ pub(super) struct Construction {
     schema: SchemaRef,
     rows: Axis,
     columns: Axis,
+    /// What the client calls it, if it may repeat it.
+    load_id: Option<String>,
     parts: Mutex<Parts>,
+}
+
+/// A tile that came.
+struct Came {
+    tile: Tile,
+    /// What was sent, where the upload may be repeated.
+    sum: String,
+    _held: Held,
 }
 
 #[derive(Default)]
 struct Parts {
-    tiles: BTreeMap<[usize; 2], (Tile, Held)>,
+    tiles: BTreeMap<[usize; 2], Came>,
     bytes: u64,
     is_ended: bool,
 }
@@ -48,8 +59,15 @@ impl Construction {
     /// `PermissionDenied` without the right to write the name, `Query` when it is taken, `InvalidArgument` for cuts that are none.
     pub(super) fn begin(service: &Service, caller: &Caller, wanted: BeginUpload) -> Result<Self> {
         check_right(caller, &wanted.name)?;
-        if service.session.named(&wanted.name)?.is_some() && !wanted.replace {
-            return Err(taken(&wanted.name));
+        let load_id = again::id_of(&wanted.load_id)?;
+        if let Some(before) = service.session.named(&wanted.name)? {
+            let is_known = before
+                .loads()
+                .iter()
+                .any(|load| Some(&load.id) == load_id.as_ref());
+            if !wanted.replace && !is_known {
+                return Err(taken(&wanted.name));
+            }
         }
         let is_kept = is_kept(service, &wanted.acknowledge)?;
         let schema = schema_of(&wanted.schema)?;
@@ -74,6 +92,7 @@ impl Construction {
             schema,
             rows,
             columns,
+            load_id,
             parts: Mutex::default(),
         })
     }
@@ -114,6 +133,10 @@ impl Construction {
             return Err(Error::invalid_argument(text).with_position(&position));
         }
         let bytes = slice_bytes(&batch);
+        let mut sum = Sum::default();
+        if self.load_id.is_some() {
+            sum.add_batch(&batch)?;
+        }
         let tile = Tile::try_from_batch(&batch)?;
         let mut parts = self.parts();
         if parts.is_ended {
@@ -124,8 +147,14 @@ impl Construction {
             return Err(Error::new(ErrorKind::ResourcesExhausted, text));
         }
         parts.bytes += bytes;
-        if let Some((before, _)) = parts.tiles.insert(position, (tile, held)) {
-            parts.bytes = parts.bytes.saturating_sub(before.data().memory_bytes());
+        let came = Came {
+            tile,
+            sum: sum.all(),
+            _held: held,
+        };
+        if let Some(before) = parts.tiles.insert(position, came) {
+            let bytes = before.tile.data().memory_bytes();
+            parts.bytes = parts.bytes.saturating_sub(bytes);
         }
         Ok(())
     }
@@ -147,15 +176,28 @@ impl Construction {
             if parts.is_ended {
                 return Err(super::call::unknown("upload"));
             }
-            for (position, (tile, _)) in &parts.tiles {
-                builder.set(position, tile.clone())?;
+            for (position, came) in &parts.tiles {
+                builder.set(position, came.tile.clone())?;
             }
         }
-        let grid: Arc<PartitionGrid> = Arc::new(builder.build()?);
+        let grid = builder.build()?;
         let num_rows = grid.num_rows();
+        let load = self.mark(num_rows)?;
+        let load = load.as_ref();
+        let was_done =
+            |before: &PartitionGrid| load.map_or(Ok(false), |load| again::was_done(load, before));
+        let before = service.session.named(&self.name)?;
+        if let Some(before) = before
+            && was_done(&before)?
+        {
+            return Ok(self.ended(service, num_rows));
+        }
+        let grid = Arc::new(grid.with_loads(again::with(&[], load)));
         let session = &service.session;
         let free = |grid| {
             move |before: Option<&Arc<PartitionGrid>>| match before {
+                // It was done meanwhile.
+                Some(before) if was_done(before)? => Ok(Arc::clone(before)),
                 Some(_) if !self.replace => Err(taken(&self.name)),
                 _ => Ok(grid),
             }
@@ -167,13 +209,41 @@ impl Construction {
             service.check_room(&self.name, &grid)?;
             session.put_here(&self.name, free(grid)).await?;
         }
+        Ok(self.ended(service, num_rows))
+    }
+
+    /// What is known of the load that it is, if the client gave it an id: the columns, the cuts and the rows that came.
+    fn mark(&self, num_rows: u64) -> Result<Option<LoadMark>> {
+        let Some(id) = self.load_id.clone() else {
+            return Ok(None);
+        };
+        let mut sum = Sum::default();
+        sum.add(&schema_bytes(&self.schema)?);
+        for axis in [&self.rows, &self.columns] {
+            for cut in axis.cuts() {
+                sum.add(&cut.to_le_bytes());
+            }
+        }
+        for came in self.parts().tiles.values() {
+            sum.add(came.sum.as_bytes());
+        }
+        let digest = sum.all();
+        Ok(Some(LoadMark {
+            id,
+            digest,
+            num_rows,
+        }))
+    }
+
+    /// Lets go of the tiles, and says what is promised.
+    fn ended(&self, service: &Service, num_rows: u64) -> Acknowledgement {
         let mut parts = self.parts();
         parts.is_ended = true;
         parts.tiles.clear();
-        Ok(Acknowledgement {
+        Acknowledgement {
             is_durable: self.is_kept && service.catalog.is_some(),
             num_rows,
-        })
+        }
     }
 }
 

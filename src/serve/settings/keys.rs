@@ -96,6 +96,21 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
         Kind::Text,
         "file of the tokens, see `partgrid token`",
     ),
+    (
+        "auth.queries",
+        Kind::Count,
+        "how many queries one token has at once, where its entry does not say; any number without it",
+    ),
+    (
+        "auth.memory",
+        Kind::Size,
+        "what all queries of one token use together, where its entry does not say",
+    ),
+    (
+        "auth.answer",
+        Kind::Size,
+        "the largest answer for one token, where its entry does not say",
+    ),
     #[cfg(feature = "distributed")]
     (
         "cluster.join",

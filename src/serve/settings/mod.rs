@@ -14,6 +14,7 @@ use std::time::Duration;
 use toml::Value;
 
 use self::keys::{KEYS, Kind};
+use super::accounts::CallerLimits;
 use super::options::{Limits, ServerOptions};
 use super::tls::TlsFiles;
 #[cfg(feature = "distributed")]
@@ -204,7 +205,9 @@ impl Settings {
     /// `InvalidArgument` for a certificate without a key, and the like.
     pub fn options(&self) -> Result<ServerOptions> {
         let address = |key: &str, default: &str| self.text(key).unwrap_or(default).parse().ok();
-        let mut options = ServerOptions::default().with_limits(self.limits());
+        let mut options = ServerOptions::default()
+            .with_limits(self.limits())
+            .with_caller_limits(self.caller_limits());
         let flight: Option<SocketAddr> = address("server.address", "127.0.0.1:8815");
         if let Some(flight) = flight {
             options = options.with_address(flight);
@@ -297,6 +300,18 @@ impl Settings {
             options = options.with_identity(certificate, key);
         }
         Ok(Some(options))
+    }
+
+    fn caller_limits(&self) -> CallerLimits {
+        let size = |key: &str| {
+            self.number(key)
+                .map(|number| usize::try_from(number).unwrap_or(usize::MAX))
+        };
+        CallerLimits {
+            queries: size("auth.queries"),
+            memory_bytes: size("auth.memory"),
+            answer_bytes: self.number("auth.answer"),
+        }
     }
 
     fn limits(&self) -> Limits {

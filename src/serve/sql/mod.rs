@@ -20,7 +20,6 @@ use super::answers::{Answer, Statement};
 use super::call::Call;
 use super::flight::protocol;
 use super::poll::Polled;
-use super::rows::Room;
 use super::running::Task;
 use super::service::Service;
 use crate::error::{Error, Result};
@@ -65,7 +64,7 @@ pub(super) async fn begin(
     let Some(tasks) = tasks(service, call, command).await? else {
         return Ok(None);
     };
-    let room = Room::of(&service.limits);
+    let room = service.room(&call.caller);
     Polled::begin(tasks, &call.caller, &service.running, room).map(Some)
 }
 
