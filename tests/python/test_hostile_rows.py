@@ -81,6 +81,35 @@ def deep(levels: int) -> pa.DataType:
     return kind
 
 
+def lists(levels: int) -> list[tuple[bytes, bytes]]:
+    """A schema of one list of lists, as many deep, by hand: writers of Arrow end at that.
+
+    Each field is a table of Flatbuffers that names the one below it.
+    """
+    # A vtable for fields: name (none), nullable (none), type of type (12: List), type, dictionary (none), children.
+    made = b""
+    at = 0
+    below = None
+    for _ in range(levels):
+        # From the back: a table can only name what comes after it.
+        vtable = struct.pack("<8H", 16, 20, 0, 0, 4, 8, 0, 12)
+        empty = struct.pack("<2Hi", 4, 4, 4)
+        children = struct.pack("<I", 0) if below is None else struct.pack("<2I", 1, 0)
+        size = len(vtable) + 20 + len(empty) + len(children)
+        start = len(vtable)
+        kind_at, children_at = start + 20 + 4, start + 20 + len(empty)
+        if below is not None:
+            children = struct.pack("<2I", 1, size - children_at - 4 + below)
+        table = struct.pack("<iB3xIIi", start, 12, kind_at - start - 8, children_at - start - 12, 0)
+        made = vtable + table + empty + children + made
+        below = start
+        at += size
+    schema = struct.pack("<4H", 8, 8, 0, 4) + struct.pack("<iI", 8, 4) + struct.pack("<2I", 1, 0)
+    head = struct.pack("<I6HihBBI", 16, 12, 12, 4, 6, 8, 0, 12, 4, 1, 0, 12)
+    body = schema[:-4] + struct.pack("<I", 4 + (below or 0)) + made
+    return [(head + body, b"")]
+
+
 def with_rows(number: int) -> list[tuple[bytes, bytes]]:
     """A batch that says it has so many rows, with bytes for three."""
     messages = messages_of(pa.table({"a": [1, 2, 3]}))
@@ -102,11 +131,50 @@ def big_endian() -> list[tuple[bytes, bytes]]:
     return [(message + schema + bytes(8), b"")]
 
 
+def many_fields(number: int) -> list[tuple[bytes, bytes]]:
+    """A schema of so many columns, each of a letter: 12 MB as a message for a quarter of a million."""
+    fields = [pa.field("", pa.null())] * number
+    return [(pa.schema(fields).serialize().to_pybytes()[8:], b"")]
+
+
+def dictionary_of(number: int) -> list[tuple[bytes, bytes]]:
+    """A dictionary whose batch says that it has so many values."""
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["x", "yy"]))
+    messages = messages_of(pa.table({"a": values}))
+    two, many = struct.pack("<q", 2), struct.pack("<q", number)
+    return [messages[0], *((header.replace(two, many), body) for header, body in messages[1:])]
+
+
+def union_of(ids: list[int]) -> list[tuple[bytes, bytes]]:
+    """Rows of a union whose children have ids that no child has."""
+    children = [pa.array([1, 2, 3]), pa.array(["x", "y", "z"])]
+    values = pa.UnionArray.from_sparse(pa.array([0, 1, 0], pa.int8()), children)
+    messages = messages_of(pa.table({"a": values}))
+    good = struct.pack("<3b", 0, 1, 0)
+    wrong = struct.pack("<3b", *ids)
+    return [messages[0], *((header, body.replace(good, wrong, 1)) for header, body in messages[1:])]
+
+
 ABUSES: dict[str, tuple[Callable[[], list[tuple[bytes, bytes]]], str]] = {
     "more fields than there may be": (
         lambda: messages_of(pa.table({f"c{number}": [1] for number in range(10_001)})),
         "10000 fields",
     ),
+    "columns by the hundred thousand": (
+        lambda: many_fields(200_000),
+        "10000 fields|smaller messages",
+    ),
+    "a million columns": (lambda: many_fields(1_000_000), "10000 fields|smaller messages"),
+    "a dictionary of 2^31 values": (
+        lambda: dictionary_of(2**31),
+        "broken|rows|offset|buffer|values",
+    ),
+    "a union of a negative id": (lambda: union_of([0, -1, 0]), "union|type id|type_id|broken"),
+    "a union of an id that no child has": (
+        lambda: union_of([0, 99, 0]),
+        "union|type id|type_id|broken",
+    ),
+    "a list of lists, ten thousand deep": (lambda: lists(10_000), "nested 64 deep|depth limit"),
     "nested a hundred deep": (
         lambda: [(pa.schema([("a", deep(100))]).serialize().to_pybytes()[8:], b"")],
         "nested 64 deep|depth limit",

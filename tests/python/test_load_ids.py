@@ -147,8 +147,8 @@ def test_what_is_no_load_takes_no_id(server: pg.Server, client: fl.FlightClient)
     )
     options = fl.FlightCallOptions(headers=[(b"x-partgrid-load-id", b"1")], timeout=30)
     writer, reader = client.do_put(update, pa.schema([]), options)
+    writer.done_writing()
     with pytest.raises((NotImplementedError, fl.FlightError), match="rows of a table"):
-        writer.done_writing()
         reader.read()
     with pytest.raises((NotImplementedError, fl.FlightError)):
         writer.close()

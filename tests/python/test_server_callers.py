@@ -30,7 +30,6 @@ from services import (
     write_tokens,
 )
 
-
 DENIED = fl.FlightUnauthorizedError
 
 
@@ -98,7 +97,7 @@ def test_what_one_caller_was_given_is_nothing_to_another(
 
 
 def test_tickets_of_others_that_were_changed_give_nothing(
-    server: pg.Server, client: fl.FlightClient, tokens: dict[str, str]
+    client: fl.FlightClient, tokens: dict[str, str]
 ) -> None:
     info = client.get_flight_info(statement("SELECT 'gold' AS a"), shown(tokens["write"]))
     ticket = info.endpoints[0].ticket.ticket

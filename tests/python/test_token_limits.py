@@ -31,6 +31,7 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def server(tmp_path: Path, tokens: dict[str, str]) -> Iterator[pg.Server]:
+    assert tokens
     with pg.Server(tokens=tmp_path / "tokens.toml") as server:
         yield server
 
@@ -84,7 +85,7 @@ def test_the_memory_of_a_token_is_that_of_all_its_queries_and_rows(
 
 
 def test_an_answer_to_a_token_has_only_so_many_bytes(
-    server: pg.Server, client: fl.FlightClient, tokens: dict[str, str]
+    client: fl.FlightClient, tokens: dict[str, str]
 ) -> None:
     text = "SELECT value FROM generate_series(1, 200000)"
     with pytest.raises(EXHAUSTED, match="more bytes than the 1000000") as caught:
@@ -113,7 +114,14 @@ def test_settings_hold_for_tokens_that_say_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "limit",
-    ["queries = 0", "queries = -1", 'queries = "2"', 'memory = "huge"', "memory = 0", "answer = 1.5"],
+    [
+        "queries = 0",
+        "queries = -1",
+        'queries = "2"',
+        'memory = "huge"',
+        "memory = 0",
+        "answer = 1.5",
+    ],
 )
 def test_wrong_limits_are_refused(tmp_path: Path, limit: str) -> None:
     path = tmp_path / "t"
