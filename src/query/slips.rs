@@ -162,6 +162,14 @@ fn fields(text: &str) -> Option<Worded> {
 
 /// Values that have no room in a type, or no meaning.
 fn values(text: &str) -> Option<Worded> {
+    // The engine takes it for a fault of its own.
+    if let Some((_, rest)) = text.split_once("Failed to coerce types ") {
+        let types = rest.split_once(" in BETWEEN").map(|(types, _)| types)?;
+        return worded(
+            format!("these types cannot be compared: {types} in BETWEEN"),
+            "cast one of them: cast(… AS …); write AND between two BETWEEN in parentheses",
+        );
+    }
     if text.starts_with("Unsupported interval argument") {
         return worded(
             "INTERVAL takes a text or a number with a unit",

@@ -195,6 +195,18 @@ fn unsupported(text: &str) -> Option<Worded> {
         );
     }
     if let Some((_, rest)) = text.split_once("Physical plan does not support logical expression ") {
+        if rest.starts_with("WindowFunction") {
+            return unsupported(
+                "a window function stands in SELECT, ORDER BY and QUALIFY only".to_owned(),
+                "give it a name in a subquery, and compare that: SELECT … FROM (SELECT …, row_number() OVER (…) AS n …) WHERE n > 1",
+            );
+        }
+        if rest.starts_with("Wildcard") {
+            return unsupported(
+                "`*` is no value, only count(*) takes it".to_owned(),
+                "name a column",
+            );
+        }
         let form = match rest {
             rest if rest.starts_with("InSubquery") => "IN (SELECT …)",
             rest if rest.starts_with("Exists") => "EXISTS (SELECT …)",
