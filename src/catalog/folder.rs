@@ -4,8 +4,8 @@
 //! The folder is locked while a process has it, unless it is one that several processes share, of this host or others. Never here: what the bytes are.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +13,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rustix::fs::OFlags;
 
 use super::failed;
 use super::paths::{MANIFESTS, TILES, unique};
@@ -163,7 +164,7 @@ impl Store for Folder {
     async fn read(&self, path: &str) -> Result<Bytes> {
         let target = self.root.join(path);
         blocking(move || {
-            let read = fs::read(&target);
+            let read = read_file(&target);
             let read = read.map_err(|error| {
                 failed(
                     "the catalog cannot read",
@@ -242,6 +243,18 @@ impl Store for Folder {
         })
         .await
     }
+}
+
+/// The bytes of a file; a link that stands where a file must be is not followed.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let no_links = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(no_links)
+        .open(path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn put_new(root: &Path, target: &Path, number: u64, bytes: &[u8]) -> io::Result<bool> {

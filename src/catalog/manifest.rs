@@ -14,6 +14,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
+use super::paths::is_tile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{Axis, GridId, LoadMark, PartitionGrid, RowOrder, SortColumn};
 use crate::share::{Heard, ipc};
@@ -240,6 +241,9 @@ impl Manifest {
         }
         let written: Written =
             serde_json::from_str(json).map_err(|error| damaged(&error.to_string()))?;
+        if let Some(contents) = &written.contents {
+            contents.check()?;
+        }
         Ok(Self {
             name: written.name,
             number: written.number,
@@ -249,6 +253,36 @@ impl Manifest {
 }
 
 impl Contents {
+    /// Sees that its files are tiles of this catalog, and as many as its cuts make: a checksum that fits is no proof that we wrote it.
+    fn check(&self) -> Result<()> {
+        let foreign = self.tiles.iter().find(|tile| !is_tile(&tile.path));
+        if let Some(tile) = foreign {
+            let text = format!(
+                "a tile of it has the path of something else, {:?}",
+                tile.path
+            );
+            return Err(damaged(&text));
+        }
+        let bands = |cuts: &[u64]| cuts.len().saturating_sub(1);
+        let tiles = bands(&self.row_cuts).checked_mul(bands(&self.column_cuts));
+        if tiles != Some(self.tiles.len()) {
+            return Err(damaged("it has another number of tiles than its cuts make"));
+        }
+        let sizes = self
+            .tiles
+            .iter()
+            .map(|tile| (tile.bytes, tile.memory_bytes));
+        let sum = sizes
+            .into_iter()
+            .try_fold(0_u64, |sum, (bytes, memory_bytes)| {
+                sum.checked_add(bytes)?.checked_add(memory_bytes)
+            });
+        match sum {
+            Some(_) => Ok(()),
+            None => Err(damaged("its tiles have more bytes than can be counted")),
+        }
+    }
+
     /// Those of a grid whose tiles are in these files.
     ///
     /// # Errors

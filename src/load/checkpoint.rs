@@ -4,15 +4,17 @@
 //! everything that decides what is in it: the source file with its stamp, the rows, columns, types, filters. So no list of tiles has to be kept, a file appears in one step
 //! (rename), and a changed source file has no tile. Never here: reading of sources.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::Hasher;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use rustix::fs::OFlags;
 use twox_hash::XxHash64;
 
 use super::bands::Band;
@@ -65,9 +67,19 @@ pub(super) fn tile_bytes(folder: &Path, allowed: u64) -> Result<u64> {
     let known = known.and_then(|text| text.trim().parse::<u64>().ok());
     let chosen = known.filter(|_| has_tiles).unwrap_or(allowed).min(allowed);
     if known != Some(chosen) {
-        fs::write(&place, chosen.to_string()).map_err(failed)?;
+        let written = writable(&place);
+        let written = written.and_then(|mut file| file.write_all(chosen.to_string().as_bytes()));
+        written.map_err(failed)?;
     }
     Ok(chosen)
+}
+
+/// A file of the folder, empty, to be written. A link in its place is an error: what it leads to is not ours.
+fn writable(path: &Path) -> io::Result<File> {
+    let no_links = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    options.custom_flags(no_links).open(path)
 }
 
 impl Checkpoint {
@@ -75,7 +87,7 @@ impl Checkpoint {
     pub(super) fn open(folder: &Path, filters: &[Vec<FilterCondition>]) -> Result<Self> {
         let failed = |error| write_failed(error, folder, "resume");
         fs::create_dir_all(folder).map_err(failed)?;
-        let lock = File::create(folder.join(LOCK_NAME)).map_err(failed)?;
+        let lock = writable(&folder.join(LOCK_NAME)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -133,7 +145,7 @@ impl Checkpoint {
         let failed = |error| write_failed(error, &self.folder, "resume");
         // The lock keeps others from writing under the same name.
         let unfinished = self.folder.join(format!(".{}", key.name));
-        let file = File::create(&unfinished).map_err(failed)?;
+        let file = writable(&unfinished).map_err(failed)?;
         let mut sink = Summed {
             sink: BufWriter::new(file),
             sum: XxHash64::with_seed(0),
