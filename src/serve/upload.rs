@@ -187,8 +187,13 @@ impl Construction {
         let was_done =
             |before: &PartitionGrid| load.map_or(Ok(false), |load| again::was_done(load, before));
         let before = service.session.named(&self.name)?;
+        let outlives = |grid: &PartitionGrid| {
+            let catalog = service.catalog.as_ref();
+            catalog.is_none_or(|catalog| catalog.holds(grid))
+        };
         if let Some(before) = before
             && was_done(&before)?
+            && (!self.is_kept || outlives(&before))
         {
             return Ok(self.ended(service, num_rows));
         }

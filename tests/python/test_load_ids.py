@@ -131,6 +131,17 @@ def test_ids_are_known_after_a_death(catalog: Path) -> None:
         assert held(one).num_rows == 3000
 
 
+def test_an_upload_that_was_to_be_in_memory_is_durable_once_it_is_asked_for(catalog: Path) -> None:
+    with service("--catalog", catalog) as one:
+        connection = pg.connect(one.uri)
+        for ack in ("memory", "memory", "durable", "durable"):
+            said = connection.upload(numbers(1), "g", load_id="monday", ack=ack)
+            assert said == {"durable": ack == "durable", "rows": 1000}
+        one.kill()
+    with service("--catalog", catalog) as one:
+        assert held(one) == numbers(1)
+
+
 @pytest.mark.parametrize("wrong", ["", "a\nb", "x" * 201])
 def test_wrong_ids_are_refused(server: pg.Server, wrong: str) -> None:
     connection = pg.connect(server.uri)
