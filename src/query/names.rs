@@ -3,7 +3,7 @@
 //! Comes in: grids, views, prepared statements, functions. Goes out: a catalog for the planner, which sees every change at once. Kept in an atomic pointer, so that a fork at any
 //! moment is harmless: the child mounts the same names in an engine of its own. Never here: planning, running.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -140,6 +140,12 @@ impl Names {
         known
     }
 
+    /// Those that the plan which this thread makes goes by, so that all its tables and views are of one moment; elsewhere those of now.
+    pub(super) fn planned(&self) -> Arc<Known> {
+        let planned = PLANNED_WITH.with_borrow(Option::clone);
+        planned.unwrap_or_else(|| self.now())
+    }
+
     /// Changes all names, also those that are not seen: whoever changes one asks [`Names::may_see`] first.
     pub(super) fn change<T>(&self, change: impl Fn(&mut Known) -> T) -> T {
         let mut outcome = None;
@@ -218,6 +224,13 @@ thread_local! {
     static VIEWS: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
     /// Whether this thread makes a plan. `information_schema` asks for tables as well, while a query runs.
     static PLANNING: Cell<bool> = const { Cell::new(false) };
+    /// The names that the plan of this thread is made with.
+    static PLANNED_WITH: RefCell<Option<Arc<Known>>> = const { RefCell::new(None) };
+}
+
+/// Says which names the plan of this thread is made with, to its end, whatever they stand for meanwhile.
+pub(super) fn plans_with(known: &Arc<Known>) {
+    PLANNED_WITH.set(Some(Arc::clone(known)));
 }
 
 /// Says that this thread makes a plan, to its end.
@@ -269,11 +282,11 @@ impl NamedTables {
 #[async_trait]
 impl SchemaProvider for NamedTables {
     fn table_names(&self) -> Vec<String> {
-        self.names.now().tables.keys().cloned().collect()
+        self.names.planned().tables.keys().cloned().collect()
     }
 
     async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
-        let known = self.names.now();
+        let known = self.names.planned();
         Ok(match known.table(name) {
             Some((_, Table::Grid(grid))) => Some(Arc::clone(grid) as _),
             Some((name, Table::View(view))) => Some(self.expand(name, view).await?),
@@ -282,14 +295,18 @@ impl SchemaProvider for NamedTables {
     }
 
     async fn table_type(&self, name: &str) -> PlanResult<Option<TableType>> {
-        Ok(self.names.now().table(name).map(|(_, table)| match table {
-            Table::Grid(_) => TableType::Base,
-            Table::View(_) => TableType::View,
-        }))
+        Ok(self
+            .names
+            .planned()
+            .table(name)
+            .map(|(_, table)| match table {
+                Table::Grid(_) => TableType::Base,
+                Table::View(_) => TableType::View,
+            }))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.names.now().table(name).is_some()
+        self.names.planned().table(name).is_some()
     }
 }
 

@@ -18,7 +18,7 @@ use super::cache::{CachedPlan, Question, means_the_same_later, reads_grids_only}
 use super::error::placed;
 use super::faults::own_text;
 use super::guard::{self, Does};
-use super::names::{Known, Names, PreparedStatement, plans_here};
+use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
 use super::parameters::Parameters;
 use super::permission;
 use super::plan::repeated::made_once;
@@ -88,6 +88,7 @@ impl Planner {
         };
         self.on_thread(async move {
             let known = names.now();
+            plans_with(&known);
             let text = Arc::clone(&question.text);
             let planned = plan(&state, &known, &question, parameters).await;
             let planned = planned.map_err(|error| placed(error, &text, &state, &known))?;
@@ -124,6 +125,7 @@ impl Planner {
     ) -> Result<Option<Looked>> {
         self.on_thread(async move {
             let known = names.now();
+            plans_with(&known);
             let looked = look_up(&state, Arc::clone(&known), &question).await;
             looked.map_err(|error| placed(error, &question.text, &state, &known))
         })
@@ -143,6 +145,7 @@ impl Planner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.on_thread(async move {
             let known = names.now();
+            plans_with(&known);
             let executing = async {
                 if Arc::ptr_eq(&known, &looked.known) {
                     let plan = physical(&state, parameters.bind(looked.plan.clone())?).await?;

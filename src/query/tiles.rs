@@ -49,7 +49,7 @@ impl TableFunctionImpl for Tiles {
             )
             .with_hint("write tiles('name')")
         })?;
-        let known = self.names.now();
+        let known = self.names.planned();
         let grid = match known.table(name) {
             Some((_, Table::Grid(table))) => Arc::clone(table.grid()),
             Some((_, Table::View(_))) => {

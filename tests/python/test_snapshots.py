@@ -40,10 +40,10 @@ def version(number: int) -> pa.Table:
     return pa.Table.from_batches(rows.to_batches(max_chunksize=TILE_ROWS))
 
 
-def check(low: int, high: int, count: int) -> int:
+def check(how: str, low: int, high: int, count: int) -> int:
     """The version that was seen, if it was one and whole."""
-    assert low == high, "rows of several versions"
-    assert count == version(low).num_rows, f"{count} rows of version {low}"
+    assert low == high, f"rows of several versions: {how}"
+    assert count == version(low).num_rows, f"{count} rows of version {low}: {how}"
     return low
 
 
@@ -65,9 +65,11 @@ class Reading:
     def __init__(self, uri: str, seed: int) -> None:
         self.connection, self.source = pg.connect(uri), random.Random(seed)
         self.client = fl.connect(uri)
+        self.asked = ""
 
     def text(self) -> tuple[int, int, int]:
-        found = self.connection.sql(self.source.choice(TEXTS)).to_arrow()
+        self.asked = self.source.choice(TEXTS)
+        found = self.connection.sql(self.asked).to_arrow()
         low, high, count = (column[0].as_py() for column in found.columns)
         return int(low), int(high), int(count)
 
@@ -93,6 +95,7 @@ class Reading:
         """The version that it saw; nothing, if it was told that the table is gone."""
         kinds: list[Callable[[], tuple[int, int, int]]] = [self.grid, self.parts, self.rows]
         how = self.source.choice([*kinds, self.text, self.text, self.text, self.text])
+        self.asked = how.__name__
         try:
             found = how()
         except (pg.errors.PartgridError, pa.ArrowException, fl.FlightError) as error:
@@ -100,7 +103,7 @@ class Reading:
             # Dropped, or dropped since it was looked up.
             assert any(word in said for word in GONE), said
             return None
-        return check(*found)
+        return check(self.asked, *found)
 
 
 GONE = ["flips", "seen", "not there any more", "no such", "is gone", "was replaced"]
