@@ -151,7 +151,7 @@ def held(one: Service) -> Grids:
 
 def cases() -> list[Any]:
     """Ways to write, to a name that is new or that has a grid; what is not there cannot be dropped."""
-    few = [(upload, False), (ingest, True), (append, True), (create, False), (load, True)]
+    few = [(upload, False), (ingest, True), (create, False), (load, True)]
     more = [(way, is_there) for way, is_there in product(WAYS, [False, True]) if way is not drop]
     each = [*(more if ALL else few), (drop, True)]
     words = {False: "new", True: "there"}
