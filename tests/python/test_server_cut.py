@@ -1,7 +1,8 @@
 """Clients and servers that are cut off from each other: by a connection that closes, and by one on which nothing comes any more.
 
 Each side is told within its deadline, and the server ends what was asked for: no query runs, no memory is held, nobody computes.
-`PARTGRID_CANCELLED=all` cancels queries of all kinds, not of some; `PARTGRID_SILENCE=client` lets clients wait for their own deadline, too, which is 30 seconds.
+`PARTGRID_CANCELLED=all` cancels queries of all kinds, not of some.
+`PARTGRID_SILENCE=client` lets clients wait for their own deadline, too, which is 30 seconds.
 """
 
 from __future__ import annotations
