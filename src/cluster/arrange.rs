@@ -221,7 +221,7 @@ impl Cluster {
             let group = load.group(said_by(said)?)?;
             load.writing
                 .add_arranged(group.lengths.iter().sum(), group.tiles.len());
-            locked(&groups).extend(numbers.iter().map(|number| *number).zip([group]));
+            locked(&groups).extend(numbers.iter().copied().zip([group]));
             Ok(())
         };
         let work = Work {

@@ -28,6 +28,12 @@ pub(super) enum Doing {
     Arrange,
 }
 
+/// What a member is told of some numbers.
+type Telling<'a> = &'a (dyn Fn(&[usize]) -> Result<Vec<u8>> + Sync);
+
+/// Takes what a member said when it had done some numbers.
+type Hearing<'a> = &'a (dyn Fn(&[usize], &[u8]) -> Result<()> + Sync);
+
 /// Work for all members.
 pub(super) struct Work<'a> {
     pub(super) doing: Doing,
@@ -35,10 +41,8 @@ pub(super) struct Work<'a> {
     pub(super) placement: u128,
     /// How many numbers a member is asked for at a time: so many are lost with it at most.
     pub(super) at_once: usize,
-    /// What a member is told of some numbers.
-    pub(super) message: &'a (dyn Fn(&[usize]) -> Result<Vec<u8>> + Sync),
-    /// Takes what it said when it had done them.
-    pub(super) done: &'a (dyn Fn(&[usize], &[u8]) -> Result<()> + Sync),
+    pub(super) message: Telling<'a>,
+    pub(super) done: Hearing<'a>,
 }
 
 /// The numbers that a member has not done, and why it is taken for lost.
