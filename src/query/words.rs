@@ -195,30 +195,7 @@ fn unsupported(text: &str) -> Option<Worded> {
         );
     }
     if let Some((_, rest)) = text.split_once("Physical plan does not support logical expression ") {
-        if rest.starts_with("WindowFunction") {
-            return unsupported(
-                "a window function stands in SELECT, ORDER BY and QUALIFY only".to_owned(),
-                "give it a name in a subquery, and compare that: SELECT … FROM (SELECT …, row_number() OVER (…) AS n …) WHERE n > 1",
-            );
-        }
-        if rest.starts_with("Wildcard") {
-            return unsupported(
-                "`*` is no value, only count(*) takes it".to_owned(),
-                "name a column",
-            );
-        }
-        let form = match rest {
-            rest if rest.starts_with("InSubquery") => "IN (SELECT …)",
-            rest if rest.starts_with("Exists") => "EXISTS (SELECT …)",
-            rest if rest.starts_with("ScalarSubquery") => {
-                "a subquery that names columns from outside"
-            }
-            _ => "a subquery",
-        };
-        return unsupported(
-            format!("{form} is not supported in this place"),
-            "write it as a join, or as a condition of WHERE by itself or with AND",
-        );
+        return Some(misplaced(rest));
     }
     if text.starts_with("DDL not supported: CreateMemoryTable") {
         return unsupported(
@@ -242,6 +219,37 @@ fn unsupported(text: &str) -> Option<Worded> {
         );
     }
     None
+}
+
+/// An expression where the engine does none of its kind.
+fn misplaced(rest: &str) -> Worded {
+    let unsupported = |message: String, hint: &str| Worded {
+        kind: Some(ErrorKind::Unsupported),
+        message,
+        hint: Some(hint.to_owned()),
+    };
+    if rest.starts_with("WindowFunction") {
+        return unsupported(
+            "a window function stands in SELECT, ORDER BY and QUALIFY only".to_owned(),
+            "give it a name in a subquery, and compare that: SELECT … FROM (SELECT …, row_number() OVER (…) AS n …) WHERE n > 1",
+        );
+    }
+    if rest.starts_with("Wildcard") {
+        return unsupported(
+            "`*` is no value, only count(*) takes it".to_owned(),
+            "name a column",
+        );
+    }
+    let form = match rest {
+        rest if rest.starts_with("InSubquery") => "IN (SELECT …)",
+        rest if rest.starts_with("Exists") => "EXISTS (SELECT …)",
+        rest if rest.starts_with("ScalarSubquery") => "a subquery that names columns from outside",
+        _ => "a subquery",
+    };
+    unsupported(
+        format!("{form} is not supported in this place"),
+        "write it as a join, or as a condition of WHERE by itself or with AND",
+    )
 }
 
 /// A wrong regular expression, of what the library says of it.

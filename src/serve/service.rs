@@ -140,6 +140,25 @@ impl Keeper for Keeps {
     }
 }
 
+/// What queries of all clients together may have.
+fn session_options(options: &ServerOptions) -> SessionOptions {
+    let limits = &options.limits;
+    let mut session = SessionOptions::default()
+        .with_memory_limit_bytes(limits.memory_bytes)
+        .with_query_memory_limit_bytes(limits.query_memory_bytes.min(limits.memory_bytes))
+        .with_timeout(limits.query_time)
+        .with_max_queries(limits.queries)
+        .with_max_waiting(limits.waiting)
+        .with_runtime(Handle::current());
+    if let Some(threads) = options.threads {
+        session = session.with_threads(threads);
+    }
+    if let Some(folder) = &options.spill_to {
+        session = session.with_spill_to(folder);
+    }
+    session
+}
+
 impl Service {
     /// Sets it up.
     ///
@@ -148,19 +167,7 @@ impl Service {
     pub(super) async fn start(options: &ServerOptions) -> Result<Arc<Self>> {
         options.check()?;
         let limits = options.limits.clone();
-        let mut session = SessionOptions::default()
-            .with_memory_limit_bytes(limits.memory_bytes)
-            .with_query_memory_limit_bytes(limits.query_memory_bytes.min(limits.memory_bytes))
-            .with_timeout(limits.query_time)
-            .with_max_queries(limits.queries)
-            .with_max_waiting(limits.waiting)
-            .with_runtime(Handle::current());
-        if let Some(threads) = options.threads {
-            session = session.with_threads(threads);
-        }
-        if let Some(folder) = &options.spill_to {
-            session = session.with_spill_to(folder);
-        }
+        let session = session_options(options);
         let service = Arc::new(Self {
             session: Session::try_new(&session)?,
             seeing: Mutex::default(),
