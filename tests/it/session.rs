@@ -276,7 +276,7 @@ fn errors_show_the_place_and_name_what_is_near() {
         ),
         (
             "SELECT abs(name) FROM t",
-            "no function takes these arguments: abs(Utf8)\nline 1, column 8:\n  SELECT abs(name) FROM t\n         ^^^\nhint: it takes abs(Numeric(1))",
+            "no function takes these arguments: abs(Utf8)\nline 1, column 8:\n  SELECT abs(name) FROM t\n         ^^^\nhint: it takes abs(number)",
         ),
         (
             "SELECT id, count(*) FROM t",
