@@ -159,8 +159,8 @@ def test_what_is_no_load_takes_no_id(server: pg.Server, client: fl.FlightClient)
     options = fl.FlightCallOptions(headers=[(b"x-partgrid-load-id", b"1")], timeout=30)
     writer, reader = client.do_put(update, pa.schema([]), options)
     writer.done_writing()
+    # What pyarrow raises at one of the two, depending on what came first.
     with pytest.raises((NotImplementedError, fl.FlightError), match="rows of a table"):
-        reader.read()
-    with pytest.raises((NotImplementedError, fl.FlightError)):
+        assert reader.read() is None
         writer.close()
     assert server.tables == []
