@@ -142,7 +142,7 @@ impl Names {
 
     /// Those that the plan which this thread makes goes by, so that all its tables and views are of one moment; elsewhere those of now.
     pub(super) fn planned(&self) -> Arc<Known> {
-        let planned = PLANNED_WITH.with_borrow(Option::clone);
+        let planned = PLANNED_WITH.with_borrow(Weak::upgrade);
         planned.unwrap_or_else(|| self.now())
     }
 
@@ -224,13 +224,13 @@ thread_local! {
     static VIEWS: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
     /// Whether this thread makes a plan. `information_schema` asks for tables as well, while a query runs.
     static PLANNING: Cell<bool> = const { Cell::new(false) };
-    /// The names that the plan of this thread is made with.
-    static PLANNED_WITH: RefCell<Option<Arc<Known>>> = const { RefCell::new(None) };
+    /// The names that the plan of this thread is made with. They are those of the planner: a thread that ends a little later than the plan is there keeps no grid.
+    static PLANNED_WITH: RefCell<Weak<Known>> = const { RefCell::new(Weak::new()) };
 }
 
 /// Says which names the plan of this thread is made with, to its end, whatever they stand for meanwhile.
 pub(super) fn plans_with(known: &Arc<Known>) {
-    PLANNED_WITH.set(Some(Arc::clone(known)));
+    PLANNED_WITH.set(Arc::downgrade(known));
 }
 
 /// Says that this thread makes a plan, to its end.
