@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import partgrid as pg
 from served import tokens_of
 from services import command, flight_sql, proto, shown
 
-OUT = "/tmp/partgrid-probe-must-not-exist"
+OUT = Path(tempfile.gettempdir(), "partgrid-probe-must-not-exist")
 
 PROBES = [
     f"COPY secret TO '{OUT}.csv'",
@@ -134,7 +135,7 @@ def test_probes_are_refused_on_every_way(
             assert "gold" not in caught.value.details()
     assert server.tables == ["secret"]
     assert server.grid("secret").to_arrow()["hidden"].to_pylist() == ["gold"]
-    assert list(Path("/tmp").glob(Path(OUT).name + "*")) == []
+    assert list(OUT.parent.glob(OUT.name + "*")) == []
 
 
 def test_as_the_name_of_a_table_a_probe_is_only_a_name(
@@ -153,4 +154,4 @@ def test_as_the_name_of_a_table_a_probe_is_only_a_name(
     for name in made:
         server.deregister(name)
     assert server.grid("secret").to_arrow()["hidden"].to_pylist() == ["gold"]
-    assert list(Path("/tmp").glob(Path(OUT).name + "*")) == []
+    assert list(OUT.parent.glob(OUT.name + "*")) == []
