@@ -44,6 +44,7 @@ use super::Cluster;
 use super::again::without_lost;
 use super::channel::Resolver;
 use super::codec::Codec;
+use super::cores::on_their_cores;
 use super::fewer::with_fewer_stages;
 use super::known::knowing;
 use super::last::{Last, to_its_end, told, until_last};
@@ -148,7 +149,9 @@ impl Statement {
             query: &query,
             batch_rows: state.config().batch_size(),
         });
-        plan = knowing(with_fewer_stages(plan, whole)?)?;
+        plan = with_fewer_stages(plan, whole)?;
+        plan = on_their_cores(plan, &query.members, state.config().batch_size())?;
+        plan = knowing(plan)?;
         // EXPLAIN ANALYZE has it below the top.
         if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
             // A plan of one stage runs here, like a part that came from elsewhere.

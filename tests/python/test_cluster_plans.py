@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -227,6 +228,21 @@ def test_a_small_table_of_which_the_member_that_was_asked_has_all_wanted_rows_is
     plan = connection.sql(text).explain()
     assert "NetworkBroadcastExec" not in plan, plan
     assert connection.sql(text).to_arrow() == one.sql(text).to_arrow()
+
+
+def test_members_of_one_host_share_its_cores(tmp_path: Path) -> None:
+    """Three of them have together at most as many shares as one needs for all cores, and one for each that is begun."""
+    cores = os.cpu_count() or 1
+    most = max(1, -(-(4 * cores - 3) // 12))
+    threads = most + 2
+    text = "SELECT g, sum(x) AS x, count(*) AS n FROM sales GROUP BY g ORDER BY g"
+    with cluster(tmp_path, **{"server.threads": threads}) as members:
+        connection = pg.connect(members[0].uri)
+        plan = connection.sql(text).explain()
+        assert {int(shares) for shares in re.findall(r"shares=(\d+)", plan)} == {most}, plan
+        assert f"NetworkShuffleExec: output_partitions={most}," in plan, plan
+        expected = pg.from_arrow(ALL).sql(text.replace("sales", "self")).to_arrow()
+        assert connection.sql(text).to_arrow() == expected
 
 
 def test_keys_that_are_only_looked_up_are_sent_once(

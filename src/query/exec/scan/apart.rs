@@ -117,6 +117,24 @@ impl GridScanExec {
         &self.kept.row_bands
     }
 
+    /// How many rows the row bands that are kept have.
+    pub(crate) fn kept_rows(&self) -> u64 {
+        self.bands().map(|(_, rows)| rows).sum()
+    }
+
+    /// The same scan in exactly so many shares, the last of which may be empty.
+    ///
+    /// # Errors
+    /// As [`GridScanExec::try_spread`].
+    pub(crate) fn in_shares(&self, num_shares: usize, batch_rows: usize) -> Result<Self> {
+        let orders = self.orders();
+        let mut scan = self.clone();
+        // What it counts is its own.
+        scan.metrics = ExecutionPlanMetricsSet::new();
+        scan.tally = Arc::default();
+        Ok(scan.try_apart(num_shares, batch_rows)?.in_orders(&orders))
+    }
+
     /// The orders that its rows are said to have: places of columns that come out.
     pub(crate) fn orders(&self) -> Vec<Vec<(usize, SortOptions)>> {
         let classes = self.properties.equivalence_properties().oeq_class();
