@@ -62,6 +62,7 @@ pub(super) fn grid(cluster: &Cluster, members: &Members, num_tiles: usize) -> Ar
             Some(ColumnStatistics {
                 null_count: 0,
                 bounds: Some(bounds),
+                is_ascending: None,
             })
         });
         let tile = MemberTile::new(outline, Arc::clone(&cluster.reach));

@@ -51,6 +51,8 @@ use super::last::{Last, to_its_end, told, until_last};
 use super::leaf::{self, OfQuery};
 use super::limits::limited_once;
 use super::members::Members;
+use super::numbers::by_number;
+use super::orders::grouped_in_order;
 use super::owner::of_member;
 use super::recursive::{in_pieces, is_recursive};
 use super::together::are_together;
@@ -145,13 +147,7 @@ impl Statement {
         let mut plan = planner
             .create_physical_plan(&LogicalPlan::default(), &state)
             .await?;
-        let whole = (!cluster.forbids_fetching).then(|| Whole {
-            query: &query,
-            batch_rows: state.config().batch_size(),
-        });
-        plan = with_fewer_stages(plan, whole)?;
-        plan = on_their_cores(plan, &query.members, state.config().batch_size())?;
-        plan = knowing(plan)?;
+        plan = self.settled(plan, &query, state.config().batch_size())?;
         // EXPLAIN ANALYZE has it below the top.
         if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
             // A plan of one stage runs here, like a part that came from elsewhere.
@@ -163,6 +159,21 @@ impl Statement {
             state,
             unsent,
         })
+    }
+
+    /// A plan in stages with what the engine does not know of: exchanges that nobody needs, cores that members share, numbers and orders of the rows of each member.
+    fn settled(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        query: &OfQuery,
+        batch_rows: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let whole = (!self.cluster.forbids_fetching).then_some(Whole { query, batch_rows });
+        let plan = with_fewer_stages(plan, whole)?;
+        let plan = on_their_cores(plan, &query.members, batch_rows)?;
+        let plan = grouped_in_order(plan, batch_rows)?;
+        let plan = by_number(plan, self.cluster.session.memory_limit_bytes())?;
+        knowing(plan)
     }
 }
 

@@ -28,6 +28,17 @@ use crate::query::{Extent, Facts, GridScanExec, LookupExec};
 /// The values of a column in each task. A row that a task makes has one of the values of that task, or null.
 pub(super) struct Held(Vec<Extent>);
 
+impl Held {
+    /// How many whole numbers there are from the least to the greatest value of each task; `None` for values of other types.
+    pub(super) fn numbers(&self) -> Option<Vec<usize>> {
+        let numbers = self.0.iter().map(|extent| match &extent.bounds {
+            Some((least, greatest)) => greatest.distance(least)?.checked_add(1),
+            None => Some(0),
+        });
+        numbers.collect()
+    }
+}
+
 /// Whether the values of two columns of grids lie apart, as long as all row bands are read.
 pub(super) fn are_together(query: &OfQuery, one: (&Facts, usize), other: (&Facts, usize)) -> bool {
     let num_tasks = query.members.len();

@@ -1,4 +1,4 @@
-//! What is known of a column within one tile: nulls, least and greatest value.
+//! What is known of a column within one tile: nulls, least and greatest value, whether it ascends.
 //!
 //! Comes in: a column. Goes out: exact [`ColumnStatistics`]. Never here: estimates. Order is the total order of Arrow's comparison kernels
 //! (for floats: -0.0 before 0.0, NaN last), so that pruning by these bounds never disagrees with a filter.
@@ -8,6 +8,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::array::{BinaryArray, BinaryViewArray, LargeBinaryArray, LargeStringArray};
 use arrow::array::{BooleanArray, PrimitiveArray, StringViewArray, downcast_primitive_array};
+#[cfg(feature = "sql")]
+use arrow::compute::kernels::cmp::lt_eq;
 use arrow::compute::{
     max, max_binary, max_binary_view, max_boolean, max_string, max_string_view, min, min_binary,
     min_binary_view, min_boolean, min_string, min_string_view,
@@ -22,6 +24,8 @@ pub struct ColumnStatistics {
     /// The least and the greatest value, as an array of two in the type of the column. `None` without a value that is not null, and for types that are not
     /// compared (nested, dictionary, run-end encoded, interval).
     pub bounds: Option<ArrayRef>,
+    /// Whether no row is null and each value is at least the one in the row before. `None` where nobody has looked.
+    pub is_ascending: Option<bool>,
 }
 
 /// The statistics of one column. Reads its values once.
@@ -30,7 +34,28 @@ pub fn column_statistics(column: &ArrayRef) -> ColumnStatistics {
     ColumnStatistics {
         null_count: u64::try_from(column.logical_null_count()).unwrap_or(u64::MAX),
         bounds: bounds_of(column),
+        is_ascending: None,
     }
+}
+
+#[cfg(feature = "sql")]
+/// Whether the first `rows` values of a column ascend and none is null; `None` for types that this is not asked of (whole numbers, dates, times and decimals are).
+pub(crate) fn ascends(column: &ArrayRef, rows: usize) -> Option<bool> {
+    if !can_ascend(column.data_type()) {
+        return None;
+    }
+    let pairs = column.len().min(rows).saturating_sub(1);
+    let one = column.slice(0, pairs);
+    let next = column.slice(usize::from(pairs > 0), pairs);
+    let is_ordered = || lt_eq(&one, &next).is_ok_and(|ordered| ordered.true_count() == pairs);
+    Some(column.null_count() == 0 && is_ordered())
+}
+
+#[cfg(feature = "sql")]
+/// Whether it is asked of a type if its values ascend.
+pub(crate) fn can_ascend(kind: &DataType) -> bool {
+    let is_ordered = kind.is_integer() || kind.is_temporal() || kind.is_decimal();
+    is_ordered && !matches!(kind, DataType::Interval(_))
 }
 
 fn bounds_of(column: &ArrayRef) -> Option<ArrayRef> {

@@ -106,6 +106,7 @@ pub(super) fn statistics(plan: &Plan, task: &ReadTask, column: usize) -> Option<
         return Some(ColumnStatistics {
             null_count: of_value.null_count * task.num_rows,
             bounds: of_value.bounds,
+            is_ascending: None,
         });
     }
     let groups = footer.parquet().row_groups().get(task.row_groups.clone())?;
@@ -122,6 +123,7 @@ pub(super) fn statistics(plan: &Plan, task: &ReadTask, column: usize) -> Option<
     let unknown = ColumnStatistics {
         null_count,
         bounds: None,
+        is_ascending: None,
     };
     if null_count == rows {
         return Some(unknown);
@@ -140,5 +142,5 @@ pub(super) fn statistics(plan: &Plan, task: &ReadTask, column: usize) -> Option<
     }
     let both = concat(&[least.as_ref(), greatest.as_ref()]).ok()?;
     let bounds = column_statistics(&(Arc::clone(&both))).bounds;
-    Some(ColumnStatistics { null_count, bounds })
+    Some(ColumnStatistics { bounds, ..unknown })
 }

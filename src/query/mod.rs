@@ -69,7 +69,7 @@ pub use table::GridTable;
 #[cfg(feature = "distributed")]
 pub(crate) use {
     error::kind_within,
-    exec::dense::{LookupExec, dense_apart},
+    exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
     exec::{relabel::RelabelExec, scan::GridScanExec, stop::Stop},
     metrics::PROCESS,
     plan::estimate::{sample, sample_of_parts},

@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array,
+    new_null_array,
 };
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
@@ -16,13 +17,19 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{ColumnStatistics, PartitionGrid, array_bytes};
+use crate::grid::{ColumnStatistics, PartitionGrid, array_bytes, ascends};
 
 /// Rows of a message for each row band: for the least value, and for the greatest.
 const ROWS: usize = 2;
 
 /// Of longer bounds, least and greatest together, nothing is told.
 const LONGEST_BYTES: u64 = 4096;
+
+/// So many rows of a column are compared before all are.
+const FIRST_ROWS: usize = 1024;
+
+/// Arrays of a message for each column. Manifests of before have one less, without what is said of order.
+const TOLD: usize = 3;
 
 /// The message of a grid. Statistics that nobody knows yet are worked out, which reads the values that are in memory, once.
 ///
@@ -35,10 +42,14 @@ pub(crate) fn told(part: &PartitionGrid) -> Result<Vec<u8>> {
         let nulls = known.iter().map(|known| known.map(|of| of.null_count));
         let nulls: UInt64Array = nulls.flat_map(|count| [count; ROWS]).collect();
         let bounds = bounds(&known)?;
+        let ascending = (0..known.len()).map(|row_band| ascending(part, row_band, column));
+        let ascending: BooleanArray = ascending.flat_map(|known| [known; ROWS]).collect();
         fields.push(Field::new("nulls", DataType::UInt64, true));
         fields.push(Field::new("bounds", bounds.data_type().clone(), true));
+        fields.push(Field::new("ascending", DataType::Boolean, true));
         arrays.push(Arc::new(nulls) as ArrayRef);
         arrays.push(bounds);
+        arrays.push(Arc::new(ascending));
     }
     let schema = Arc::new(Schema::new(fields));
     // Also of a grid without columns.
@@ -64,6 +75,23 @@ fn of_column(part: &PartitionGrid, column: usize) -> Vec<Option<&ColumnStatistic
         is_short.then_some(known)
     });
     known.collect()
+}
+
+/// Whether a column of a row band ascends: as is known, or as its values say, if they are here.
+fn ascending(part: &PartitionGrid, row_band: usize, column: usize) -> Option<bool> {
+    let (column_band, within) = part.columns().locate(column as u64)?;
+    let tile = part.row_band(row_band).get(column_band)?;
+    let within = usize::try_from(within).ok()?;
+    let known = tile.known_statistics(within)?;
+    if known.is_ascending.is_some() || known.null_count > 0 || tile.data().is_lazy() {
+        return known.is_ascending;
+    }
+    let batch = tile.open().ok()?;
+    let values = batch.columns().get(within)?;
+    match ascends(values, FIRST_ROWS)? {
+        true => ascends(values, usize::MAX),
+        false => Some(false),
+    }
 }
 
 /// The bounds of all row bands, below one another; of type null where there are none.
@@ -102,13 +130,21 @@ impl Heard {
         let batch = batch.map_err(|error| strange(error.to_string()))?;
         let batch = batch.ok_or_else(|| strange("nothing".to_owned()))?;
         let (rows, columns) = (batch.num_rows(), batch.num_columns());
-        if rows != ROWS * num_bands || columns != 2 * schema.fields().len() {
+        let each = [TOLD, TOLD - 1];
+        let mut each = each
+            .into_iter()
+            .filter(|each| columns == each * schema.fields().len());
+        let Some(each) = each.next().filter(|_| rows == ROWS * num_bands) else {
             let text = format!("{columns} columns of {rows} rows");
             return Err(strange(text));
-        }
-        let pairs = batch.columns().chunks_exact(2).zip(schema.fields());
-        let heard = pairs.map(|(pair, field)| match pair {
-            [nulls, bounds] => column(nulls, bounds, field, num_bands),
+        };
+        let told = batch.columns().chunks_exact(each).zip(schema.fields());
+        let heard = told.map(|(told, field)| match told {
+            [nulls, bounds] => column(nulls, bounds, None, field, num_bands),
+            [nulls, bounds, ascending] => {
+                let ascending = ascending.as_boolean_opt()?;
+                column(nulls, bounds, Some(ascending), field, num_bands)
+            }
             _ => None,
         });
         let heard: Option<Vec<_>> = heard.collect();
@@ -134,6 +170,7 @@ impl Heard {
 fn column(
     nulls: &ArrayRef,
     bounds: &ArrayRef,
+    ascending: Option<&BooleanArray>,
     field: &Field,
     num_bands: usize,
 ) -> Option<Vec<Option<ColumnStatistics>>> {
@@ -147,7 +184,80 @@ fn column(
         nulls.is_valid(at).then(|| ColumnStatistics {
             null_count: nulls.value(at),
             bounds: (has_bounds && bounds.is_valid(at)).then(|| bounds.slice(at, ROWS)),
+            is_ascending: ascending
+                .filter(|told| told.is_valid(at))
+                .map(|told| told.value(at)),
         })
     });
     Some(each.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+
+    use super::*;
+
+    /// A grid of two row bands: the first column ascends in both, the second in the first of them, the third has a null.
+    fn grid() -> (Arc<Schema>, PartitionGrid) {
+        let columns = |rows: [[Option<i64>; 3]; 3]| {
+            rows.map(|column| Arc::new(Int64Array::from_iter(column)) as ArrayRef)
+        };
+        let one = columns([
+            [Some(1), Some(1), Some(2)],
+            [Some(1), Some(2), Some(3)],
+            [None, Some(1), Some(2)],
+        ]);
+        let two = columns([
+            [Some(2), Some(3), Some(4)],
+            [Some(5), Some(4), Some(6)],
+            [Some(1), Some(2), Some(3)],
+        ]);
+        let fields = ["a", "b", "c"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        let batches = [one, two].map(|columns| {
+            RecordBatch::try_new(Arc::clone(&schema), columns.to_vec()).expect("a batch")
+        });
+        let grid = PartitionGrid::try_from_batches(Arc::clone(&schema), &batches).expect("a grid");
+        (schema, grid)
+    }
+
+    /// What is heard of the order of each column, by row bands.
+    fn orders(message: &[u8], schema: &Schema) -> Vec<Vec<Option<bool>>> {
+        let mut heard = Heard::read(message, schema, 2).expect("it is told");
+        let bands = (0..2).map(|row_band| {
+            let known = heard.take(row_band, Some(0..3)).into_iter();
+            known
+                .map(|known| known.expect("all is known").is_ascending)
+                .collect()
+        });
+        bands.collect()
+    }
+
+    #[test]
+    fn columns_that_ascend_are_told() {
+        let (schema, grid) = grid();
+        let message = told(&grid).expect("it can be told");
+        assert_eq!(
+            orders(&message, &schema),
+            [
+                [Some(true), Some(true), None],
+                [Some(true), Some(false), Some(true)]
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_written_without_the_order_is_read() {
+        let (schema, grid) = grid();
+        let message = told(&grid).expect("it can be told");
+        let mut reader = StreamReader::try_new(Cursor::new(message), None).expect("a message");
+        let batch = reader.next().expect("a batch").expect("a batch");
+        let without = (0..9).filter(|column| column % 3 < 2).collect::<Vec<_>>();
+        let batch = batch.project(&without).expect("six columns");
+        let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).expect("a writer");
+        writer.write(&batch).expect("written");
+        let message = writer.into_inner().expect("written");
+        assert_eq!(orders(&message, &schema), [[None; 3], [None; 3]]);
+    }
 }

@@ -261,6 +261,7 @@ fn grid(places: &[Locality], rows: i64, asked: &Arc<Mutex<Vec<usize>>>) -> Parti
         let known = ColumnStatistics {
             null_count: 0,
             bounds: Some(Arc::new(bounds)),
+            is_ascending: None,
         };
         let tile = Tile::with_statistics(Arc::new(data), [Some(known), None]);
         builder.set(&[number, 0], tile).unwrap();

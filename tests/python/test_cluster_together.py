@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from datetime import date, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ def tables() -> dict[str, tuple[pa.Table, list[int]]]:
     """Tables, and the rows where their parts begin.
 
     `orders` and `lines` are cut between the same keys, `loose` within a key, `texts` as `orders` by texts; `nulls` has keys that are null in two parts.
+    `mixed` has the rows of `lines`, two of each part in each other's place, and `wide` has keys that lie far from each other.
     """
     keys = list(range(KEYS))
     orders = pa.table(
@@ -47,11 +49,18 @@ def tables() -> dict[str, tuple[pa.Table, list[int]]]:
     assert all(of_lines[cut - 1] == of_lines[cut] for cut in inside[1:3])
     texts = orders.set_column(0, "k", pa.array([f"key {key:06}" for key in keys]))
     nulls = [None if key in (5, 30_000) else key for key in keys]
+    places = list(range(len(of_lines)))
+    for begin, end in pairwise(cuts):
+        middle = (begin + end) // 2
+        places[middle], places[middle + 50] = middle + 50, middle
+    wide = pa.array([key * 1_000_000_007 for key in keys], pa.int64())
     return {
         "orders": (orders, BOUNDS),
         "lines": (lines, cuts),
         "loose": (lines, inside),
         "texts": (texts, BOUNDS),
+        "mixed": (lines.take(places), cuts),
+        "wide": (orders.set_column(0, "k", wide), BOUNDS),
         "nulls": (orders.set_column(0, "k", pa.array(nulls, pa.int64())), BOUNDS),
     }
 
@@ -170,6 +179,32 @@ def test_what_a_join_in_place_reads_is_not_reduced_before(engines: Engines) -> N
         same(engines, text.format(name))
 
 
+def test_rows_that_are_sorted_already_are_grouped_in_their_order(engines: Engines) -> None:
+    """Members tell each other which columns ascend."""
+    text = "SELECT k, count(*) AS n, sum({}) AS p FROM {} GROUP BY k ORDER BY k LIMIT 1000"
+    tables = [("price", "lines", 1), ("total", "orders", 1), ("price", "mixed", 0)]
+    for column, name, is_sorted in [*tables, ("total", "nulls", 0)]:
+        plan = engines[1].sql(text.format(column, name)).explain()
+        assert ("ordering_mode=Sorted" in plan) == is_sorted, plan
+        assert ("sorted_by=[k@0 ASC NULLS LAST]" in plan) == is_sorted, plan
+        same(engines, text.format(column, name))
+
+
+def test_joins_in_place_look_up_by_number_where_that_is_worth_it_for_each_member(
+    engines: Engines,
+) -> None:
+    text = "SELECT count(*) AS n, sum(total) AS t FROM {0} WHERE day < '2020-03-01' AND EXISTS (SELECT 1 FROM {1} l WHERE l.k = {0}.k AND price > 300)"
+    for names, is_by_number in ((("orders", "lines"), True), (("wide", "wide"), False)):
+        asked = (
+            text.format(*names)
+            if is_by_number
+            else text.format(*names).replace("price > 300", "total > 3")
+        )
+        plan = engines[1].sql(asked).explain()
+        assert ("LookupExec: by=number" in plan) == is_by_number, plan
+        same(engines, asked)
+
+
 def test_not_in_counts_nulls_instead_of_reading_all_in_one_place(engines: Engines) -> None:
     _, connection = engines
     text = "SELECT count(*) AS n FROM {} WHERE k NOT IN (SELECT k FROM {} WHERE k > {})"
@@ -198,7 +233,7 @@ def test_random_statements_give_the_same(engines: Engines) -> None:
 
 def statement(chance: random.Random) -> str:
     def source(depth: int) -> str:
-        name = chance.choice(["orders", "lines", "loose", "nulls"])
+        name = chance.choice(["orders", "lines", "loose", "nulls", "mixed"])
         plain = f"SELECT k, {chance.randrange(9)} AS v FROM {name} WHERE k % {chance.randrange(2, 9)} > 0"
         if depth == 0:
             return plain

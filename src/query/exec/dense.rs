@@ -47,7 +47,7 @@ pub(in crate::query) fn dense(
     context: &Arc<TaskContext>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let most = match context.memory_pool().memory_limit() {
-        MemoryLimit::Finite(bytes) => MOST_PLACES.min(bytes / PART_OF_MEMORY / size_of::<u32>()),
+        MemoryLimit::Finite(bytes) => most_places(bytes),
         MemoryLimit::Infinite | MemoryLimit::Unknown => MOST_PLACES,
     };
     let by_number = Arc::new(with_density(context, 0.0));
@@ -68,9 +68,20 @@ pub(crate) fn dense_apart(
     limit_bytes: usize,
     processes: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let most = MOST_PLACES.min(limit_bytes / PART_OF_MEMORY / size_of::<u32>());
+    let most = most_places(limit_bytes);
     let count = processes;
     chosen(plan, Processes { most, count }, &|_| None)
+}
+
+/// The most places of the tables of a join in a process with this memory limit in bytes.
+pub(crate) fn most_places(limit_bytes: usize) -> usize {
+    MOST_PLACES.min(limit_bytes / PART_OF_MEMORY / size_of::<u32>())
+}
+
+/// Whether tables of so many places are worth making for so many rows that are looked up.
+pub(crate) fn is_worth_its_places(places: usize, rows: usize, most: usize) -> bool {
+    let worth = FEW_PLACES.max(rows.saturating_mul(PLACES_FOR_A_ROW));
+    places <= most.min(worth)
 }
 
 /// Who runs a plan.
@@ -153,10 +164,9 @@ fn is_dense(join: &HashJoinExec, processes: Processes) -> Option<bool> {
         _ => 1,
     };
     let rows = most_rows(join.right());
-    let worth = FEW_PLACES.max(rows.saturating_mul(PLACES_FOR_A_ROW));
     let places = places.saturating_mul(tables);
     // Each process makes all places.
-    Some(places <= most && places.saturating_mul(count) <= worth)
+    Some(places <= most && is_worth_its_places(places.saturating_mul(count), rows, usize::MAX))
 }
 
 /// Whether a join gives rows of its left input, of which all processes have a copy, that only one of them may give.
@@ -204,6 +214,11 @@ impl LookupExec {
             context,
             is_by_number,
         }
+    }
+
+    /// The join.
+    pub(crate) fn join(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.join
     }
 
     /// Whether it looks up by number.

@@ -1,19 +1,18 @@
 //! By which columns rows are sorted, and shares of rows that no value straddles.
 //!
 //! Comes in: a grid and its columns; shares of rows. Goes out: a proof that one column ascends, found by comparing all neighbours, and kept (whole numbers, dates, times and decimals
-//! without nulls, in tiles that are here); the order that whoever made the grid knows of; where a value begins. Never here: sorting.
+//! without nulls, in tiles that are here or whose owners have said so); the order that whoever made the grid knows of; where a value begins. Never here: sorting.
 
 use std::cmp::Ordering;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::SortOptions;
-use arrow::compute::kernels::cmp::lt_eq;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 
 use super::estimate::column_here;
 use super::facts::{ColumnFacts, Facts};
-use crate::grid::SortColumn;
+use crate::grid::{PartitionGrid, SortColumn, ascends, can_ascend};
 
 /// So many rows of each row band are compared before all are.
 const FIRST_ROWS: usize = 1024;
@@ -22,12 +21,8 @@ const FIRST_ROWS: usize = 1024;
 pub(super) fn is_ascending(facts: &Facts, column: usize) -> bool {
     let grid = facts.grid();
     let fields = grid.schema().fields();
-    let has_order = |data_type: &DataType| {
-        data_type.is_integer() || data_type.is_temporal() || data_type.is_decimal()
-    };
-    let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
     let is_fit = fields.get(column).map(|field| field.data_type());
-    if !is_fit.is_some_and(|kind| has_order(kind) && !is_interval(kind)) {
+    if !is_fit.is_some_and(can_ascend) {
         return false;
     }
     let Some(known) = facts.column(column) else {
@@ -39,11 +34,14 @@ pub(super) fn is_ascending(facts: &Facts, column: usize) -> bool {
         return false;
     }
     let bands = 0..grid.rows().num_intervals();
-    let ascends = |band: usize, rows: usize| {
-        column_here(grid, band, column).is_some_and(|values| rows_ascend(&values, rows))
+    let is_ascending = |band: usize, rows: usize| match told(grid, band, column) {
+        Some(ascends) => ascends,
+        None => column_here(grid, band, column)
+            .and_then(|values| ascends(&values, rows))
+            .unwrap_or(false),
     };
-    bands.clone().all(|band| ascends(band, FIRST_ROWS))
-        && bands.clone().all(|band| ascends(band, usize::MAX))
+    bands.clone().all(|band| is_ascending(band, FIRST_ROWS))
+        && bands.clone().all(|band| is_ascending(band, usize::MAX))
 }
 
 /// The places among `columns` by which the rows of the whole grid are sorted, with their directions: what the grid knows, as far as these columns go and values are ordered there as in SQL.
@@ -112,13 +110,12 @@ fn bands_ascend(facts: &Facts, known: &ColumnFacts) -> Option<bool> {
     Some(before.is_some())
 }
 
-fn rows_ascend(values: &ArrayRef, rows: usize) -> bool {
-    let pairs = values.len().min(rows).saturating_sub(1);
-    let (one, next) = (
-        values.slice(0, pairs),
-        values.slice(usize::from(pairs > 0), pairs),
-    );
-    lt_eq(&one, &next).is_ok_and(|ordered| ordered.true_count() == pairs)
+/// Whether a column of a row band ascends, as whoever has it said.
+fn told(grid: &PartitionGrid, row_band: usize, column: usize) -> Option<bool> {
+    let (band, local) = grid.columns().locate(column as u64)?;
+    let tile = grid.row_band(row_band).get(band)?;
+    let known = tile.known_statistics(usize::try_from(local).ok()?)?;
+    known.is_ascending
 }
 
 /// The value of an ascending column at row `row` of a row band, and the first row of that band with this value; `None` when it may begin in an earlier one.

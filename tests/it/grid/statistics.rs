@@ -169,6 +169,7 @@ fn a_tile_works_its_statistics_out_once_or_takes_them_as_given() {
     let given = ColumnStatistics {
         null_count: 9,
         bounds: None,
+        is_ascending: None,
     };
     let told = Tile::with_statistics(Arc::clone(tile.data()), [Some(given)]);
     assert_eq!(told.column_statistics(0).unwrap().null_count, 9);

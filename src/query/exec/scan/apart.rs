@@ -17,14 +17,15 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr, expressions::Col
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
-#[cfg(feature = "distributed")]
-use super::Stitch;
 use super::{GridScanExec, properties};
+#[cfg(feature = "distributed")]
+use super::{MAX_ORDERINGS, Stitch};
 #[cfg(feature = "distributed")]
 use crate::{
     error::Error,
     grid::PartitionGrid,
     query::plan::facts::{Extent, Facts},
+    query::plan::sorted::known_order,
     query::travel::traveling,
 };
 
@@ -133,6 +134,30 @@ impl GridScanExec {
         scan.metrics = ExecutionPlanMetricsSet::new();
         scan.tally = Arc::default();
         Ok(scan.try_apart(num_shares, batch_rows)?.in_orders(&orders))
+    }
+
+    /// The same scan in so many shares, whose rows come in the order of the grid, and which says which columns are sorted by it; `None` if none is known to be.
+    ///
+    /// # Errors
+    /// As [`GridScanExec::try_spread`].
+    pub(crate) fn in_order(&self, num_shares: usize, batch_rows: usize) -> Result<Option<Self>> {
+        let ascending = SortOptions::new(false, false);
+        let sorted = (0..self.num_columns).filter(|place| self.is_ascending(*place));
+        let sorted = sorted
+            .take(MAX_ORDERINGS)
+            .map(|place| vec![(place, ascending)]);
+        let known = known_order(&self.facts, self.columns_out());
+        let orders: Vec<_> = sorted.chain((!known.is_empty()).then_some(known)).collect();
+        if orders.is_empty() {
+            return Ok(None);
+        }
+        let mut scan = self.clone();
+        scan.in_order = true;
+        // What it counts is its own.
+        scan.metrics = ExecutionPlanMetricsSet::new();
+        scan.tally = Arc::default();
+        let scan = scan.try_apart(num_shares, batch_rows)?;
+        Ok(Some(scan.in_orders(&orders)))
     }
 
     /// The orders that its rows are said to have: places of columns that come out.
