@@ -44,19 +44,13 @@ use super::Cluster;
 use super::again::without_lost;
 use super::channel::Resolver;
 use super::codec::Codec;
-use super::cores::on_their_cores;
-use super::fewer::with_fewer_stages;
-use super::known::knowing;
 use super::last::{Last, to_its_end, told, until_last};
 use super::leaf::{self, OfQuery};
 use super::limits::limited_once;
 use super::members::Members;
-use super::numbers::by_number;
-use super::orders::grouped_in_order;
 use super::owner::of_member;
 use super::recursive::{in_pieces, is_recursive};
 use super::together::are_together;
-use super::whole::Whole;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 use crate::query::{Facts, PROCESS, Spread, Stop, asks_for_counts, dense_apart, part};
@@ -147,7 +141,7 @@ impl Statement {
         let mut plan = planner
             .create_physical_plan(&LogicalPlan::default(), &state)
             .await?;
-        plan = self.settled(plan, &query, state.config().batch_size())?;
+        plan = cluster.settled(plan, &query, state.config().batch_size())?;
         // EXPLAIN ANALYZE has it below the top.
         if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
             // A plan of one stage runs here, like a part that came from elsewhere.
@@ -159,21 +153,6 @@ impl Statement {
             state,
             unsent,
         })
-    }
-
-    /// A plan in stages with what the engine does not know of: exchanges that nobody needs, cores that members share, numbers and orders of the rows of each member.
-    fn settled(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        query: &OfQuery,
-        batch_rows: usize,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let whole = (!self.cluster.forbids_fetching).then_some(Whole { query, batch_rows });
-        let plan = with_fewer_stages(plan, whole)?;
-        let plan = on_their_cores(plan, &query.members, batch_rows)?;
-        let plan = grouped_in_order(plan, batch_rows)?;
-        let plan = by_number(plan, self.cluster.session.memory_limit_bytes())?;
-        knowing(plan)
     }
 }
 
