@@ -21,8 +21,14 @@ use tokio_rustls::server::TlsStream;
 use super::tls::{Speaks, Tls};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How long a client may take to greet over TLS.
+/// How long a client may take to greet, over TLS and then in its protocol.
 const GREETING: Duration = Duration::from_secs(10);
+
+/// How long a request to the page may take, from its first byte to that of its answer.
+const HEAD: Duration = Duration::from_secs(15);
+
+/// The bytes with which HTTP/2 begins.
+const PREFACE_BYTES: usize = 24;
 
 /// How long a browser may rest between requests.
 const REST: Duration = Duration::from_secs(120);
@@ -51,9 +57,11 @@ pub(super) struct Connection {
     stream: Wire,
     /// Where the client is.
     from: SocketAddr,
-    /// When a client that says nothing is sent away.
+    /// When a client that says nothing, or too little, is sent away.
     silence: Pin<Box<Sleep>>,
-    patience: Option<Duration>,
+    speaks: Speaks,
+    /// Bytes that came since the connection began, or since the last answer of the page.
+    heard_bytes: usize,
     ended: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     _counted: OwnedSemaphorePermit,
 }
@@ -206,17 +214,37 @@ async fn greet(
         stream,
         from,
         silence: Box::pin(sleep(GREETING)),
-        patience: match speaks {
-            // Pings see to it that somebody is there.
-            Speaks::Flight => None,
-            Speaks::Http => Some(REST),
-        },
+        speaks,
+        heard_bytes: 0,
         ended: Box::pin(async move {
             // The sender is gone only when the server is.
             drop(stop.wait_for(|phase| *phase == Phase::Ended).await);
         }),
         _counted: counted,
     })
+}
+
+impl Connection {
+    /// Puts off the time at which it is closed, once enough came: whoever sends a byte now and then does not keep it for ever.
+    fn heard(&mut self, num_bytes: usize) {
+        let before = self.heard_bytes;
+        self.heard_bytes = before.saturating_add(num_bytes);
+        let next = match self.speaks {
+            // From then on pings see to it that somebody is there.
+            Speaks::Flight if self.heard_bytes >= PREFACE_BYTES => FOR_EVER,
+            Speaks::Http if before == 0 => HEAD,
+            Speaks::Flight | Speaks::Http => return,
+        };
+        self.silence.as_mut().reset(Instant::now() + next);
+    }
+
+    /// A browser that was answered may rest.
+    fn answered(&mut self) {
+        if self.speaks == Speaks::Http {
+            self.heard_bytes = 0;
+            self.silence.as_mut().reset(Instant::now() + REST);
+        }
+    }
 }
 
 impl AsyncRead for Connection {
@@ -229,13 +257,13 @@ impl AsyncRead for Connection {
         if connection.ended.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
+        let before = buffer.filled().len();
         let read = match &mut connection.stream {
             Wire::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Wire::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         };
         if read.is_ready() {
-            let next = connection.patience.unwrap_or(FOR_EVER);
-            connection.silence.as_mut().reset(Instant::now() + next);
+            connection.heard(buffer.filled().len().saturating_sub(before));
             return read;
         }
         match connection.silence.as_mut().poll(context) {
@@ -251,10 +279,15 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().stream {
+        let connection = self.get_mut();
+        let written = match &mut connection.stream {
             Wire::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Wire::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        };
+        if written.is_ready() {
+            connection.answered();
         }
+        written
     }
 
     fn poll_write_vectored(
@@ -262,10 +295,15 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().stream {
+        let connection = self.get_mut();
+        let written = match &mut connection.stream {
             Wire::Plain(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+        };
+        if written.is_ready() {
+            connection.answered();
         }
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

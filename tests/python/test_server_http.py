@@ -231,6 +231,32 @@ def test_certificates_are_read_again(certificates: Certificates) -> None:
         assert pg.connect(server.uri, ca=certificates.strangers).grids() == ["t"]
 
 
+def test_those_who_vouch_for_clients_are_read_again(certificates: Certificates) -> None:
+    roots = certificates.folder / "clients.pem"
+    certificates.ca.cert_pem.write_to_path(str(roots))
+    server_files = certificates.issue("server")
+    shows = {
+        who: dict(zip(("certificate", "key"), certificates.issue(who, "me@x", ca=ca), strict=True))
+        for who, ca in (("before", certificates.ca), ("after", certificates.other))
+    }
+    with pg.Server(GRIDS, tls=(*server_files, str(roots))) as server:
+
+        def grids(who: str) -> list[str]:
+            return pg.connect(server.uri, ca=certificates.roots, **shows[who]).grids()
+
+        open_connection = pg.connect(server.uri, ca=certificates.roots, **shows["before"])
+        assert open_connection.grids() == ["t"]
+        with pytest.raises(pg.errors.PartgridError):
+            grids("after")
+        certificates.other.cert_pem.write_to_path(str(roots))
+        server.reload()
+        assert grids("after") == ["t"]
+        with pytest.raises(pg.errors.PartgridError):
+            grids("before")
+        # A connection that is open stays.
+        assert open_connection.grids() == ["t"]
+
+
 def test_files_that_are_no_certificates_are_named(certificates: Certificates) -> None:
     certificate, key = certificates.issue("server")
     other = certificates.issue("other")[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -182,6 +183,39 @@ def test_silent_connections_are_closed() -> None:
             while each.recv(1000):
                 """What the server says before it closes."""
             each.close()
+        assert pg.connect(server.uri).grids() == []
+
+
+def is_closed(drip: socket.socket, byte: int) -> bool:
+    """Whether the other side has gone half a second after one more byte."""
+    try:
+        drip.sendall(bytes([byte]))
+        while drip.recv(1000):
+            """What the server says meanwhile."""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def is_sent_away(uri: str, said: bytes) -> bool:
+    """Whether a connection is closed before all is said, of which a byte comes now and then."""
+    host, port = uri.rsplit("/", 1)[1].split(":")
+    with socket.create_connection((host, int(port)), timeout=0.5) as drip:
+        return any(is_closed(drip, byte) for byte in said)
+
+
+def test_connections_on_which_a_byte_comes_now_and_then_are_closed() -> None:
+    # All of it would take 12 and 30 seconds.
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: 12345\r\n"
+    with pg.Server() as server, ThreadPoolExecutor(2) as threads:
+        drips = [
+            threads.submit(is_sent_away, server.uri, preface),
+            threads.submit(is_sent_away, server.http_uri, head),
+        ]
+        assert [drip.result() for drip in drips] == [True, True]
         assert pg.connect(server.uri).grids() == []
 
 
