@@ -3,6 +3,7 @@
 # make test-peers  MPI, HeAT, distarray, Ray, xgboost_ray, lightgbm_ray, Modin, Dask, TPC-DS and GT4Py, each in an environment of its own (8 GB, in PEERS)
 # make test-gpu  copies to and from a GPU of NVIDIA, peers that compute on it, and a table of speeds; skipped by name without one
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
+# make test-release  what the service and its clusters survive, as often as before a release: an hour or more
 # make lint   formats, clippy, documentation, types, stubs
 # make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million sections of distributed arrays
 # make bench  throughput of load and scan
@@ -11,6 +12,7 @@
 # make bench-storage  allocating storages, beside numpy
 # make bench-share  opening tiles in another process, beside pickling them
 # make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries
+# make bench-soak  a server under mixed load for ten minutes: every answer, memory, descriptors, threads
 # make bench-cluster  TPC-H over three members of a cluster, beside one server
 # make bench-scale  placement and planning for up to 1,000 members and 10 million tiles
 # make bench-tpcds  the 99 queries of TPC-DS in memory, beside DuckDB
@@ -24,7 +26,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-tpch bench-tpcds bench-cluster bench-scale clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -44,6 +46,17 @@ test-gpu: extension
 # Other queries than those of `make test`; a failure names its seed.
 test-queries: extension
 	PARTGRID_RANDOM_QUERIES=5000 PARTGRID_RANDOM_SEED=1 $(VENV)/bin/python -m pytest -q -n 2 tests/python/test_random_queries.py
+
+# The names are those of docs/reliability.md. One after the other: several measure times and memory.
+test-release: extension
+	PARTGRID_MIXED_SECONDS=600 PARTGRID_CONNECTIONS=10000 PARTGRID_LOAD_QUERIES=1000 \
+	PARTGRID_RESIDENT_BYTES=8e9 PARTGRID_SLOW_SECONDS=60 PARTGRID_SNAPSHOT_QUERIES=10000 \
+	PARTGRID_CATALOG_KILLS=500 PARTGRID_MEMBER_KILLS=200 PARTGRID_DISK_FAULTS=all PARTGRID_CANCELLED=all PARTGRID_SILENCE=client \
+	PARTGRID_HOSTILE_REQUESTS=100000 PARTGRID_HOSTILE_TEXTS=1000000 PARTGRID_HOSTILE_FILES=20000 \
+	$(VENV)/bin/python -m pytest -v -s -rs -p no:cacheprovider $(RELEASE)
+
+RELEASE := $(addprefix tests/python/test_,server_mixed.py server_load.py server_resident.py server_memory.py snapshots.py \
+	catalog_deaths.py cluster_kills.py disk_faults.py disk_full.py server_cut.py hostile_requests.py hostile_rows.py hostile_sql.py hostile_catalog.py)
 
 # One environment after the other: they are large, and some start engines of their own.
 test-peers: extension $(PEERS)/mpi/.ready $(PEERS)/mpich/.ready $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/opencl/.ready $(PEERS)/tpcds/.ready $(PEERS)/gt4py/.ready
@@ -106,6 +119,9 @@ bench-share: extension
 
 bench-serve: extension
 	$(VENV)/bin/python tests/benches/serve.py
+
+bench-soak: extension
+	$(VENV)/bin/python tests/benches/soak.py
 
 bench-tpch: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt

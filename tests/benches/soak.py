@@ -2,7 +2,7 @@
 
 Comes in: seconds (`PARTGRID_SOAK_SECONDS`, 600 by default) and, to measure some alone, kinds of operations. Goes out: a table over time, the number of
 operations of each kind, wrong answers, and the memory after a quiet pause beside that after the warm-up. Ends with 1 if an answer was wrong or an operation
-failed.
+failed, or if the memory is more than 5 % above.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ MANY_ROWS = "SELECT value, value * 2 AS twice FROM generate_series(1, 100000000)
 # A client begins anew after so many operations.
 TURNS = 40
 QUIET_SECONDS = 60
+# The most memory after the pause, beside that after the warm-up.
+MOST_RATIO = 1.05
 
 
 def numbers(seed: int, rows: int) -> pa.Table:
@@ -419,7 +421,8 @@ def main() -> int:
                 kept = pg.connect(one.uri).grid("base").to_arrow()
                 load.wrong.update([] if kept.equals(load.base) else ["after a restart"])
     print(f"grids that there are: {', '.join(left)}; there should be base, t")
-    return int(bool(load.wrong or load.failed) or left != ["base", "t"])
+    grew = ratio > MOST_RATIO
+    return int(bool(load.wrong or load.failed) or left != ["base", "t"] or grew)
 
 
 if __name__ == "__main__":

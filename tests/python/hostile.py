@@ -17,7 +17,7 @@ import pyarrow.flight as fl
 import partgrid as pg
 from services import Service, asked, service, status, varint
 
-REQUESTS = int(os.environ.get("PARTGRID_HOSTILE_REQUESTS", "300"))
+REQUESTS = int(os.environ.get("PARTGRID_HOSTILE_REQUESTS", "2000"))
 
 
 PREFIX = "/arrow.flight.protocol.FlightService/"
