@@ -141,7 +141,7 @@ impl Statement {
         let mut plan = planner
             .create_physical_plan(&LogicalPlan::default(), &state)
             .await?;
-        plan = cluster.settled(plan, &query, state.config().batch_size())?;
+        plan = cluster.as_sent(plan, &query, state.config().batch_size())?;
         // EXPLAIN ANALYZE has it below the top.
         if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
             // A plan of one stage runs here, like a part that came from elsewhere.

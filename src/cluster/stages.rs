@@ -22,7 +22,7 @@ impl Cluster {
     ///
     /// # Errors
     /// As the engine says.
-    pub(super) fn settled(
+    pub(super) fn as_sent(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         query: &OfQuery,
