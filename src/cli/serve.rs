@@ -112,7 +112,7 @@ impl Sources {
       --tokens tokens.toml
   PARTGRID_LIMITS__QUERY_TIME=120 partgrid serve --config server.toml
 
-Any client of Flight SQL can connect: ADBC, JDBC, pyarrow.flight. Without TLS and tokens only this
+Any client of Flight SQL can connect: ADBC, pyarrow.flight. Without TLS and tokens only this
 machine can. The first SIGTERM or Ctrl-C lets what runs finish (server.stop_within seconds), the
 second ends it; SIGHUP reads certificates and tokens again.")]
 pub(super) struct Serve {

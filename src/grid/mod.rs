@@ -47,7 +47,7 @@ pub use ranks::{Outline, RankPart, Ranks};
 pub use region::Region;
 pub use statistics::{ColumnStatistics, column_statistics};
 #[cfg(feature = "sql")]
-pub(crate) use statistics::{ascends, can_ascend};
+pub(crate) use statistics::{FIRST_ROWS, ascends, can_ascend};
 pub use tile::{MemoryTile, Tile, TileData, held_bytes};
 #[cfg(feature = "parquet")]
 pub(crate) use view::chosen;

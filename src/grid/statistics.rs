@@ -38,8 +38,12 @@ pub fn column_statistics(column: &ArrayRef) -> ColumnStatistics {
     }
 }
 
+/// So many rows of a column are compared before all are.
 #[cfg(feature = "sql")]
+pub(crate) const FIRST_ROWS: usize = 1024;
+
 /// Whether the first `rows` values of a column ascend and none is null; `None` for types that this is not asked of (whole numbers, dates, times and decimals are).
+#[cfg(feature = "sql")]
 pub(crate) fn ascends(column: &ArrayRef, rows: usize) -> Option<bool> {
     if !can_ascend(column.data_type()) {
         return None;
@@ -51,8 +55,8 @@ pub(crate) fn ascends(column: &ArrayRef, rows: usize) -> Option<bool> {
     Some(column.null_count() == 0 && is_ordered())
 }
 
-#[cfg(feature = "sql")]
 /// Whether it is asked of a type if its values ascend.
+#[cfg(feature = "sql")]
 pub(crate) fn can_ascend(kind: &DataType) -> bool {
     let is_ordered = kind.is_integer() || kind.is_temporal() || kind.is_decimal();
     is_ordered && !matches!(kind, DataType::Interval(_))

@@ -17,16 +17,13 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{ColumnStatistics, PartitionGrid, array_bytes, ascends};
+use crate::grid::{ColumnStatistics, FIRST_ROWS, PartitionGrid, array_bytes, ascends};
 
 /// Rows of a message for each row band: for the least value, and for the greatest.
 const ROWS: usize = 2;
 
 /// Of longer bounds, least and greatest together, nothing is told.
 const LONGEST_BYTES: u64 = 4096;
-
-/// So many rows of a column are compared before all are.
-const FIRST_ROWS: usize = 1024;
 
 /// Arrays of a message for each column. Manifests of before have one less, without what is said of order.
 const TOLD: usize = 3;

@@ -12,10 +12,7 @@ use datafusion::common::ScalarValue;
 
 use super::estimate::column_here;
 use super::facts::{ColumnFacts, Facts};
-use crate::grid::{PartitionGrid, SortColumn, ascends, can_ascend};
-
-/// So many rows of each row band are compared before all are.
-const FIRST_ROWS: usize = 1024;
+use crate::grid::{FIRST_ROWS, PartitionGrid, SortColumn, ascends, can_ascend};
 
 /// Whether the rows are in ascending order of the column, and none is null.
 pub(super) fn is_ascending(facts: &Facts, column: usize) -> bool {
