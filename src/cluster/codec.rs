@@ -1,12 +1,13 @@
 //! How scans travel.
 //!
-//! Comes in: a scan of the row bands of one member, with the grids of all, or how a join looks up, or what is known of rows. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
+//! Comes in: a scan of the row bands of one member, with the grids of all, or how a join looks up, or what is known of rows, or which rows belong to which task. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
 //! just those tiles. The bytes of another member are not believed: what does not fit together is an error. Never here: which tiles (`leaf.rs`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
+use arrow::datatypes::DataType;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
@@ -19,9 +20,10 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 
+use super::border::{Border, BorderExec};
 use super::known::{Class, Constant, KnownExec};
 use super::leaf::touched_bands;
-use super::message::{Equal, FORMAT, Order, Over, Scan};
+use super::message::{Bordered, Equal, FORMAT, Numbers, Order, Over, Scan};
 use super::tiles::{self, TileCodec, columns_of, id_bytes};
 use crate::error::Error;
 use crate::query::{GridScanExec, LookupExec};
@@ -57,8 +59,10 @@ impl PhysicalExtensionCodec for Codec {
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if let [input] = inputs {
-            return over(buffer, input);
+        match inputs {
+            [input] => return over(buffer, input),
+            [own, handed] => return bordered(buffer, own, handed),
+            _ => {}
         }
         let message = Scan::decode(buffer).map_err(|_| broken("its bytes"))?;
         check_format(message.format)?;
@@ -116,6 +120,10 @@ impl PhysicalExtensionCodec for Codec {
             buffer.extend(message.encode_to_vec());
             return Ok(());
         }
+        if let Some(bordered) = node.downcast_ref::<BorderExec>() {
+            buffer.extend(written_border(bordered.border())?.encode_to_vec());
+            return Ok(());
+        }
         let Some(scan) = node.downcast_ref::<GridScanExec>() else {
             return Err(foreign(node.name()));
         };
@@ -151,6 +159,61 @@ fn over(buffer: &[u8], input: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executi
         true => Ok(Arc::new(LookupExec::new(input, is_by_number))),
         false => Err(broken("a way to look up that is of no join")),
     }
+}
+
+/// A scan whose rows at borders are handed over.
+fn bordered(
+    buffer: &[u8],
+    own: &Arc<dyn ExecutionPlan>,
+    handed: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let message = Bordered::decode(buffer).map_err(|_| broken("its bytes"))?;
+    check_format(message.format)?;
+    let column = message.column as usize;
+    let schema = own.schema();
+    let kind = schema.fields().get(column).map(|field| field.data_type());
+    if !kind.is_some_and(DataType::is_integer) || handed.schema().fields() != schema.fields() {
+        return Err(broken("a border of no column of whole numbers"));
+    }
+    let spans = message
+        .spans
+        .iter()
+        .map(|span| match span.first.is_empty() {
+            true => Ok(None),
+            false => Ok(Some((whole(&span.first)?, whole(&span.last)?))),
+        });
+    let firsts = message.firsts.iter().map(|first| whole(first));
+    let firsts: Vec<i128> = firsts.collect::<Result<_>>()?;
+    let border = Border {
+        column,
+        spans: spans.collect::<Result<_>>()?,
+        firsts: (!firsts.is_empty()).then_some(firsts),
+    };
+    let (own, handed) = (Arc::clone(own), Arc::clone(handed));
+    Ok(Arc::new(BorderExec::new(own, handed, Arc::new(border))))
+}
+
+fn whole(bytes: &[u8]) -> Result<i128> {
+    let bytes: [u8; 16] = bytes.try_into().map_err(|_| broken("a whole number"))?;
+    Ok(i128::from_le_bytes(bytes))
+}
+
+fn written_border(border: &Border) -> Result<Bordered> {
+    let bytes = |number: &i128| number.to_le_bytes().to_vec();
+    let spans = border.spans.iter().map(|span| match span {
+        None => Numbers::default(),
+        Some((first, last)) => Numbers {
+            first: bytes(first),
+            last: bytes(last),
+        },
+    });
+    let firsts = border.firsts.iter().flatten();
+    Ok(Bordered {
+        format: FORMAT,
+        column: small(border.column)?,
+        spans: spans.collect(),
+        firsts: firsts.map(bytes).collect(),
+    })
 }
 
 fn written_class(class: &Class) -> Result<Equal> {

@@ -1,7 +1,7 @@
 //! Plans of fewer stages.
 //!
-//! Comes in: a plan in stages. Goes out: the same plan without exchanges that are not needed: rows of one key are sent nowhere if all of them are with one member already (`together.rs`), and a small table is read
-//! by all instead of being sent to all (`whole.rs`), and a row that is made of what all have counted is made by all (`single.rs`). A stage less is a round of messages less. Never here: how stages are made.
+//! Comes in: a plan in stages. Goes out: the same plan without exchanges that are not needed: rows of one key are sent nowhere if all of them are with one member already (`together.rs`), or all but a few, which are sent before anything else
+//! is done with them (`borders.rs`), and a small table is read by all instead of being sent to all (`whole.rs`), and a row that is made of what all have counted is made by all (`single.rs`). A stage less is a round of messages less. Never here: how stages are made.
 
 use std::sync::Arc;
 
@@ -14,14 +14,21 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use datafusion_distributed::{
-    BroadcastExec, NetworkBoundaryExt, NetworkBroadcastExec, NetworkShuffleExec, Stage,
+    BroadcastExec, DistributedLeafExec, NetworkBoundaryExt, NetworkBroadcastExec,
+    NetworkShuffleExec, Stage,
 };
 
+use super::border::BorderExec;
+use super::borders::Borders;
 use super::single::made_by_all;
-use super::together::{Held, are_apart, held};
+use super::together::{Held, Made, are_apart, held};
 use super::whole::Whole;
+
+/// So many rows are sent by an exchange for less than one more stage costs.
+const MUCH_ROWS: usize = 20_000;
 
 /// The plan without exchanges that are not needed. Small tables are read whole by whoever may fetch tiles.
 ///
@@ -30,8 +37,14 @@ use super::whole::Whole;
 pub(super) fn with_fewer_stages(
     plan: Arc<dyn ExecutionPlan>,
     whole: Option<Whole<'_>>,
+    batch_rows: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let mut cutting = Cutting { whole, num_less: 0 };
+    let mut cutting = Cutting {
+        whole,
+        batch_rows,
+        relied: Vec::new(),
+        num_less: 0,
+    };
     let cut = cutting.node(&plan, 1)?;
     match cutting.num_less {
         0 => Ok(plan),
@@ -41,6 +54,9 @@ pub(super) fn with_fewer_stages(
 
 struct Cutting<'a> {
     whole: Option<Whole<'a>>,
+    batch_rows: usize,
+    /// Scans of which it counts which task has which rows.
+    relied: Vec<Arc<dyn ExecutionPlan>>,
     /// Exchanges that are left out.
     num_less: usize,
 }
@@ -91,10 +107,71 @@ impl Cutting<'_> {
         num_tasks: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut stage = Arc::clone(plan);
-        if has_keys_in_place(plan, num_tasks) {
-            stage = in_stage(plan, &mut |node| self.unshuffled(node))?;
+        if let Some(bordered) = self.with_keys_in_place(plan, num_tasks)? {
+            stage = in_stage(&bordered, &mut |node| self.unshuffled(node))?;
         }
         in_stage(&stage, &mut |node| self.joined_in_place(node, num_tasks))
+    }
+
+    /// The stage with all rows of one key in one task before they are sent; `None` if they are not, and cannot be for little.
+    fn with_keys_in_place(
+        &self,
+        stage: &Arc<dyn ExecutionPlan>,
+        num_tasks: usize,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if has_keys_in_place(stage, num_tasks) {
+            return Ok(Some(Arc::clone(stage)));
+        }
+        let shuffles = shuffles(stage);
+        let made = shuffles
+            .iter()
+            .map(|node| made_by_keys(node, num_tasks))
+            .collect::<Option<Vec<_>>>();
+        let Some(made) = made.filter(|made| made.iter().flatten().any(is_much)) else {
+            return Ok(None);
+        };
+        let num_keys = made.iter().map(Vec::len).min().unwrap_or_default();
+        for key in 0..num_keys {
+            let made = made.iter().map(|keys| keys.get(key).cloned().flatten());
+            let (Some(made), Some(first)) = (made.collect::<Option<Vec<_>>>(), shuffles.first())
+            else {
+                continue;
+            };
+            let Some(plans) = self.borders(first, num_tasks, &made)? else {
+                continue;
+            };
+            let mut replaced = plans.into_iter();
+            let bordered = in_stage(stage, &mut |node| match node
+                .is::<NetworkShuffleExec>()
+                .then(|| replaced.next())
+            {
+                Some(Some(input)) => with_input(node, input),
+                _ => Ok(node),
+            })?;
+            if has_keys_in_place(&bordered, num_tasks) {
+                return Ok(Some(bordered));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The plans, in which these columns have their values apart; `exchange` is between stages of the plan.
+    fn borders(
+        &self,
+        exchange: &Arc<dyn ExecutionPlan>,
+        num_tasks: usize,
+        made: &[Made],
+    ) -> Result<Option<Vec<Arc<dyn ExecutionPlan>>>> {
+        let Some(boundary) = exchange.as_network_boundary() else {
+            return Ok(None);
+        };
+        let borders = Borders {
+            num_tasks,
+            batch_rows: self.batch_rows,
+            relied: &self.relied,
+            like: boundary.input_stage(),
+        };
+        borders.apart(made)
     }
 
     /// What comes from all tasks by its hash, from its own task by its hash.
@@ -104,6 +181,7 @@ impl Cutting<'_> {
         };
         let partitioning = node.output_partitioning().clone();
         let own = RepartitionExec::try_new(Arc::clone(shuffle.input), partitioning)?;
+        self.relies_on(shuffle.input);
         self.num_less += 1;
         Ok(Arc::new(match shuffle.keeps_order {
             true => own.with_preserve_order(),
@@ -117,16 +195,72 @@ impl Cutting<'_> {
         node: Arc<dyn ExecutionPlan>,
         num_tasks: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let join = node.downcast_ref::<HashJoinExec>();
-        let Some(table) = join.and_then(|join| own_table(join, num_tasks)) else {
+        let Some(sent) = node.downcast_ref::<HashJoinExec>().and_then(|join| {
+            let sent = Sent::of(join, num_tasks)?;
+            Some(sent)
+        }) else {
             return Ok(node);
         };
+        let Some([table, rows]) = self.in_place(&sent, num_tasks)? else {
+            return Ok(node);
+        };
+        self.relies_on(&table);
+        self.relies_on(&rows);
+        self.num_less += 1;
         let mut children: Vec<_> = node.children().into_iter().map(Arc::clone).collect();
-        if let Some(left) = children.first_mut() {
+        if let [left, right] = children.as_mut_slice() {
             *left = replace_children_if_necessary(Arc::clone(left), vec![table])?;
-            self.num_less += 1;
+            *right = rows;
         }
         replace_children_if_necessary(node, children)
+    }
+
+    /// What a task itself has of the table of a join that is sent to all, and its rows, if that is enough.
+    fn in_place(
+        &self,
+        sent: &Sent<'_>,
+        num_tasks: usize,
+    ) -> Result<Option<[Arc<dyn ExecutionPlan>; 2]>> {
+        let mut keys = sent.keys().into_iter();
+        if keys.any(|key| sent.is_enough(key, num_tasks)) {
+            return Ok(Some([
+                Arc::clone(sent.table),
+                Arc::clone(sent.join.right()),
+            ]));
+        }
+        if !is_much(&Some((Arc::clone(sent.table), 0))) {
+            return Ok(None);
+        }
+        for (left, right) in sent.keys() {
+            let made = [
+                (Arc::clone(sent.table), left),
+                (Arc::clone(sent.join.right()), right),
+            ];
+            let plans = self.borders(sent.exchange, num_tasks, &made)?;
+            if let Some(Ok([table, rows])) = plans.map(<[_; 2]>::try_from) {
+                let held = [held(&table, left, num_tasks), held(&rows, right, num_tasks)];
+                let [Some(table_held), Some(rows_held)] = held else {
+                    continue;
+                };
+                if are_apart(&[table_held, rows_held], sent.nulls_match()) {
+                    return Ok(Some([table, rows]));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes note of the scans of a plan in one stage: which task reads which rows is not changed any more.
+    fn relies_on(&mut self, plan: &Arc<dyn ExecutionPlan>) {
+        if plan.is::<DistributedLeafExec>() || plan.is::<BorderExec>() {
+            self.relied.push(Arc::clone(plan));
+            return;
+        }
+        if !plan.is_network_boundary() {
+            for child in plan.children() {
+                self.relies_on(child);
+            }
+        }
     }
 }
 
@@ -167,29 +301,64 @@ impl<'a> Shuffle<'a> {
 
 /// Whether a stage has inputs that come by hash, and all rows of one key are in one task before they are sent: then none has to be. All of them or none: operators may count on the same keys of two inputs being in the same task.
 fn has_keys_in_place(stage: &Arc<dyn ExecutionPlan>, num_tasks: usize) -> bool {
-    let mut shuffles = Vec::new();
-    boundaries(stage, &mut shuffles);
-    shuffles.retain(|node| node.is::<NetworkShuffleExec>());
-    let keys = |node: &Arc<dyn ExecutionPlan>| match node.output_partitioning() {
-        Partitioning::Hash(keys, _) => keys.len(),
-        _ => 0,
+    let shuffles = shuffles(stage);
+    let made = shuffles.iter().map(|node| made_by_keys(node, num_tasks));
+    let Some(made) = made.collect::<Option<Vec<_>>>() else {
+        return false;
     };
-    let num_keys = shuffles.iter().map(keys).min().unwrap_or_default();
-    let num_most = shuffles.iter().map(keys).max().unwrap_or_default();
-    let of_key = |key: usize, node: &Arc<dyn ExecutionPlan>| -> Option<Held> {
-        let Partitioning::Hash(keys, _) = node.output_partitioning() else {
-            return None;
-        };
-        let column = keys.get(key)?.downcast_ref::<Column>()?;
-        let shuffle = Shuffle::of(node).filter(|shuffle| shuffle.num_tasks == num_tasks)?;
-        held(shuffle.input, column.index(), num_tasks)
-    };
+    let num_keys = made.iter().map(Vec::len).min().unwrap_or_default();
+    let num_most = made.iter().map(Vec::len).max().unwrap_or_default();
     num_keys == num_most
         && (0..num_keys).any(|key| {
-            let all = shuffles.iter().map(|node| of_key(key, node));
+            let all = made.iter().map(|keys| {
+                let (plan, column) = keys.get(key)?.as_ref()?;
+                held(plan, *column, num_tasks)
+            });
             let all: Option<Vec<Held>> = all.collect();
             all.is_some_and(|all| are_apart(&all, true))
         })
+}
+
+/// The inputs of a stage that come by hash.
+fn shuffles(stage: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+    let mut shuffles = Vec::new();
+    boundaries(stage, &mut shuffles);
+    shuffles.retain(|node| node.is::<NetworkShuffleExec>());
+    shuffles
+}
+
+/// For each key of an exchange by hash what makes it, if it is a column; `None` for an exchange of another number of tasks.
+fn made_by_keys(node: &Arc<dyn ExecutionPlan>, num_tasks: usize) -> Option<Vec<Option<Made>>> {
+    let shuffle = Shuffle::of(node).filter(|shuffle| shuffle.num_tasks == num_tasks)?;
+    let Partitioning::Hash(keys, _) = node.output_partitioning() else {
+        return None;
+    };
+    let keys = keys.iter().map(|key| {
+        let column = key.downcast_ref::<Column>()?;
+        Some((Arc::clone(shuffle.input), column.index()))
+    });
+    Some(keys.collect())
+}
+
+/// Whether what is sent is so much that sending some rows beforehand costs less.
+fn is_much(made: &Option<Made>) -> bool {
+    let known = made.as_ref().and_then(|(plan, _)| {
+        let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
+        known.ok()?.num_rows.get_value().copied()
+    });
+    known.is_none_or(|rows| rows >= MUCH_ROWS)
+}
+
+/// An exchange by hash of other rows.
+fn with_input(
+    node: Arc<dyn ExecutionPlan>,
+    input: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let heads = node.children().into_iter();
+    let heads =
+        heads.map(|head| replace_children_if_necessary(Arc::clone(head), vec![Arc::clone(&input)]));
+    let heads = heads.collect::<Result<_>>()?;
+    replace_children_if_necessary(node, heads)
 }
 
 /// The inputs of a stage that come from others.
@@ -203,31 +372,51 @@ fn boundaries(stage: &Arc<dyn ExecutionPlan>, found: &mut Vec<Arc<dyn ExecutionP
     }
 }
 
-/// What a task itself has of the table of a join that is sent to all, if that is enough.
-fn own_table(join: &HashJoinExec, num_tasks: usize) -> Option<Arc<dyn ExecutionPlan>> {
-    if join.partition_mode() != &PartitionMode::CollectLeft || join.null_aware {
-        return None;
+/// A join whose table is sent to all tasks.
+struct Sent<'a> {
+    join: &'a HashJoinExec,
+    exchange: &'a Arc<dyn ExecutionPlan>,
+    /// What each task makes of the table.
+    table: &'a Arc<dyn ExecutionPlan>,
+}
+
+impl<'a> Sent<'a> {
+    fn of(join: &'a HashJoinExec, num_tasks: usize) -> Option<Self> {
+        if join.partition_mode() != &PartitionMode::CollectLeft || join.null_aware {
+            return None;
+        }
+        let gathered = join.left().downcast_ref::<CoalescePartitionsExec>();
+        let gathered = gathered.filter(|gathered| gathered.fetch().is_none())?;
+        let exchange = gathered.input();
+        exchange.downcast_ref::<NetworkBroadcastExec>()?;
+        let stage = exchange.as_network_boundary()?.input_stage();
+        let head = stage.local_plan()?.downcast_ref::<BroadcastExec>()?;
+        let table = head.input();
+        (stage.task_count() == num_tasks).then_some(Self {
+            join,
+            exchange,
+            table,
+        })
     }
-    let gathered = join.left().downcast_ref::<CoalescePartitionsExec>();
-    let gathered = gathered.filter(|gathered| gathered.fetch().is_none())?;
-    let sent = gathered.input();
-    sent.downcast_ref::<NetworkBroadcastExec>()?;
-    let stage = sent.as_network_boundary()?.input_stage();
-    let head = stage.local_plan()?.downcast_ref::<BroadcastExec>()?;
-    if stage.task_count() != num_tasks {
-        return None;
+
+    /// Keys that are columns, of the table and of the rows.
+    fn keys(&self) -> Vec<(usize, usize)> {
+        let column = |key: &Arc<dyn PhysicalExpr>| key.downcast_ref::<Column>().map(Column::index);
+        let keys = self.join.on().iter();
+        keys.filter_map(|(left, right)| column(left).zip(column(right)))
+            .collect()
     }
-    let column = |key: &Arc<dyn PhysicalExpr>| key.downcast_ref::<Column>().map(Column::index);
-    let nulls_match = join.null_equality() == NullEquality::NullEqualsNull;
-    let is_enough = join.on().iter().any(|(left, right)| {
-        let keys = column(left).zip(column(right));
-        let held = keys.and_then(|(left, right)| {
-            let left = held(head.input(), left, num_tasks)?;
-            Some([left, held(join.right(), right, num_tasks)?])
-        });
-        held.is_some_and(|held| are_apart(&held, nulls_match))
-    });
-    is_enough.then(|| Arc::clone(head.input()))
+
+    fn nulls_match(&self) -> bool {
+        self.join.null_equality() == NullEquality::NullEqualsNull
+    }
+
+    /// Whether rows match nothing of the table that other tasks have, since values of a key lie apart.
+    fn is_enough(&self, (left, right): (usize, usize), num_tasks: usize) -> bool {
+        let table = held(self.table, left, num_tasks);
+        let held = table.zip(held(self.join.right(), right, num_tasks));
+        held.is_some_and(|(table, rows)| are_apart(&[table, rows], self.nulls_match()))
+    }
 }
 
 /// The plan whose stages have numbers without gaps.

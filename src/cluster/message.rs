@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::{Arrangement, Cut, Lineage};
 
 /// Counts up when the meaning of a message changes.
-pub(super) const FORMAT: u32 = 5;
+pub(super) const FORMAT: u32 = 6;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -52,6 +52,32 @@ pub(super) struct Over {
     /// What is known of the rows of its input.
     #[prost(message, repeated, tag = "3")]
     pub(super) known: Vec<Equal>,
+}
+
+/// Which rows belong to which task, of a node of two inputs.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub(super) struct Bordered {
+    /// [`FORMAT`] of who wrote it.
+    #[prost(uint32, tag = "1")]
+    pub(super) format: u32,
+    /// The place of the column of whole numbers.
+    #[prost(uint32, tag = "2")]
+    pub(super) column: u32,
+    /// The numbers of each task.
+    #[prost(message, repeated, tag = "3")]
+    pub(super) spans: Vec<Numbers>,
+    /// Before which numbers of each task, 16 bytes each, rows of others lie, or behind all; empty if they lie anywhere.
+    #[prost(bytes = "vec", repeated, tag = "4")]
+    pub(super) firsts: Vec<Vec<u8>>,
+}
+
+/// The first and the last whole number, 16 bytes each; empty for none.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub(super) struct Numbers {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) first: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) last: Vec<u8>,
 }
 
 /// Columns that are equal in each row.

@@ -9,6 +9,8 @@ mod again;
 mod ahead;
 mod anywhere;
 mod arrange;
+mod border;
+mod borders;
 mod channel;
 mod codec;
 mod copies;

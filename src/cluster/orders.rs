@@ -15,6 +15,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use datafusion_distributed::DistributedLeafExec;
 
+use super::border::BorderExec;
 use crate::query::GridScanExec;
 
 /// The plan whose groups come in order where their rows do. What is known above an exchange stays as it was.
@@ -56,6 +57,10 @@ fn in_order(
     if let Some(leaf) = plan.downcast_ref::<DistributedLeafExec>() {
         let num_shares = plan.output_partitioning().partition_count();
         return of_leaf(leaf, num_shares, batch_rows);
+    }
+    if let Some(border) = plan.downcast_ref::<BorderExec>() {
+        let own = in_order(border.own(), batch_rows)?;
+        return Ok(own.map(|own| Arc::new(border.over(own)) as Arc<dyn ExecutionPlan>));
     }
     let hands_on =
         plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || plan.is::<CooperativeExec>();

@@ -29,7 +29,7 @@ impl Cluster {
         batch_rows: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let whole = (!self.forbids_fetching).then_some(Whole { query, batch_rows });
-        let plan = with_fewer_stages(plan, whole)?;
+        let plan = with_fewer_stages(plan, whole, batch_rows)?;
         let plan = on_their_cores(plan, &query.members, batch_rows)?;
         let plan = grouped_in_order(plan, batch_rows)?;
         let plan = by_number(plan, self.session.memory_limit_bytes())?;

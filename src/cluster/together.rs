@@ -22,6 +22,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion_distributed::DistributedLeafExec;
 
+use super::border::{BorderExec, value};
 use super::leaf::{OfQuery, dealt_bands};
 use crate::query::{Extent, Facts, GridScanExec, LookupExec};
 
@@ -38,6 +39,9 @@ impl Held {
         numbers.collect()
     }
 }
+
+/// What the tasks of a stage make, and a column of it.
+pub(super) type Made = (Arc<dyn ExecutionPlan>, usize);
 
 /// Whether the values of two columns of grids lie apart, as long as all row bands are read.
 pub(super) fn are_together(query: &OfQuery, one: (&Facts, usize), other: (&Facts, usize)) -> bool {
@@ -64,12 +68,11 @@ pub(super) fn held(plan: &Arc<dyn ExecutionPlan>, column: usize, num_tasks: usiz
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
         return of_join(join, column, num_tasks);
     }
-    let below = match Source::of(plan.as_ref(), column)? {
-        Source::Column(below) => below,
-        Source::Same => column,
-    };
-    let input = plan.children().into_iter().next()?;
-    held(input, below, num_tasks)
+    if let Some(border) = plan.downcast_ref::<BorderExec>() {
+        return of_border(border, column, num_tasks);
+    }
+    let (input, below) = sources(plan, column).into_iter().next()?;
+    held(&input, below, num_tasks)
 }
 
 /// What a column of an operator with one input is made of.
@@ -119,10 +122,33 @@ fn plain(expression: &Arc<dyn PhysicalExpr>) -> Option<Source> {
     Some(Source::Column(column.index()))
 }
 
+/// The inputs of an operator of the same task whose rows its column comes of, in the order in which they are asked: one, or those of a join. Of exchanges there is none.
+pub(super) fn sources(plan: &Arc<dyn ExecutionPlan>, column: usize) -> Vec<Made> {
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        return sides(join, column);
+    }
+    let below = match Source::of(plan.as_ref(), column) {
+        None => return Vec::new(),
+        Some(Source::Column(below)) => below,
+        Some(Source::Same) => column,
+    };
+    let input = plan.children().into_iter().next();
+    let input = input.map(|input| (Arc::clone(input), below));
+    input.into_iter().collect()
+}
+
 /// Rows of a join come from the rows of both sides that its task has; whatever side has no values that lie apart, equal keys have those of the other.
 fn of_join(join: &HashJoinExec, column: usize, num_tasks: usize) -> Option<Held> {
-    let column = match join.projection.as_ref() {
-        Some(columns) => *columns.get(column)?,
+    let sides = sides(join, column).into_iter();
+    let mut of_sides = sides.filter_map(|(side, place)| held(&side, place, num_tasks));
+    of_sides.find(|held| are_apart(std::slice::from_ref(held), true))
+}
+
+/// The side of a join that a column comes from, and those whose keys are equal to it.
+fn sides(join: &HashJoinExec, column: usize) -> Vec<Made> {
+    let column = match join.projection.as_ref().map(|columns| columns.get(column)) {
+        Some(None) => return Vec::new(),
+        Some(Some(column)) => *column,
         None => column,
     };
     let (left, right) = (join.left(), join.right());
@@ -133,7 +159,7 @@ fn of_join(join: &HashJoinExec, column: usize, num_tasks: usize) -> Option<Held>
         _ if column < left_columns => (true, column),
         _ => (false, column - left_columns),
     };
-    let of_side = |is_left: bool, place: usize| {
+    let side = |is_left: bool, place: usize| {
         let (side, has_nulls) = match is_left {
             true => (
                 left,
@@ -145,25 +171,23 @@ fn of_join(join: &HashJoinExec, column: usize, num_tasks: usize) -> Option<Held>
             ),
         };
         let is_its_own = place < side.schema().fields().len() && !has_nulls;
-        let held = is_its_own.then(|| held(side, place, num_tasks)).flatten();
-        held.filter(|held| are_apart(std::slice::from_ref(held), true))
+        is_its_own.then(|| (Arc::clone(side), place))
     };
-    of_side(is_left, place).or_else(|| {
-        let joins = matches!(
-            join.join_type(),
-            JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi
-        );
-        let keys = joins.then(|| join.on().iter()).into_iter().flatten();
-        let keys = keys.filter_map(|(left, right)| {
-            let left = left.downcast_ref::<Column>()?.index();
-            let right = right.downcast_ref::<Column>()?.index();
-            match is_left {
-                true => (left == place).then_some(right),
-                false => (right == place).then_some(left),
-            }
-        });
-        keys.into_iter().find_map(|other| of_side(!is_left, other))
-    })
+    let joins = matches!(
+        join.join_type(),
+        JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi
+    );
+    let keys = joins.then(|| join.on().iter()).into_iter().flatten();
+    let keys = keys.filter_map(|(left, right)| {
+        let left = left.downcast_ref::<Column>()?.index();
+        let right = right.downcast_ref::<Column>()?.index();
+        match is_left {
+            true => (left == place).then_some(right),
+            false => (right == place).then_some(left),
+        }
+    });
+    let others = keys.filter_map(|other| side(!is_left, other));
+    side(is_left, place).into_iter().chain(others).collect()
 }
 
 fn of_leaf(leaf: &DistributedLeafExec, column: usize, num_tasks: usize) -> Option<Held> {
@@ -174,6 +198,24 @@ fn of_leaf(leaf: &DistributedLeafExec, column: usize, num_tasks: usize) -> Optio
     }
     let scans = leaf.variants().iter();
     let extents = scans.map(|scan| scan.downcast_ref::<GridScanExec>()?.extent(column));
+    Some(Held(extents.collect::<Option<_>>()?))
+}
+
+fn of_border(border: &BorderExec, column: usize, num_tasks: usize) -> Option<Held> {
+    let known = border.border();
+    if known.column != column || known.spans.len() != num_tasks {
+        return None;
+    }
+    let schema = border.schema();
+    let kind = schema.fields().get(column)?.data_type();
+    let extents = known.spans.iter().map(|span| {
+        let bounds = match span {
+            Some((first, last)) => Some((value(*first, kind).ok()?, value(*last, kind).ok()?)),
+            None => None,
+        };
+        let has_nulls = false;
+        Some(Extent { bounds, has_nulls })
+    });
     Some(Held(extents.collect::<Option<_>>()?))
 }
 

@@ -6,7 +6,11 @@
 use std::sync::Arc;
 
 #[cfg(feature = "distributed")]
-use arrow::compute::SortOptions;
+use arrow::{
+    array::{ArrayRef, AsArray, UInt64Array},
+    compute::{SortOptions, cast, take},
+    datatypes::{DataType, Decimal128Type, UInt64Type},
+};
 #[cfg(feature = "distributed")]
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
@@ -177,6 +181,50 @@ impl GridScanExec {
     pub(crate) fn extent(&self, place: usize) -> Option<Extent> {
         let column = self.columns_out().get(place)?;
         self.facts.extent(&self.kept.row_bands, *column)
+    }
+
+    /// The least and the greatest number of each of its row bands in a column of whole numbers that comes out; `None` when they are not known, or a row band has nulls.
+    pub(crate) fn numbers_of_bands(&self, place: usize) -> Option<[Vec<i128>; 2]> {
+        let column = *self.columns_out().get(place)?;
+        if !self.grid().schema().field(column).data_type().is_integer() {
+            return None;
+        }
+        let facts = self.facts.column(column)?;
+        let bands = self.kept.row_bands.iter().map(|band| *band as u64);
+        let bands = UInt64Array::from_iter_values(bands);
+        let nulls = take(&facts.null_counts, &bands, None).ok()?;
+        let has_no_nulls = nulls
+            .as_primitive::<UInt64Type>()
+            .iter()
+            .all(|count| count == Some(0));
+        let numbers = |ends: &Option<ArrayRef>| -> Option<Vec<i128>> {
+            let ends = take(ends.as_ref()?, &bands, None).ok()?;
+            let whole = cast(&ends, &DataType::Decimal128(38, 0)).ok()?;
+            whole.as_primitive::<Decimal128Type>().iter().collect()
+        };
+        let ends = [numbers(&facts.least)?, numbers(&facts.greatest)?];
+        has_no_nulls.then_some(ends)
+    }
+
+    /// The part of it that reads these of its row bands (numbers in the grid, ascending), of their rows those that pass further conditions over the columns that it reads.
+    ///
+    /// # Errors
+    /// As [`GridScanExec::try_spread`].
+    pub(crate) fn part_where(
+        &self,
+        row_bands: Vec<usize>,
+        conditions: Vec<Arc<dyn PhysicalExpr>>,
+        num_shares: usize,
+        batch_rows: usize,
+    ) -> Result<Self> {
+        let orders = self.orders();
+        let mut scan = self.clone();
+        scan.kept.row_bands = row_bands;
+        scan.conditions.extend(conditions);
+        // What it counts is its own.
+        scan.metrics = ExecutionPlanMetricsSet::new();
+        scan.tally = Arc::default();
+        Ok(scan.try_apart(num_shares, batch_rows)?.in_orders(&orders))
     }
 
     /// A scan of each of these lists of its row bands (numbers in the grid, ascending), in exactly so many shares. Orders that hold for all row bands hold for some.
