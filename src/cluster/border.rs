@@ -34,8 +34,7 @@ use datafusion::physical_plan::{
 use datafusion_distributed::DistributedTaskContext;
 use futures::{StreamExt, TryStreamExt, future, stream};
 
-/// Whole numbers from the first to the last, both included.
-pub(super) type Span = (i128, i128);
+use super::cuts::Span;
 
 /// As which whole numbers of all types are compared.
 const WHOLE: DataType = DataType::Decimal128(38, 0);

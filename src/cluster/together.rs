@@ -23,6 +23,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion_distributed::DistributedLeafExec;
 
 use super::border::{BorderExec, value};
+use super::cuts::{Bands, Part, cut};
 use super::leaf::{OfQuery, dealt_bands};
 use crate::query::{Extent, Facts, GridScanExec, LookupExec};
 
@@ -43,21 +44,34 @@ impl Held {
 /// What the tasks of a stage make, and a column of it.
 pub(super) type Made = (Arc<dyn ExecutionPlan>, usize);
 
-/// Whether the values of two columns of grids lie apart, as long as all row bands are read.
+/// Whether the values of two columns of grids lie apart, or do after few rows were handed over, as long as all row bands are read.
 pub(super) fn are_together(query: &OfQuery, one: (&Facts, usize), other: (&Facts, usize)) -> bool {
     let num_tasks = query.members.len();
-    let held = |(facts, column): (&Facts, usize)| {
+    let dealt = |(facts, column): (&Facts, usize)| {
         let grid = facts.grid();
         let (band, _) = grid.columns().locate(column as u64)?;
         let bands = 0..grid.rows().num_intervals();
-        let dealt = dealt_bands(grid, bands, &[band], query, num_tasks);
+        Some(dealt_bands(grid, bands, &[band], query, num_tasks))
+    };
+    let Some((dealt_one, dealt_other)) = dealt(one).zip(dealt(other)) else {
+        return false;
+    };
+    let held = |(facts, column): (&Facts, usize), dealt: &[Vec<usize>]| {
         let extents = dealt.iter().map(|bands| facts.extent(bands, column));
-        let is_fit = is_ordered(grid.schema().fields().get(column)?.data_type());
+        let is_fit = is_ordered(facts.grid().schema().fields().get(column)?.data_type());
         let extents = is_fit.then(|| extents.collect::<Option<_>>()).flatten();
         extents.map(Held)
     };
-    let held = held(one).zip(held(other));
-    held.is_some_and(|(one, other)| are_apart(&[one, other], false))
+    let both = held(one, &dealt_one).zip(held(other, &dealt_other));
+    if both.is_some_and(|(one, other)| are_apart(&[one, other], false)) {
+        return true;
+    }
+    let part = |(facts, column): (&Facts, usize), dealt: &[Vec<usize>]| {
+        let bands = dealt.iter().map(|bands| Bands::of(facts, bands, column));
+        Part::of(bands.collect::<Option<_>>()?, false)
+    };
+    let both = part(one, &dealt_one).zip(part(other, &dealt_other));
+    both.is_some_and(|(one, other)| cut(&[&one, &other], num_tasks).is_some())
 }
 
 /// The values of a column of what each of so many tasks makes; `None` if they are not known, or have no order that all agree on.

@@ -269,7 +269,7 @@ impl GridScanExec {
         }
     }
 
-    pub(super) fn facts(&self) -> &Facts {
+    pub(crate) fn facts(&self) -> &Facts {
         &self.facts
     }
 

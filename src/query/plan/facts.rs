@@ -8,6 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
 use arrow::compute::{concat, sum, take};
+#[cfg(feature = "distributed")]
+use arrow::{
+    array::AsArray,
+    compute::cast,
+    datatypes::{DataType, Decimal128Type, UInt64Type},
+};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics as PlanStatistics, ScalarValue, Statistics};
 use datafusion::error::Result;
@@ -167,6 +173,27 @@ impl Facts {
             total_byte_size: Precision::Absent,
             column_statistics: column_statistics?,
         })
+    }
+
+    /// The least and the greatest number of each of these row bands in a column of whole numbers; `None` when they are not known, or a row band has nulls.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn numbers(&self, row_bands: &[usize], column: usize) -> Option<[Vec<i128>; 2]> {
+        let kind = self.grid.schema().fields().get(column)?.data_type();
+        let facts = kind.is_integer().then(|| self.column(column)).flatten()?;
+        let bands = UInt64Array::from_iter_values(row_bands.iter().map(|band| *band as u64));
+        let nulls = take(&facts.null_counts, &bands, None).ok()?;
+        let mut nulls = nulls.as_primitive::<UInt64Type>().iter();
+        let numbers = |ends: &Option<ArrayRef>| -> Option<Vec<i128>> {
+            let ends = take(ends.as_ref()?, &bands, None).ok()?;
+            let whole = cast(&ends, &DataType::Decimal128(38, 0)).ok()?;
+            whole.as_primitive::<Decimal128Type>().iter().collect()
+        };
+        let has_no_nulls = nulls.all(|count| count == Some(0));
+        let ends = has_no_nulls.then(|| [numbers(&facts.least), numbers(&facts.greatest)])?;
+        let [Some(least), Some(greatest)] = ends else {
+            return None;
+        };
+        Some([least, greatest])
     }
 
     /// What values a column has in the given row bands; `None` when that is not known.

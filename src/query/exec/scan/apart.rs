@@ -6,11 +6,7 @@
 use std::sync::Arc;
 
 #[cfg(feature = "distributed")]
-use arrow::{
-    array::{ArrayRef, AsArray, UInt64Array},
-    compute::{SortOptions, cast, take},
-    datatypes::{DataType, Decimal128Type, UInt64Type},
-};
+use arrow::compute::SortOptions;
 #[cfg(feature = "distributed")]
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
@@ -181,29 +177,6 @@ impl GridScanExec {
     pub(crate) fn extent(&self, place: usize) -> Option<Extent> {
         let column = self.columns_out().get(place)?;
         self.facts.extent(&self.kept.row_bands, *column)
-    }
-
-    /// The least and the greatest number of each of its row bands in a column of whole numbers that comes out; `None` when they are not known, or a row band has nulls.
-    pub(crate) fn numbers_of_bands(&self, place: usize) -> Option<[Vec<i128>; 2]> {
-        let column = *self.columns_out().get(place)?;
-        if !self.grid().schema().field(column).data_type().is_integer() {
-            return None;
-        }
-        let facts = self.facts.column(column)?;
-        let bands = self.kept.row_bands.iter().map(|band| *band as u64);
-        let bands = UInt64Array::from_iter_values(bands);
-        let nulls = take(&facts.null_counts, &bands, None).ok()?;
-        let has_no_nulls = nulls
-            .as_primitive::<UInt64Type>()
-            .iter()
-            .all(|count| count == Some(0));
-        let numbers = |ends: &Option<ArrayRef>| -> Option<Vec<i128>> {
-            let ends = take(ends.as_ref()?, &bands, None).ok()?;
-            let whole = cast(&ends, &DataType::Decimal128(38, 0)).ok()?;
-            whole.as_primitive::<Decimal128Type>().iter().collect()
-        };
-        let ends = [numbers(&facts.least)?, numbers(&facts.greatest)?];
-        has_no_nulls.then_some(ends)
     }
 
     /// The part of it that reads these of its row bands (numbers in the grid, ascending), of their rows those that pass further conditions over the columns that it reads.
