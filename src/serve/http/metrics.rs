@@ -77,6 +77,16 @@ fn memory(service: &Service, registry: &mut Registry) {
             service.session.memory_limit_bytes() as u64,
         ),
         (
+            "spilled",
+            "Files that queries have spilled to",
+            service.session.spilled_bytes() as u64,
+        ),
+        (
+            "spill_limit",
+            "Files that queries may spill to",
+            service.session.spill_limit_bytes() as u64,
+        ),
+        (
             "resident_memory",
             "Memory of the process",
             crate::memory::resident_bytes().unwrap_or(0),
