@@ -283,6 +283,11 @@ impl Service {
         }
     }
 
+    /// Bytes that clients sent and that are no grids yet.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held.load(Ordering::Acquire)
+    }
+
     /// # Errors
     /// `ResourcesExhausted` when the grids of the server would have more bytes in memory than they may.
     pub(super) fn check_room(&self, name: &str, grid: &PartitionGrid) -> Result<()> {
