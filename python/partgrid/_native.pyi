@@ -2119,6 +2119,7 @@ class Session:
         query_memory_limit: The part of it that one query may use; all by default.
         spill_to: A folder for the temporary files of queries; made if it is not there. By default that of the system. The files have no name: nothing is left of them when a query ends, however
             the process ends.
+        spill_limit: Bytes, or a text such as `"20GB"`, that these files may have together; 100 GiB by default. A query that wants more fails.
         timeout: Seconds that a query may take, waiting for its turn included; for ever by default, and for `float("inf")`.
         max_queries: How many queries run at once; others wait for their turn, first come, first served. By default as many as there are threads, and at least 4. A query that finds no
             memory while others run is begun again when it is alone.
@@ -2134,7 +2135,7 @@ class Session:
         >>> session.sql("SELECT name FROM airlines WHERE carrier = $1", ["DL"]).to_arrow()["name"].to_pylist()
         ['Delta Air Lines Inc.']
     """
-    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | str | None = None, query_memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, timeout: float | None = None, max_queries: int | None = None) -> Session: ...
+    def __new__(cls, /, *, threads: int | None = None, memory_limit: int | str | None = None, query_memory_limit: int | str | None = None, spill_to: str | PathLike[str] | None = None, spill_limit: int | str | None = None, timeout: float | None = None, max_queries: int | None = None) -> Session: ...
     def __repr__(self, /) -> str: ...
     def deregister(self, /, name: str) -> bool:
         """

@@ -29,6 +29,7 @@ mod metrics;
 mod numpy;
 mod parameters;
 mod partitioned;
+mod prepared;
 mod query;
 mod ranks;
 mod result;
@@ -85,7 +86,9 @@ mod _native {
     #[pymodule_export]
     use crate::partitioned::{PyGet, PyHandle, PyPartitioned, from_partitioned};
     #[pymodule_export]
-    use crate::query::{PyPrepared, PySession, sql};
+    use crate::prepared::PyPrepared;
+    #[pymodule_export]
+    use crate::query::{PySession, sql};
     #[pymodule_export]
     use crate::ranks::{from_ranks, rank_part};
     #[pymodule_export]

@@ -1,11 +1,11 @@
-//! `Session`, `Prepared` and `sql`.
+//! `Session` and `sql`.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
-use partgrid::query::{Prepared, QueryOptions, Session, SessionOptions};
+use partgrid::query::{QueryOptions, Session, SessionOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -17,6 +17,7 @@ use crate::function::{aggregate, scalar};
 use crate::grid::PyGrid;
 use crate::parameters::parameters;
 use crate::partitioned::from_partitioned;
+use crate::prepared::PyPrepared;
 use crate::result::PyQuery;
 use crate::runtime::wait;
 
@@ -35,6 +36,7 @@ use crate::runtime::wait;
 ///     query_memory_limit: The part of it that one query may use; all by default.
 ///     spill_to: A folder for the temporary files of queries; made if it is not there. By default that of the system. The files have no name: nothing is left of them when a query ends, however
 ///         the process ends.
+///     spill_limit: Bytes, or a text such as `"20GB"`, that these files may have together; 100 GiB by default. A query that wants more fails.
 ///     timeout: Seconds that a query may take, waiting for its turn included; for ever by default, and for `float("inf")`.
 ///     max_queries: How many queries run at once; others wait for their turn, first come, first served. By default as many as there are threads, and at least 4. A query that finds no
 ///         memory while others run is begun again when it is alone.
@@ -93,7 +95,7 @@ impl PySession {
 }
 
 /// The limits of one query.
-fn options(
+pub(crate) fn options(
     timeout: Option<Given<Seconds>>,
     memory_limit: Option<Given<Size>>,
     threads: Option<Given<Count>>,
@@ -120,12 +122,13 @@ fn word(number: u64) -> usize {
 impl PySession {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (*, threads=None, memory_limit=None, query_memory_limit=None, spill_to=None, timeout=None, max_queries=None))]
+    #[pyo3(signature = (*, threads=None, memory_limit=None, query_memory_limit=None, spill_to=None, spill_limit=None, timeout=None, max_queries=None))]
     fn new(
         threads: Option<Given<Count>>,
         memory_limit: Option<Given<Size>>,
         query_memory_limit: Option<Given<Size>>,
         spill_to: Option<Given<std::path::PathBuf>>,
+        spill_limit: Option<Given<Size>>,
         timeout: Option<Given<Seconds>>,
         max_queries: Option<Given<Count>>,
     ) -> Outcome<Self> {
@@ -141,6 +144,9 @@ impl PySession {
         }
         if let Some(folder) = optional(spill_to, "spill_to")? {
             options = options.with_spill_to(folder);
+        }
+        if let Some(size) = optional(spill_limit, "spill_limit")? {
+            options = options.with_spill_limit_bytes(size.0);
         }
         if let Some(limit) = optional(timeout, "timeout")?.and_then(|timeout| timeout.limit) {
             options = options.with_timeout(limit);
@@ -254,10 +260,7 @@ impl PySession {
         let query = query.named("query")?;
         let session = self.engine()?;
         let prepared = wait(py, async move { Box::pin(session.prepare(&query)).await })?;
-        Ok(PyPrepared {
-            prepared,
-            pid: std::process::id(),
-        })
+        Ok(PyPrepared::new(prepared))
     }
 
     /// Lets SQL call a function of Python, in place of one that had its name. Needs pyarrow.
@@ -358,83 +361,6 @@ impl PySession {
             return Ok("Session without grids".to_owned());
         }
         Ok(format!("Session with {}", tables.join(", ")))
-    }
-}
-
-/// A statement whose names were looked up, made by `Session.prepare`. Safe to use from several threads.
-#[pyclass(name = "Prepared", module = "partgrid", frozen)]
-pub(crate) struct PyPrepared {
-    prepared: Prepared,
-    /// The process that looked it up.
-    pid: u32,
-}
-
-#[pymethods]
-impl PyPrepared {
-    /// The SQL text.
-    #[getter]
-    fn query(&self) -> &str {
-        self.prepared.text()
-    }
-
-    /// The parameters in order, each with the Arrow type that its place suggests as text, or `None`.
-    #[getter]
-    fn parameters(&self) -> Outcome<Vec<(String, Option<String>)>> {
-        let parameters = self.prepared.parameters()?.into_iter();
-        let shown = parameters.map(|(name, kind)| (name, kind.map(|kind| kind.to_string())));
-        Ok(shown.collect())
-    }
-
-    /// The statement with values for its parameters. It runs when its result is asked for.
-    ///
-    /// Args:
-    ///     params: Values, as in `Session.sql`.
-    ///     timeout: Seconds that each run may take, in place of that of the session.
-    ///     memory_limit: Bytes, or a text such as `"512MB"`, that each run may use.
-    ///     threads: Into how many shares the query is spread.
-    ///
-    /// Returns:
-    ///     A result that has not run yet.
-    ///
-    /// Raises:
-    ///     QueryError: Values and parameters do not fit, or a name stands for something else now that does not fit.
-    ///     NotLocalError: The statement was prepared before a fork, in the parent process.
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (params=None, *, timeout=None, memory_limit=None, threads=None))]
-    fn sql(
-        &self,
-        py: Python<'_>,
-        params: Option<&Bound<'_, PyAny>>,
-        timeout: Option<Given<Seconds>>,
-        memory_limit: Option<Given<Size>>,
-        threads: Option<Given<Count>>,
-    ) -> Outcome<PyQuery> {
-        if self.pid != std::process::id() {
-            let text = "this statement was prepared before a fork, in the parent process";
-            return Err(Error::new(partgrid::error::ErrorKind::NotLocal, text)
-                .with_hint("prepare it again in this process")
-                .into());
-        }
-        let options = options(timeout, memory_limit, threads)?;
-        let params = parameters(params)?;
-        let prepared = self.prepared.clone();
-        let planned = wait(py, async move {
-            Box::pin(prepared.query(params, &options)).await
-        })?;
-        Ok(PyQuery::new(self.prepared.text().to_owned(), planned))
-    }
-
-    fn __repr__(&self) -> Outcome<String> {
-        let names: Vec<String> = self
-            .parameters()?
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
-        Ok(format!(
-            "Prepared({:?}, parameters: {})",
-            self.query(),
-            names.join(", ")
-        ))
     }
 }
 

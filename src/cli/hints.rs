@@ -8,11 +8,17 @@ use clap::CommandFactory;
 use crate::error::Error;
 
 /// What a hint of the library says, the option that it is about, what a verb with that option says, and one without it.
-const WORDS: [(&str, &str, &str, &str); 17] = [
+const WORDS: [(&str, &str, &str, &str); 18] = [
     (
         "raise memory_limit, or ask for fewer rows or columns",
         "memory-limit",
         "raise --memory-limit, or ask for fewer rows or columns",
+        "ask for fewer rows or columns",
+    ),
+    (
+        "raise spill_limit (limits.spill of a server) or memory_limit, or ask for fewer rows or columns",
+        "spill-limit",
+        "raise --spill-limit (limits.spill of a server) or --memory-limit, or ask for fewer rows or columns",
         "ask for fewer rows or columns",
     ),
     (

@@ -80,6 +80,9 @@ pub(super) struct Sql {
     /// Where queries make their temporary files [default: the folder of the system]
     #[arg(long, value_name = "FOLDER")]
     spill_to: Option<PathBuf>,
+    /// What these files may have together, for instance 20GB [default: 100GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    spill_limit: Option<usize>,
     /// How long a statement may take, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
@@ -254,6 +257,9 @@ impl Sql {
         }
         if let Some(folder) = &self.spill_to {
             options = options.with_spill_to(folder);
+        }
+        if let Some(bytes) = self.spill_limit {
+            options = options.with_spill_limit_bytes(bytes as u64);
         }
         if let Some(timeout) = self.timeout {
             options = options.with_timeout(timeout);

@@ -12,6 +12,7 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionConfig;
 
+use super::bounds::SessionMemory;
 use super::exec::spool::ShowMakers;
 use super::exec::twins::TwinsApart;
 use super::names::{CATALOG, SCHEMA};
@@ -40,11 +41,15 @@ const SMALL_TABLE_PLACES: usize = 256 * 1024;
 /// The bytes of the memory limit for each of them.
 const PLACES_OF_LIMIT: usize = 1024;
 
-/// What statements are planned with, for queries within a limit of memory.
+/// What statements are planned with, for queries within a limit of memory, and all within one of what they spill.
 ///
 /// # Errors
 /// `Storage` when no file can be made in the folder to spill to.
-pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionState> {
+pub(super) fn state(
+    options: &SessionOptions,
+    limit: usize,
+    spilled: &Arc<SessionMemory>,
+) -> Result<SessionState> {
     let mut config = for_tiles(SessionConfig::new())
         .with_information_schema(true)
         .with_create_default_catalog_and_schema(false)
@@ -61,7 +66,7 @@ pub(super) fn state(options: &SessionOptions, limit: usize) -> Result<SessionSta
     execution.perfect_hash_join_small_build_threshold = SMALL_TABLE_PLACES
         .min(limit / PLACES_OF_LIMIT)
         .max(execution.perfect_hash_join_small_build_threshold);
-    let spill = SpillFolder::try_new(options.spill_to.as_deref())?;
+    let spill = SpillFolder::try_new(options.spill_to.as_deref(), spilled)?;
     let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(spill));
     let runtime = RuntimeEnvBuilder::new()
         .with_disk_manager_builder(disk)

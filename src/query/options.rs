@@ -22,6 +22,9 @@ pub const MAX_THREADS_VARIABLE: &str = "PARTGRID_MAX_THREADS";
 /// More threads than this serve nobody.
 const MAX_THREADS: usize = 1024;
 
+/// The most that files of queries have together, unless somebody says otherwise.
+const SPILL_LIMIT_BYTES: u64 = 100 << 30;
+
 /// At least so many queries run at once unless somebody says otherwise, also on machines with fewer cores.
 const LEAST_QUERIES: usize = 4;
 
@@ -60,6 +63,7 @@ pub struct SessionOptions {
     pub(super) memory_limit_bytes: Option<usize>,
     pub(super) query_memory_limit_bytes: Option<usize>,
     pub(super) spill_to: Option<PathBuf>,
+    pub(super) spill_limit_bytes: Option<u64>,
     pub(super) timeout: Option<Duration>,
     pub(super) max_queries: Option<usize>,
     pub(super) max_waiting: Option<usize>,
@@ -94,6 +98,13 @@ impl SessionOptions {
     #[must_use]
     pub fn with_spill_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.spill_to = Some(folder.into());
+        self
+    }
+
+    /// The bytes that the temporary files of all queries may have together at any time; 100 GiB by default. A query that wants more fails.
+    #[must_use]
+    pub fn with_spill_limit_bytes(mut self, bytes: u64) -> Self {
+        self.spill_limit_bytes = Some(bytes);
         self
     }
 
@@ -154,6 +165,10 @@ impl SessionOptions {
                 ..
             } => Err(too_small("query_memory_limit")),
             Self {
+                spill_limit_bytes: Some(0),
+                ..
+            } => Err(too_small("spill_limit")),
+            Self {
                 max_queries: Some(0),
                 ..
             } => Err(too_small("max_queries")),
@@ -168,6 +183,11 @@ impl SessionOptions {
     pub(super) fn memory_limit(&self) -> usize {
         self.memory_limit_bytes
             .unwrap_or_else(default_memory_limit_bytes)
+    }
+
+    pub(super) fn spill_limit(&self) -> usize {
+        let bytes = self.spill_limit_bytes.unwrap_or(SPILL_LIMIT_BYTES);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     pub(super) fn queries_at_once(&self) -> usize {

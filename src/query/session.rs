@@ -69,6 +69,8 @@ pub struct Session {
     pub(super) planner: Planner,
     pub(super) names: Names,
     memory: Arc<SessionMemory>,
+    /// What the files of queries have.
+    pub(super) spilled: Arc<SessionMemory>,
     queue: Queue,
     pub(super) naming: Naming,
     spreader: Spreader,
@@ -79,6 +81,7 @@ pub struct Session {
 struct Shared {
     planner: Planner,
     memory: Arc<SessionMemory>,
+    spilled: Arc<SessionMemory>,
     queue: Queue,
     naming: Naming,
     spreader: Spreader,
@@ -90,6 +93,7 @@ impl Shared {
         Self {
             planner: Planner::new(),
             memory: Arc::new(SessionMemory::new(options.memory_limit())),
+            spilled: Arc::new(SessionMemory::new(options.spill_limit())),
             queue,
             naming: Naming::default(),
             spreader: Spreader::default(),
@@ -127,6 +131,7 @@ impl Session {
         let shared = Shared {
             planner: self.planner.clone(),
             memory: Arc::clone(&self.memory),
+            spilled: Arc::clone(&self.spilled),
             queue: self.queue.clone(),
             naming: self.naming.clone(),
             spreader: self.spreader.clone(),
@@ -140,7 +145,7 @@ impl Session {
         let catalog = Arc::new(Catalog::new(names.clone()));
         // A query that may use less makes no larger values, also where the planner folds constants.
         let each = options.query_memory_limit_bytes.unwrap_or(limit).min(limit);
-        let state = engine::state(options, each)?;
+        let state = engine::state(options, each, &shared.spilled)?;
         state.catalog_list().register_catalog(
             CATALOG.to_owned(),
             Arc::clone(&catalog) as Arc<dyn CatalogProvider>,
@@ -168,6 +173,7 @@ impl Session {
             planner: shared.planner,
             names,
             memory: shared.memory,
+            spilled: shared.spilled,
             queue: shared.queue,
             naming: shared.naming,
             spreader: shared.spreader,

@@ -1,6 +1,6 @@
 //! Files into which queries write what has no room in memory.
 //!
-//! Comes in: a folder. Goes out: files in it that have no name, so that nothing is left of them however the process ends, and no folder beside that of the user is made. Never here: what
+//! Comes in: a folder, and how many bytes all files may have. Goes out: files in it that have no name, so that nothing is left of them however the process ends, and no folder beside that of the user is made. Never here: what
 //! is written.
 
 use std::fs::File;
@@ -8,27 +8,26 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use futures::{Stream, stream};
 
+use super::bounds::{SessionMemory, size};
+use super::session::Session;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How much is read at once.
 const READ_BYTES: usize = 128 * 1024;
 
-/// The most that the files of one session may have at any time.
-const MAX_BYTES: u64 = 100 * 1024 * 1024 * 1024;
-
 /// Makes files in one folder.
 #[derive(Debug)]
 pub(super) struct SpillFolder {
     folder: PathBuf,
-    /// Bytes of all files at this moment.
-    used: Arc<AtomicU64>,
+    /// What the files of all queries may have together, and have.
+    room: Arc<SessionMemory>,
 }
 
 impl SpillFolder {
@@ -36,10 +35,10 @@ impl SpillFolder {
     ///
     /// # Errors
     /// `Storage` when no file can be made in the folder that the user named.
-    pub(super) fn try_new(named: Option<&Path>) -> Result<Self> {
+    pub(super) fn try_new(named: Option<&Path>, room: &Arc<SessionMemory>) -> Result<Self> {
         let this = Self {
             folder: named.map_or_else(std::env::temp_dir, Path::to_path_buf),
-            used: Arc::default(),
+            room: Arc::clone(room),
         };
         if let Some(folder) = named {
             let made = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
@@ -60,53 +59,81 @@ fn failed(error: io::Error, folder: &Path) -> Error {
         .with_source(error)
 }
 
+/// There is no room for so many bytes more.
+fn exhausted(room: &SessionMemory, more: usize) -> Error {
+    let (limit, more) = (size(room.limit()), size(more));
+    let text = format!(
+        "the files that queries spill to may have {limit} together, there is no room for {more} more"
+    );
+    Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
+        "raise spill_limit (limits.spill of a server) or memory_limit, or ask for fewer rows or columns",
+    )
+}
+
+impl Session {
+    /// Bytes of the files that running queries have spilled to, at this moment.
+    #[must_use]
+    pub fn spilled_bytes(&self) -> usize {
+        self.spilled.used()
+    }
+
+    /// The most that these files may have together.
+    #[must_use]
+    pub fn spill_limit_bytes(&self) -> usize {
+        self.spilled.limit()
+    }
+}
+
 impl TempFileFactory for SpillFolder {
     fn create_temp_file(&self, _: &str) -> PlanResult<Arc<dyn SpillFile>> {
         let file = tempfile::tempfile_in(&self.folder);
         let file = file.map_err(|error| failed(error, &self.folder))?;
-        Ok(Arc::new(Unnamed {
-            file: Arc::new(file),
+        Ok(Arc::new(Unnamed(Arc::new(Content {
+            file,
             folder: self.folder.clone(),
-            bytes: Arc::default(),
-            used: Arc::clone(&self.used),
-        }))
+            bytes: AtomicUsize::new(0),
+            room: Arc::clone(&self.room),
+        }))))
     }
 }
 
-/// One file. Its bytes are given back to the system when the last reader is gone.
-struct Unnamed {
-    file: Arc<File>,
+/// What is in one file. Its bytes are given back once nobody writes or reads it any more, as the system does it.
+struct Content {
+    file: File,
     folder: PathBuf,
-    bytes: Arc<AtomicU64>,
-    used: Arc<AtomicU64>,
+    bytes: AtomicUsize,
+    room: Arc<SessionMemory>,
 }
 
-impl Drop for Unnamed {
+impl Drop for Content {
     fn drop(&mut self) {
-        let bytes = self.bytes.load(Ordering::Acquire);
-        self.used.fetch_sub(bytes, Ordering::AcqRel);
+        self.room.give(self.bytes.load(Ordering::Acquire));
     }
 }
+
+/// One file.
+struct Unnamed(Arc<Content>);
 
 impl SpillFile for Unnamed {
     fn size(&self) -> Option<u64> {
-        Some(self.bytes.load(Ordering::Acquire))
+        Some(self.0.bytes.load(Ordering::Acquire) as u64)
     }
 
     fn read_stream(&self) -> PlanResult<Pin<Box<dyn Stream<Item = PlanResult<Bytes>> + Send>>> {
-        let (file, folder) = (Arc::clone(&self.file), self.folder.clone());
+        let content = Arc::clone(&self.0);
         let chunks = stream::try_unfold(0_u64, move |offset| {
-            let (file, folder) = (Arc::clone(&file), folder.clone());
+            let content = Arc::clone(&content);
             async move {
+                let from = Arc::clone(&content);
                 let reading = tokio::task::spawn_blocking(move || {
                     let mut chunk = vec![0; READ_BYTES];
-                    let read = read_at(&file, &mut chunk, offset)?;
+                    let read = read_at(&from.file, &mut chunk, offset)?;
                     chunk.truncate(read);
                     Ok(chunk)
                 });
                 let ended = |error| DataFusionError::External(Box::new(error));
                 let chunk: io::Result<Vec<u8>> = reading.await.map_err(ended)?;
-                let chunk = chunk.map_err(|error| unreadable(error, &folder))?;
+                let chunk = chunk.map_err(|error| unreadable(error, &content.folder))?;
                 let next = offset + chunk.len() as u64;
                 Ok((!chunk.is_empty()).then(|| (Bytes::from(chunk), next)))
             }
@@ -115,12 +142,7 @@ impl SpillFile for Unnamed {
     }
 
     fn open_writer(&self) -> PlanResult<Box<dyn SpillWriter>> {
-        Ok(Box::new(Writer {
-            file: Arc::clone(&self.file),
-            folder: self.folder.clone(),
-            bytes: Arc::clone(&self.bytes),
-            used: Arc::clone(&self.used),
-        }))
+        Ok(Box::new(Writer(Arc::clone(&self.0))))
     }
 }
 
@@ -153,27 +175,31 @@ fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
 }
 
 /// Writes to the end of a file.
-struct Writer {
-    file: Arc<File>,
-    folder: PathBuf,
-    bytes: Arc<AtomicU64>,
-    used: Arc<AtomicU64>,
-}
+struct Writer(Arc<Content>);
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.used.load(Ordering::Acquire) >= MAX_BYTES {
-            let text = "the files that the queries of a session spill to have 100 GiB, they may not have more";
-            let error = Error::new(ErrorKind::ResourcesExhausted, text)
-                .with_hint("raise memory_limit, or ask for fewer rows or columns");
-            return Err(io::Error::other(error));
+        let Content {
+            file,
+            folder,
+            bytes: length,
+            room,
+        } = self.0.as_ref();
+        if !room.try_take(bytes.len()) {
+            return Err(io::Error::other(exhausted(room, bytes.len())));
         }
-        let end = self.bytes.load(Ordering::Acquire);
-        let written = write_at(&self.file, bytes, end)
-            .map_err(|error| io::Error::other(failed(error, &self.folder)))?;
-        self.bytes.fetch_add(written as u64, Ordering::AcqRel);
-        self.used.fetch_add(written as u64, Ordering::AcqRel);
-        Ok(written)
+        let end = length.load(Ordering::Acquire);
+        match write_at(file, bytes, end as u64) {
+            Ok(written) => {
+                room.give(bytes.len().saturating_sub(written));
+                length.fetch_add(written, Ordering::AcqRel);
+                Ok(written)
+            }
+            Err(error) => {
+                room.give(bytes.len());
+                Err(io::Error::other(failed(error, folder)))
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

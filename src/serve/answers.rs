@@ -103,6 +103,11 @@ impl<T: Clone + Send + Sync + 'static> Named<T> {
         Ok(what)
     }
 
+    /// Forgets it, whoever's it is, and gives what it was.
+    pub(super) fn forget(&self, name: &[u8; 16]) -> Option<T> {
+        self.known.remove(name).map(|known| known.what)
+    }
+
     /// Gives back the memory of those whose time is over.
     fn tidy(&self) {
         self.known.run_pending_tasks();

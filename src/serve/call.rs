@@ -15,6 +15,7 @@ use tracing::{Instrument, Span};
 
 use super::auth::{Caller, Scope};
 use super::traces::follow;
+use super::visit::Visitor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::torn;
 use crate::flight::{ENDPOINTS, MEMORY_LIMIT, TIMEOUT, status_of};
@@ -42,6 +43,8 @@ pub(super) struct Call {
     pub(super) endpoints: Option<Endpoints>,
     /// Which load the rows are that it sends, if it says so.
     pub(super) load_id: Option<String>,
+    /// Its connection, where something is done that goes on beyond the request.
+    pub(super) visitor: Option<Visitor>,
     /// Lasts as long as anything is done for the request.
     pub(super) span: Span,
     errors: Arc<RecentErrors>,
@@ -164,6 +167,7 @@ impl Call {
             bounds: CallBounds::default(),
             endpoints: None,
             load_id: None,
+            visitor: None,
             span: Span::none(),
             errors,
         }

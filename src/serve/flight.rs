@@ -114,7 +114,8 @@ impl FlightService for Flight {
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Outcome<Self::DoPutStream> {
-        let call = self.0.call("DoPut", request.metadata())?;
+        let mut call = self.0.call("DoPut", request.metadata())?;
+        call.visitor = request.extensions().get().cloned();
         let broken = request.extensions().get().cloned().unwrap_or_default();
         let messages = request.into_inner();
         call.answer(put::put(&self.0, &call, messages, broken))
@@ -131,7 +132,8 @@ impl FlightService for Flight {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Outcome<Self::DoActionStream> {
-        let call = self.0.call("DoAction", request.metadata())?;
+        let mut call = self.0.call("DoAction", request.metadata())?;
+        call.visitor = request.extensions().get().cloned();
         let action = request.into_inner();
         actions::act(&self.0, &call, action).await
     }

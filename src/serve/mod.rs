@@ -1,7 +1,7 @@
 //! 4. A server that holds grids: Flight SQL, tiles by name, a status page.
 //!
 //! Comes in: grids, and requests of clients. Goes out: a [`Server`]. A request goes through the door (`listen.rs`, `tls.rs`, `auth.rs`; `call.rs` is what is known of it then) and `speak.rs` (HTTP/2) to `get.rs` (DoGet, in `chunks.rs`) or `flight.rs`, and from there
-//! to `sql/` (statements and metadata), `tiles.rs` (grids by name), `put.rs` with `ingest.rs` (rows of clients) and `upload.rs` (tiles of clients; `again.rs`: loads that are repeated) or `actions.rs` (`own.rs`; loads: `jobs.rs`). `service.rs` holds what requests share: `answers.rs` (what tickets stand
+//! to `sql/` (statements and metadata), `tiles.rs` (grids by name), `put.rs` with `ingest.rs` (rows of clients) and `upload.rs` (tiles of clients, as long as they are there: `visit.rs`; `again.rs`: loads that are repeated) or `actions.rs` (`own.rs`; loads: `jobs.rs`). `service.rs` holds what requests share: `answers.rs` (what tickets stand
 //! for), `running.rs` (what runs), `sessions.rs` (options of clients), `accounts.rs` (limits of callers); `rows.rs` and `poll.rs` run queries. `status.rs` says what goes on, `traces.rs` tells collectors, `http/` is the page. Never here: planning, reading, Arrow IPC itself.
 
 mod accounts;
@@ -39,6 +39,7 @@ mod tiles;
 mod tls;
 mod traces;
 mod upload;
+mod visit;
 
 pub use accounts::CallerLimits;
 pub use auth::{Caller, Presented, Scope, Tokens, new_token};

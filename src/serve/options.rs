@@ -28,6 +28,8 @@ pub struct Limits {
     pub query_memory_bytes: usize,
     /// What all queries together may use, and what clients are sending.
     pub memory_bytes: usize,
+    /// What the files that queries spill to may have together.
+    pub spill_bytes: u64,
     /// What grids may have in memory, when a client makes another one.
     pub grid_bytes: u64,
     /// How many queries run at once; others wait.
@@ -60,6 +62,7 @@ impl Default for Limits {
             query_time: Duration::from_secs(60),
             query_memory_bytes: (memory_bytes / 4).clamp(1, 1 << 30),
             memory_bytes,
+            spill_bytes: 4 << 30,
             grid_bytes: memory_bytes as u64,
             queries: 2 * max_threads(),
             waiting: 1024,
@@ -79,6 +82,7 @@ impl Limits {
             ("query_memory_bytes", self.query_memory_bytes as u64),
             ("memory_bytes", self.memory_bytes as u64),
             ("queries", self.queries as u64),
+            ("spill_bytes", self.spill_bytes),
             ("grid_bytes", self.grid_bytes),
             ("answer_bytes", self.answer_bytes),
             ("answer_rows", self.answer_rows),

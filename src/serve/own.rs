@@ -37,20 +37,20 @@ pub(super) async fn done(
         "BeginUpload" => {
             let wanted: BeginUpload = ours(body)?;
             let begun = Construction::begin(service, &call.caller, wanted)?;
-            let name = uploads.keep(&call.caller, Arc::new(begun))?;
-            let upload = name.to_vec();
+            let upload = upload::keep(service, call, begun)?.to_vec();
             Some(Upload { upload }.encode_to_vec())
         }
         "CommitUpload" => {
             let named: Upload = ours(body)?;
             let construction = upload::find(service, call, &named.upload)?;
             let committed = construction.commit(service, &call.caller).await?;
-            uploads.remove(&call.caller, &named.upload)?;
+            // It may have been forgotten meanwhile: that takes nothing back.
+            drop(uploads.remove(&call.caller, &named.upload));
             Some(committed.encode_to_vec())
         }
         "AbortUpload" => {
             let named: Upload = ours(body)?;
-            uploads.remove(&call.caller, &named.upload)?;
+            uploads.remove(&call.caller, &named.upload)?.give_up();
             None
         }
         "Load" => {

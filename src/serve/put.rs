@@ -32,7 +32,6 @@ use crate::query::Parameters;
 
 /// The most bytes of values for parameters.
 const MAX_PARAMETER_BYTES: u64 = 1024 * 1024;
-const PARAMETERS: &str = "values of parameters";
 
 /// What DoPut answers.
 pub(super) type Answers = BoxStream<'static, std::result::Result<PutResult, Status>>;
@@ -88,7 +87,7 @@ async fn done(
         }
         Command::CommandPreparedStatementQuery(query) => {
             let handle = query.prepared_statement_handle;
-            let (_, values) = batches.gather(MAX_PARAMETER_BYTES, PARAMETERS).await?;
+            let values = batches.values().await?;
             prepared::bind(service, call, &handle, &values)?;
             let result = DoPutPreparedStatementResult {
                 prepared_statement_handle: Some(handle),
@@ -98,7 +97,7 @@ async fn done(
         Command::CommandPreparedStatementUpdate(update) => {
             let handle = update.prepared_statement_handle;
             let statements = &service.answers.statements;
-            let (_, values) = batches.gather(MAX_PARAMETER_BYTES, PARAMETERS).await?;
+            let values = batches.values().await?;
             if !values.is_empty() {
                 prepared::bind(service, call, &handle, &values)?;
             }
@@ -127,11 +126,19 @@ async fn uploaded(
     call.caller.require(Scope::Write)?;
     let upload = upload::find(service, call, &tile.upload)?;
     let most = service.limits.upload_bytes;
-    let (schema, all) = batches.gather(most, "an upload").await?;
-    let schema = schema.ok_or_else(|| protocol("rows must begin with a schema, got none"))?;
+    let (mut all, mut held, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
+    while let Some(batch) = batches.next().await? {
+        let more = slice_bytes(&batch);
+        bytes = bytes.saturating_add(more);
+        if bytes > most {
+            return Err(too_large("an upload", most));
+        }
+        held.push(service.hold(&call.caller, more)?);
+        all.push(batch);
+    }
+    let schema = batches.schema()?;
     let number = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     let position = [number(tile.row_band), number(tile.column_band)];
-    let held = service.hold(&call.caller, all.iter().map(slice_bytes).sum())?;
     let set = move || upload.set(position, &schema, &all, (held, most));
     let set = tokio::task::spawn_blocking(set).await;
     set.map_err(|error| Error::internal("a thread that joined rows ended").with_source(error))??;
@@ -276,29 +283,29 @@ impl Batches {
         }
     }
 
-    /// All batches, and their columns if they were said.
-    async fn gather(
-        &mut self,
-        max_bytes: u64,
-        what: &str,
-    ) -> Result<(Option<SchemaRef>, Vec<RecordBatch>)> {
+    /// All batches, which are values of parameters.
+    async fn values(&mut self) -> Result<Vec<RecordBatch>> {
         let mut all = Vec::new();
         let mut bytes = 0;
         while let Some(batch) = self.next().await? {
             bytes += slice_bytes(&batch);
-            if bytes > max_bytes {
-                let text = format!("{what} may have {max_bytes} bytes, got more");
-                return Err(Error::new(ErrorKind::ResourcesExhausted, text));
+            if bytes > MAX_PARAMETER_BYTES {
+                return Err(too_large("values of parameters", MAX_PARAMETER_BYTES));
             }
             all.push(batch);
         }
-        Ok((self.decoder.schema().cloned(), all))
+        Ok(all)
     }
 
     fn schema(&self) -> Result<SchemaRef> {
         let schema = self.decoder.schema().cloned();
         schema.ok_or_else(|| protocol("rows must begin with a schema, got none"))
     }
+}
+
+fn too_large(what: &str, max_bytes: u64) -> Error {
+    let text = format!("{what} may have {max_bytes} bytes, got more");
+    Error::new(ErrorKind::ResourcesExhausted, text)
 }
 
 /// The client went away, or sent what gRPC does not take.

@@ -146,6 +146,7 @@ fn session_options(options: &ServerOptions) -> SessionOptions {
     let mut session = SessionOptions::default()
         .with_memory_limit_bytes(limits.memory_bytes)
         .with_query_memory_limit_bytes(limits.query_memory_bytes.min(limits.memory_bytes))
+        .with_spill_limit_bytes(limits.spill_bytes)
         .with_timeout(limits.query_time)
         .with_max_queries(limits.queries)
         .with_max_waiting(limits.waiting)
@@ -280,6 +281,11 @@ impl Service {
                 Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint("try again later"))
             }
         }
+    }
+
+    /// Bytes that clients sent and that are no grids yet.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held.load(Ordering::Acquire)
     }
 
     /// # Errors

@@ -21,6 +21,7 @@ use tonic::{Code, Status};
 use super::chunks::Answer;
 use super::get::{Methods, Sent};
 use super::listen::{Connection, Connections};
+use super::visit::Visit;
 
 /// Bytes of a stream, and of a connection, that may be under way unread.
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
@@ -93,9 +94,14 @@ async fn speak_on(
     builder: http2::Builder<TokioExecutor>,
     mut stopped: watch::Receiver<()>,
 ) {
+    // Ends with the connection, for those who wait for that.
+    let visit = Visit::default();
+    let visitor = visit.visitor();
     let service = service_fn(move |request: Request<Incoming>| {
         let methods = methods.clone();
-        async move { Ok::<_, Infallible>(in_time(methods, request.map(Body::new)).await) }
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(visitor.clone());
+        async move { Ok::<_, Infallible>(in_time(methods, request).await) }
     });
     let mut spoken = pin!(builder.serve_connection(TokioIo::new(connection), service));
     let ended = tokio::select! {

@@ -82,6 +82,9 @@ fn memory(service: &Service) -> Value {
         "grid_bytes": grid_bytes(service),
         "query_bytes": session.memory_bytes(),
         "query_limit_bytes": session.memory_limit_bytes(),
+        "incoming_bytes": service.held_bytes(),
+        "spilled_bytes": session.spilled_bytes(),
+        "spill_limit_bytes": session.spill_limit_bytes(),
         "resident_bytes": crate::memory::resident_bytes(),
     })
 }

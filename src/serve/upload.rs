@@ -1,10 +1,10 @@
 //! Grids under construction: tiles that clients send one by one.
 //!
-//! Comes in: a name and cuts, then tiles in any order, then the word that all are there. Goes out: a grid under the name, all at once. An upload of which nothing is heard for a while is forgotten, with
-//! what came of it. Never here: messages of Arrow.
+//! Comes in: a name and cuts, then tiles in any order, over any connections, then the word that all are there. Goes out: a grid under the name, all at once. An upload of which nothing is heard for a while is
+//! forgotten, with what came of it; sooner when all connections on which somebody worked at it have ended. Never here: messages of Arrow.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -15,6 +15,7 @@ use super::auth::{Caller, Scope};
 use super::call::Call;
 use super::ingest::check_right;
 use super::service::{Held, Service};
+use super::visit::{Visit, Visitors};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Acknowledgement, BeginUpload};
 use crate::flight::{schema_bytes, schema_of};
@@ -22,6 +23,9 @@ use crate::grid::{Axis, GridBuilder, LoadMark, PartitionGrid, Tile, slice_bytes}
 
 /// The most tiles of one grid.
 const MAX_TILES: usize = 100_000;
+
+/// Of the time for which a client may be silent, the part for which one whose connections have ended may stay away.
+const GRACE_OF_SILENCE: u32 = 3;
 
 /// A grid of which tiles are still missing.
 pub(super) struct Construction {
@@ -35,6 +39,10 @@ pub(super) struct Construction {
     /// What the client calls it, if it may repeat it.
     load_id: Option<String>,
     parts: Mutex<Parts>,
+    /// Who sends it.
+    senders: Arc<Visitors>,
+    /// Ends with it.
+    life: Visit,
 }
 
 /// A tile that came.
@@ -42,7 +50,7 @@ struct Came {
     tile: Tile,
     /// What was sent, where the upload may be repeated.
     sum: String,
-    _held: Held,
+    _held: Vec<Held>,
 }
 
 #[derive(Default)]
@@ -94,6 +102,8 @@ impl Construction {
             columns,
             load_id,
             parts: Mutex::default(),
+            senders: Arc::default(),
+            life: Visit::default(),
         })
     }
 
@@ -110,7 +120,7 @@ impl Construction {
         position: [usize; 2],
         schema: &SchemaRef,
         batches: &[RecordBatch],
-        held: (Held, u64),
+        held: (Vec<Held>, u64),
     ) -> Result<()> {
         let (held, most_bytes) = held;
         let [row_band, column_band] = position;
@@ -240,11 +250,16 @@ impl Construction {
         }))
     }
 
-    /// Lets go of the tiles, and says what is promised.
-    fn ended(&self, service: &Service, num_rows: u64) -> Acknowledgement {
+    /// Lets go of the tiles, and takes no more.
+    pub(super) fn give_up(&self) {
         let mut parts = self.parts();
         parts.is_ended = true;
         parts.tiles.clear();
+    }
+
+    /// Lets go of the tiles, and says what is promised.
+    fn ended(&self, service: &Service, num_rows: u64) -> Acknowledgement {
+        self.give_up();
         Acknowledgement {
             is_durable: self.is_kept && service.catalog.is_some(),
             num_rows,
@@ -279,10 +294,48 @@ pub(super) fn taken(name: &str) -> Error {
         .with_hint("replace it, or choose another name")
 }
 
-/// The upload of a name.
+/// Keeps one for its caller, until it is there as a grid, is given up, or its senders have gone away.
+///
+/// # Errors
+/// As [`Named::keep`](super::answers::Named::keep).
+pub(super) fn keep(service: &Arc<Service>, call: &Call, begun: Construction) -> Result<[u8; 16]> {
+    let begun = Arc::new(begun);
+    let uploads = &service.answers.uploads;
+    let name = uploads.keep(&call.caller, Arc::clone(&begun))?;
+    if let Some(visitor) = &call.visitor {
+        begun.senders.add(visitor);
+        let (senders, ended) = (Arc::clone(&begun.senders), begun.life.visitor());
+        let grace = service.limits.silence / GRACE_OF_SILENCE;
+        let service = Arc::downgrade(service);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = ended.gone() => {}
+                () = senders.gone_for(grace) => abandon(&service, &name),
+            }
+        });
+    }
+    Ok(name)
+}
+
+/// Forgets one that nobody sends any more.
+fn abandon(service: &Weak<Service>, name: &[u8; 16]) {
+    let Some(service) = service.upgrade() else {
+        return;
+    };
+    if let Some(upload) = service.answers.uploads.forget(name) {
+        upload.give_up();
+        tracing::info!(table = %upload.name, "an upload was given up: its client went away");
+    }
+}
+
+/// The upload of a name, at which somebody works on the connection of the call.
 ///
 /// # Errors
 /// `NotFound` for another's.
 pub(super) fn find(service: &Service, call: &Call, name: &[u8]) -> Result<Arc<Construction>> {
-    service.answers.uploads.find(&call.caller, name)
+    let found = service.answers.uploads.find(&call.caller, name)?;
+    if let Some(visitor) = &call.visitor {
+        found.senders.add(visitor);
+    }
+    Ok(found)
 }

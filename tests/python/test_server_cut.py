@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import pytest
 
 import partgrid as pg
 from proxies import Proxy
+from resting import at_rest
 from services import (
     ENDLESS,
     Service,
@@ -76,25 +76,6 @@ def between(one: Service) -> Iterator[Proxy]:
 
 def part(proxy: Proxy, how: str) -> None:
     proxy.cut() if how == "closes" else proxy.stall()
-
-
-def seconds_of(one: Service) -> float:
-    """Time for which the server has computed."""
-    fields = Path(f"/proc/{one.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def is_at_rest(one: Service) -> bool:
-    """Whether the server does nothing for anybody."""
-    if running(one) or status(one)["memory"]["query_bytes"] > 0:
-        return False
-    before = seconds_of(one)
-    time.sleep(0.3)
-    return seconds_of(one) - before < 0.1
-
-
-def at_rest(one: Service) -> None:
-    until(lambda: is_at_rest(one), 30)
 
 
 @pytest.mark.parametrize("what", WORKS if os.environ.get("PARTGRID_CANCELLED") == "all" else SOME)

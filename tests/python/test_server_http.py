@@ -113,6 +113,9 @@ def test_metrics_are_what_prometheus_reads(open_server: pg.Server) -> None:
     text = body.decode()
     assert "# TYPE partgrid_queries_running gauge" in text
     assert "partgrid_grids 1\n" in text
+    assert "partgrid_incoming_memory_bytes 0\n" in text
+    assert "partgrid_spilled_bytes 0\n" in text
+    assert "partgrid_spill_limit_bytes 4294967296\n" in text
     assert text.endswith("# EOF\n")
     assert '"t"' not in text
 

@@ -82,7 +82,12 @@ def test_of_many_clients_with_small_queries_none_is_lost() -> None:
             each = list(threads.map(ask, range(CLIENTS)))
         took = sorted(seconds for client in each for seconds in client)
         assert len(took) == CLIENTS * QUERIES
-        assert took[int(len(took) * 0.99)] < 20 * statistics.median(took)
+        median, last = statistics.median(took), took[int(len(took) * 0.99)]
+        print(
+            f"{CLIENTS} clients: {len(took)} small queries, median {median * 1000:.1f} ms,"
+            f" p99 {last * 1000:.1f} ms, which is {last / median:.1f} times as much"
+        )
+        assert last < 20 * median
         assert running(one) == []
 
 

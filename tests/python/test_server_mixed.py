@@ -23,6 +23,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from resting import Had, settled
 from served import ingest
 from services import (
     ENDLESS,
@@ -125,46 +126,17 @@ def test_clients_that_ask_scan_and_write_at_once_get_right_answers(tmp_path: Pat
             took = sorted(second for client in clients for second in client.took[kind])
             assert took, f"nobody was served a {kind}"
             busy = sum(client.busy[kind] for client in clients)
-            last = took[int(len(took) * 0.99)]
+            median, last = statistics.median(took), took[int(len(took) * 0.99)]
             print(
                 f"{kind}: {len(took)} in {SECONDS:.0f} s, {busy} told that it is busy,"
-                f" median {statistics.median(took) * 1000:.1f} ms, p99 {last * 1000:.1f} ms"
+                f" median {median * 1000:.1f} ms, p99 {last * 1000:.1f} ms,"
+                f" which is {last / median:.1f} times as much"
             )
         until(lambda: not running(one))
         names = {f"own_{number}" for number in range(CLIENTS)}
         assert set(pg.connect(one.uri).grids()) <= {"base", *names}
     with service("--catalog", tmp_path) as one:
         assert pg.connect(one.uri).grid("base").to_arrow() == base()
-
-
-class Had:
-    """What a server has of the system, once nothing moves any more."""
-
-    def __init__(self, one: Service) -> None:
-        folder = Path(f"/proc/{one.process.pid}")
-        links = [os.readlink(path) for path in (folder / "fd").iterdir() if path.is_symlink()]
-        self.descriptors = len(links)
-        self.sockets = sum(link.startswith("socket:") for link in links)
-        self.segments = sum("memfd:" in link for link in links)
-        self.threads = len(list((folder / "task").iterdir()))
-
-
-def settled(one: Service, before: Had) -> None:
-    """Waits until the server has no more than before. Threads that had work go when they had none for ten seconds."""
-
-    def is_settled() -> bool:
-        try:
-            now = Had(one)
-        except OSError:
-            return False
-        return (
-            now.descriptors <= before.descriptors
-            and now.sockets <= before.sockets
-            and now.segments <= before.segments
-            and now.threads <= before.threads
-        )
-
-    until(is_settled, 30)
 
 
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5)

@@ -101,6 +101,7 @@ def test_config_shows_where_each_setting_was_said(tmp_path: Path) -> None:
     assert found["grids.a"] == ("x", str(path))
     assert found["server.address"] == ("127.0.0.1:8815", "default")
     assert found["limits.answer"][1] == "default"
+    assert found["limits.spill"] == ("4294967296", "default")
     named = config(PARTGRID_CONFIG=str(path))
     assert named["limits.queries"] == ("3", str(path))
     for wrong, text in (

@@ -79,5 +79,10 @@ def listen(
             tokens=tokens,
             join=[],
             insecure=True,
-            settings={"cluster.token": str(shown), **(settings or {})},
+            # Only the program itself asks: its queries may spill as much as those of a session.
+            settings={
+                "cluster.token": str(shown),
+                "limits.spill": "100GiB",
+                **(settings or {}),
+            },
         )

@@ -77,6 +77,21 @@ fn memory(service: &Service, registry: &mut Registry) {
             service.session.memory_limit_bytes() as u64,
         ),
         (
+            "incoming_memory",
+            "Memory of what clients send and that is no grid yet",
+            service.held_bytes(),
+        ),
+        (
+            "spilled",
+            "Files that queries have spilled to",
+            service.session.spilled_bytes() as u64,
+        ),
+        (
+            "spill_limit",
+            "Files that queries may spill to",
+            service.session.spill_limit_bytes() as u64,
+        ),
+        (
             "resident_memory",
             "Memory of the process",
             crate::memory::resident_bytes().unwrap_or(0),

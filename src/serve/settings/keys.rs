@@ -180,6 +180,11 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
         "what all queries together may use",
     ),
     (
+        "limits.spill",
+        Kind::Size,
+        "what the files that queries spill to may have together",
+    ),
+    (
         "limits.grids",
         Kind::Size,
         "what grids may have in memory when a client makes one",

@@ -23,7 +23,16 @@ fn hints_name_options_that_the_verb_has() {
     let load = ["load", "--out", "out"];
     let limit = ["--memory-limit", "1kB"];
     let widen = ["--schema-evolution", "widen"];
-    let cases: [(Vec<&str>, &str); 7] = [
+    let sort = "SELECT value, value % 1000 AS k FROM generate_series(1, 1000000) ORDER BY k, value";
+    let spill = [
+        "--threads",
+        "2",
+        "--memory-limit",
+        "8MB",
+        "--spill-limit",
+        "1kB",
+    ];
+    let cases: [(Vec<&str>, &str); 8] = [
         (
             [&load[..], &["large.parquet"], &limit].concat(),
             "hint: raise --memory-limit, give --spill-to a folder, load fewer --columns, or choose a smaller --tile-rows",
@@ -45,6 +54,10 @@ fn hints_name_options_that_the_verb_has() {
         (
             vec!["sql", "SELECT 1", "--grid", "t=folders"],
             "hint: `partgrid load --no-hive` takes",
+        ),
+        (
+            [&["sql", sort], &spill[..]].concat(),
+            "hint: raise --spill-limit (limits.spill of a server) or --memory-limit",
         ),
     ];
     for (arguments, hint) in cases {

@@ -86,6 +86,47 @@ fn a_sort_over_its_memory_limit_spills_to_the_named_folder_and_finishes() {
 }
 
 #[test]
+fn what_queries_spill_has_a_limit_that_all_who_share_a_session_share() {
+    const SORT: &str = "SELECT id, name FROM t ORDER BY name DESC";
+    let options = SessionOptions::default()
+        .with_threads(2)
+        .with_memory_limit_bytes(8_000_000);
+    let few = World::with(
+        &options.clone().with_spill_limit_bytes(500_000),
+        &[1_000_000],
+    );
+    let query = few.sql_with(SORT, Parameters::default()).unwrap();
+    let error = few.runtime.block_on(query.collect()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ResourcesExhausted, "{error}");
+    let limit = "the files that queries spill to may have 500.0 kB together, there is no room for ";
+    assert!(error.message().starts_with(limit), "{error}");
+    assert!(error.hint().unwrap().contains("spill_limit"), "{error}");
+    assert_eq!(few.numbers("SELECT count(*) FROM t"), [1_000_000]);
+    let none = SessionOptions::default().with_spill_limit_bytes(0);
+    let error = Session::try_new(&none).err().unwrap();
+    assert_eq!(error.message(), "spill_limit must be at least 1, got 0");
+
+    let many = World::with(&options.with_spill_limit_bytes(1 << 30), &[1_000_000]);
+    assert_eq!(many.session.spill_limit_bytes(), 1 << 30);
+    let seeing = many.session.seeing(|_| true).unwrap();
+    let query = many.runtime.block_on(seeing.sql(SORT)).unwrap();
+    let mut stream = {
+        let _entered = many.runtime.enter();
+        query.stream().unwrap()
+    };
+    drop(many.runtime.block_on(stream.next()).unwrap().unwrap());
+    assert!(many.session.spilled_bytes() > 1_000_000);
+    drop(stream);
+    for world in [few, many] {
+        let stop = Instant::now() + Duration::from_secs(20);
+        while world.session.spilled_bytes() > 0 {
+            assert!(Instant::now() < stop, "files are kept that nobody reads");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_spilled_to_is_an_error_at_once() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = SessionOptions::default().with_spill_to(file.path());
