@@ -438,15 +438,12 @@ impl Catalog {
     async fn sweep(&self) -> Result<()> {
         let latest = self.latest().await?;
         let mut wanted = BTreeSet::new();
-        for (_, path) in latest.values() {
-            // A damaged manifest is said when grids are asked for; until then nothing is removed.
-            let Ok(manifest) = self.manifest(path).await else {
+        for (name, (_, path)) in &latest {
+            // A damaged manifest is said when grids are asked for; until then nothing is removed. Nor where one stands in the place of another.
+            let Ok(contents) = self.contents(name, path).await else {
                 return Ok(());
             };
-            let tiles = manifest
-                .contents
-                .into_iter()
-                .flat_map(|contents| contents.tiles);
+            let tiles = contents.into_iter().flat_map(|contents| contents.tiles);
             wanted.extend(tiles.map(|tile| tile.path));
         }
         let current: BTreeSet<&String> = latest.values().map(|(_, path)| path).collect();
