@@ -102,6 +102,11 @@ impl Files {
         }
     }
 
+    /// Whether it knows files of a name.
+    pub(super) fn has_of(&self, name: &str) -> bool {
+        self.known().named.contains_key(name)
+    }
+
     /// Whether names have all files of a grid.
     pub(super) fn are_named(&self, contents: &Contents) -> bool {
         let known = self.known();
@@ -114,8 +119,13 @@ impl Files {
 
     /// Leaves files alone as long as the process lives: a manifest that nobody knows of may name them.
     pub(super) fn leave(&self, contents: &Contents) {
-        for tile in &contents.tiles {
-            self.change(&Arc::from(tile.path.as_str()), |needed| needed.names += 1);
+        self.leave_files(contents.tiles.iter().map(|tile| tile.path.as_str()));
+    }
+
+    /// The same of files that a manifest may name that cannot be read.
+    pub(super) fn leave_files<'a>(&self, paths: impl Iterator<Item = &'a str>) {
+        for path in paths {
+            self.change(&Arc::from(path), |needed| needed.names += 1);
         }
     }
 

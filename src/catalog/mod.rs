@@ -3,10 +3,11 @@
 //! Comes in: grids under names. Goes out: the same grids after a restart, bit for bit, or an error that names the file. A grid is kept in steps: its tiles under names that nobody else uses, then a manifest
 //! with the length and checksum of each, under the next number of its name, which only one writer can take. Whatever a crash leaves without a manifest does not exist. `store.rs` writes durably, `manifest.rs` is
 //! what is written, `paths.rs` where, `tile.rs` reads, `files.rs` removes what nobody needs any more. Several processes may share a catalog (`shared.rs`): each takes in what others have changed, a change to what
-//! somebody else has changed meanwhile is refused, and what nobody names any more is removed after a grace. Never here: which grids are served, who may write.
+//! somebody else has changed meanwhile is refused, and what nobody names any more is removed after a grace. `health.rs` knows what is damaged and whether writes last. Never here: which grids are served, who may write.
 
 mod files;
 mod folder;
+mod health;
 mod manifest;
 mod objects;
 mod paths;
@@ -26,6 +27,8 @@ use crate::grid::{GridBuilder, GridId, PartitionGrid, Tile};
 use crate::share::{ipc, told};
 
 use files::Files;
+pub use health::Fault;
+use health::Health;
 use manifest::{Contents, Manifest, TileFile, checksum};
 use paths::{MANIFESTS, MAX_FOLDER_BYTES, TILES, encoded, is_tile, name_of, number_of, unique};
 pub use shared::Changed;
@@ -52,6 +55,9 @@ pub struct Catalog {
     room: Arc<Semaphore>,
     /// The number of the manifest of each name that this process goes by.
     known: Arc<Mutex<BTreeMap<String, u64>>>,
+    health: Arc<Health>,
+    /// Whether tables that are damaged are left out of a catalog that is of this process alone.
+    skips_damaged: bool,
 }
 
 impl Catalog {
@@ -73,11 +79,20 @@ impl Catalog {
             writing: Arc::default(),
             room: Arc::new(Semaphore::new(WRITING_MEBIBYTES as usize)),
             known: Arc::default(),
+            health: Arc::default(),
+            skips_damaged: false,
         };
         if catalog.store.is_ours_alone() {
             catalog.sweep().await?;
         }
         Ok(catalog)
+    }
+
+    /// Whether tables that are damaged are left out ([`Catalog::damaged`]), and stand in the way of no other. Where other processes may have the catalog, too, they always are.
+    #[must_use]
+    pub fn with_skip_damaged(mut self, skips_damaged: bool) -> Self {
+        self.skips_damaged = skips_damaged;
+        self
     }
 
     /// Lets go of a folder, so that another process can have it. What is written later is an error.
@@ -106,43 +121,47 @@ impl Catalog {
     /// All grids, by name. Their tiles are read when they are needed; that their files are there and as long as they should be is seen now.
     ///
     /// # Errors
-    /// `InvalidData` for a manifest or file that is damaged or gone, with its name. Where other processes may have the catalog, too, such a table is left out and logged: [`Catalog::changes`] tries again.
+    /// `InvalidData` for a manifest or file that is damaged or gone, with its name and the remedies. Such a table is left out where that is wanted ([`Catalog::with_skip_damaged`]), and where other processes may
+    /// have the catalog, too: [`Catalog::changes`] tries again.
     pub async fn grids(&self) -> Result<BTreeMap<String, Arc<PartitionGrid>>> {
         let latest = self.latest().await?;
         // Manifests first: whatever they name was written before.
-        let listed = self.store.list(TILES).await?.into_iter();
-        let lengths: BTreeMap<String, u64> = listed.map(|file| (file.path, file.bytes)).collect();
+        let lengths = self.lengths().await?;
         let mut grids = BTreeMap::new();
         for (name, (number, path)) in latest {
-            let whole = self.whole(&name, &path, &lengths).await;
-            let (contents, grid) = match whole {
-                Ok(whole) => whole,
-                Err(error) if self.is_shared() => {
-                    tracing::error!(table = name, %error, "a table of the catalog cannot be had");
-                    continue;
+            match self.whole(&name, &path, &lengths).await {
+                Ok(grid) => {
+                    self.mark_whole(&name);
+                    self.known().insert(name.clone(), number);
+                    grids.extend(grid.map(|grid| (name, grid)));
                 }
-                Err(error) => return Err(error),
-            };
-            self.known().insert(name.clone(), number);
-            self.files.name(&name, contents.as_ref());
-            grids.extend(grid.map(|grid| (name, grid)));
+                Err(error) => self.leave_out(&name, &path, error, lengths.keys())?,
+            }
         }
         Ok(grids)
     }
 
-    /// What a manifest says, if all its files are there, and the grid of it.
+    /// The files of tiles that are there, and how long they are.
+    async fn lengths(&self) -> Result<BTreeMap<String, u64>> {
+        let listed = self.store.list(TILES).await?.into_iter();
+        Ok(listed.map(|file| (file.path, file.bytes)).collect())
+    }
+
+    /// The grid of a manifest, if all its files are there; `None` where it says that the table was dropped.
     async fn whole(
         &self,
         name: &str,
         path: &str,
         lengths: &BTreeMap<String, u64>,
-    ) -> Result<(Option<Contents>, Option<Arc<PartitionGrid>>)> {
-        let Some(contents) = self.contents(name, path).await? else {
-            return Ok((None, None));
+    ) -> Result<Option<Arc<PartitionGrid>>> {
+        let contents = self.contents(name, path).await?;
+        // Before there are tiles: those of a grid that does not come about would take their files with them.
+        self.files.name(name, contents.as_ref());
+        let Some(contents) = contents else {
+            return Ok(None);
         };
         contents.check_lengths(lengths)?;
-        let grid = Arc::new(self.grid(&contents)?);
-        Ok((Some(contents), Some(grid)))
+        Ok(Some(Arc::new(self.grid(&contents)?)))
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
@@ -164,8 +183,7 @@ impl Catalog {
         let contents = Contents::of(grid, files, &statistics?)?;
         if self.is_shared() && !self.files.are_named(&contents) {
             // What no name has may be collected, if it took long to write it all.
-            let listed = self.store.list(TILES).await?.into_iter();
-            contents.check_lengths(&listed.map(|file| (file.path, file.bytes)).collect())?;
+            contents.check_lengths(&self.lengths().await?)?;
         }
         if let Err(error) = self.put_manifest(name, Some(&contents)).await {
             // It may have been written all the same: its files stay until the next start.
@@ -233,7 +251,7 @@ impl Catalog {
     /// Whatever stands in the way of writing; then the name keeps what it had.
     pub async fn drop_grid(&self, name: &str) -> Result<()> {
         // Also one that this process has not heard of: that is said.
-        match self.latest().await?.contains_key(name) {
+        match self.noted(self.latest().await)?.contains_key(name) {
             true => self.put_manifest(name, None).await,
             false => Ok(()),
         }
@@ -297,6 +315,7 @@ impl Catalog {
 
     async fn put_manifest(&self, name: &str, contents: Option<&Contents>) -> Result<()> {
         let _alone = self.writing.lock().await;
+        self.check_whole(name)?;
         let encoded = encoded(name);
         if encoded.len() > MAX_FOLDER_BYTES {
             let text = format!(
@@ -307,7 +326,7 @@ impl Catalog {
         }
         let folder = format!("{MANIFESTS}/{encoded}");
         for _ in 0..ATTEMPTS {
-            let listed = self.store.list(&folder).await?;
+            let listed = self.noted(self.store.list(&folder).await)?;
             let numbers = listed.iter().filter_map(|file| number_of(&file.path));
             let latest = numbers.max().unwrap_or(0);
             if !self.store.is_ours_alone() {
@@ -334,24 +353,6 @@ impl Catalog {
         );
         Err(Error::new(ErrorKind::Storage { retryable: true }, text)
             .with_file(format!("{}/{folder}", self.place())))
-    }
-
-    /// Puts what nobody else writes with the same bytes; one whose answer was lost finds itself.
-    async fn put_once(&self, path: &str, bytes: Bytes) -> Result<bool> {
-        let put = self.store.put_new(path, bytes.clone()).await;
-        // A disk that failed is believed: what can be read may never have reached it.
-        let may_be_there = match &put {
-            Ok(is_new) => !is_new,
-            Err(error) => matches!(error.kind(), ErrorKind::Storage { retryable: true }),
-        };
-        if !may_be_there {
-            return put;
-        }
-        let there = self.store.read(path).await;
-        match there.is_ok_and(|there| there == bytes) {
-            true => Ok(true),
-            false => put,
-        }
     }
 
     /// # Errors
@@ -437,15 +438,12 @@ impl Catalog {
     async fn sweep(&self) -> Result<()> {
         let latest = self.latest().await?;
         let mut wanted = BTreeSet::new();
-        for (_, path) in latest.values() {
-            // A damaged manifest is said when grids are asked for; until then nothing is removed.
-            let Ok(manifest) = self.manifest(path).await else {
+        for (name, (_, path)) in &latest {
+            // A damaged manifest is said when grids are asked for; until then nothing is removed. Nor where one stands in the place of another.
+            let Ok(contents) = self.contents(name, path).await else {
                 return Ok(());
             };
-            let tiles = manifest
-                .contents
-                .into_iter()
-                .flat_map(|contents| contents.tiles);
+            let tiles = contents.into_iter().flat_map(|contents| contents.tiles);
             wanted.extend(tiles.map(|tile| tile.path));
         }
         let current: BTreeSet<&String> = latest.values().map(|(_, path)| path).collect();

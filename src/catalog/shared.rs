@@ -23,9 +23,7 @@ use super::paths::{MANIFESTS, TILES, is_tile, name_of, number_of};
 use super::store::Listed;
 #[cfg(feature = "distributed")]
 use super::tile::KeptTile;
-#[cfg(feature = "distributed")]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 #[cfg(feature = "distributed")]
 use crate::grid::Tile;
 use crate::grid::{GridId, PartitionGrid};
@@ -103,24 +101,59 @@ impl Catalog {
                 grid: None,
             }));
         }
+        let damaged = self.damaged_names();
+        for name in damaged.iter().filter(|name| !latest.contains_key(*name)) {
+            self.mark_whole(name);
+        }
+        // Of those that were seen to be damaged it is seen whether all files are there again.
+        let lengths = match damaged.is_empty() {
+            true => None,
+            false => Some(self.lengths().await?),
+        };
         for (name, (number, path)) in latest {
             if known.get(&name) != Some(&number) {
-                changes.push(self.changed(name, number, &path).await);
+                let lengths = lengths.as_ref().filter(|_| damaged.contains(&name));
+                changes.push(self.changed(name, number, &path, lengths).await);
             }
         }
         Ok(changes)
     }
 
-    async fn changed(&self, name: String, number: u64, path: &str) -> Result<Changed> {
-        let contents = self.contents(&name, path).await;
-        let contents = contents.map_err(|error| error.with_context("table", name.as_str()))?;
-        let grid = contents.as_ref().map(|contents| self.grid(contents));
-        Ok(Changed {
-            grid: grid.transpose()?.map(Arc::new),
-            name,
-            number: Some(number),
-            contents,
-        })
+    async fn changed(
+        &self,
+        name: String,
+        number: u64,
+        path: &str,
+        lengths: Option<&BTreeMap<String, u64>>,
+    ) -> Result<Changed> {
+        let made = async {
+            let contents = self.contents(&name, path).await?;
+            if let (Some(contents), Some(lengths)) = (&contents, lengths) {
+                contents.check_lengths(lengths)?;
+            }
+            let grid = contents.as_ref().map(|contents| self.grid(contents));
+            Ok::<_, Error>((grid.transpose()?.map(Arc::new), contents))
+        };
+        match made.await {
+            Ok((grid, contents)) => {
+                self.mark_whole(&name);
+                Ok(Changed {
+                    grid,
+                    name,
+                    number: Some(number),
+                    contents,
+                })
+            }
+            Err(error) => {
+                let error = self.remedied(error, &name, path, true);
+                // What cannot be read at this moment may be whole.
+                let is_damage = [ErrorKind::InvalidData, ErrorKind::Unsupported];
+                if is_damage.contains(&error.kind()) {
+                    self.mark_damaged(&name, error.clone());
+                }
+                Err(error)
+            }
+        }
     }
 
     /// From now on this process goes by a change, and may change the name itself.

@@ -135,6 +135,12 @@ impl Asked {
     }
 }
 
+/// Whether a grid says that a load of this id made it or added to it.
+pub(super) fn is_known(id: Option<&str>, grid: &PartitionGrid) -> bool {
+    let mut loads = grid.loads().iter();
+    id.is_some_and(|id| loads.any(|load| load.id == id))
+}
+
 /// Whether a grid was made by a load, or has its rows.
 ///
 /// # Errors

@@ -14,11 +14,12 @@ use tonic::metadata::MetadataMap;
 use tracing::{Instrument, Span};
 
 use super::auth::{Caller, Scope};
+use super::counts::By;
 use super::traces::follow;
 use super::visit::Visitor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::torn;
-use crate::flight::{ENDPOINTS, MEMORY_LIMIT, TIMEOUT, status_of};
+use crate::flight::{ENDPOINTS, MEMORY_LIMIT, TIMEOUT, kind_name, status_of};
 
 /// How many errors are kept for the page.
 const RECENT_ERRORS: usize = 50;
@@ -132,13 +133,26 @@ pub(super) struct Told {
     pub(super) message: String,
 }
 
-/// The errors of late.
-#[derive(Debug, Default)]
-pub(super) struct RecentErrors(Mutex<VecDeque<Told>>);
+/// The errors of late, and how many of each kind there were.
+#[derive(Debug)]
+pub(super) struct RecentErrors {
+    told: Mutex<VecDeque<Told>>,
+    pub(super) by_kind: By,
+}
+
+impl Default for RecentErrors {
+    fn default() -> Self {
+        Self {
+            told: Mutex::default(),
+            by_kind: By::of("kind", &[]),
+        }
+    }
+}
 
 impl RecentErrors {
     fn note(&self, told: Told) {
-        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.by_kind.count(kind_name(told.kind));
+        let mut recent = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() == RECENT_ERRORS {
             recent.pop_front();
         }
@@ -147,7 +161,7 @@ impl RecentErrors {
 
     /// Those that a caller may see, the latest first: their own, or all for an administrator.
     pub(super) fn seen_by(&self, caller: &Caller) -> Vec<Told> {
-        let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = |told: &&Told| caller.scope() == Scope::Admin || told.caller == *caller.name();
         recent.iter().rev().filter(seen).cloned().collect()
     }

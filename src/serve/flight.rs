@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::answers::{Answer, KEPT_FOR};
 use super::call::{Call, Endpoints, message};
+use super::counts::Timer;
 use super::poll::Polled;
 use super::rows::{Rows, rows};
 use super::service::Service;
@@ -108,9 +109,10 @@ impl FlightService for Flight {
 
     async fn do_get(&self, request: Request<Ticket>) -> Outcome<Self::DoGetStream> {
         let call = self.0.call("DoGet", request.metadata())?;
+        let timer = self.0.gets.begin();
         let ticket = request.into_inner().ticket;
         let rows = call.answer(self.rows(&call, &ticket)).await?;
-        Ok(rows.map(|rows| self.sent(call, rows)))
+        Ok(rows.map(|rows| self.sent(call, rows, timer)))
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Outcome<Self::DoPutStream> {
@@ -277,7 +279,12 @@ impl Flight {
     }
 
     /// The messages of batches.
-    fn sent(&self, call: Call, rows: Rows) -> BoxStream<'static, Result<FlightData, Status>> {
+    fn sent(
+        &self,
+        call: Call,
+        rows: Rows,
+        timer: Timer,
+    ) -> BoxStream<'static, Result<FlightData, Status>> {
         let compression = self.compression(&call);
         let mut messages = match encoded(&rows.schema, rows.batches, compression, None) {
             Ok(messages) => messages,
@@ -285,6 +292,8 @@ impl Flight {
         };
         // What is done while the client reads is part of its request.
         let next = stream::poll_fn(move |context| {
+            // It goes with the stream.
+            let _timer = &timer;
             let _within = call.span.enter();
             let next = messages.poll_next_unpin(context);
             next.map(|next| next.map(|message| message.map_err(|error| call.status(&error))))

@@ -25,6 +25,7 @@ use tonic::{Code, Status};
 use super::broken::watched;
 use super::call::Call;
 use super::chunks::{Answer, Chunks};
+use super::counts::Timer;
 use super::flight::Flight;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{Pieces, pieces};
@@ -92,6 +93,7 @@ impl Methods {
         let (parts, body) = request.into_parts();
         let metadata = MetadataMap::from_headers(parts.headers);
         let call = self.flight.0.call("DoGet", &metadata)?;
+        let timer = self.flight.0.gets.begin();
         let mut tickets = Streaming::new_request(Tickets, body, None, Some(self.message_bytes));
         let ticket = tickets.message().await?;
         let ticket =
@@ -105,6 +107,7 @@ impl Methods {
             messages,
             call,
             ended: None,
+            _timer: timer,
         }));
         *response.headers_mut() = metadata.into_headers();
         let grpc = HeaderValue::from_static("application/grpc");
@@ -146,6 +149,7 @@ pub(super) struct Sent {
     call: Call,
     /// Once there are no more messages: what is said behind them, until it was said.
     ended: Option<Option<HeaderMap>>,
+    _timer: Timer,
 }
 
 impl Sent {

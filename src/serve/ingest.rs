@@ -11,6 +11,7 @@ use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExist
 
 use super::again;
 use super::auth::{Caller, Scope};
+use super::health;
 use super::service::Service;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{Axis, GridBuilder, LoadMark, PartitionGrid, Tile, slice_bytes};
@@ -79,6 +80,19 @@ impl Target {
 }
 
 impl Target {
+    /// Sees that rows can be kept under the name, unless the load was done before, so that nothing is sent in vain.
+    ///
+    /// # Errors
+    /// `InvalidData` for the name of a table that is damaged; why the catalog cannot be written.
+    pub(super) async fn check(&self, service: &Service, load_id: Option<&str>) -> Result<()> {
+        health::check_whole(service, &self.name)?;
+        let before = service.session.named(&self.name)?;
+        match before.is_some_and(|before| again::is_known(load_id, &before)) {
+            true => Ok(()),
+            false => health::check_durable(service).await,
+        }
+    }
+
     /// What is done with the rows, as a number: other rows and another deed are another load.
     pub(super) fn mode(&self) -> u8 {
         match self.if_there {

@@ -77,6 +77,10 @@ impl Job {
     fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Release);
         self.cancelled.notify_waiters();
+        self.cancel_reading();
+    }
+
+    fn cancel_reading(&self) {
         if let Some(load) = &self.load {
             load.cancel();
         }
@@ -268,6 +272,12 @@ impl Jobs {
         }
     }
 
+    /// How many run.
+    pub(super) fn num_running(&self) -> usize {
+        let known = self.known();
+        known.values().filter(|job| job.ended().is_none()).count()
+    }
+
     fn add(&self, job: &Arc<Job>) -> Result<()> {
         let mut known = self.known();
         let running = known.values().filter(|job| job.ended().is_none()).count();
@@ -335,6 +345,7 @@ fn options_of(service: &Service, request: &LoadRequest) -> Result<LoadOptions> {
 pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -> Result<Arc<Job>> {
     let caller = &call.caller;
     check_right(caller, &request.name)?;
+    super::health::check_whole(service, &request.name)?;
     if service.load_from.is_empty() {
         let text = "the server loads nothing for clients";
         return Err(Error::new(ErrorKind::PermissionDenied, text)
@@ -383,14 +394,21 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
     let (service, watched, replace) = (Arc::clone(service), Arc::clone(&job), request.replace);
     tokio::spawn(async move {
         let done = finish(&service, &watched, replace).await;
-        if let Err(error) = &done {
-            tracing::info!(job = watched.id, request = %watched.request, caller = %watched.caller.name(), %error, "a load failed");
-        }
-        #[cfg(feature = "distributed")]
-        watched.took.get_or_init(|| watched.begun.elapsed());
-        *watched.ended() = Some(done);
+        end(&service, &watched, done);
     });
     Ok(job)
+}
+
+/// Says how a load ended, to all who watch.
+fn end(service: &Service, job: &Job, done: Result<u64>) {
+    if let Err(error) = &done {
+        service.errors.by_kind.count(kind_name(error.kind()));
+        tracing::info!(job = job.id, request = %job.request, caller = %job.caller.name(), %error, "a load failed");
+    }
+    #[cfg(feature = "distributed")]
+    job.took.get_or_init(|| job.begun.elapsed());
+    *job.ended() = Some(done);
+    service.loads.count(job.state());
 }
 
 /// Whether the members of a cluster load it together: into the catalog that they share, from files that all of them reach.
@@ -449,6 +467,11 @@ fn was_done(job: &Job, grid: &PartitionGrid) -> Result<bool> {
 
 async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
     let written = async {
+        if let Err(error) = super::health::check_durable(service).await {
+            // Nothing is read for nothing.
+            job.cancel_reading();
+            return Err(error);
+        }
         let grid = loaded(service, job).await?;
         service
             .session

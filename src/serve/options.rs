@@ -127,6 +127,7 @@ pub struct ServerOptions {
     pub(super) threads: Option<usize>,
     pub(super) spill_to: Option<PathBuf>,
     pub(super) catalog: Option<String>,
+    pub(super) skips_damaged: bool,
     pub(super) load_from: Vec<String>,
     pub(super) grids: Vec<(String, Arc<PartitionGrid>)>,
     #[cfg(feature = "distributed")]
@@ -158,6 +159,7 @@ impl Default for ServerOptions {
             threads: None,
             spill_to: None,
             catalog: None,
+            skips_damaged: false,
             load_from: Vec::new(),
             grids: Vec::new(),
             #[cfg(feature = "distributed")]
@@ -250,6 +252,13 @@ impl ServerOptions {
     #[must_use]
     pub fn with_catalog(mut self, url: impl Into<String>) -> Self {
         self.catalog = Some(url.into());
+        self
+    }
+
+    /// Leaves tables of the catalog out that are damaged, with their files as they are, in place of not starting. A catalog that several servers may have does so in any case.
+    #[must_use]
+    pub fn with_skip_damaged(mut self, skips_damaged: bool) -> Self {
+        self.skips_damaged = skips_damaged;
         self
     }
 

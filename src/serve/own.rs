@@ -37,6 +37,7 @@ pub(super) async fn done(
         "BeginUpload" => {
             let wanted: BeginUpload = ours(body)?;
             let begun = Construction::begin(service, &call.caller, wanted)?;
+            begun.check_durable(service).await?;
             let upload = upload::keep(service, call, begun)?.to_vec();
             Some(Upload { upload }.encode_to_vec())
         }

@@ -186,6 +186,7 @@ async fn ingested(
 ) -> Result<i64> {
     without_transaction(ingest.transaction_id.as_ref())?;
     let target = ingest::Target::of(&call.caller, &ingest)?;
+    target.check(service, call.load_id.as_deref()).await?;
     let mut incoming = Incoming::default();
     let most = service.limits.upload_bytes;
     let mut held = Vec::new();

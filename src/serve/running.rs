@@ -11,6 +11,7 @@ use arc_swap::ArcSwapOption;
 
 use super::auth::{Caller, Scope};
 use super::call::unknown;
+use super::counts::TimesBy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::Query;
 
@@ -94,7 +95,6 @@ struct Listed {
 }
 
 /// All queries that run.
-#[derive(Default)]
 pub(super) struct Running {
     next: AtomicU64,
     listed: Mutex<Listed>,
@@ -102,6 +102,22 @@ pub(super) struct Running {
     pub(super) num_begun: AtomicU64,
     pub(super) num_failed: AtomicU64,
     pub(super) num_rows: AtomicU64,
+    /// How long they took, by how they ended.
+    pub(super) times: TimesBy,
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        let ends = [State::Done, State::Failed, State::Cancelled];
+        Self {
+            next: AtomicU64::default(),
+            listed: Mutex::default(),
+            num_begun: AtomicU64::default(),
+            num_failed: AtomicU64::default(),
+            num_rows: AtomicU64::default(),
+            times: TimesBy::of("state", &ends.map(State::name)),
+        }
+    }
 }
 
 impl Running {
@@ -206,11 +222,13 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let took = u64::try_from(self.run.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let elapsed = self.run.begun.elapsed();
+        let took = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.run.took_micros.store(took.max(1), Ordering::Release);
         // Whoever reads no further has cancelled it.
         let state = &self.run.state;
         let _ended_before = state.compare_exchange(0, 3, Ordering::AcqRel, Ordering::Acquire);
+        self.running.times.count(self.run.state().name(), elapsed);
         self.run.query.store(None);
         let mut listed = self.running.listed();
         listed.running.remove(&self.run.id);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::flight::Flight;
@@ -281,11 +281,9 @@ async fn open(
     }
     #[cfg(not(feature = "distributed"))]
     let _ = uri;
-    // Each port has its own: pages that rest keep no query out.
-    let most = || Arc::new(Semaphore::new(options.limits.connections));
     let tls = || service.tls.clone();
-    let (incoming, accepting) =
-        connections(listener, tls(), Speaks::Flight, most(), stopped.clone());
+    let door = Arc::clone(&service.flight_door);
+    let (incoming, accepting) = connections(listener, tls(), Speaks::Flight, door, stopped.clone());
     let answering = flight(Arc::clone(&service), incoming, stopped.clone());
     let mut tasks = Tasks {
         answering: vec![tokio::spawn(answering)],
@@ -296,8 +294,9 @@ async fn open(
         let listener = bind(wanted).await?;
         let address = listener.local_addr().map_err(no_address)?;
         http_address = Some(address);
+        let door = Arc::clone(&service.http_door);
         let (connections, accepting) =
-            connections(listener, tls(), Speaks::Http, most(), stopped.clone());
+            connections(listener, tls(), Speaks::Http, door, stopped.clone());
         tasks.accepting.push(accepting);
         let listening = Listening {
             connections,

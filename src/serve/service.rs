@@ -10,7 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
+use prometheus_client::metrics::counter::Counter;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
@@ -19,6 +21,7 @@ use super::again;
 use super::answers::Answers;
 use super::auth::{Caller, Presented, Scope, Tokens, token_of};
 use super::call::{Call, CallBounds, Endpoints, RecentErrors};
+use super::counts::{By, Times};
 use super::jobs::Jobs;
 use super::options::{Limits, ServerOptions, TokenSource};
 use super::rows::Room;
@@ -32,6 +35,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flight::REQUEST;
 use crate::grid::PartitionGrid;
 use crate::query::{Keeper, QueryOptions, Session, SessionOptions, Statements, Taken, max_threads};
+
+/// Why somebody is not let in.
+const REASONS: [&str; 3] = [NO_TOKEN, EXPIRED, UNKNOWN];
+const NO_TOKEN: &str = "missing";
+const EXPIRED: &str = "expired";
+const UNKNOWN: &str = "unknown";
 
 /// How often memory is given back.
 const TIDY: Duration = Duration::from_secs(10);
@@ -69,6 +78,17 @@ pub(super) struct Service {
     pub(super) work: Handle,
     /// Bytes of what clients sent and that is no grid yet.
     held: Arc<AtomicU64>,
+    /// All that ever came.
+    pub(super) uploaded_bytes: Counter,
+    /// Permits for connections of Flight, and of the page: those that rest there keep no query out.
+    pub(super) flight_door: Arc<Semaphore>,
+    pub(super) http_door: Arc<Semaphore>,
+    /// How often somebody was not let in, by reason.
+    pub(super) refused: By,
+    /// How many loads have ended, by how they did.
+    pub(super) loads: By,
+    /// How long answers of DoGet took, to their last byte.
+    pub(super) gets: Times,
 }
 
 /// Bytes that count as long as it is there.
@@ -107,6 +127,7 @@ impl Keeper for Keeps {
     async fn write(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
         let service = self.service()?;
         service.check_room(name, &grid)?;
+        super::health::check_whole(&service, name)?;
         match &service.catalog {
             Some(catalog) => catalog.write_all(&grid).await,
             None => Ok(grid),
@@ -178,13 +199,18 @@ impl Service {
                 Some(files) => Some(Arc::new(Tls::read(files.clone())?)),
                 None => None,
             },
+            flight_door: Arc::new(Semaphore::new(limits.connections)),
+            http_door: Arc::new(Semaphore::new(limits.connections)),
             limits,
             accounts: Accounts::new(options.caller_limits),
             answers: Answers::new(),
             running: Arc::default(),
             client_sessions: ClientSessions::new(),
             catalog: match &options.catalog {
-                Some(url) => Some(Catalog::open(url).await?),
+                Some(url) => {
+                    let catalog = Catalog::open(url).await?;
+                    Some(catalog.with_skip_damaged(options.skips_damaged))
+                }
                 None => None,
             },
             jobs: Jobs::default(),
@@ -198,6 +224,10 @@ impl Service {
             cluster: OnceLock::new(),
             work: Handle::current(),
             held: Arc::default(),
+            uploaded_bytes: Counter::default(),
+            refused: By::of("reason", &REASONS),
+            loads: By::of("state", &["done", "failed", "cancelled"]),
+            gets: Times::default(),
         });
         service.read_tokens()?;
         if let Some(catalog) = &service.catalog {
@@ -263,6 +293,7 @@ impl Service {
     /// # Errors
     /// `ResourcesExhausted` when all of them together would be more than the memory of queries, or those of the caller more than it may use.
     pub(super) fn hold(&self, caller: &Caller, bytes: u64) -> Result<Held> {
+        self.uploaded_bytes.inc_by(bytes);
         let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
         let taken = self.accounts.of(caller).allowance.take(wanted)?;
         let most = self.limits.memory_bytes as u64;
@@ -335,14 +366,21 @@ impl Service {
             return Ok(Caller::anonymous());
         };
         let Some(token) = header.and_then(token_of) else {
+            self.refused.count(NO_TOKEN);
             return Err(
                 "a token is needed: send it as `authorization: Bearer TOKEN`, or as the password",
             );
         };
         match tokens.look_up(&token, SystemTime::now()) {
             Presented::Good(caller) => Ok(caller),
-            Presented::Expired => Err("the token has expired"),
-            Presented::Unknown => Err("the token is not one of this server"),
+            Presented::Expired => {
+                self.refused.count(EXPIRED);
+                Err("the token has expired")
+            }
+            Presented::Unknown => {
+                self.refused.count(UNKNOWN);
+                Err("the token is not one of this server")
+            }
         }
     }
 

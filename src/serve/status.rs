@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::auth::{Caller, Scope};
 use super::describe;
+use super::health;
 use super::running::State;
 use super::service::{Service, here_bytes};
 use crate::catalog::Catalog;
@@ -33,6 +34,8 @@ pub(super) fn status(service: &Service, caller: &Caller) -> Value {
             "uptime_seconds": begun.elapsed().as_secs_f64(),
             "threads": service.threads,
             "catalog": catalog.filter(|_| caller.scope() == Scope::Admin),
+            "durable": health::is_durable(service),
+            "damaged": health::num_damaged(service),
             "state": service.state(),
         },
         "caller": { "name": caller.name().as_ref(), "scope": caller.scope().to_string() },
@@ -216,7 +219,9 @@ fn share(progress: &JobProgress) -> Option<f64> {
 }
 
 fn errors(service: &Service, caller: &Caller) -> Vec<Value> {
-    let told = service.errors.seen_by(caller).into_iter();
+    // First what is wrong as long as it is, whatever else went wrong since.
+    let standing = health::faults(service, caller).into_iter();
+    let told = standing.chain(service.errors.seen_by(caller));
     told.map(|told| {
         json!({
             "time": time(told.at),

@@ -13,6 +13,7 @@ use arrow::datatypes::SchemaRef;
 use super::again::{self, Sum};
 use super::auth::{Caller, Scope};
 use super::call::Call;
+use super::health;
 use super::ingest::check_right;
 use super::service::{Held, Service};
 use super::visit::{Visit, Visitors};
@@ -38,6 +39,8 @@ pub(super) struct Construction {
     columns: Axis,
     /// What the client calls it, if it may repeat it.
     load_id: Option<String>,
+    /// Whether the grid of the name says that it was done before.
+    is_repeated: bool,
     parts: Mutex<Parts>,
     /// Who sends it.
     senders: Arc<Visitors>,
@@ -67,15 +70,13 @@ impl Construction {
     /// `PermissionDenied` without the right to write the name, `Query` when it is taken, `InvalidArgument` for cuts that are none.
     pub(super) fn begin(service: &Service, caller: &Caller, wanted: BeginUpload) -> Result<Self> {
         check_right(caller, &wanted.name)?;
+        health::check_whole(service, &wanted.name)?;
         let load_id = again::id_of(&wanted.load_id)?;
-        if let Some(before) = service.session.named(&wanted.name)? {
-            let is_known = before
-                .loads()
-                .iter()
-                .any(|load| Some(&load.id) == load_id.as_ref());
-            if !wanted.replace && !is_known {
-                return Err(taken(&wanted.name));
-            }
+        let before = service.session.named(&wanted.name)?;
+        let is_known = |before: &Arc<PartitionGrid>| again::is_known(load_id.as_deref(), before);
+        let is_repeated = before.as_ref().is_some_and(is_known);
+        if before.is_some() && !wanted.replace && !is_repeated {
+            return Err(taken(&wanted.name));
         }
         let is_kept = is_kept(service, &wanted.acknowledge)?;
         let schema = schema_of(&wanted.schema)?;
@@ -101,10 +102,22 @@ impl Construction {
             rows,
             columns,
             load_id,
+            is_repeated,
             parts: Mutex::default(),
             senders: Arc::default(),
             life: Visit::default(),
         })
+    }
+
+    /// Sees that it can be kept, if it is to be and was not before, so that nothing is sent in vain.
+    ///
+    /// # Errors
+    /// Why the catalog cannot be written.
+    pub(super) async fn check_durable(&self, service: &Service) -> Result<()> {
+        match self.is_kept && !self.is_repeated {
+            true => health::check_durable(service).await,
+            false => Ok(()),
+        }
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {

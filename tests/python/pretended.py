@@ -25,6 +25,7 @@ class Pretended:
         self.token = ""
         self.away = False
         self.scope = "admin"
+        self.catalog: dict[str, Any] = {"durable": None, "damaged": 0}
         self.posts: list[tuple[str, dict[str, str]]] = []
         browser.pretend(uri.rstrip("/") + "/api/*", self.answer)
         browser.open(uri)
@@ -60,6 +61,7 @@ class Pretended:
             "threads": 2,
             "catalog": None,
             "state": "serving",
+            **self.catalog,
         }
         names = ("grid_bytes", "query_bytes", "query_limit_bytes", "resident_bytes")
         return {

@@ -176,6 +176,22 @@ def status(server: Any, token: str | None = None) -> Any:
     return json.loads(body)
 
 
+def metrics(server: Any, token: str | None = None) -> dict[str, float]:
+    """The numbers of /metrics by name, with labels in the order of their names."""
+    code, _, body = http_answer(server.http_uri, "/metrics", token)
+    assert code == 200, body
+    found = {}
+    for line in body.decode().splitlines():
+        if line.startswith("#"):
+            continue
+        name, value = line.rsplit(" ", 1)
+        if "{" in name:
+            name, labels = name.rstrip("}").split("{")
+            name = f"{name}{{{','.join(sorted(labels.split(',')))}}}"
+        found[name] = float(value)
+    return found
+
+
 def running(server: Any, token: str | None = None) -> list[dict[str, Any]]:
     """The queries that run at this moment."""
     return [each for each in status(server, token)["queries"] if each["state"] == "running"]

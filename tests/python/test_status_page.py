@@ -191,6 +191,23 @@ def test_a_place_looks_the_same_in_every_grid(browser: Browser, pretended: Prete
     assert browser.value(signs) == ["A", "B", "A"]
 
 
+def test_a_catalog_that_is_not_as_it_should_be_is_said_above_all(
+    browser: Browser, pretended: Pretended
+) -> None:
+    pretended.catalog = {"durable": True, "damaged": 0}
+    browser.until("document.getElementById('server-facts').innerText")
+    assert not browser.value(visible("#notice"))
+    pretended.catalog = {"durable": False, "damaged": 1}
+    browser.until(visible("#notice"))
+    said = text(browser, "#notice-text")
+    assert "The catalog cannot be written" in said
+    assert "1 table of the catalog is damaged" in said
+    browser.until("document.getElementById('news').innerText.includes('cannot be written')")
+    pretended.catalog = {"durable": True, "damaged": 0}
+    browser.until("document.getElementById('news').innerText.includes('can be written again')")
+    assert not browser.value(visible("#notice"))
+
+
 def test_words_stay_whole_and_a_mark_stands_below_what_it_marks(
     browser: Browser, pretended: Pretended
 ) -> None:

@@ -6,9 +6,12 @@ use std::sync::atomic::Ordering;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::super::counts::Label;
+use super::super::health;
 use super::super::service::Service;
 use super::super::status::grid_bytes;
 use crate::error::{Error, Result};
@@ -45,8 +48,16 @@ pub(super) fn text(service: &Service) -> Result<String> {
         "Answers that clients may fetch",
         service.answers.tickets.len(),
     );
+    gauge(
+        "loads_running",
+        "Loads for clients that run at this moment",
+        service.jobs.num_running() as u64,
+    );
     memory(service, &mut registry);
     counters(service, &mut registry);
+    labelled(service, &mut registry);
+    times(service, &mut registry);
+    catalog(service, &mut registry);
     let uptime = ConstGauge::new(service.begun.0.elapsed().as_secs_f64());
     registry.register_with_unit("uptime", "Since the server began", Unit::Seconds, uptime);
     let mut text = String::new();
@@ -119,4 +130,78 @@ fn counters(service: &Service, registry: &mut Registry) {
         let counter = ConstCounter::new(value.load(Ordering::Relaxed));
         registry.register(name, help, counter);
     }
+    registry.register_with_unit(
+        "uploaded",
+        "Rows that clients sent, as they lie in memory, also of what became no grid",
+        Unit::Bytes,
+        service.uploaded_bytes.clone(),
+    );
+}
+
+/// Numbers that one label tells apart.
+fn labelled(service: &Service, registry: &mut Registry) {
+    let connections = Family::<Label, Gauge>::default();
+    for (port, door) in [
+        ("flight", &service.flight_door),
+        ("http", &service.http_door),
+    ] {
+        let free = door.available_permits();
+        let open = service.limits.connections.saturating_sub(free);
+        connections
+            .get_or_create(&[("port", port)])
+            .set(whole(open as u64));
+    }
+    registry.register("connections", "Connections that are open", connections);
+    for (name, help, by) in [
+        (
+            "errors",
+            "Errors that callers were told, and those of loads",
+            &service.errors.by_kind,
+        ),
+        (
+            "refused_logins",
+            "Requests without a token that is good, by what was wrong with it",
+            &service.refused,
+        ),
+        ("loads", "Loads for clients that have ended", &service.loads),
+    ] {
+        registry.register(name, help, by.family.clone());
+    }
+}
+
+fn times(service: &Service, registry: &mut Registry) {
+    registry.register_with_unit(
+        "query_duration",
+        "From the beginning of a query, waiting for its turn included, to its last row or to where it ended",
+        Unit::Seconds,
+        service.running.times.family.clone(),
+    );
+    registry.register_with_unit(
+        "do_get_duration",
+        "From a request of DoGet to the last byte of its answer, or to where it ended",
+        Unit::Seconds,
+        service.gets.0.clone(),
+    );
+}
+
+/// The state of the catalog, where there is one.
+fn catalog(service: &Service, registry: &mut Registry) {
+    let (Some(catalog), Some(is_durable)) = (&service.catalog, health::is_durable(service)) else {
+        return;
+    };
+    registry.register(
+        "catalog_durable",
+        "Whether the last write of the catalog succeeded: 1, or 0 from one that failed until one succeeds",
+        ConstGauge::new(i64::from(is_durable)),
+    );
+    registry.register(
+        "catalog_damaged_tables",
+        "Tables of the catalog that are left out since they are damaged",
+        ConstGauge::new(whole(health::num_damaged(service) as u64)),
+    );
+    registry.register(
+        "catalog_write_failures",
+        "Writes of the catalog that failed",
+        ConstCounter::new(catalog.num_failed_writes()),
+    );
 }

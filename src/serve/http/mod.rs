@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use super::auth::Caller;
 use super::call::{self, Call};
+use super::health;
 use super::listen::{Listening, Phase};
 use super::service::Service;
 use super::status;
@@ -80,17 +81,20 @@ fn routes(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Whether new clients are taken in; of a member of a cluster also how many members there are, and how many are listed and do not take part. It answers without these, so that it is ready without them.
+/// Whether new clients are taken in. It is ready without what the lines below say: of a member of a cluster how many members there are, and how many are listed and do not take part; with a catalog whether what is
+/// acknowledged as durable lasts, and how many tables are left out.
 async fn ready(State(service): State<Arc<Service>>) -> Response {
     if service.is_stopping.load(Ordering::Acquire) {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
+    let mut text = "ready\n".to_owned();
     #[cfg(feature = "distributed")]
     if let Some(cluster) = service.cluster.get() {
         let (there, away) = (cluster.members().len(), cluster.num_away());
-        return format!("ready\nmembers: {there}\naway: {away}\n").into_response();
+        text.push_str(&format!("members: {there}\naway: {away}\n"));
     }
-    "ready\n".into_response()
+    text.push_str(&health::lines(&service));
+    text.into_response()
 }
 
 async fn file(kind: &'static str, text: &'static str) -> Response {

@@ -61,6 +61,11 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
         "folder or URL where grids of clients are kept",
     ),
     (
+        "server.skip_damaged",
+        Kind::Flag,
+        "leaves tables of the catalog out that are damaged, in place of not starting",
+    ),
+    (
         "server.threads",
         Kind::Count,
         "on how many threads queries run",

@@ -159,6 +159,12 @@ impl Settings {
         u64::try_from(value.as_integer()?).ok()
     }
 
+    /// Whether a flag is said to be true.
+    fn is_set(&self, key: &str) -> bool {
+        let said = self.said.get(key).and_then(|(value, _)| value.as_bool());
+        said == Some(true)
+    }
+
     fn seconds(&self, key: &str) -> Option<Duration> {
         let (value, _) = self.said.get(key)?;
         Duration::try_from_secs_f64(value.as_float()?).ok()
@@ -216,9 +222,9 @@ impl Settings {
         if let Some(uri) = self.text("server.advertised") {
             options = options.with_advertised(uri);
         }
-        if let Some((value, _)) = self.said.get("server.insecure") {
-            options = options.with_insecure(value.as_bool() == Some(true));
-        }
+        options = options
+            .with_insecure(self.is_set("server.insecure"))
+            .with_skip_damaged(self.is_set("server.skip_damaged"));
         if let Some(threads) = self.number("server.threads") {
             options = options.with_threads(usize::try_from(threads).unwrap_or(usize::MAX));
         }
@@ -391,7 +397,7 @@ fn default_of(key: &str) -> String {
     match key {
         "server.address" => "127.0.0.1:8815".to_owned(),
         "server.http" => "127.0.0.1:8816".to_owned(),
-        "server.insecure" => "false".to_owned(),
+        "server.insecure" | "server.skip_damaged" => "false".to_owned(),
         "server.threads" => crate::query::max_threads().to_string(),
         "log.format" => "text".to_owned(),
         "server.stop_within" => Settings::default().stop_within().as_secs_f64().to_string(),

@@ -92,7 +92,10 @@ function noticeOf(status) {
   if (status.server.state === "stopping") return "The server is stopping.";
   page.version ??= status.server.version;
   if (page.version !== status.server.version) return `The server is now version ${status.server.version}: load this page again.`;
-  return "";
+  return [
+    status.server.durable === false ? "The catalog cannot be written: what the server takes now would not last." : "",
+    status.server.damaged > 0 ? `${counted(status.server.damaged, "table")} of the catalog ${status.server.damaged === 1 ? "is" : "are"} damaged, and left out.` : "",
+  ].filter(Boolean).join(" ");
 }
 
 function failed(error) {
@@ -138,6 +141,7 @@ function changes(before, after) {
     ...cameAndWent("Grid", before.grids, after.grids, "name"),
     ...cameAndWent("Member", before.members, after.members, "uri"),
     ...(after.server.state !== before.server.state && after.server.state === "stopping" ? ["The server is stopping"] : []),
+    ...(after.server.durable !== before.server.durable ? [after.server.durable ? "The catalog can be written again" : "The catalog cannot be written"] : []),
   ];
 }
 

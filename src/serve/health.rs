@@ -1,0 +1,100 @@
+//! Whether the catalog is as it should be, for those who ask, and before anything is done for nothing.
+//!
+//! Comes in: what the catalog knows of itself. Goes out: lines for monitors, errors for the page, refusals of names and of what could not be kept. Never here: the catalog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::auth::{Caller, Scope};
+use super::call::Told;
+use super::service::Service;
+use crate::catalog::{Catalog, Fault};
+use crate::error::Result;
+
+/// How often it is tried at most whether a catalog can be written again, because somebody looks.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Who is named as the caller of what nobody called for.
+const NOBODY: &str = "server";
+
+/// # Errors
+/// `InvalidData` for the name of a table that is damaged: it is not to be lost because somebody takes its name.
+pub(super) fn check_whole(service: &Service, name: &str) -> Result<()> {
+    let catalog = service.catalog.as_ref();
+    catalog.map_or(Ok(()), |catalog| catalog.check_whole(name))
+}
+
+/// Where the last write of the catalog failed, tries another one before anything is sent or read that could not be kept.
+///
+/// # Errors
+/// Why it cannot be written.
+pub(super) async fn check_durable(service: &Service) -> Result<()> {
+    let failing = |catalog: &&Catalog| catalog.failing().is_some();
+    let Some(catalog) = service.catalog.as_ref().filter(failing) else {
+        return Ok(());
+    };
+    let tried = catalog.try_writing().await;
+    tried.map_err(|error| {
+        error.with_hint("nothing was begun: the server cannot keep anything at this moment, and tries again whenever it is asked to; an upload with ack=\"memory\" is not kept")
+    })
+}
+
+/// Whether what is acknowledged as durable lasts, as far as is known; `None` without a catalog. Where it does not, it is tried again without being waited for.
+pub(super) fn is_durable(service: &Service) -> Option<bool> {
+    let catalog = service.catalog.as_ref()?;
+    let is_failing = catalog.failing().is_some();
+    if is_failing {
+        let catalog = catalog.clone();
+        service
+            .work
+            .spawn(async move { catalog.try_again(PAUSE).await });
+    }
+    Some(!is_failing)
+}
+
+/// How many tables of the catalog are left out.
+pub(super) fn num_damaged(service: &Service) -> usize {
+    let catalog = service.catalog.as_ref();
+    catalog.map_or(0, |catalog| catalog.damaged().len())
+}
+
+/// What a monitor is told that shows no token: no names, no causes.
+pub(super) fn lines(service: &Service) -> String {
+    match is_durable(service) {
+        None => String::new(),
+        Some(is_durable) => {
+            let durable = if is_durable { "yes" } else { "no" };
+            let damaged = num_damaged(service);
+            format!("durable: {durable}\ndamaged: {damaged}\n")
+        }
+    }
+}
+
+/// What is wrong as long as it is, as a caller may see it: administrators all, others that tables are left out which they may see.
+pub(super) fn faults(service: &Service, caller: &Caller) -> Vec<Told> {
+    let Some(catalog) = &service.catalog else {
+        return Vec::new();
+    };
+    let is_admin = caller.scope() == Scope::Admin;
+    let told = |fault: Fault, message: String| Told {
+        at: fault.since,
+        request: Arc::from(""),
+        caller: Arc::from(NOBODY),
+        kind: fault.error.kind(),
+        message,
+    };
+    let failing = catalog.failing().filter(|_| is_admin).map(|fault| {
+        let message = format!("nothing is durable at this moment: {}", fault.error);
+        told(fault, message)
+    });
+    let damaged = catalog.damaged().into_iter();
+    let damaged = damaged.filter(|(name, _)| caller.may_see(name));
+    let damaged = damaged.map(|(name, fault)| {
+        let message = match is_admin {
+            true => format!("the table {name:?} is left out: {}", fault.error),
+            false => format!("the table {name:?} is damaged, and left out"),
+        };
+        told(fault, message)
+    });
+    failing.into_iter().chain(damaged).collect()
+}
