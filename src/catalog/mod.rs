@@ -7,6 +7,8 @@
 
 mod files;
 mod folder;
+#[cfg(test)]
+mod hostile;
 mod manifest;
 mod objects;
 mod paths;
