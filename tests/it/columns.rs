@@ -247,7 +247,11 @@ pub(crate) fn nested_columns() -> Vec<(&'static str, ArrayRef)> {
             Arc::new(ListViewArray::new(
                 item(&nine),
                 ScalarBuffer::from(starts.to_vec()),
-                ScalarBuffer::from(lengths.map(|length| i32::try_from(length).unwrap()).to_vec()),
+                ScalarBuffer::from(
+                    lengths
+                        .map(|length| i32::try_from(length).unwrap())
+                        .to_vec(),
+                ),
                 nine.clone(),
                 nulls(),
             )),
@@ -257,7 +261,11 @@ pub(crate) fn nested_columns() -> Vec<(&'static str, ArrayRef)> {
             Arc::new(LargeListViewArray::new(
                 item(&nine),
                 ScalarBuffer::from(starts.map(i64::from).to_vec()),
-                ScalarBuffer::from(lengths.map(|length| i64::try_from(length).unwrap()).to_vec()),
+                ScalarBuffer::from(
+                    lengths
+                        .map(|length| i64::try_from(length).unwrap())
+                        .to_vec(),
+                ),
                 nine.clone(),
                 None,
             )),

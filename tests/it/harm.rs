@@ -16,7 +16,11 @@ pub(crate) struct Random(u64);
 impl Random {
     /// The source of a case.
     pub(crate) fn of(case: u64) -> Self {
-        Self(case.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1).max(1))
+        Self(
+            case.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .wrapping_add(1)
+                .max(1),
+        )
     }
 
     pub(crate) fn next(&mut self) -> u64 {
