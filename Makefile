@@ -5,12 +5,13 @@
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make test-release  what the service and its clusters survive, as often as before a release: an hour or more
 # make lint   formats, clippy, documentation, types, stubs
-# make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million sections of distributed arrays
+# make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million changed messages, packets, manifests and sections of distributed arrays
 # make bench  throughput of load and scan
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars
 # make bench-storage  allocating storages, beside numpy
 # make bench-share  opening tiles in another process, beside pickling them
+# make bench-share-ray  the same, and `ray.get` of the same tables in the same run
 # make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries
 # make bench-soak  a server under mixed load for ten minutes: every answer, memory, descriptors, threads
 # make bench-cluster  TPC-H over three members of a cluster, beside one server
@@ -26,7 +27,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-storage bench-share bench-share-ray bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -87,7 +88,7 @@ $(PEERS)/distarray/.ready: tests/python/peers/requirements/distarray.no-deps.txt
 test-fuzz: $(VENV)/.ready
 	cargo install cargo-fuzz --version 0.13.2 --locked --quiet --root fuzz/tools
 	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/fuzz" $(VENV)/bin/python fuzz/run.py 60
-	PARTGRID_FUZZ_CASES=1000000 cargo test --workspace --locked --test it hostile
+	PARTGRID_FUZZ_CASES=1000000 cargo test --workspace --locked --lib --test it hostile
 
 extension: $(VENV)/.ready
 	maturin develop --locked --quiet -m python/Cargo.toml
@@ -116,6 +117,9 @@ bench-storage: extension
 
 bench-share: extension
 	$(VENV)/bin/python tests/benches/share.py
+
+bench-share-ray: extension $(PEERS)/ray/.ready
+	$(IN_PEER) $(PEERS)/ray/bin/python tests/benches/share.py
 
 bench-serve: extension
 	$(VENV)/bin/python tests/benches/serve.py

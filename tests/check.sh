@@ -15,6 +15,13 @@ step cargo clippy --package partgrid --no-default-features --features cloud --lo
 step cargo clippy --package partgrid --no-default-features --features sql --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --features serve --locked -- -D warnings
 step cargo clippy --package partgrid --no-default-features --features distributed --locked -- -D warnings
+step "$python" tests/licences.py
+if command -v cargo-deny >/dev/null; then
+    # Advisories come over the network.
+    step cargo deny --locked check
+else
+    printf '\n== cargo deny: skipped, cargo-deny is not installed; advisories were not looked at\n'
+fi
 RUSTDOCFLAGS="-D warnings" step cargo doc --package partgrid --no-deps --locked
 stub=$(mktemp -d)
 trap 'rm -rf "$stub"' EXIT

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 
 use super::Catalog;
-use super::manifest::Contents;
 use super::paths::{TILES, is_tile, unique};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::GridId;

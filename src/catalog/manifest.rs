@@ -7,7 +7,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -335,15 +335,18 @@ impl Contents {
     pub(super) fn outline(&self) -> Result<Outline> {
         let bytes = STANDARD.decode(&self.schema);
         let bytes = bytes.map_err(|_| damaged("its columns are no base64"))?;
-        let (empty, _) = ipc::read(&Buffer::from(bytes))
+        let schema = ipc::read_schema(&Buffer::from(bytes))
             .map_err(|error| damaged(&format!("its columns: {error}")))?;
-        let schema: Schema = empty.schema().as_ref().clone();
         let bits = u128::from_str_radix(&self.id, 16).map_err(|_| damaged("its id"))?;
+        let columns = Axis::try_new(self.column_cuts.clone())?;
+        if columns.extent() != schema.fields().len() as u64 {
+            return Err(damaged("its cuts are of another number of columns"));
+        }
         Ok(Outline {
             id: GridId::from_bits(bits),
             schema: Arc::new(schema),
             rows: Axis::try_new(self.row_cuts.clone())?,
-            columns: Axis::try_new(self.column_cuts.clone())?,
+            columns,
             order: (&self.order).into(),
         })
     }

@@ -8,6 +8,8 @@
 mod files;
 mod folder;
 mod health;
+#[cfg(test)]
+mod hostile;
 mod manifest;
 mod objects;
 mod paths;

@@ -4,12 +4,10 @@
 //! Never here: copying, reaching the other processes, which parts make the grid of all (`gather.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::Cursor;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
-use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use futures::future::join_all;
 
@@ -22,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid};
 use crate::query::sample;
-use crate::share::{Incarnation, publish};
+use crate::share::{Incarnation, ipc, publish};
 
 /// The longest name of a grid.
 const MOST_NAME_BYTES: usize = 200;
@@ -386,9 +384,7 @@ pub(super) fn sample_told(message: &[u8]) -> Result<Option<RecordBatch>> {
     if message.is_empty() {
         return Ok(None);
     }
-    Ok(StreamReader::try_new(Cursor::new(message), None)?
-        .next()
-        .transpose()?)
+    Ok(ipc::read_stream(message)?)
 }
 
 /// The rows of all parts, in the order in which they are given, over the same tiles. Nothing is copied.

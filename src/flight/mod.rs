@@ -6,6 +6,8 @@
 mod decode;
 mod encode;
 mod guard;
+#[cfg(test)]
+mod hostile;
 mod lean;
 pub(crate) mod messages;
 mod quiet;

@@ -1,9 +1,11 @@
 //! One batch <-> the bytes of an Arrow IPC file.
 //!
-//! Comes in: a batch, or a buffer that holds such a file. Goes out: the file, or the batch over the same memory. Never here: which files, whether their bytes can be trusted.
+//! Comes in: a batch, or a buffer that holds such a file. Goes out: the file, or the batch over the same memory; of bytes that somebody else may have written, at most an error. Never here: which files.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(feature = "parquet")]
 use std::sync::Arc;
 
@@ -13,6 +15,8 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileDecoder, read_footer_length};
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow::ipc::{Block, Footer, MetadataVersion, convert, root_as_footer};
+#[cfg(feature = "parquet")]
+use arrow::ipc::{Message, root_as_message};
 
 /// Buffers start at multiples of this, as in memory.
 const ALIGNMENT_BYTES: usize = 64;
@@ -31,17 +35,108 @@ pub(crate) fn write(
     for (key, value) in metadata {
         writer.write_metadata(*key, *value);
     }
-    writer.write(batch)?;
+    match batch.num_rows() {
+        // Of a slice without rows of run-end encoded columns, the writer of arrow 59 makes a run that ends at 0, which the reader refuses.
+        0 => writer.write(&RecordBatch::new_empty(batch.schema()))?,
+        _ => writer.write(batch)?,
+    }
     writer.finish()
 }
 
 /// The batch of a file in memory, without copying what is aligned, and the metadata of its footer. Every value is checked.
 #[cfg(feature = "parquet")]
 pub(crate) fn read(file: &Buffer) -> Result<(RecordBatch, HashMap<String, String>), ArrowError> {
-    let footer = footer_of(file)?;
-    let decoder = FileDecoder::new(Arc::new(schema_of(&footer)?), footer.version());
-    let batch = decoded(decoder, file, &footer)?;
-    Ok((batch, metadata_of(&footer)))
+    contained(|| {
+        let footer = footer_of(file)?;
+        let decoder = FileDecoder::new(Arc::new(schema_of(&footer)?), footer.version());
+        let blocks = footer.dictionaries().into_iter().flatten();
+        for block in blocks.chain(footer.recordBatches().into_iter().flatten()) {
+            let block = slice(file, block)?;
+            let (message, _) = header(&block)?.ok_or_else(torn)?;
+            check_plain(&message)?;
+        }
+        let batch = decoded(decoder, file, &footer)?;
+        Ok((batch, metadata_of(&footer)))
+    })
+}
+
+/// The columns of a file in memory; its batch is not looked at.
+#[cfg(feature = "serve")]
+pub(crate) fn read_schema(file: &Buffer) -> Result<arrow::datatypes::Schema, ArrowError> {
+    contained(|| schema_of(&footer_of(file)?))
+}
+
+/// The first batch of a stream in memory, if it has one. Every value is checked.
+#[cfg(feature = "serve")]
+pub(crate) fn read_stream(stream: &[u8]) -> Result<Option<RecordBatch>, ArrowError> {
+    use arrow::ipc::reader::StreamReader;
+    contained(|| {
+        let mut rest = stream;
+        while let Some((message, after)) = next_message(rest)? {
+            check_plain(&message)?;
+            rest = after;
+        }
+        let mut reader = StreamReader::try_new(std::io::Cursor::new(stream), None)?;
+        reader.next().transpose()
+    })
+}
+
+/// What begins each message; writers of long ago left it out.
+#[cfg(feature = "parquet")]
+const CONTINUATION: [u8; 4] = [0xFF; 4];
+
+/// The header that some bytes begin with, and what comes after it; nothing at the end of a stream.
+#[cfg(feature = "parquet")]
+fn header(bytes: &[u8]) -> Result<Option<(Message<'_>, &[u8])>, ArrowError> {
+    let bytes = bytes.strip_prefix(&CONTINUATION).unwrap_or(bytes);
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return Ok(None);
+    };
+    let length = usize::try_from(i32::from_le_bytes(*length)).map_err(|_| torn())?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let (header, rest) = rest.split_at_checked(length).ok_or_else(torn)?;
+    let message = root_as_message(header);
+    let message = message.map_err(|error| ArrowError::IpcError(format!("a message: {error}")))?;
+    Ok(Some((message, rest)))
+}
+
+/// The next message of a stream, all of which must be there, and what comes after it.
+#[cfg(feature = "serve")]
+fn next_message(stream: &[u8]) -> Result<Option<(Message<'_>, &[u8])>, ArrowError> {
+    let Some((message, rest)) = header(stream)? else {
+        return Ok(None);
+    };
+    let length = usize::try_from(message.bodyLength()).map_err(|_| torn())?;
+    let (_, rest) = rest.split_at_checked(length).ok_or_else(torn)?;
+    Ok(Some((message, rest)))
+}
+
+/// What is packed says how long it is, and the reader believes that: files and streams of ours are not.
+#[cfg(feature = "parquet")]
+fn check_plain(message: &Message<'_>) -> Result<(), ArrowError> {
+    let batch = match message.header_as_dictionary_batch() {
+        Some(dictionary) => dictionary.data(),
+        None => message.header_as_record_batch(),
+    };
+    match batch.and_then(|batch| batch.compression()) {
+        None => Ok(()),
+        Some(_) => Err(ArrowError::IpcError("it is packed".to_owned())),
+    }
+}
+
+/// Runs what reads foreign bytes; a panic is an error.
+pub(super) fn contained<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    let text = |panic: &(dyn Any + Send)| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        text.or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_default()
+    };
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = format!("the reader gave up with {:?}", text(panic.as_ref()));
+        Err(ArrowError::IpcError(text))
+    })
 }
 
 pub(super) fn torn() -> ArrowError {

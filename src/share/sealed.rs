@@ -3,9 +3,7 @@
 //! Comes in: a mapped Arrow IPC file that nobody can change any more. Goes out: the batch over the same memory, in the time that its schema takes, however large it is. Never here: a panic; a
 //! buffer that lies outside the file.
 
-use std::any::Any;
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch, RecordBatchOptions};
@@ -14,7 +12,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::FileDecoder;
 use arrow::ipc::{Footer, RecordBatch as Message, root_as_message};
 
-use super::ipc::{decoded, footer_of, metadata_of, schema_of, slice, torn};
+use super::ipc::{contained, decoded, footer_of, metadata_of, schema_of, slice, torn};
 
 /// The most that an array of Arrow asks for: 128-bit numbers.
 const WANTED_ALIGNMENT_BYTES: usize = 16;
@@ -90,17 +88,4 @@ fn check_body(batch: &Message<'_>, at: usize, length: usize) -> Result<bool, Arr
             .is_multiple_of(WANTED_ALIGNMENT_BYTES);
     }
     Ok(aligned)
-}
-
-/// Runs what reads foreign bytes; a panic is an error.
-fn contained<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
-    let text = |panic: &(dyn Any + Send)| {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        text.or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_default()
-    };
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = format!("the reader gave up with {:?}", text(panic.as_ref()));
-        Err(ArrowError::IpcError(text))
-    })
 }

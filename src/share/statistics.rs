@@ -3,7 +3,6 @@
 //! Comes in: a grid. Goes out: a message with the statistics of all its tiles, two rows for each row band, and what it says, for those who plan over tiles that they have not read: other members of a
 //! cluster, and whoever opens a catalog. Never here: planning.
 
-use std::io::Cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,9 +12,9 @@ use arrow::array::{
 };
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
-use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
+use super::ipc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{ColumnStatistics, FIRST_ROWS, PartitionGrid, array_bytes, ascends};
 
@@ -121,9 +120,7 @@ impl Heard {
             let text = format!("statistics are told in words that are not ours: {why}");
             Error::new(ErrorKind::Protocol, text)
         };
-        let mut reader = StreamReader::try_new(Cursor::new(message), None)
-            .map_err(|error| strange(error.to_string()))?;
-        let batch = reader.next().transpose();
+        let batch = ipc::read_stream(message);
         let batch = batch.map_err(|error| strange(error.to_string()))?;
         let batch = batch.ok_or_else(|| strange("nothing".to_owned()))?;
         let (rows, columns) = (batch.num_rows(), batch.num_columns());
@@ -191,7 +188,10 @@ fn column(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use arrow::array::Int64Array;
+    use arrow::ipc::reader::StreamReader;
 
     use super::*;
 

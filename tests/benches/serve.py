@@ -175,8 +175,12 @@ def small_queries(uri: str, clients: int, queries: int) -> None:
     right = sum(each for _, each, _ in answers)
     failed = [text for _, _, each in answers for text in each]
     middle, late = took[len(took) // 2], took[len(took) * 99 // 100]
-    print(f"\n{clients} clients x {queries} queries: {right} of {clients * queries} answers right")
-    print(f"{len(failed)} failed{': ' + failed[0] if failed else ''}")
+    asked = clients * queries
+    print(f"\n{clients} clients x {queries} queries: {right} of {asked} answers right")
+    # What failed was told to its client; an answer is lost when there was none, and no error.
+    lost = asked - len(took)
+    wrong = asked - right - len(failed) - lost
+    print(f"{lost} lost, {wrong} wrong, {len(failed)} failed{': ' + failed[0] if failed else ''}")
     print(
         f"{len(took) / elapsed:.0f} queries/s in {elapsed:.0f} s, median {middle * 1e3:.1f} ms, "
         f"p99 {late * 1e3:.1f} ms ({late / middle:.1f} x), slowest {took[-1] * 1e3:.1f} ms"

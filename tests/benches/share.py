@@ -1,6 +1,7 @@
 """Handing tiles to another process: opened in shared memory, beside pickling the same table, and `ray.get` of it where Ray is. Medians after a warm-up.
 
-Run by `make bench-share`; Ray is in the environment of a peer (see the Makefile). "opened" is from the pickled tile to a `pyarrow.RecordBatch` over its memory,
+Run by `make bench-share`, without Ray, and by `make bench-share-ray`, in the environment of that peer.
+"opened" is from the pickled tile to a `pyarrow.RecordBatch` over its memory,
 with a new connection each time; "read" is the first pass over the values, which brings the pages into the process. Of pickling, the sender's and the receiver's
 time; the bytes go through a pipe. Of Ray, what a process of its own needs for the table that another one has put.
 """

@@ -17,9 +17,12 @@
 mod cli;
 #[cfg(feature = "distributed")]
 mod cluster;
+mod columns;
+mod counting;
 mod device;
 mod distarray;
 mod grid;
+mod harm;
 mod load;
 mod locality;
 mod partitioned;

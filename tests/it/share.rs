@@ -12,6 +12,7 @@ use partgrid::location::{Device, Location};
 use partgrid::share::{Handle, Incarnation, find, handle, open, publish};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use crate::harm::{Random, cases};
 use crate::support::{allocated_bytes, int_grid};
 
 #[test]
@@ -107,6 +108,55 @@ fn a_position_outside_the_grid_has_no_handle_and_does_not_open() {
     let mut wrong = handle(&grid, &[0, 0]).unwrap();
     wrong.position = vec![9, 0];
     assert_eq!(open(&wrong).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_handle_of_which_anything_changed_opens_the_tile_that_it_names_or_none() {
+    let grid = shared();
+    let good = handle(&grid, &[1, 0]).unwrap();
+    let mut opened = 0;
+    for case in 0..cases(20_000) / 10 {
+        let mut random = Random::of(case);
+        let mut changed = good.clone();
+        for _ in 0..=random.below(2) {
+            change(&mut random, &mut changed);
+        }
+        match open(&changed) {
+            Ok(tile) => {
+                opened += 1;
+                let named = grid.tile(&changed.position).unwrap();
+                assert!(changed.grid == grid.id(), "case {case}");
+                assert!(Arc::ptr_eq(tile.data(), named.data()), "case {case}");
+            }
+            Err(error) => {
+                let expected = [
+                    ErrorKind::NotFound,
+                    ErrorKind::NotLocal,
+                    ErrorKind::PartitionLost,
+                ];
+                assert!(expected.contains(&error.kind()), "case {case}: {error}");
+            }
+        }
+    }
+    assert!(opened > 0);
+}
+
+/// Changes one thing that a handle says.
+fn change(random: &mut Random, handle: &mut Handle) {
+    match random.below(6) {
+        0 => handle.grid = GridId::from_bits(u128::from(random.next())),
+        1 => handle.incarnation = Incarnation::from_bits(u128::from(random.next())),
+        2 => handle.position.push(random.place(3)),
+        3 => drop(handle.position.pop()),
+        4 => {
+            let at = random.place(usize::MAX) >> random.below(64);
+            handle.position = vec![at, 0];
+        }
+        _ => {
+            let host = *random.one(&["10.9.8.7", "127.0.0.1", "::1"]);
+            handle.owner = Location::new(host.parse().unwrap(), random.next(), Device::CPU);
+        }
+    }
 }
 
 #[test]

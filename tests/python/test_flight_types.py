@@ -14,13 +14,37 @@ import pytest
 
 import partgrid as pg
 from services import asked, command, proto
-from type_samples import samples
+from type_samples import others, samples
 
-SAMPLES = samples()
+SAMPLES = samples() | others()
 
 
-# The ADBC driver forgets that a dictionary is ordered, and gives up on slices of unions.
-NOT_SENT = {"dictionary_int8", "sparse_union", "dense_union"}
+# The ADBC driver forgets that a dictionary is ordered, and gives up on slices of unions and list views.
+NOT_SENT = {"dictionary_int8", "sparse_union", "dense_union", "list_view", "large_list_view"}
+
+
+# Polars takes numbers of 32 and 64 bits in a stream for ones of 128, also from pyarrow alone, and reads past their end.
+MISREAD = {"decimal32", "decimal64"}
+
+
+# pyarrow makes no arrays of these; `tests/it/serve/types.rs` has them.
+NOT_MADE = {pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME}
+
+
+def ids(kind: pa.DataType) -> set[int]:
+    """The numbers of a type and of all within it."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return ids(kind.storage_type)
+    within = [kind.field(place).type for place in range(kind.num_fields)]
+    if pa.types.is_dictionary(kind):
+        within += [kind.index_type, kind.value_type]
+    return {kind.id}.union(*map(ids, within))
+
+
+def test_all_types_that_pyarrow_makes_are_tried() -> None:
+    known = {getattr(pa.lib, name) for name in dir(pa.lib) if name.startswith("Type_")}
+    tried = set().union(*(ids(values.type) for values in SAMPLES.values()))
+    assert known - tried == NOT_MADE
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +154,9 @@ REFUSED = {
         "sparse_union",
         "dense_union",
         "run_end_encoded",
+        "run_end_int16",
+        "list_view",
+        "large_list_view",
     },
     through_pandas: set(),
     through_duckdb: {"float16", "decimal256", "dense_union"},
@@ -155,6 +182,8 @@ def outcome(work: Callable[..., Any], *arguments: Any) -> Any:
 def test_a_frame_of_another_library_is_that_of_the_table_itself(
     cursor: Any, connection: Any, kind: str, through: Any, own: Any
 ) -> None:
+    if through is through_polars and kind in MISREAD:
+        pytest.skip(f"Polars misreads {kind} in any stream")
     found = outcome(through, cursor, connection, f"SELECT * FROM of_{kind}")
     assert found == outcome(own, pa.table({kind: SAMPLES[kind]}))
     assert (found == "refused") == (kind in REFUSED[through])

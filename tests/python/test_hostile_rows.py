@@ -17,7 +17,7 @@ import pytest
 import partgrid as pg
 from hostile import REQUESTS, harmed, send, unharmed, victim
 from services import Service, flight_sql, ours, proto
-from type_samples import samples
+from type_samples import others, samples
 
 TIMES = max(REQUESTS // 5, 1)
 
@@ -63,7 +63,7 @@ def put(channel: grpc.Channel, messages: list[tuple[bytes, bytes]]) -> grpc.RpcE
 @pytest.mark.parametrize("packed", [None, "lz4", "zstd"])
 def test_broken_rows_are_refused_or_whole(channel: grpc.Channel, packed: str | None) -> None:
     source = random.Random(f"rows {packed}")
-    kinds = list(samples().items())
+    kinds = list((samples() | others()).items())
     refused = 0
     for _ in range(TIMES):
         name, values = source.choice(kinds)

@@ -82,3 +82,49 @@ def samples() -> dict[str, pa.Array]:
             pa.array([4, ROWS], type=pa.int32()), pa.array(["a", None])
         ),
     }
+
+
+def others() -> dict[str, pa.Array]:
+    """More arrays by name, so that all types that pyarrow makes are there, with the units that `samples` leaves out and types within extension types."""
+    words = pa.array(["xy"[row % 2] for row in range(ROWS)])
+    plain = {
+        "decimal32": pa.array(_some(decimal.Decimal), type=pa.decimal32(7, 2)),
+        "decimal64": pa.array(_some(decimal.Decimal), type=pa.decimal64(15, 2)),
+        "time32_ms": pa.array(_some(int), type=pa.time32("ms")),
+        "time64_ns": pa.array(_some(int), type=pa.time64("ns")),
+        "timestamp_us": pa.array(_some(int), type=pa.timestamp("us")),
+        "duration_s": pa.array(_some(int), type=pa.duration("s")),
+        "duration_ns": pa.array(_some(int), type=pa.duration("ns")),
+        "list_view": pa.array(_some(lambda row: [row, None]), type=pa.list_view(pa.int64())),
+        "large_list_view": pa.array(
+            _some(lambda row: [str(row)]), type=pa.large_list_view(pa.string())
+        ),
+        "list_of_dictionary": pa.ListArray.from_arrays(
+            pa.array(range(ROWS + 1), type=pa.int32()), words.dictionary_encode()
+        ),
+        "dictionary_large": pa.DictionaryArray.from_arrays(
+            pa.array(_some(lambda row: row % 2), type=pa.int64()),
+            pa.array(["x", "y"], type=pa.large_string()),
+        ),
+        "run_end_int16": pa.RunEndEncodedArray.from_arrays(
+            pa.array([4, ROWS], type=pa.int16()), pa.array([1.5, None])
+        ),
+    }
+    within = {
+        "uuid": (pa.uuid(), pa.array(_some(lambda row: bytes([row] * 16)), type=pa.binary(16))),
+        "json": (pa.json_(), pa.array(_some(lambda row: f'{{"a": {row}}}'))),
+        "bool8": (pa.bool8(), pa.array(_some(lambda row: row % 2), type=pa.int8())),
+        "opaque": (
+            pa.opaque(pa.int64(), "thing", "partgrid"),
+            pa.array(_some(int), type=pa.int64()),
+        ),
+        "tensor": (
+            pa.fixed_shape_tensor(pa.int32(), (2,)),
+            pa.array(_some(lambda row: [row, 1]), type=pa.list_(pa.int32(), 2)),
+        ),
+    }
+    extended = {
+        name: pa.ExtensionArray.from_storage(kind, storage)
+        for name, (kind, storage) in within.items()
+    }
+    return plain | extended

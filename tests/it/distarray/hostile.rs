@@ -6,6 +6,7 @@ use partgrid::distarray::check::{Mode, Severity, read_all, validate_all, validat
 use partgrid::distarray::{BufferFacts, Distribution, Integers, Value};
 
 use super::{golden, notation};
+use crate::harm::{Random, cases};
 
 const SEEDS: [&str; 6] = [
     "10 4x3 b 5 0/2 0:4 padding=[0,1] ; c 7 0/2 0 block_size=3 | 10 4x3 b 5 0/2 0:4 padding=[0,1] ; c 7 1/2 3 block_size=3 | 10 2x4 b 5 1/2 2:5 padding=[1,0] ; c 7 0/2 0 block_size=3",
@@ -18,13 +19,12 @@ const SEEDS: [&str; 6] = [
 
 #[test]
 fn no_value_makes_the_validator_panic_and_whole_ones_make_a_distribution() {
-    let cases = std::env::var("PARTGRID_FUZZ_CASES").ok();
-    let cases: u64 = cases.map_or(100_000, |text| text.parse().unwrap());
+    let cases = cases(100_000);
     let mut whole = golden::all();
     whole.extend(SEEDS.iter().map(|seed| notation::sections(seed)));
     let mut counts = [0_u64; 2];
     for case in 0..cases {
-        let mut random = Random(case.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
+        let mut random = Random::of(case);
         let sections = if random.below(8) == 0 {
             let count = random.below(4);
             (0..count).map(|_| any_value(&mut random, 4)).collect()
@@ -261,21 +261,5 @@ fn any_buffer(random: &mut Random) -> BufferFacts {
         shape,
         type_name: "buffer".to_owned(),
         integers,
-    }
-}
-
-/// xorshift64*: the same cases on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 8) % bound
     }
 }

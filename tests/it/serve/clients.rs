@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 
 use super::{numbers, options, runtime};
 
-async fn flight_sql(server: &Server) -> FlightSqlServiceClient<Channel> {
+pub(super) async fn flight_sql(server: &Server) -> FlightSqlServiceClient<Channel> {
     let address = format!("http://{}", server.address());
     let channel = Channel::from_shared(address).unwrap().connect().await;
     FlightSqlServiceClient::new(channel.unwrap())

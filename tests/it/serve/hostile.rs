@@ -1,7 +1,13 @@
-//! Messages that nobody honest sends.
+//! Messages that nobody honest sends. `PARTGRID_FUZZ_CASES` says how many changed commands are sent: one of a hundred.
 
 use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::sql::{CommandStatementIngest, ProstMessageExt};
+use arrow_flight::sql::{
+    ActionCancelQueryRequest, ActionClosePreparedStatementRequest,
+    ActionCreatePreparedStatementRequest, CommandGetDbSchemas, CommandGetPrimaryKeys,
+    CommandGetSqlInfo, CommandGetTables, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery,
+    CommandStatementIngest, CommandStatementQuery, CommandStatementUpdate, ProstMessageExt,
+    TicketStatementQuery,
+};
 use arrow_flight::{Action, FlightData, FlightDescriptor, SchemaAsIpc, Ticket};
 use futures::stream;
 use partgrid::serve::Server;
@@ -12,6 +18,7 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use super::{numbers, options, runtime};
+use crate::harm::{Random, cases, harmed};
 
 /// Every byte string is answered with an error that says what kind it is, and the server goes on.
 #[test]
@@ -76,6 +83,119 @@ fn changed_messages_of_batches_end_only_their_own_call() {
         Ok(())
     });
     checked.unwrap();
+}
+
+/// A good command of each kind.
+fn commands() -> Vec<Vec<u8>> {
+    let text = || "SELECT n, name FROM numbers WHERE n = 3".to_owned();
+    let table = || "numbers".to_owned();
+    let query = CommandStatementQuery {
+        query: text(),
+        transaction_id: None,
+    };
+    let update = CommandStatementUpdate {
+        query: "DROP TABLE nothing".to_owned(),
+        transaction_id: None,
+    };
+    let create = ActionCreatePreparedStatementRequest {
+        query: text(),
+        transaction_id: None,
+    };
+    let tables = CommandGetTables {
+        catalog: Some("partgrid".to_owned()),
+        table_name_filter_pattern: Some("num%".to_owned()),
+        table_types: vec!["TABLE".to_owned()],
+        include_schema: true,
+        ..CommandGetTables::default()
+    };
+    let keys = CommandGetPrimaryKeys {
+        table: table(),
+        ..CommandGetPrimaryKeys::default()
+    };
+    let schemas = CommandGetDbSchemas {
+        db_schema_filter_pattern: Some("pub%".to_owned()),
+        ..CommandGetDbSchemas::default()
+    };
+    let ingest = CommandStatementIngest {
+        table: table(),
+        ..CommandStatementIngest::default()
+    };
+    let handle = || vec![7; 16].into();
+    let close = ActionClosePreparedStatementRequest {
+        prepared_statement_handle: handle(),
+    };
+    let prepared = CommandPreparedStatementQuery {
+        prepared_statement_handle: handle(),
+    };
+    let ticket = TicketStatementQuery {
+        statement_handle: handle(),
+    };
+    let cancel = ActionCancelQueryRequest { info: handle() };
+    let kinds = CommandGetXdbcTypeInfo { data_type: Some(4) };
+    let infos = CommandGetSqlInfo {
+        info: vec![0, 1, 500],
+    };
+    let all = [
+        query.as_any(),
+        update.as_any(),
+        create.as_any(),
+        tables.as_any(),
+        keys.as_any(),
+        schemas.as_any(),
+        ingest.as_any(),
+        close.as_any(),
+        prepared.as_any(),
+        ticket.as_any(),
+        cancel.as_any(),
+        kinds.as_any(),
+        infos.as_any(),
+    ];
+    all.iter().map(Message::encode_to_vec).collect()
+}
+
+const ACTIONS: [&str; 8] = [
+    "CreatePreparedStatement",
+    "ClosePreparedStatement",
+    "CancelQuery",
+    "CancelFlightInfo",
+    "BeginUpload",
+    "CommitUpload",
+    "SetSessionOptions",
+    "Explain",
+];
+
+/// Good commands that were changed, to each method that takes one: done, or refused with a kind of error that is the client's.
+#[test]
+fn changed_commands_are_done_or_refused_with_a_typed_error() {
+    let runtime = runtime();
+    let server = runtime.block_on(Server::start(&options())).unwrap();
+    let client = runtime.block_on(raw(&server));
+    let commands = commands();
+    for case in 0..cases(50_000) / 100 {
+        let mut random = Random::of(case);
+        let (good, other) = (random.one(&commands), random.place(commands.len()));
+        let bytes = harmed(&mut random, good, &commands[other]);
+        let action = Action::new(*random.one(&ACTIONS), bytes.clone());
+        let descriptor = FlightDescriptor::new_cmd(bytes.clone());
+        let put = FlightData {
+            flight_descriptor: Some(descriptor.clone()),
+            ..FlightData::default()
+        };
+        let mut client = client.clone();
+        let answers = runtime.block_on(async {
+            [
+                client.get_flight_info(descriptor.clone()).await.err(),
+                client.get_schema(descriptor).await.err(),
+                client.do_get(Ticket::new(bytes)).await.err(),
+                client.do_action(action).await.err(),
+                client.do_put(stream::iter([put])).await.err(),
+            ]
+        });
+        for status in answers.into_iter().flatten() {
+            let ours = [Code::Internal, Code::Unknown, Code::Unavailable];
+            assert!(!ours.contains(&status.code()), "case {case}: {status}");
+        }
+    }
 }
 
 async fn raw(server: &Server) -> FlightServiceClient<Channel> {
