@@ -195,6 +195,8 @@ impl PyServer {
                 .into());
         }
         let mut options = said.options()?;
+        // Before anything is loaded.
+        options.check()?;
         for (name, data) in grids.iter().flat_map(|grids| grids.iter()) {
             let name: String = name.extract()?;
             let grid = grid_of(&data, &format!("grids[{name:?}]"))?;

@@ -128,6 +128,8 @@ impl Serve {
     pub(super) fn run(&self, stderr: &mut dyn Write) -> Result<()> {
         let settings = self.sources.settings()?;
         let mut options = settings.options()?;
+        // Before anything is loaded, which may take long.
+        options.check()?;
         let runtime = runtime(None)?;
         let traces = match settings.traces() {
             Some(url) => {

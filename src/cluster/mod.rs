@@ -186,15 +186,7 @@ impl Cluster {
     /// # Errors
     /// `InvalidArgument` for what is no such URI, `Internal` when the operating system gives no random bytes.
     pub fn start(session: &Session, uri: &str, options: ClusterOptions) -> Result<Arc<Self>> {
-        let own = Member::here(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
-        if own.is_anywhere() {
-            let text = format!(
-                "a member of a cluster needs an address at which others reach it, got {uri}"
-            );
-            return Err(Error::invalid_argument(text).with_hint(
-                "name it with server.advertised, such as grpc+tls://HOST:PORT, or listen at one address",
-            ));
-        }
+        let own = own_member(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
         let client = match &options.join {
             // What DNS gives are addresses; certificates are for the name.
             Some(Join::Dns(name, _)) => options.client.with_server_name(name.clone()),
@@ -336,6 +328,22 @@ impl Cluster {
 /// Looks again and again, as long as the member is there.
 async fn look(cluster: Weak<Cluster>) {
     let mut said = String::new();
+/// This process as a member that others reach at a URI.
+///
+/// # Errors
+/// As [`Cluster::start`].
+pub(crate) fn own_member(uri: &str) -> Result<Member> {
+    let own = Member::here(uri)?;
+    if own.is_anywhere() {
+        let text =
+            format!("a member of a cluster needs an address at which others reach it, got {uri}");
+        return Err(Error::invalid_argument(text).with_hint(
+            "name it with server.advertised, such as grpc+tls://HOST:PORT, or listen at one address",
+        ));
+    }
+    Ok(own)
+}
+
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(cluster) = cluster.upgrade() else {

@@ -288,23 +288,37 @@ impl ServerOptions {
         &self.grids
     }
 
-    /// Refuses what cannot work, and what would let strangers in.
+    /// Refuses a member that nobody could reach, and parts of no member.
+    #[cfg(feature = "distributed")]
+    fn check_member(&self) -> Result<()> {
+        if self.cluster.is_none() {
+            if self.part.is_none() {
+                return Ok(());
+            }
+            let text = "only a member of a cluster has parts of grids of all members";
+            return Err(Error::invalid_argument(text)
+                .with_hint("say where the members are: cluster.join, or --join"));
+        }
+        let scheme = match self.tls {
+            Some(_) => "grpc+tls",
+            None => "grpc",
+        };
+        let listening = format!("{scheme}://{}", self.address);
+        let uri = self.advertised.as_ref().unwrap_or(&listening);
+        crate::cluster::own_member(uri).map(drop)
+    }
+
+    /// Refuses what cannot work, and what would let strangers in: as [`Server::start`](super::Server::start) does, for those who have yet to load grids.
     ///
     /// # Errors
     /// `InvalidArgument` with the remedy.
-    pub(super) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         self.limits.check()?;
         self.caller_limits.check()?;
         if self.tokens.is_none() && self.caller_limits != CallerLimits::default() {
             let text = "limits of tokens (auth.queries, auth.memory, auth.answer) are for servers that ask for tokens";
             return Err(Error::invalid_argument(text)
                 .with_hint("name a file of tokens, or bound all callers together: limits.queries, limits.memory, limits.answer"));
-        }
-        #[cfg(feature = "distributed")]
-        if self.part.is_some() && self.cluster.is_none() {
-            let text = "only a member of a cluster has parts of grids of all members";
-            return Err(Error::invalid_argument(text)
-                .with_hint("say where the members are: cluster.join, or --join"));
         }
         let addresses = [Some(self.address), self.http_address];
         for address in addresses.into_iter().flatten() {
@@ -325,5 +339,7 @@ impl ServerOptions {
             ));
         }
         Ok(())
+        #[cfg(feature = "distributed")]
+        self.check_member()?;
     }
 }
