@@ -7,6 +7,7 @@
 
 mod again;
 mod ahead;
+mod allowed;
 mod anywhere;
 mod arrange;
 mod channel;

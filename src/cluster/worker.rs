@@ -33,7 +33,7 @@ use crate::error::{Error, ErrorKind};
 use crate::query::{GridScanExec, Session, Stop, of_plans, part};
 
 /// Members of other versions are no members. What is behind the plus sign counts up when they would misread each other's messages.
-pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+5");
+pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+6");
 
 /// The largest message of rows.
 const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
