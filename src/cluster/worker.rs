@@ -64,6 +64,7 @@ pub(super) fn worker(
             members: None,
             forbids_fetching: true,
             anywhere: Arc::clone(&anywhere),
+            names_sources: false,
         };
         let template = Arc::clone(&template);
         let stop = stops.of_part(&context.headers);

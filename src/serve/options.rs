@@ -14,6 +14,7 @@ use super::tls::TlsFiles;
 use crate::cluster::ClusterOptions;
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
+use crate::load::LoadOptions;
 use crate::memory::default_memory_limit_bytes;
 use crate::query::max_threads;
 
@@ -288,6 +289,15 @@ impl ServerOptions {
         &self.grids
     }
 
+    /// How grids for this server are to be loaded: those that are parts of grids of all members know from which files they come, so that other members can read them again.
+    #[must_use]
+    pub fn load_options(&self) -> LoadOptions {
+        let wanted = LoadOptions::default();
+        #[cfg(feature = "distributed")]
+        let wanted = wanted.with_files_remembered(self.part.is_some());
+        wanted
+    }
+
     /// Refuses a member that nobody could reach, and parts of no member.
     #[cfg(feature = "distributed")]
     fn check_member(&self) -> Result<()> {
@@ -338,8 +348,8 @@ impl ServerOptions {
                 "give it a certificate with its key and a file of tokens (tls= and tokens=; `--tls-certificate`, `--tls-key`, `--tokens`), listen at 127.0.0.1, or allow it with insecure=True (`--insecure`)",
             ));
         }
-        Ok(())
         #[cfg(feature = "distributed")]
         self.check_member()?;
+        Ok(())
     }
 }
