@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grid::{GridBuilder, GridId, PartitionGrid, Tile, TileData};
 use crate::load::layout::Plan;
 use crate::load::lazy::SourceId;
@@ -36,7 +36,7 @@ pub(super) struct LoadedTile {
 /// The grid of a load, whose tiles know their files; the grid as it is where rows lie otherwise than in these.
 ///
 /// # Errors
-/// `Internal` when the operating system gives no random bytes.
+/// `Internal` when the operating system gives no random bytes, and for a grid that is no frame.
 pub(crate) fn remembering(grid: PartitionGrid, plan: &Plan) -> Result<PartitionGrid> {
     let lengths = grid.rows().intervals().map(|rows| rows.end - rows.start);
     let is_as_read = lengths.eq(plan.tasks.iter().map(|task| task.num_rows));
@@ -59,7 +59,7 @@ pub(crate) fn remembering(grid: PartitionGrid, plan: &Plan) -> Result<PartitionG
     let mut builder = GridBuilder::try_new(Arc::clone(grid.schema()), rows, columns)?;
     for (position, tile) in grid.geometry().positions().zip(grid.tiles()) {
         let [task, band] = position.as_slice() else {
-            return Ok(grid);
+            return Err(Error::internal("a tile of a load has no place in a frame"));
         };
         let columns = grid.columns().interval(*band).unwrap_or_default();
         let data = LoadedTile {
