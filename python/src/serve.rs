@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use partgrid::cluster::{Cluster, PartOf};
 use partgrid::error::{Error, ErrorKind};
-use partgrid::load::{LoadOptions, load};
+use partgrid::load::load;
 use partgrid::serve::{Server, Settings};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
@@ -195,6 +195,8 @@ impl PyServer {
                 .into());
         }
         let mut options = said.options()?;
+        // Before anything is loaded.
+        options.check()?;
         for (name, data) in grids.iter().flat_map(|grids| grids.iter()) {
             let name: String = name.extract()?;
             let grid = grid_of(&data, &format!("grids[{name:?}]"))?;
@@ -203,7 +205,7 @@ impl PyServer {
         let configured = said.grids();
         let server = wait(py, async move {
             for (name, path) in configured {
-                let loaded = Box::pin(load(&[path], &LoadOptions::default())).await?;
+                let loaded = Box::pin(load(&[path], &options.load_options())).await?;
                 options = options.with_grid(name, Arc::new(loaded));
             }
             Server::start(&options).await

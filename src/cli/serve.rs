@@ -17,7 +17,7 @@ use super::table::plain;
 use super::{Pipe, grid_argument, runtime, say};
 use crate::error::{Error, Result};
 use crate::grid::picture;
-use crate::load::{LoadOptions, load};
+use crate::load::load;
 use crate::memory::parse_size;
 use crate::serve::{CallerLimits, Scope, Server, Settings, Traces, new_token};
 
@@ -128,6 +128,8 @@ impl Serve {
     pub(super) fn run(&self, stderr: &mut dyn Write) -> Result<()> {
         let settings = self.sources.settings()?;
         let mut options = settings.options()?;
+        // Before anything is loaded, which may take long.
+        options.check()?;
         let runtime = runtime(None)?;
         let traces = match settings.traces() {
             Some(url) => {
@@ -144,7 +146,7 @@ impl Serve {
         log.start().map_err(Error::invalid_argument)?;
         for (name, path) in self.named(&settings)? {
             let sources = [path];
-            let grid = runtime.block_on(Box::pin(load(&sources, &LoadOptions::default())))?;
+            let grid = runtime.block_on(Box::pin(load(&sources, &options.load_options())))?;
             let rows = picture::counted(grid.num_rows(), "row");
             say(stderr, &format!("loaded {name}: {rows}\n"));
             options = options.with_grid(name, Arc::new(grid));

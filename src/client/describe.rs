@@ -105,6 +105,15 @@ impl Client {
         told.into_iter().next().ok_or_else(no_part)
     }
 
+    /// The files of a part of a grid whose tiles all members can read, in words of members.
+    ///
+    /// # Errors
+    /// As [`Client::part`].
+    pub(crate) async fn part_files(&self, part: &GridPart) -> Result<Bytes> {
+        let told = self.act("PartFiles", part.to_bytes()).await?;
+        told.into_iter().next().ok_or_else(no_part)
+    }
+
     /// Has a member write tiles into the catalog, as members tell each other.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Tiles that all members reach, read before anybody asks for them.
 //!
 //! Comes in: the members of a moment, the grids of the session. Goes out: the tiles of the shared catalog that placement gives this member, or of which it is to have a copy, in its memory, as far as there is room:
-//! when a member is lost, those who are next have them already, or read them at once. Of lazy grids of files that all reach, which the others do not know, this member tells each which tiles it is to read. Never here:
-//! tiles that members contribute (`copies.rs`), files that only this member reaches.
+//! when a member is lost, those who are next have them already, or read them at once. Of lazy grids of files that all reach, which the others do not know, this member tells each which tiles it is to read. Of parts of such files that
+//! it contributed, or that it has since a member was lost, it reads all. Never here: other tiles that members contribute (`copies.rs`), files that only this member reaches.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,6 +70,8 @@ struct Reading {
     codec: TileCodec,
     members: Arc<Members>,
     grids: Vec<Arc<PartitionGrid>>,
+    /// Parts of files that this member serves.
+    parts: Vec<Arc<PartitionGrid>>,
     replicas: usize,
     /// The most bytes of its own tiles of lazy grids.
     limit_bytes: u64,
@@ -80,13 +82,15 @@ impl Cluster {
     pub(super) fn read_ahead(&self) {
         let replicas = self.ahead.replicas;
         let anywhere = &self.anywhere;
-        if replicas == 0 || anywhere.catalog.is_none() && anywhere.places.is_empty() {
+        if replicas == 0 || !anywhere.is_any() {
             return;
         }
         let tables = self.session.tables().into_iter();
         let grids = tables.filter_map(|name| self.session.grid(&name).ok());
         let grids: Vec<Arc<PartitionGrid>> = grids.collect();
-        let ids: Vec<GridId> = grids.iter().map(|grid| grid.id()).collect();
+        let parts = self.serves_of_files();
+        let ids = grids.iter().chain(&parts).map(|grid| grid.id());
+        let ids: Vec<GridId> = ids.collect();
         let members = self.members();
         let last = self.ahead.last.lock();
         let mut last = last.unwrap_or_else(PoisonError::into_inner);
@@ -97,6 +101,7 @@ impl Cluster {
             codec: self.tile_codec(Some(&members)),
             members: Arc::clone(&members),
             grids,
+            parts,
             replicas,
             limit_bytes: self.session.memory_limit_bytes() as u64 / MEMORY_PART,
         };
@@ -186,7 +191,7 @@ impl Reading {
         }
     }
 
-    /// Has each member read its tiles of lazy grids of files; says whether none of them failed.
+    /// Has each member read its tiles of lazy grids of files, and reads parts of files; says whether none of them failed.
     async fn read_files(&self, grids: &[&Arc<PartitionGrid>]) -> bool {
         let room = AtomicU64::new(self.limit_bytes);
         let mut is_done = true;
@@ -208,6 +213,13 @@ impl Reading {
                     tracing::debug!(grid = %grid.id(), %error, "tiles of files could not be read ahead");
                     is_done = false;
                 }
+            }
+        }
+        for part in &self.parts {
+            let all: Vec<usize> = (0..part.rows().num_intervals()).collect();
+            if let Err(error) = read_own(part, &all, &room).await {
+                tracing::debug!(part = %part.id(), %error, "tiles of files could not be read ahead");
+                is_done = false;
             }
         }
         is_done
@@ -240,7 +252,8 @@ impl Reading {
 
 /// Reads row bands of a lazy grid of this process, as far as there is room for all such grids and in what keeps those of this one.
 async fn read_own(grid: &PartitionGrid, row_bands: &[usize], room: &AtomicU64) -> Result<()> {
-    for tile in row_bands.iter().flat_map(|band| grid.row_band(*band)) {
+    let tiles = row_bands.iter().flat_map(|band| grid.row_band(*band));
+    for tile in tiles.filter(|tile| tile.data().is_lazy()) {
         let bytes = tile.data().memory_bytes();
         let Some(left) = room.load(Ordering::Relaxed).checked_sub(bytes) else {
             tracing::info!(grid = %grid.id(), "there is no room to read more files ahead");

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::catalog::Catalog;
 use crate::grid::{PartitionGrid, Tile};
-use crate::load::{is_below, task_place};
+use crate::load::{is_below, source_place, task_place};
 
 /// What all members reach.
 #[derive(Debug, Default)]
@@ -30,14 +30,27 @@ impl Anywhere {
         Looker {
             anywhere: self,
             files: HashMap::new(),
+            place: task_place,
         }
+    }
+
+    /// One that looks from where tiles came that this process has in memory, too.
+    pub(super) fn looker_at_sources(&self) -> Looker<'_> {
+        Looker {
+            place: source_place,
+            ..self.looker()
+        }
+    }
+
+    /// Whether there is anything that all members reach.
+    pub(super) fn is_any(&self) -> bool {
+        self.catalog.is_some() || !self.places.is_empty()
     }
 
     /// Whether a grid has a tile that every member can read.
     pub(super) fn has_any(&self, grid: &PartitionGrid) -> bool {
         let mut looker = self.looker();
-        let is_any = self.catalog.is_some() || !self.places.is_empty();
-        is_any && grid.tiles().iter().any(|tile| looker.has(tile))
+        self.is_any() && grid.tiles().iter().any(|tile| looker.has(tile))
     }
 
     /// Whether all tiles of a grid are such.
@@ -51,6 +64,8 @@ impl Anywhere {
 pub(super) struct Looker<'a> {
     anywhere: &'a Anywhere,
     files: HashMap<(u128, usize), bool>,
+    /// The file of a tile.
+    place: fn(&Tile) -> Option<(u128, usize)>,
 }
 
 impl Looker<'_> {
@@ -64,7 +79,7 @@ impl Looker<'_> {
     /// Whether it is of a file that every member reaches.
     pub(super) fn has_file(&mut self, tile: &Tile) -> bool {
         let places = &self.anywhere.places;
-        match task_place(tile).filter(|_| !places.is_empty()) {
+        match (self.place)(tile).filter(|_| !places.is_empty()) {
             None => false,
             Some(file) => *self
                 .files

@@ -189,7 +189,7 @@ impl Survey<'_> {
         let others = self.order(told.part.number).into_iter();
         let others = others.filter(|at| Some(*at) != origin);
         let all = origin.into_iter().chain(others);
-        all.take(told.part.replicas as usize).collect()
+        all.take(told.part.num_holders() as usize).collect()
     }
 
     /// The member of the original, if it is one at this moment.
@@ -220,7 +220,7 @@ impl Survey<'_> {
         let deals = deals.filter(|(deal, dealt)| deal.generation == 0 || dealt.is_complete());
         let parts = deals.flat_map(|(_, dealt)| dealt.parts.values());
         let wanted = parts.filter(|told| {
-            let is_copied = told.part.replicas > 1 && !own.contains(&key(&told.part));
+            let is_copied = told.part.num_holders() > 1 && !own.contains(&key(&told.part));
             is_copied && self.holders(told).contains(&0)
         });
         wanted.cloned().collect()

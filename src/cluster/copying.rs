@@ -1,6 +1,6 @@
 //! Tiles that are brought into the memory of this process to stay.
 //!
-//! Comes in: parts of which this member is to have copies, each with a member that has it. Goes out: the same rows and statistics in the same cuts, in memory here, told of as copies; tile by tile, part by part, in the
+//! Comes in: parts of which this member is to have copies, each with a member that has it. Goes out: the same rows and statistics in the same cuts, in memory here (or over files, `files.rs`), told of as copies; tile by tile, part by part, in the
 //! background, so that neither looks nor statements wait for them. Tiles of a process on this host are mapped: then the copy is the segment, which stays when that process ends. Never here: which parts
 //! (`copies.rs`).
 
@@ -120,7 +120,7 @@ impl Cluster {
     }
 }
 
-/// A part of another member, in memory here.
+/// A part of another member, in memory here, or over the files that all reach.
 async fn copied(
     part: &GridPart,
     member: &Member,
@@ -131,6 +131,14 @@ async fn copied(
     let (described, told) = try_join!(client.part(part), client.part_statistics(part))?;
     let heard = Heard::read(&told, described.schema(), described.rows().num_intervals())?;
     let there = MemberTile::of_part(&described, heard, (member.uri(), false), reach)?;
+    if part.is_read_again() {
+        let told = client.part_files(part).await?;
+        let ends = || Error::new(ErrorKind::Cancelled, "this member ends");
+        return cluster
+            .upgrade()
+            .ok_or_else(ends)?
+            .over_files(&there, &told);
+    }
     let (rows, columns) = (there.rows().clone(), there.columns().clone());
     let mut builder = GridBuilder::try_new(Arc::clone(there.schema()), rows, columns)?;
     for (position, tile) in there.geometry().positions().zip(there.tiles()) {

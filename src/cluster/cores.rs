@@ -5,9 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
-use std::sync::{Arc, OnceLock};
-use std::thread::available_parallelism;
+use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
@@ -23,7 +21,8 @@ use datafusion_distributed::{
     NetworkCoalesceExec, NetworkShuffleExec, Stage,
 };
 
-use super::members::Members;
+use super::allowed::{Cores, together};
+use super::members::{Member, Members};
 use crate::query::GridScanExec;
 
 /// The part of a core that may be idle since rows are dealt out unevenly, before one more share is worth its cost: one in so many.
@@ -55,7 +54,8 @@ pub(super) fn on_their_cores(
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    let most = most_shares(&hosts, &rows, cores());
+    let reading = rows.into_iter().zip(members.iter().map(Member::cores));
+    let most = most_shares(&hosts, &reading.collect::<Vec<_>>());
     let plan = Shares { most, batch_rows }.node(&plan, 1)?;
     // What one share has grouped is not grouped again if it was sent nowhere in between.
     CombinePartialFinalAggregate::new().optimize(plan, &ConfigOptions::default())
@@ -68,46 +68,27 @@ fn are_shared(hosts: &[IpAddr]) -> bool {
     sorted.windows(2).any(|pair| pair.first() == pair.last())
 }
 
-/// How many shares of a part keep the cores of each host busy, of members that read so many rows: the one that reads most is not to be the last at work while cores are idle.
-fn most_shares(hosts: &[IpAddr], rows: &[u64], cores: usize) -> usize {
-    let mut on_host: HashMap<IpAddr, Vec<u128>> = HashMap::new();
+/// How many shares of a part keep the cores of each host busy, of members that read so many rows and may use these cores: the one that reads most is not to be the last at work while cores are idle.
+fn most_shares(hosts: &[IpAddr], reading: &[(u64, Cores)]) -> usize {
+    let mut on_host: HashMap<IpAddr, Vec<(u128, Cores)>> = HashMap::new();
     // Members that read nothing do what is sent to them.
-    let is_any = rows.iter().any(|rows| *rows > 0);
-    for (host, rows) in hosts.iter().zip(rows) {
+    let is_any = reading.iter().any(|(rows, _)| *rows > 0);
+    for (host, (rows, cores)) in hosts.iter().zip(reading) {
         let rows = if is_any { u128::from(*rows) } else { 1 };
-        on_host.entry(*host).or_default().push(rows);
+        on_host.entry(*host).or_default().push((rows, *cores));
     }
-    let shares = on_host.into_values().map(|rows| {
-        if rows.len() < 2 {
+    let shares = on_host.into_values().map(|of_host| {
+        if of_host.len() < 2 {
             return usize::MAX;
         }
-        let all: u128 = rows.iter().sum();
-        let most = rows.into_iter().max().unwrap_or_default();
+        let rows = || of_host.iter().map(|(rows, _)| *rows);
+        let (all, most) = (rows().sum::<u128>(), rows().max().unwrap_or_default());
+        let cores = together(of_host.iter().map(|(_, cores)| *cores));
         let beyond = (IDLE * most * cores as u128).saturating_sub(all);
         let shares = beyond.div_ceil((IDLE * all).max(1));
         usize::try_from(shares).unwrap_or(usize::MAX)
     });
     shares.max().unwrap_or_default().max(1)
-}
-
-/// The cores of this host, whoever of its processes may use which: each member may be bound to some of them.
-fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| {
-        let told = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
-        let own = || available_parallelism().map_or(1, NonZeroUsize::get);
-        told.and_then(|list| listed(&list)).unwrap_or_else(own)
-    })
-}
-
-/// How many numbers a list of numbers and runs of them has, as the kernel writes it (`0-3,8`).
-fn listed(list: &str) -> Option<usize> {
-    let runs = list.trim().split(',').map(|run| {
-        let (first, last) = run.split_once('-').unwrap_or((run, run));
-        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
-        last.checked_sub(first)?.checked_add(1)
-    });
-    runs.sum()
 }
 
 struct Shares {
@@ -267,31 +248,36 @@ mod tests {
         numbers.iter().map(host).collect()
     }
 
+    /// Members that read so many rows, and share so many cores.
+    fn reading(rows: &[u64], cores: u32) -> Vec<(u64, Cores)> {
+        let cores = Cores::new(cores, 1);
+        rows.iter().map(|rows| (*rows, cores)).collect()
+    }
+
     #[test]
     fn shares_are_as_few_as_keep_the_cores_of_a_host_busy() {
-        let three = hosts(&[1, 1, 1]);
-        assert_eq!(most_shares(&three, &[10, 10, 10], 2), 1);
-        assert_eq!(most_shares(&three, &[10, 10, 10], 12), 4);
+        let shares = |rows: &[u64], cores| most_shares(&hosts(&[1, 1, 1]), &reading(rows, cores));
+        assert_eq!(shares(&[10, 10, 10], 2), 1);
+        assert_eq!(shares(&[10, 10, 10], 12), 4);
         // A little more with one of them is no reason for another share; all of it is.
-        assert_eq!(most_shares(&three, &[11, 10, 10], 3), 1);
-        assert_eq!(most_shares(&three, &[30, 0, 0], 2), 2);
-        assert_eq!(most_shares(&three, &[0, 0, 0], 2), 1);
-        assert_eq!(most_shares(&three, &[0, 0, 0], 12), 4);
+        assert_eq!(shares(&[11, 10, 10], 3), 1);
+        assert_eq!(shares(&[30, 0, 0], 2), 2);
+        assert_eq!(shares(&[0, 0, 0], 2), 1);
+        assert_eq!(shares(&[0, 0, 0], 12), 4);
+    }
+
+    #[test]
+    fn cores_that_members_have_for_themselves_count_together() {
+        let apart: Vec<_> = (1..4).map(|group| (10, Cores::new(4, group))).collect();
+        assert_eq!(most_shares(&hosts(&[1, 1, 1]), &apart), 4);
+        assert_eq!(most_shares(&hosts(&[1, 1, 1]), &reading(&[10; 3], 4)), 2);
     }
 
     #[test]
     fn a_member_that_is_alone_on_its_host_has_as_many_shares_as_threads() {
-        assert_eq!(most_shares(&hosts(&[1, 1, 2]), &[10, 10, 1], 8), usize::MAX);
+        let some = reading(&[10, 10, 1], 8);
+        assert_eq!(most_shares(&hosts(&[1, 1, 2]), &some), usize::MAX);
         assert!(!are_shared(&hosts(&[1, 2, 3])));
         assert!(are_shared(&hosts(&[1, 2, 1])));
-    }
-
-    #[test]
-    fn cores_are_counted_as_the_kernel_lists_them() {
-        assert_eq!(listed("0-3,8\n"), Some(5));
-        assert_eq!(listed("0\n"), Some(1));
-        assert_eq!(listed("3-0"), None);
-        assert_eq!(listed(""), None);
-        assert!(cores() >= 1);
     }
 }

@@ -91,7 +91,7 @@ impl Cluster {
     /// Remembers of which parts there may be copies, all of them (`are_all`) or some.
     fn hear(&self, said: &Said, are_all: bool) {
         let told = said.told.values().flatten();
-        let copied = told.filter(|told| told.part.replicas > 1);
+        let copied = told.filter(|told| told.part.num_holders() > 1);
         let ids = copied.map(|told| (told.part.name.clone(), told.part.id.clone()));
         self.parts().withdrawn.hear(ids.collect(), are_all);
     }
@@ -255,6 +255,8 @@ impl Cluster {
         }
         parts.expire(survey.name, choice.serving_deal(), Instant::now());
         let wishes = wishes.into_iter();
+        let reaches = self.anywhere.is_any();
+        let wishes = wishes.filter(|told| reaches || !told.part.is_read_again());
         let wishes = wishes.filter(|told| !parts.refuses(&told.part));
         let wishes = wishes.filter_map(|told| {
             let member = survey.members.iter().nth(told.at)?;

@@ -136,15 +136,16 @@ pub(super) fn introduction(own: &Member) -> String {
     let (host, process) = (location.host(), location.process());
     let memory_bytes = own.memory_bytes();
     format!(
-        "{VERSION} {} {host} {process} {memory_bytes} {}",
+        "{VERSION} {} {host} {process} {memory_bytes} {} {}",
         own.incarnation(),
+        own.cores(),
         own.name()
     )
 }
 
 fn introduced(uri: &str, said: &str) -> Result<Member> {
     // The last one is a URI, whatever is in it.
-    let mut words = said.splitn(6, ' ');
+    let mut words = said.splitn(7, ' ');
     let version = words.next().unwrap_or_default();
     if version != VERSION {
         let text = format!("a member must be of version {VERSION}, this one is of {version:?}");
@@ -159,13 +160,15 @@ fn introduced(uri: &str, said: &str) -> Result<Member> {
     let host: IpAddr = word()?.parse().map_err(|_| unknown())?;
     let process = word()?.parse().map_err(|_| unknown())?;
     let memory_bytes = word()?.parse().map_err(|_| unknown())?;
+    let cores = word()?.parse().map_err(|_| unknown())?;
     let name = word()?;
     if name.is_empty() {
         return Err(unknown());
     }
     let location = Location::new(host, process, Device::CPU);
     let member = Member::try_new(uri, Incarnation::from_bits(incarnation), location)?;
-    Ok(member.with_memory_bytes(memory_bytes).with_name(name))
+    let member = member.with_memory_bytes(memory_bytes).with_cores(cores);
+    Ok(member.with_name(name))
 }
 
 /// The member at a URI, if it is there.
@@ -234,5 +237,7 @@ mod tests {
         assert!(introduced(own.uri(), &nameless).is_err());
         assert!(introduced("grpc://127.0.0.1:1", "0.0.0 1 127.0.0.1 1").is_err());
         assert!(introduced("grpc://127.0.0.1:1", VERSION).is_err());
+        let strange = introduction(&own).replace(&own.cores().to_string(), "many");
+        assert!(introduced(own.uri(), &strange).is_err());
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use url::{Host, Url};
 
+use super::allowed::Cores;
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::share::Incarnation;
@@ -23,6 +24,7 @@ pub struct Member {
     location: Location,
     /// 0 if nobody knows.
     memory_bytes: u64,
+    cores: Cores,
 }
 
 impl Member {
@@ -52,6 +54,7 @@ impl Member {
             incarnation,
             location,
             memory_bytes: 0,
+            cores: Cores::default(),
         })
     }
 
@@ -59,6 +62,12 @@ impl Member {
     #[must_use]
     pub fn with_memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
+        self
+    }
+
+    /// The same member, which may use these cores.
+    pub(super) fn with_cores(mut self, cores: Cores) -> Self {
+        self.cores = cores;
         self
     }
 
@@ -73,7 +82,8 @@ impl Member {
     /// # Errors
     /// As [`Member::try_new`]; `Internal` when the operating system gives no random bytes.
     pub fn here(uri: &str) -> Result<Self> {
-        Self::try_new(uri, Incarnation::current()?, Location::here())
+        let here = Self::try_new(uri, Incarnation::current()?, Location::here())?;
+        Ok(here.with_cores(Cores::here()))
     }
 
     /// Where clients and other members reach it.
@@ -117,6 +127,11 @@ impl Member {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
+    }
+
+    /// The cores that it may use.
+    pub(super) fn cores(&self) -> Cores {
+        self.cores
     }
 }
 

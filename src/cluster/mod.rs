@@ -2,11 +2,12 @@
 //!
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
 //! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is),
-//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `recursive.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `last.rs` (the last row), `stages.rs` (what the engine does not know of plans) with `cores.rs` (how many shares parts have), `borders.rs` with `cuts.rs` and `border.rs` (few rows that change the member), `numbers.rs` (which joins look up by number), `orders.rs` (groups that come in order), `leaf.rs` with `placement.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
-//! travels), `tile.rs` (tiles by their handles), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies) and `copying.rs` (making them), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
+//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `recursive.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `last.rs` (the last row), `stages.rs` (what the engine does not know of plans) with `cores.rs` (how many shares parts have) and `allowed.rs` (of which cores), `borders.rs` with `cuts.rs` and `border.rs` (few rows that change the member), `numbers.rs` (which joins look up by number), `orders.rs` (groups that come in order), `leaf.rs` with `placement.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
+//! travels), `tile.rs` (tiles by their handles), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
 
 mod again;
 mod ahead;
+mod allowed;
 mod anywhere;
 mod arrange;
 mod border;
@@ -19,6 +20,7 @@ mod cores;
 mod cuts;
 mod deal;
 mod fewer;
+mod files;
 mod gather;
 mod guarded;
 mod here;
@@ -189,15 +191,7 @@ impl Cluster {
     /// # Errors
     /// `InvalidArgument` for what is no such URI, `Internal` when the operating system gives no random bytes.
     pub fn start(session: &Session, uri: &str, options: ClusterOptions) -> Result<Arc<Self>> {
-        let own = Member::here(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
-        if own.is_anywhere() {
-            let text = format!(
-                "a member of a cluster needs an address at which others reach it, got {uri}"
-            );
-            return Err(Error::invalid_argument(text).with_hint(
-                "name it with server.advertised, such as grpc+tls://HOST:PORT, or listen at one address",
-            ));
-        }
+        let own = own_member(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
         let client = match &options.join {
             // What DNS gives are addresses; certificates are for the name.
             Some(Join::Dns(name, _)) => options.client.with_server_name(name.clone()),
@@ -317,6 +311,7 @@ impl Cluster {
             members: members.map(Arc::clone),
             forbids_fetching: self.forbids_fetching,
             anywhere: Arc::clone(&self.anywhere),
+            names_sources: false,
         }
     }
 
@@ -334,6 +329,22 @@ impl Cluster {
             stops: self.stops.clone(),
         }
     }
+}
+
+/// This process as a member that others reach at a URI.
+///
+/// # Errors
+/// As [`Cluster::start`].
+pub(crate) fn own_member(uri: &str) -> Result<Member> {
+    let own = Member::here(uri)?;
+    if own.is_anywhere() {
+        let text =
+            format!("a member of a cluster needs an address at which others reach it, got {uri}");
+        return Err(Error::invalid_argument(text).with_hint(
+            "name it with server.advertised, such as grpc+tls://HOST:PORT, or listen at one address",
+        ));
+    }
+    Ok(own)
 }
 
 /// Looks again and again, as long as the member is there.

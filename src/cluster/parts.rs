@@ -271,6 +271,7 @@ impl Cluster {
             number: part.number as u64,
             of: part.of as u64,
             replicas,
+            is_of_files: self.is_of_files(&grid),
             ..GridPart::default()
         };
         let told = original(told, &grid)?;
@@ -300,7 +301,14 @@ impl Cluster {
         taken: Vec<(GridPart, Arc<PartitionGrid>)>,
     ) -> Result<()> {
         let taken = taken.into_iter();
-        let taken = taken.map(|(part, grid)| Ok((original(part, &grid)?, grid)));
+        let taken = taken.map(|(part, grid)| {
+            let is_of_files = self.is_of_files(&grid);
+            let part = GridPart {
+                is_of_files,
+                ..part
+            };
+            Ok((original(part, &grid)?, grid))
+        });
         let taken: Vec<(GridPart, Arc<PartitionGrid>)> = taken.collect::<Result<_>>()?;
         let mut parts = self.parts();
         if watch.has_seen_any(&parts) {

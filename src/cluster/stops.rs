@@ -73,12 +73,17 @@ impl Stops {
         Ok((headers, self.ends(name)))
     }
 
-    /// The flag of the statement that a part belongs to; one that nobody sets, if it names none.
+    /// The flag of the statement that a part belongs to; one that nobody sets, if it names none. It is set if the statement was over before the part began: nobody would end it.
     pub(super) fn of_part(&self, headers: &HeaderMap) -> Stop {
-        match name_in(headers) {
-            Some(name) => self.known().entry(name).or_default().clone(),
-            None => Stop::default(),
-        }
+        let Some(name) = name_in(headers) else {
+            return Stop::default();
+        };
+        let known = self.known().get(&name).cloned();
+        known.unwrap_or_else(|| {
+            let over = Stop::default();
+            over.set();
+            over
+        })
     }
 
     fn ends(&self, name: String) -> Ends {
@@ -206,6 +211,9 @@ mod tests {
         drop(ends);
         assert!(stops.known().is_empty());
         assert!(stops.of_part(&HeaderMap::new()).check().is_ok());
+        // A part that comes late is over as well, and nothing is kept for it.
+        assert!(stops.of_part(&headers).check().is_err());
+        assert!(stops.known().is_empty());
     }
 
     /// A body that broke off: it has an end, and has not come to it.

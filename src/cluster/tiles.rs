@@ -66,6 +66,8 @@ pub(super) struct TileCodec {
     pub(super) members: Option<Arc<Members>>,
     pub(super) forbids_fetching: bool,
     pub(super) anywhere: Arc<Anywhere>,
+    /// Whether tiles in memory are written down as what they were read from.
+    pub(super) names_sources: bool,
 }
 
 impl TileCodec {
@@ -125,7 +127,11 @@ impl TileCodec {
             runs.has_kept = true;
             return Ok(run);
         }
-        if self.anywhere.looker().has_file(tile)
+        let mut looker = match self.names_sources {
+            true => self.anywhere.looker_at_sources(),
+            false => self.anywhere.looker(),
+        };
+        if looker.has_file(tile)
             && let Some(at) = runs.lineages.place(tile)?
         {
             run.set_from(From::Files);

@@ -64,6 +64,7 @@ pub(super) fn worker(
             members: None,
             forbids_fetching: true,
             anywhere: Arc::clone(&anywhere),
+            names_sources: false,
         };
         let template = Arc::clone(&template);
         let stop = stops.of_part(&context.headers);
@@ -185,4 +186,56 @@ fn is_known_leaf(node: &Arc<dyn ExecutionPlan>) -> bool {
         "WorkTableExec",
     ];
     node.is::<GridScanExec>() || KNOWN.contains(&node.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, SchemaRef};
+    use datafusion::catalog::TableProvider;
+    use datafusion::datasource::MemTable;
+    use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfigBuilder};
+    use datafusion::execution::object_store::ObjectStoreUrl;
+    use datafusion::logical_expr::dml::InsertOp;
+    use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+    use datafusion::physical_plan::memory::LazyMemoryExec;
+
+    use super::*;
+    use crate::query::kind_within;
+
+    fn schema() -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("x", DataType::Int64, true)]))
+    }
+
+    /// A plan below an operator that may be anywhere.
+    fn below(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(CoalescePartitionsExec::new(plan))
+    }
+
+    #[tokio::test]
+    async fn parts_that_read_files_or_write_are_refused_wherever_that_stands() {
+        let source = ArrowSource::new_file_source(schema());
+        let files =
+            FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source));
+        let files = DataSourceExec::from_data_source(files.build());
+        let table = MemTable::try_new(schema(), vec![Vec::new()]).unwrap();
+        let state = SessionStateBuilder::new().build();
+        let rows = Arc::new(EmptyExec::new(schema()));
+        let writes = table.insert_into(&state, rows, InsertOp::Append);
+        let writes = writes.await.unwrap();
+        let makes = LazyMemoryExec::try_new(schema(), Vec::new()).unwrap();
+        let refused: [Arc<dyn ExecutionPlan>; 3] = [files, writes, Arc::new(makes)];
+        for plan in refused {
+            for plan in [Arc::clone(&plan), below(plan)] {
+                let error = check(&plan).unwrap_err();
+                assert_eq!(kind_within(&error), ErrorKind::PermissionDenied, "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_the_plan_itself_are_let_through() {
+        let values = MemorySourceConfig::try_new_exec(&[Vec::new()], schema(), None).unwrap();
+        check(&below(values)).unwrap();
+        check(&below(Arc::new(EmptyExec::new(schema())))).unwrap();
+    }
 }

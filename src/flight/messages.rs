@@ -287,6 +287,29 @@ pub(crate) struct GridPart {
     /// When that member got it, in microseconds since 1970 by its clock.
     #[prost(uint64, tag = "11")]
     pub(crate) since: u64,
+    /// Whether all its tiles are of files that every member of the cluster reaches, or were read from such, so that a copy is but the names of these.
+    #[prost(bool, tag = "12")]
+    pub(crate) is_of_files: bool,
+}
+
+/// How many members know a part of files: each who is lost costs one.
+#[cfg(feature = "distributed")]
+const KNOW_FILES: u32 = 3;
+
+#[cfg(feature = "distributed")]
+impl GridPart {
+    /// How many members are to have the part, the one that contributed it among them.
+    pub(crate) fn num_holders(&self) -> u32 {
+        match self.is_read_again() {
+            true => KNOW_FILES,
+            false => self.replicas,
+        }
+    }
+
+    /// Whether copies have no rows: they read them from the files when they stand for a member that was lost.
+    pub(crate) fn is_read_again(&self) -> bool {
+        self.is_of_files && self.replicas <= 1
+    }
 }
 
 /// The parts that a member has.

@@ -50,7 +50,7 @@ pub use job::LoadJob;
 #[cfg(feature = "distributed")]
 pub(crate) use lineage::{
     Lineage, LineagePlace, LineageReader, Lineages, file_bytes, is_allowed, is_below, read_ahead,
-    task_place,
+    source_place, task_place,
 };
 pub use options::{LoadOptions, SchemaEvolution, StringType, TileColumns};
 pub use progress::Progress;
@@ -166,7 +166,12 @@ async fn steps(
     }
     let plan = Arc::new(plan);
     let (grid, mut keeper) = read::grid(Arc::clone(&plan), options, counters).await?;
-    arrange::arrange(grid, &mut keeper, &plan.bands, options).await
+    let grid = arrange::arrange(grid, &mut keeper, &plan.bands, options).await?;
+    #[cfg(feature = "distributed")]
+    if options.remembers_files() {
+        return lineage::remembering(grid, &plan);
+    }
+    Ok(grid)
 }
 
 /// The options, with automatic tiles as large as those that an earlier load has left to be resumed.

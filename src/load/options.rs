@@ -100,6 +100,8 @@ pub struct LoadOptions {
     order: RowOrder,
     num_partitions: Option<u64>,
     lazy: bool,
+    #[cfg(feature = "distributed")]
+    files_remembered: bool,
 }
 
 impl Default for LoadOptions {
@@ -125,6 +127,8 @@ impl Default for LoadOptions {
             order: RowOrder::default(),
             num_partitions: None,
             lazy: false,
+            #[cfg(feature = "distributed")]
+            files_remembered: false,
         }
     }
 }
@@ -275,6 +279,23 @@ impl LoadOptions {
     pub fn with_lazy(mut self, lazy: bool) -> Self {
         self.lazy = lazy;
         self
+    }
+
+    /// Has tiles in memory remember from which files they come, so that other members of a cluster can read them again (`cluster.shared`). Those of lazy grids do so anyway; rows that a filter chose, or that are brought
+    /// into an order, do not.
+    #[cfg(feature = "distributed")]
+    #[must_use]
+    pub fn with_files_remembered(mut self, files_remembered: bool) -> Self {
+        self.files_remembered = files_remembered;
+        self
+    }
+
+    /// Whether tiles are to remember their files, and others would need no settings to read these.
+    #[cfg(feature = "distributed")]
+    pub(super) fn remembers_files(&self) -> bool {
+        let is_as_read = self.order == RowOrder::default() && self.num_partitions.is_none();
+        let is_plain = self.storage_options.is_empty() && self.store.is_none();
+        self.files_remembered && is_as_read && is_plain
     }
 
     /// The same without an order of rows: for those who bring them into it themselves.

@@ -84,6 +84,10 @@ const KNOWN: [(&str, &str); 28] = [
     ),
     ("PartSample", "Gives some rows of one of them (partgrid)."),
     (
+        "PartFiles",
+        "Says from which files members read one of them (partgrid).",
+    ),
+    (
         "WriteTiles",
         "Has a member of a cluster write tiles into the catalog (partgrid).",
     ),

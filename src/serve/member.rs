@@ -95,6 +95,21 @@ pub(super) async fn sample(service: &Service, call: &Call, part: GridPart) -> Re
     told.map_err(|error| Error::internal(format!("a sample could not be told: {error}")))?
 }
 
+/// The files of one of them, if every member reads its tiles.
+///
+/// # Errors
+/// As [`part`]; `NotFound` for one with tiles that only this member has.
+pub(super) async fn files(service: &Service, call: &Call, part: GridPart) -> Result<Vec<u8>> {
+    let cluster = Arc::clone(cluster(service, call)?);
+    let grid = cluster.own_part(&part)?;
+    // It may look at many files.
+    let telling = service
+        .work
+        .spawn_blocking(move || cluster.tell_files(&grid));
+    let told = telling.await;
+    told.map_err(|error| Error::internal(format!("files could not be told: {error}")))?
+}
+
 /// One of them by its id, for members that fetch its tiles; or a grid that was made of parts and that a plan still reads, though its name has another one by now.
 pub(super) fn part_with(service: &Service, call: &Call, id: GridId) -> Option<Arc<PartitionGrid>> {
     let cluster = cluster(service, call).ok()?;

@@ -14,6 +14,7 @@ use super::tls::TlsFiles;
 use crate::cluster::ClusterOptions;
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
+use crate::load::LoadOptions;
 use crate::memory::default_memory_limit_bytes;
 use crate::query::max_threads;
 
@@ -301,23 +302,46 @@ impl ServerOptions {
         &self.grids
     }
 
-    /// Refuses what cannot work, and what would let strangers in.
+    /// How grids for this server are to be loaded: those that are parts of grids of all members know from which files they come, so that other members can read them again.
+    #[must_use]
+    pub fn load_options(&self) -> LoadOptions {
+        let wanted = LoadOptions::default();
+        #[cfg(feature = "distributed")]
+        let wanted = wanted.with_files_remembered(self.part.is_some());
+        wanted
+    }
+
+    /// Refuses a member that nobody could reach, and parts of no member.
+    #[cfg(feature = "distributed")]
+    fn check_member(&self) -> Result<()> {
+        if self.cluster.is_none() {
+            if self.part.is_none() {
+                return Ok(());
+            }
+            let text = "only a member of a cluster has parts of grids of all members";
+            return Err(Error::invalid_argument(text)
+                .with_hint("say where the members are: cluster.join, or --join"));
+        }
+        let scheme = match self.tls {
+            Some(_) => "grpc+tls",
+            None => "grpc",
+        };
+        let listening = format!("{scheme}://{}", self.address);
+        let uri = self.advertised.as_ref().unwrap_or(&listening);
+        crate::cluster::own_member(uri).map(drop)
+    }
+
+    /// Refuses what cannot work, and what would let strangers in: as [`Server::start`](super::Server::start) does, for those who have yet to load grids.
     ///
     /// # Errors
     /// `InvalidArgument` with the remedy.
-    pub(super) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         self.limits.check()?;
         self.caller_limits.check()?;
         if self.tokens.is_none() && self.caller_limits != CallerLimits::default() {
             let text = "limits of tokens (auth.queries, auth.memory, auth.answer) are for servers that ask for tokens";
             return Err(Error::invalid_argument(text)
                 .with_hint("name a file of tokens, or bound all callers together: limits.queries, limits.memory, limits.answer"));
-        }
-        #[cfg(feature = "distributed")]
-        if self.part.is_some() && self.cluster.is_none() {
-            let text = "only a member of a cluster has parts of grids of all members";
-            return Err(Error::invalid_argument(text)
-                .with_hint("say where the members are: cluster.join, or --join"));
         }
         let addresses = [Some(self.address), self.http_address];
         for address in addresses.into_iter().flatten() {
@@ -337,6 +361,8 @@ impl ServerOptions {
                 "give it a certificate with its key and a file of tokens (tls= and tokens=; `--tls-certificate`, `--tls-key`, `--tokens`), listen at 127.0.0.1, or allow it with insecure=True (`--insecure`)",
             ));
         }
+        #[cfg(feature = "distributed")]
+        self.check_member()?;
         Ok(())
     }
 }

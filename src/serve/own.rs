@@ -98,6 +98,7 @@ async fn of_member(
         "Part" => Some(member::part(service, call, &ours(body)?)?),
         "PartStatistics" => Some(member::statistics(service, call, &ours(body)?).await?),
         "PartSample" => Some(member::sample(service, call, ours(body)?).await?),
+        "PartFiles" => Some(member::files(service, call, ours(body)?).await?),
         "Parts" => Some(member::parts(service, call)?),
         "Rebalance" => Some(member::rebalance(service, call, ours(body)?).await?),
         "TakeTiles" => Some(member::take(service, call, body).await?),

@@ -21,6 +21,7 @@ ACTIONS = [
     "Part",
     "PartStatistics",
     "PartSample",
+    "PartFiles",
     "WriteTiles",
     "ReadTiles",
     "ArrangeTiles",

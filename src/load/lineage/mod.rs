@@ -1,12 +1,18 @@
 //! Where tiles of files come from, for other processes.
 //!
-//! Comes in: tiles of lazy grids. Goes out: a message with what makes them: files by URL, size and etag, row groups, columns, values of folders. `read.rs` makes tiles of it in another process. Never here:
+//! Comes in: tiles of lazy grids, and such that another process has told of. Goes out: a message with what makes them: files by URL, size and etag, row groups, columns, values of folders. `read.rs` makes tiles of it in another process. Never here:
 //! rows, keys of stores, who reads which tile.
 
+mod loaded;
 mod opened;
 mod read;
+#[cfg(test)]
+mod told;
 
+use loaded::LoadedTile;
+pub(super) use loaded::remembering;
 pub(crate) use read::{LineageReader, read_ahead};
+use read::{LineageTile, of_other};
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -21,7 +27,7 @@ use super::lazy::{LazyTile, SourceId};
 use super::schema::Origin;
 use super::source::{Place, SourceFile, check_source};
 use crate::error::{Error, Result};
-use crate::grid::Tile;
+use crate::grid::{GridId, Tile};
 use crate::share::ipc;
 
 /// What the tiles of a lazy grid have in common.
@@ -103,13 +109,58 @@ fn lazy(tile: &Tile) -> Option<&LazyTile> {
     data.downcast_ref()
 }
 
-/// The grid and file of a tile of a lazy grid, if other processes can be told where it lies: no store that the caller built or gave settings for, and no file without a stamp, which might be another when they read it.
+/// From where this process reads a tile, or has read it.
+struct OfPlan<'a> {
+    plan: &'a Plan,
+    id: SourceId,
+    task: usize,
+    first_column: usize,
+}
+
+fn of_plan(tile: &Tile) -> Option<OfPlan<'_>> {
+    let data: &dyn Any = tile.data().as_ref();
+    if let Some(tile) = data.downcast_ref::<LoadedTile>() {
+        return Some(OfPlan {
+            plan: &tile.from.plan,
+            id: tile.from.id,
+            task: tile.task,
+            first_column: tile.first_column,
+        });
+    }
+    lazy(tile).map(|tile| OfPlan {
+        plan: tile.source.plan(),
+        id: tile.source.id(),
+        task: tile.task,
+        first_column: tile.columns.first().copied().unwrap_or_default(),
+    })
+}
+
+/// The grid and file of a tile of a lazy grid, of this process or of another one, if other processes can be told where it lies: no store that the caller built or gave settings for, and no file without a stamp, which might be another when they read it.
 pub(crate) fn task_place(tile: &Tile) -> Option<(u128, usize)> {
-    let tile = lazy(tile)?;
-    let task = tile.source.plan().tasks.get(tile.task)?;
-    let (grid, _) = tile.source.id();
-    let has_stamp = tile.source.plan().files.get(task.file)?.stamp.is_some();
-    (has_stamp && tile.source.is_plain()).then_some((grid.bits(), task.file))
+    if let Some(LineageTile { of, .. }) = of_other(tile) {
+        let (grid, number) = of.id;
+        let number = usize::try_from(number).ok();
+        return Some((grid.bits(), number.filter(|_| of.file.stamp.is_some())?));
+    }
+    if !lazy(tile)?.source.is_plain() {
+        return None;
+    }
+    place_of(&of_plan(tile)?)
+}
+
+/// The same also of tiles that this process has read of files, and has in memory.
+pub(crate) fn source_place(tile: &Tile) -> Option<(u128, usize)> {
+    let data: &dyn Any = tile.data().as_ref();
+    match data.is::<LoadedTile>() {
+        true => place_of(&of_plan(tile)?),
+        false => task_place(tile),
+    }
+}
+
+fn place_of(of: &OfPlan<'_>) -> Option<(u128, usize)> {
+    let task = of.plan.tasks.get(of.task)?;
+    let has_stamp = of.plan.files.get(task.file)?.stamp.is_some();
+    has_stamp.then_some((of.id.0.bits(), task.file))
 }
 
 /// The bytes of a tile of a lazy grid in its file, as loads count them; 0 of other tiles.
@@ -129,10 +180,11 @@ pub(crate) fn file_bytes(tile: &Tile) -> u64 {
 
 /// Whether the file of a tile lies below one of these places.
 pub(crate) fn is_below(tile: &Tile, places: &[String]) -> bool {
-    let file = lazy(tile).and_then(|tile| {
-        let plan = tile.source.plan();
-        plan.files.get(plan.tasks.get(tile.task)?.file)
-    });
+    if let Some(tile) = of_other(tile) {
+        return check_source(places, &full_name(&tile.of.file)).is_ok();
+    }
+    let of = of_plan(tile);
+    let file = of.and_then(|of| of.plan.files.get(of.plan.tasks.get(of.task)?.file));
     file.is_some_and(|file| check_source(places, &full_name(file)).is_ok())
 }
 
@@ -153,8 +205,8 @@ fn full_name(file: &SourceFile) -> String {
 #[derive(Default)]
 pub(crate) struct Lineages {
     pub(crate) all: Vec<Lineage>,
-    places: HashMap<SourceId, u32>,
-    files: HashMap<(SourceId, usize), u32>,
+    places: HashMap<GridId, u32>,
+    files: HashMap<(GridId, usize), u32>,
 }
 
 /// The name of a tile in [`Lineages`].
@@ -171,45 +223,74 @@ fn broken(what: &str) -> Error {
 }
 
 impl Lineages {
-    /// The place of a tile, whose grid and file are written down if they are not yet; `None` for other tiles than those of lazy grids.
+    /// The place of a tile, whose grid and file are written down if they are not yet; `None` for other tiles than those of lazy grids, of this process or of others, and such that were loaded and know from where.
     ///
     /// # Errors
     /// `Internal` where numbers do not fit.
     pub(crate) fn place(&mut self, tile: &Tile) -> Result<Option<LineagePlace>> {
-        let Some(tile) = lazy(tile) else {
+        if let Some(tile) = of_other(tile) {
+            return self.place_again(tile).map(Some);
+        }
+        let Some(of) = of_plan(tile) else {
             return Ok(None);
         };
-        let plan = tile.source.plan();
-        let task = plan.tasks.get(tile.task).ok_or_else(|| broken("a task"))?;
-        let id = tile.source.id();
-        let lineage = match self.places.get(&id) {
-            Some(place) => *place,
-            None => {
-                let place = u32::try_from(self.all.len()).map_err(|_| broken("too many"))?;
-                self.all.push(Lineage::of(plan, id)?);
-                self.places.insert(id, place);
-                place
-            }
-        };
-        let files = self.all.get_mut(lineage as usize);
-        let files = &mut files.ok_or_else(|| broken("a place"))?.files;
-        let file = match self.files.get(&(id, task.file)) {
-            Some(place) => *place,
-            None => {
-                let place = u32::try_from(files.len()).map_err(|_| broken("too many"))?;
-                files.push(FileLineage::of(plan, task.file)?);
-                self.files.insert((id, task.file), place);
-                place
-            }
-        };
-        let before = plan.tasks.get(..tile.task).unwrap_or_default();
+        let (plan, id) = (of.plan, of.id);
+        let task = plan.tasks.get(of.task).ok_or_else(|| broken("a task"))?;
+        let lineage = self.lineage(id.0, || Lineage::of(plan, id))?;
+        let file = self.file((id.0, task.file), lineage, || {
+            FileLineage::of(plan, task.file)
+        })?;
+        let before = plan.tasks.get(..of.task).unwrap_or_default();
         let same = before.iter().rev().take_while(|one| one.file == task.file);
         Ok(Some(LineagePlace {
             lineage,
             file,
             task: same.count() as u64,
-            first_column: tile.columns.first().copied().unwrap_or_default() as u64,
+            first_column: of.first_column as u64,
         }))
+    }
+
+    /// The place of a tile that another process has told of, which is told as it was.
+    fn place_again(&mut self, tile: &LineageTile) -> Result<LineagePlace> {
+        let (of, (grid, number)) = (&tile.of, tile.of.id);
+        let number = usize::try_from(number).map_err(|_| broken("too many files"))?;
+        let lineage = self.lineage(grid, || Ok(Lineage::clone(&of.of_all)))?;
+        let file = self.file((grid, number), lineage, || Ok(of.told.clone()))?;
+        Ok(LineagePlace {
+            lineage,
+            file,
+            task: tile.task as u64,
+            first_column: tile.columns.first().copied().unwrap_or_default() as u64,
+        })
+    }
+
+    /// The place of the lineage of a grid.
+    fn lineage(&mut self, grid: GridId, told: impl FnOnce() -> Result<Lineage>) -> Result<u32> {
+        if let Some(place) = self.places.get(&grid) {
+            return Ok(*place);
+        }
+        let place = u32::try_from(self.all.len()).map_err(|_| broken("too many"))?;
+        self.all.push(told()?);
+        self.places.insert(grid, place);
+        Ok(place)
+    }
+
+    /// The place of a file in the lineage of its grid.
+    fn file(
+        &mut self,
+        file: (GridId, usize),
+        lineage: u32,
+        told: impl FnOnce() -> Result<FileLineage>,
+    ) -> Result<u32> {
+        if let Some(place) = self.files.get(&file) {
+            return Ok(*place);
+        }
+        let files = self.all.get_mut(lineage as usize);
+        let files = &mut files.ok_or_else(|| broken("a place"))?.files;
+        let place = u32::try_from(files.len()).map_err(|_| broken("too many"))?;
+        files.push(told()?);
+        self.files.insert(file, place);
+        Ok(place)
     }
 }
 

@@ -146,9 +146,12 @@ impl FileLineage {
 }
 
 /// A file of a grid of another process, whose footer is read when somebody reads a tile.
-struct OfFile {
-    id: SourceId,
-    file: SourceFile,
+pub(super) struct OfFile {
+    pub(super) id: SourceId,
+    pub(super) file: SourceFile,
+    /// What was told of its grid, without files, and of the file: for other processes yet.
+    pub(super) of_all: Arc<Lineage>,
+    pub(super) told: FileLineage,
     columns: Columns,
     text: Option<DataType>,
     tasks: Vec<ReadTask>,
@@ -211,11 +214,12 @@ impl OfFile {
 }
 
 /// A tile of a file of a grid of another process.
-struct LineageTile {
-    of: Arc<OfFile>,
+pub(super) struct LineageTile {
+    pub(super) of: Arc<OfFile>,
     schema: SchemaRef,
-    task: usize,
-    columns: Vec<usize>,
+    /// Among those of the file.
+    pub(super) task: usize,
+    pub(super) columns: Vec<usize>,
     num_rows: u64,
     memory_bytes: u64,
 }
@@ -241,13 +245,19 @@ impl LineageTile {
     }
 }
 
+/// The tile, if it is of a file of a grid of another process.
+pub(super) fn of_other(tile: &Tile) -> Option<&LineageTile> {
+    let data: &dyn Any = tile.data().as_ref();
+    data.downcast_ref()
+}
+
 /// Reads a tile of a file before anybody asks for it, to be kept for those who do, unless that would take the place of others; says whether it is kept now. Tiles that are of no file are left alone.
 ///
 /// # Errors
 /// As reading it.
 pub(crate) async fn read_ahead(tile: &Tile) -> Result<bool> {
     let data: &dyn Any = tile.data().as_ref();
-    if let Some(tile) = data.downcast_ref::<LineageTile>() {
+    if let Some(tile) = of_other(tile) {
         let source = Arc::clone(tile.of.source().await?);
         return source.read_ahead(tile.task, &tile.columns).await;
     }
@@ -263,6 +273,8 @@ pub(crate) async fn read_ahead(tile: &Tile) -> Result<bool> {
 /// What reads the tiles of a lineage, each file opened once.
 pub(crate) struct LineageReader<'a> {
     lineage: &'a Lineage,
+    /// The same without files.
+    of_all: Arc<Lineage>,
     schema: SchemaRef,
     places: Arc<[String]>,
     files: HashMap<u32, Arc<OfFile>>,
@@ -276,6 +288,13 @@ impl<'a> LineageReader<'a> {
     pub(crate) fn try_new(lineage: &'a Lineage, places: &[String]) -> Result<Self> {
         Ok(Self {
             schema: read(&lineage.schema)?.schema(),
+            of_all: Arc::new(Lineage {
+                id: lineage.id.clone(),
+                schema: lineage.schema.clone(),
+                origins: lineage.origins.clone(),
+                text: lineage.text,
+                files: Vec::new(),
+            }),
             lineage,
             places: Arc::from(places),
             files: HashMap::new(),
@@ -300,6 +319,8 @@ impl<'a> LineageReader<'a> {
         let of = Arc::new(OfFile {
             id: (self.lineage.grid()?, file.number),
             file: file.source(&self.places)?,
+            of_all: Arc::clone(&self.of_all),
+            told: file.clone(),
             columns: self.lineage.columns(&self.schema, file)?,
             text,
             tasks: file.tasks()?,
@@ -388,111 +409,5 @@ impl TileData for LineageTile {
 
     async fn may_hold(&self, column: usize, values: &ArrayRef) -> Result<bool> {
         self.lazy().await?.may_hold(column, values).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use prost::Message;
-
-    use super::super::Lineages;
-    use super::*;
-    use crate::error::ErrorKind;
-    use crate::grid::PartitionGrid;
-    use crate::load::{LoadOptions, StringType, load};
-
-    const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/flights");
-
-    async fn flights() -> PartitionGrid {
-        let options = LoadOptions::default()
-            .with_lazy(true)
-            .with_tile_rows(5_000)
-            .with_string_type(StringType::StringView);
-        load(&[FLIGHTS.to_owned()], &options).await.unwrap()
-    }
-
-    /// A lineage as another process gets it.
-    fn sent(lineages: &Lineages) -> Lineage {
-        let [lineage] = lineages.all.as_slice() else {
-            panic!("one grid has one lineage");
-        };
-        Lineage::decode(lineage.encode_to_vec().as_slice()).unwrap()
-    }
-
-    #[tokio::test]
-    async fn tiles_of_other_processes_are_the_same() {
-        let grid = flights().await;
-        let mut lineages = Lineages::default();
-        let places: Vec<LineagePlace> = grid
-            .tiles()
-            .iter()
-            .map(|tile| lineages.place(tile).unwrap().unwrap())
-            .collect();
-        let lineage = sent(&lineages);
-        let allowed = [FLIGHTS.to_owned()];
-        let mut reader = LineageReader::try_new(&lineage, &allowed).unwrap();
-        for (tile, place) in grid.tiles().iter().zip(places) {
-            let schema = tile.data().schema();
-            let other = reader.tile(place, &schema, 7).unwrap();
-            assert_eq!(
-                (other.num_rows(), other.data().memory_bytes()),
-                (tile.num_rows(), 7)
-            );
-            let columns: Vec<usize> = (0..schema.fields().len()).collect();
-            let expected = tile.data().fetch(&columns).await.unwrap();
-            assert_eq!(other.data().fetch(&columns).await.unwrap(), expected);
-        }
-    }
-
-    #[tokio::test]
-    async fn files_elsewhere_and_messages_that_do_not_fit_are_refused() {
-        let grid = flights().await;
-        let tile = grid.tiles().first().unwrap();
-        let mut lineages = Lineages::default();
-        let place = lineages.place(tile).unwrap().unwrap();
-        let lineage = sent(&lineages);
-        let schema = tile.data().schema();
-        let refused = |lineage: &Lineage, allowed: &str, place: LineagePlace| {
-            let allowed = [allowed.to_owned()];
-            let mut reader = LineageReader::try_new(lineage, &allowed).unwrap();
-            reader.tile(place, &schema, 7).unwrap_err().kind()
-        };
-        assert_eq!(
-            refused(&lineage, "/nowhere", place),
-            ErrorKind::PermissionDenied
-        );
-        let mut climbing = lineage.clone();
-        climbing.files[0].path = format!("{FLIGHTS}/../../secret.parquet");
-        assert_eq!(
-            refused(&climbing, FLIGHTS, place),
-            ErrorKind::PermissionDenied
-        );
-        let mut elsewhere = lineage.clone();
-        elsewhere.files[0].store = Some("s3://other/".to_owned());
-        assert_eq!(refused(&elsewhere, FLIGHTS, place), ErrorKind::InvalidData);
-        for strange in [
-            LineagePlace { file: 9, ..place },
-            LineagePlace {
-                task: 1 << 40,
-                ..place
-            },
-            LineagePlace {
-                first_column: 1,
-                ..place
-            },
-            LineagePlace {
-                first_column: u64::MAX,
-                ..place
-            },
-        ] {
-            assert_eq!(refused(&lineage, FLIGHTS, strange), ErrorKind::InvalidData);
-        }
-        let mut long = lineage.clone();
-        long.files[0].tasks[0].num_rows = u64::MAX;
-        let allowed = [FLIGHTS.to_owned()];
-        let mut reader = LineageReader::try_new(&long, &allowed).unwrap();
-        let tile = reader.tile(place, &schema, 7).unwrap();
-        let error = tile.data().fetch(&[0]).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
     }
 }

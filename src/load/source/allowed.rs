@@ -35,7 +35,7 @@ pub(in crate::load) fn check_source(allowed: &[String], source: &str) -> Result<
 /// Refuses files that a link led out of the allowed folders.
 ///
 /// # Errors
-/// `PermissionDenied`.
+/// `PermissionDenied`; `NotFound` for one that is gone.
 pub(in crate::load) fn check_files(allowed: &[String], files: &[SourceFile]) -> Result<()> {
     let roots: Vec<PathBuf> = allowed
         .iter()
@@ -43,9 +43,14 @@ pub(in crate::load) fn check_files(allowed: &[String], files: &[SourceFile]) -> 
         .collect();
     for file in files {
         if let Place::Local(path) = &file.place {
-            let real = path.canonicalize().ok();
-            let is_inside =
-                real.is_some_and(|real| roots.iter().any(|root| real.starts_with(root)));
+            let real = path.canonicalize();
+            if let Err(error) = &real
+                && error.kind() == std::io::ErrorKind::NotFound
+            {
+                let text = "the file is there no more";
+                return Err(Error::not_found(text).with_file(&file.name));
+            }
+            let is_inside = real.is_ok_and(|real| roots.iter().any(|root| real.starts_with(root)));
             if !is_inside {
                 return Err(refused(&file.name));
             }

@@ -156,7 +156,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "cluster.eager",
         Kind::Flag,
-        "whether members read their tiles of a catalog that they share, and of lazy grids of files below cluster.shared, at once, and not on first use",
+        "whether members read their tiles of a catalog that they share, and of lazy grids and parts of files below cluster.shared, at once, and not on first use",
     ),
     #[cfg(feature = "distributed")]
     (

@@ -272,7 +272,17 @@ impl Settings {
     #[cfg(feature = "distributed")]
     fn cluster(&self) -> Result<Option<ClusterOptions>> {
         let Some(join) = self.text("cluster.join") else {
-            return Ok(None);
+            // That of cluster.part is said with the other options.
+            let is_of_members =
+                |key: &&String| key.starts_with("cluster.") && !key.ends_with(".part");
+            return match self.said.keys().find(is_of_members) {
+                None => Ok(None),
+                Some(key) => {
+                    let text = format!("only a member of a cluster goes by {key}");
+                    Err(Error::invalid_argument(text)
+                        .with_hint("say where the members are: cluster.join, or --join"))
+                }
+            };
         };
         let flag = |key: &str| self.said.get(key).and_then(|(value, _)| value.as_bool());
         let replicas = self.number("cluster.replicas");

@@ -1,0 +1,236 @@
+"""Members that speak TLS: whom they trust, what they show, how they are found; and who is no member."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+import trustme
+
+import partgrid as pg
+from clusters import PART_ROWS, QUERY, Member, cluster, expected, until, write_list
+from services import COMMAND, Service, http_answer, parsed, proto, service, shown, write_tokens
+
+
+class Authority:
+    """One who vouches, and the files of those for whom it does."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.made, self.folder, self.name = trustme.CA(), folder, name
+        self.ca = str(folder / f"{name}.ca")
+        self.made.cert_pem.write_to_path(self.ca)
+
+    def certificate(self, *names: str) -> dict[str, object]:
+        """Settings of a server with a certificate for these names."""
+        issued = self.made.issue_cert(*names)
+        files = self.folder / f"{self.name}.{names[0]}.pem", self.folder / f"{self.name}.key"
+        files[0].write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        issued.private_key_pem.write_to_path(str(files[1]))
+        return {"tls.certificate": str(files[0]), "tls.key": str(files[1])}
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "ours")
+
+
+def with_tokens(folder: Path) -> tuple[dict[str, object], str]:
+    """Settings of members with tokens, and the token for all."""
+    made = write_tokens(folder / "tokens.toml", all={"scope": "admin"})
+    (folder / "token").write_text(made["all"])
+    known = {"auth.tokens": str(folder / "tokens.toml"), "cluster.token": str(folder / "token")}
+    return {**known}, made["all"]
+
+
+def asked(member: Member, **how: Any) -> Any:
+    return pg.connect(member.uri, **how).sql(QUERY).to_arrow().to_pydict()
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+def test_members_speak_tls_with_each_other(
+    tmp_path: Path, authority: Authority, mutual: bool
+) -> None:
+    tokens, token = with_tokens(tmp_path)
+    own = authority.certificate("127.0.0.1")
+    settings = {**tokens, **own, "cluster.ca": authority.ca}
+    how: dict[str, Any] = {"token": token, "ca": authority.ca}
+    if mutual:
+        settings["tls.client_ca"] = authority.ca
+        how |= {"certificate": own["tls.certificate"], "key": own["tls.key"]}
+    with cluster(tmp_path, 3, **settings) as members:
+        for number, member in enumerate(members):
+            assert member.uri.startswith("grpc+tls://")
+            member.contribute(number, 3)
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            assert asked(member, **how) == expected(0, 1, 2)
+        grid = pg.connect(members[0].uri, **how).grid("sales")
+        assert grid.to_arrow().num_rows == 3 * PART_ROWS
+
+
+@pytest.mark.parametrize("what", ["is vouched for by others", "trusts others"])
+def test_who_is_of_another_authority_is_no_member(
+    tmp_path: Path, authority: Authority, what: str
+) -> None:
+    tokens, token = with_tokens(tmp_path)
+    other = Authority(tmp_path, "theirs")
+    own = authority.certificate("127.0.0.1")
+    good = {**tokens, **own, "cluster.ca": authority.ca, "tls.client_ca": authority.ca}
+    changed = other.certificate("127.0.0.1") if "vouched" in what else {"cluster.ca": other.ca}
+    with cluster(tmp_path, 2, **good) as members:
+        for number, member in enumerate(members):
+            member.contribute(number, 2)
+        stranger = Member(tmp_path / "members", **{**good, **changed})
+        members.append(stranger)
+        write_list(tmp_path / "members", members)
+        for member in members:
+            member.ask("server.refresh()")
+        assert stranger.ask("server.members") == [stranger.uri]
+        if "vouched" in what:
+            assert len(members[0].ask("server.members")) == 2
+            how: dict[str, Any] = {"token": token, "ca": authority.ca}
+            how |= {"certificate": own["tls.certificate"], "key": own["tls.key"]}
+            assert asked(members[0], **how) == expected(0, 1)
+
+
+def test_members_of_a_name_are_believed_by_that_name(tmp_path: Path, authority: Authority) -> None:
+    """What DNS gives are addresses, which no certificate has."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port = one.getsockname()[1]
+    tokens, token = with_tokens(tmp_path)
+    tls = {**tokens, **authority.certificate("localhost"), "cluster.ca": authority.ca}
+    named = {**tls, "cluster.join": f"dns:localhost:{port}"}
+    listed = tmp_path / "members"
+    first = Member(listed, **tls, **{"server.address": f"127.0.0.1:{port}"})
+    second = Member(listed, **tls)
+    try:
+        first.contribute(0, 1)
+        # By its address it is not believed.
+        listed.write_text(f"127.0.0.1:{port}\n")
+        second.ask("server.refresh()")
+        assert second.ask("server.members") == [second.uri]
+        flags = (f"{key}={value}" for key, value in named.items())
+        with service(*(word for flag in flags for word in ("--set", flag))) as third:
+            how = {"token": token, "ca": authority.ca, "server_name": "localhost"}
+            connection = pg.connect(third.uri, **how)
+            until(connection.grids, lambda seen: seen == ["sales"])
+            # The other one is asked for its tiles by the same name.
+            assert connection.grid("sales").to_arrow().num_rows == PART_ROWS
+    finally:
+        first.kill()
+        second.kill()
+
+
+def said(one: Service) -> str:
+    """What a service has said so far."""
+    return "".join(one.said)
+
+
+@contextmanager
+def worker_that_says(text: str) -> Iterator[str]:
+    """What answers the question who is there so; its address."""
+
+    def info(_: bytes, __: Any) -> bytes:
+        return proto((1, text))
+
+    methods = {"GetWorkerInfo": grpc.unary_unary_rpc_method_handler(info)}
+    with ThreadPoolExecutor(2) as threads:
+        server = grpc.server(threads)
+        handler = grpc.method_handlers_generic_handler("worker.WorkerService", methods)
+        server.add_generic_rpc_handlers((handler,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(None).wait()
+
+
+def introduction(uri: str) -> str:
+    """What a member says of itself."""
+    with grpc.insecure_channel(uri.removeprefix("grpc://")) as channel:
+        call = channel.unary_unary("/worker.WorkerService/GetWorkerInfo")
+        version: bytes = parsed(call(b"", timeout=10))[1][0]
+        return version.decode()
+
+
+@pytest.mark.parametrize("what", ["another version", "nothing known", "an empty text"])
+def test_who_is_of_another_version_or_says_what_no_member_says_counts_as_none(
+    tmp_path: Path, what: str
+) -> None:
+    path = tmp_path / "members"
+    path.touch()
+    rows = pa.table({"x": [1, 2, 3]})
+    with pg.Server(join=f"file:{path}") as server:
+        server.contribute("sales", rows, part=0, of=1)
+        version, _, rest = introduction(server.uri).partition(" ")
+        text = {
+            "another version": f"{version}0 {rest}",
+            "nothing known": f"{version} and more",
+            "an empty text": "",
+        }[what]
+        with worker_that_says(text) as address:
+            path.write_text(f"{server.uri}\n{address}\n")
+            server.refresh()
+            assert server.members == [server.uri]
+            answer = http_answer(server.http_uri, "/readyz")
+            assert answer[2] == b"ready\nmembers: 1\naway: 1\n"
+            told = pg.connect(server.uri).sql("SELECT sum(x) AS x FROM sales").to_arrow()
+            assert told.to_pydict() == {"x": [6]}
+            with service("--join", f"file:{path}", PARTGRID_LOG__FILTER="warn") as one:
+                why = "of version" if what != "nothing known" else "what no member says"
+                until(partial(said, one), lambda text: why in text, 20)
+
+
+def test_a_token_of_members_is_in_no_log(tmp_path: Path) -> None:
+    tokens, token = with_tokens(tmp_path)
+    path = tmp_path / "members"
+    flags = [word for key, value in tokens.items() for word in ("--set", f"{key}={value}")]
+    flags += ["--join", f"file:{path}"]
+    log = {"PARTGRID_LOG__FILTER": "info,partgrid=trace"}
+    with service(*flags, **log) as first, service(*flags, **log) as second:
+        path.write_text(f"{first.uri}\n{second.uri}\n")
+        for each in (first, second):
+            until(partial(said, each), lambda text: "are others than" in text)
+            with fl.connect(each.uri) as client:
+                assert list(client.do_action(fl.Action("Parts", b""), shown(token)))
+        # A call that is refused is said, without what was shown.
+        wrong = f"{token}x"
+        with (
+            fl.connect(first.uri) as client,
+            pytest.raises(fl.FlightUnauthenticatedError),
+        ):
+            list(client.do_action(fl.Action("Parts", b""), shown(wrong)))
+        for each in (first, second):
+            each.process.terminate()
+            _, text = each.ended(40)
+            assert token not in text
+
+
+def test_what_is_for_members_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    """Files that are not there would be said later."""
+    absent = f"flights={tmp_path / 'absent.parquet'}"
+    wide = ["--address", "0.0.0.0:0", "--http", "off", "--insecure"]
+    cases = [
+        (["--part", "0/3"], "only a member of a cluster has parts"),
+        (["--set", "cluster.replicas=2"], "cluster.replicas"),
+        (["--set", "cluster.shared=/data"], "cluster.shared"),
+        ([*wide, "--join", "alone"], "server.advertised"),
+        (["--join", "alone", "--part", "3/3"], "0/3"),
+    ]
+    for flags, why in cases:
+        command = [str(COMMAND), "serve", "--grid", absent, *flags]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode != 0, flags
+        assert why in done.stderr, (flags, done.stderr)
+        assert "absent" not in done.stderr, (flags, done.stderr)
