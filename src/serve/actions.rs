@@ -31,7 +31,7 @@ use crate::flight::messages::{
 };
 
 /// The names and what they do.
-const KNOWN: [(&str, &str); 28] = [
+const KNOWN: [(&str, &str); 29] = [
     (
         "CreatePreparedStatement",
         "Looks a statement up, to be run with values.",
