@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 
 use super::output::io_failed;
-use crate::client::{Client, ClientOptions};
+use crate::client::{Client, ClientOptions, check_uri};
 use crate::error::{Error, Result};
 
 /// The variable with the token.
@@ -178,6 +178,9 @@ impl Remote {
         let wrong = |text: String| Err((verb.to_owned(), text));
         if let Some(text) = self.alone() {
             return wrong(text);
+        }
+        if let Some(Err(error)) = self.server().map(check_uri) {
+            return wrong(error.to_string());
         }
         let arguments_of = |table: &[(&str, &'static [&'static str])]| {
             let found = table.iter().find(|(name, _)| *name == verb);

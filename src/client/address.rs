@@ -45,6 +45,14 @@ pub(super) struct Address<'a> {
     pub(super) is_tls: bool,
 }
 
+/// Whether a text is the URI of a server, wherever that is.
+///
+/// # Errors
+/// As [`Address::of`].
+pub(crate) fn check_uri(uri: &str) -> Result<()> {
+    Address::of(uri).map(drop)
+}
+
 impl<'a> Address<'a> {
     /// That of a URI.
     ///

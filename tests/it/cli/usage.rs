@@ -5,7 +5,7 @@ use super::{Folder, text};
 #[test]
 fn wrong_usage_is_exit_code_2_and_says_what_is_wrong() {
     let folder = Folder::new();
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 16] = [
         (&[], "Usage: partgrid"),
         (&["shw"], "unrecognized subcommand"),
         (&["show"], "PATH"),
@@ -38,6 +38,10 @@ fn wrong_usage_is_exit_code_2_and_says_what_is_wrong() {
         (
             &["sql", "SELECT 1", "--output", "a.xlsx"],
             "or say --format",
+        ),
+        (
+            &["--server", "localhost:8815", "ls"],
+            "must read like grpc://host:port or grpc+tls://host:port, got \"localhost:8815\"",
         ),
     ];
     for (arguments, message) in cases {
