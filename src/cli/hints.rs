@@ -112,7 +112,7 @@ const WORDS: [(&str, &str, &str, &str); 18] = [
         "--grid NAME=PATH names one",
     ),
     (
-        "grids never change: build a new one, and register it under the name",
+        "grids never change: CREATE OR REPLACE TABLE … AS makes a new one under the name",
         "output",
         "files are never changed: --output writes the answer to another one",
         "files are never changed",

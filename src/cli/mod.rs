@@ -143,11 +143,11 @@ pub fn run(
         }
     };
     let remote = &command.remote;
-    // The grids of a server are not named by options.
+    // The grids of a server are not named by options, nor files.
     let is_of_names = |error: &Error| {
-        error
-            .hint()
-            .is_some_and(|hint| hint.contains("no grid is registered"))
+        let said = ["no grid is registered", "grids never change"];
+        let hint = error.hint();
+        hint.is_some_and(|hint| said.iter().any(|words| hint.contains(words)))
     };
     let here = |done: Result<()>, verb| {
         done.map_err(|error| match remote.server() {

@@ -229,7 +229,23 @@ fn check_kind(statement: &Statement) -> Result<Does> {
         ErrorKind::Query,
         format!("only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW), and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP, PREPARE, EXECUTE, DEALLOCATE), got {refused}"),
     )
-    .with_hint("grids never change: build a new one, and register it under the name"))
+    .with_hint(instead_of(&refused)))
+}
+
+/// What to do in place of a statement that begins with this word.
+fn instead_of(word: &str) -> &'static str {
+    match word {
+        "SET" | "RESET" => {
+            "settings are no statements: a session or a query takes timeout, memory_limit and others when it is made"
+        }
+        "COPY" => {
+            "answers are written by those who get them: `write_parquet` of a grid, `partgrid sql --output`"
+        }
+        "START" | "BEGIN" | "COMMIT" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => {
+            "there are no transactions: each statement takes effect by itself"
+        }
+        _ => "grids never change: CREATE OR REPLACE TABLE … AS makes a new one under the name",
+    }
 }
 
 /// What a statement does; `None` for one that is refused.

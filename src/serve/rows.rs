@@ -2,10 +2,11 @@
 //!
 //! Comes in: what a ticket stands for. Goes out: a stream of batches; the query is listed while it runs, stops when the stream is dropped, and ends in an error past the limit. Never here: messages.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tracing::Span;
@@ -22,6 +23,43 @@ use crate::query::BatchStream;
 pub(super) struct Rows {
     pub(super) schema: SchemaRef,
     pub(super) batches: BoxStream<'static, Result<RecordBatch>>,
+}
+
+/// The columns of queries whose rows make one answer. One that has no nulls with some values may have them with others.
+///
+/// # Errors
+/// `Query` for columns of other types with other values, `Internal` for no query.
+pub(super) fn columns(tasks: &[Task]) -> Result<SchemaRef> {
+    let mut schemas = tasks.iter().map(|task| task.query.schema());
+    let first = schemas.next();
+    let first = first.ok_or_else(|| Error::internal("a statement without a query"))?;
+    let mut fields: Vec<FieldRef> = first.fields().iter().cloned().collect();
+    for schema in schemas {
+        if schema.fields().len() != fields.len() {
+            let (first, other) = (fields.len(), schema.fields().len());
+            return Err(other_columns("the number of columns", first, other));
+        }
+        for (field, other) in fields.iter_mut().zip(schema.fields()) {
+            if field.data_type() != other.data_type() {
+                let what = format!("the type of {:?}", field.name());
+                let (first, other) = (field.data_type(), other.data_type());
+                return Err(other_columns(&what, first, other));
+            }
+            if other.is_nullable() && !field.is_nullable() {
+                *field = Arc::new(field.as_ref().clone().with_nullable(true));
+            }
+        }
+    }
+    Ok(Arc::new(Schema::new_with_metadata(
+        fields,
+        first.metadata().clone(),
+    )))
+}
+
+fn other_columns(what: &str, first: impl Display, other: impl Display) -> Error {
+    let text = format!("{what} must be the same with all values, got {first} and {other}");
+    Error::new(ErrorKind::Query, text)
+        .with_hint("cast the value (`CAST($1 AS …)`), or run the statement with each by itself")
 }
 
 /// The batches of an answer for a caller.

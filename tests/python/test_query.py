@@ -170,19 +170,23 @@ def test_nested_functions_are_planned_once_each() -> None:
 
 
 @pytest.mark.parametrize(
-    "statement",
+    ("statement", "remedy"),
     [
-        "COPY self TO 'x.csv'",
-        "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION 'x.csv'",
-        "CREATE TABLE x (a INT)",
-        "INSERT INTO self SELECT * FROM self",
-        "DELETE FROM self",
-        "SET a = 1",
-        "nonsense",
+        ("COPY self TO 'x.csv'", "write_parquet"),
+        ("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION 'x.csv'", ""),
+        ("CREATE TABLE x (a INT)", ""),
+        ("INSERT INTO self SELECT * FROM self", "CREATE OR REPLACE TABLE"),
+        ("DELETE FROM self", "CREATE OR REPLACE TABLE"),
+        ("SET a = 1", "when it is made"),
+        ("RESET a", "when it is made"),
+        ("BEGIN", "no transactions"),
+        ("nonsense", ""),
     ],
 )
-def test_statements_that_do_not_read_are_refused(flights: pg.Grid, statement: str) -> None:
-    with pytest.raises(pg.errors.QueryError):
+def test_statements_that_do_not_read_are_refused(
+    flights: pg.Grid, statement: str, remedy: str
+) -> None:
+    with pytest.raises(pg.errors.QueryError, match=remedy):
         flights.sql(statement)
 
 

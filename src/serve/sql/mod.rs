@@ -20,6 +20,7 @@ use super::answers::{Answer, Statement};
 use super::call::Call;
 use super::flight::protocol;
 use super::poll::Polled;
+use super::rows::columns;
 use super::running::Task;
 use super::service::Service;
 use crate::error::{Error, Result};
@@ -39,8 +40,7 @@ pub(super) async fn answer(
         let schema = metadata::batch(service, call, &command).await?.schema();
         return Ok((command.into_any(), schema));
     };
-    let schema = tasks.first().map(|task| task.query.schema());
-    let schema = schema.ok_or_else(|| Error::internal("a statement without a query"))?;
+    let schema = columns(&tasks)?;
     let answer = Answer::Queries {
         tasks,
         schema: Arc::clone(&schema),
