@@ -122,7 +122,8 @@ half(place(1))
 
 LOADING = """
 body = ours("LoadRequest", (1, "loaded"), (2, {source!r}))
-job = parsed(act(client, "Load", body)[0])[1][0]
+# The first one has the number 0, which is not written.
+job = parsed(act(client, "Load", body)[0]).get(1, [0])[0]
 again(lambda: act(client, "JobProgress", ours("JobName", (1, job))))
 """
 

@@ -39,11 +39,13 @@ def client_of(one: Service) -> fl.FlightClient:
     return fl.connect(one.uri, generic_options=[("grpc.use_local_subchannel_pool", 1)])
 
 
-def begun(client: fl.FlightClient, bands: int = 2, token: str | None = None) -> bytes:
+def begun(
+    client: fl.FlightClient, bands: int = 2, token: str | None = None, name: str = "few_half"
+) -> bytes:
     """An upload of so many tiles."""
     cuts = b"".join(varint(band * BATCH.num_rows) for band in range(bands + 1))
     schema = BATCH.schema.serialize().to_pybytes()
-    body = ours("BeginUpload", (1, "few_half"), (2, schema), (3, cuts), (4, b"\0\1"))
+    body = ours("BeginUpload", (1, name), (2, schema), (3, cuts), (4, b"\0\1"))
     action = fl.Action("BeginUpload", body)
     [answer] = client.do_action(action, shown(token))
     return bytes(parsed(answer.body.to_pybytes())[1][0])
@@ -196,7 +198,7 @@ def test_an_upload_stays_as_long_as_one_of_its_connections_does() -> None:
         assert incoming(one) == 2 * BYTES
         commit(second, upload)
         with client_of(one) as third:
-            upload = begun(third, 1)
+            upload = begun(third, 1, name="few_next")
             put(third, upload, 0)
             assert incoming(one) == BYTES
         # This one knows nothing of it.
