@@ -1,7 +1,8 @@
 //! Where memory of the engine comes from.
 //!
 //! Comes in: wishes for memory, of all Rust code in this module. Goes out: memory of tiles that are gone, before fresh pages of the system. One arena for each core keeps
-//! what is reused together, large pages make a load touch few of them. What nobody has used for a second may be taken by the system, and is given back to it after ten more.
+//! what is reused together. What nobody has used for ten seconds is given back to the system: a query that comes again finds the memory that it had. Large pages are as the system gives them: asked for always, a query that
+//! needs a few kilobytes in each of many buffers had megabytes cleared for it.
 //! jemalloc is safe to fork while other threads allocate. Never here: Python objects, memory of other libraries.
 
 use std::ffi::{CStr, c_char};
@@ -18,7 +19,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 // SAFETY: no other library defines a symbol with the prefix `_rjem_`, and this is the type that jemalloc declares for it.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static SETTINGS: Option<&'static c_char> = Some(first(
-    c"oversize_threshold:0,percpu_arena:phycpu,thp:always,dirty_decay_ms:1000,muzzy_decay_ms:10000",
+    c"oversize_threshold:0,percpu_arena:phycpu,dirty_decay_ms:10000,muzzy_decay_ms:0",
 ));
 
 #[expect(unsafe_code, reason = "jemalloc wants a pointer to the first byte")]

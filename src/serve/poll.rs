@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::auth::Caller;
 use super::call::unknown;
-use super::rows::{Room, columns};
+use super::rows::{Room, columns_of};
 use super::running::{Guard, Running, Task};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::slice_bytes;
@@ -70,14 +70,14 @@ impl Polled {
     /// Begins the queries.
     ///
     /// # Errors
-    /// As [`columns`] and [`Query::stream_to_keep`](crate::query::Query::stream_to_keep).
+    /// As [`columns_of`] and [`Query::stream_to_keep`](crate::query::Query::stream_to_keep).
     pub(super) fn begin(
         tasks: Vec<Task>,
         caller: &Caller,
         running: &Arc<Running>,
         room: Room,
     ) -> Result<Arc<Self>> {
-        let schema = columns(&tasks)?;
+        let schema = columns_of(&tasks)?;
         let first = tasks.first();
         let first = first.ok_or_else(|| Error::internal("a statement without a query"))?;
         let begun = Begun::of(first, caller, running)?;

@@ -29,7 +29,7 @@ pub(super) struct Rows {
 ///
 /// # Errors
 /// `Query` for columns of other types with other values, `Internal` for no query.
-pub(super) fn columns(tasks: &[Task]) -> Result<SchemaRef> {
+pub(super) fn columns_of(tasks: &[Task]) -> Result<SchemaRef> {
     let mut schemas = tasks.iter().map(|task| task.query.schema());
     let first = schemas.next();
     let first = first.ok_or_else(|| Error::internal("a statement without a query"))?;

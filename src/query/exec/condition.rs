@@ -70,6 +70,8 @@ pub(super) struct Condition {
     is_optional: bool,
     /// Whether some values make it fail, such as a division by zero.
     can_fail: bool,
+    /// Whether the rows come in the order of the column that it compares: if the first and the last of a window pass, all between them do, and if neither passes, none does.
+    goes_by_order: bool,
     /// Rows that were tested, those that passed, and the time it took; with a guess to begin with.
     tested: f64,
     passed: f64,
@@ -78,10 +80,11 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// `schema` is that of the batches; the expression names its columns by number.
+    /// `schema` is that of the batches, whose rows ascend by each of the columns `ascending`, without nulls; the expression names its columns by number.
     pub(super) fn try_new(
         expression: &Arc<dyn PhysicalExpr>,
         schema: &SchemaRef,
+        ascending: &[usize],
         is_optional: bool,
     ) -> Result<Self> {
         let mut columns: Vec<usize> = collect_columns(expression)
@@ -93,6 +96,7 @@ impl Condition {
         let own = schema.project(&columns)?;
         Ok(Self {
             can_fail: !is_optional && can_fail(expression)?,
+            goes_by_order: compared(expression).is_some_and(|at| ascending.contains(&at)),
             nanoseconds: guessed_cost(expression),
             expression: renumbered(expression, &columns)?,
             schema: Arc::new(own),
@@ -161,6 +165,14 @@ impl Condition {
         batch: &RecordBatch,
         rows: &Range<usize>,
     ) -> Result<Outcome> {
+        if self.goes_by_order && rows.len() > 2 {
+            let start = Instant::now();
+            if let Some(passes) = self.ends_agree(batch, rows)? {
+                let passed = if passes { rows.len() } else { 0 };
+                self.learn(rows.len(), passed, start);
+                return Ok(if passes { Outcome::All } else { Outcome::None });
+            }
+        }
         let columns = self.columns.iter();
         let columns = columns.map(|column| batch.column(*column).slice(rows.start, rows.len()));
         let columns = columns.collect();
@@ -169,35 +181,78 @@ impl Condition {
 
     /// Tests the rows of these numbers.
     pub(super) fn test_rows(&mut self, batch: &RecordBatch, rows: &UInt32Array) -> Result<Outcome> {
-        let columns = self.columns.iter();
-        let columns: Result<Vec<ArrayRef>, _> = columns
-            .map(|column| take(batch.column(*column), rows, None))
-            .collect();
-        self.test(columns?, rows.len())
+        self.test(self.taken(batch, rows)?, rows.len())
     }
 
     fn test(&mut self, columns: Vec<ArrayRef>, num_rows: usize) -> Result<Outcome> {
         let start = Instant::now();
-        let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
-        let outcome = match self.expression.evaluate(&compact(&batch)?)? {
-            ColumnarValue::Array(array) => mask_of(&array)?,
-            ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))) => Outcome::All,
-            ColumnarValue::Scalar(_) => Outcome::None,
-        };
+        let outcome = self.evaluate(columns, num_rows)?;
         let passed = match &outcome {
             Outcome::All => num_rows,
             Outcome::None => 0,
             Outcome::Mask(mask) => mask.count_set_bits(),
         };
+        self.learn(num_rows, passed, start);
+        Ok(outcome)
+    }
+
+    /// Whether the first and the last row of a window pass; `None` if one does and the other does not, or nobody can tell.
+    fn ends_agree(&self, batch: &RecordBatch, rows: &Range<usize>) -> Result<Option<bool>> {
+        let ends = [rows.start, rows.end - 1].map(u32::try_from);
+        let [Ok(first), Ok(last)] = ends else {
+            return Ok(None);
+        };
+        let ends = self.taken(batch, &UInt32Array::from(vec![first, last]))?;
+        Ok(match self.evaluate(ends, 2)? {
+            Outcome::All => Some(true),
+            Outcome::None => Some(false),
+            Outcome::Mask(mask) => (mask.value(0) == mask.value(1)).then(|| mask.value(0)),
+        })
+    }
+
+    /// Its columns of the rows of these numbers.
+    fn taken(&self, batch: &RecordBatch, rows: &UInt32Array) -> Result<Vec<ArrayRef>> {
+        let columns = self.columns.iter();
+        let columns = columns.map(|column| take(batch.column(*column), rows, None));
+        Ok(columns.collect::<Result<_, _>>()?)
+    }
+
+    fn evaluate(&self, columns: Vec<ArrayRef>, num_rows: usize) -> Result<Outcome> {
+        let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        Ok(match self.expression.evaluate(&compact(&batch)?)? {
+            ColumnarValue::Array(array) => mask_of(&array)?,
+            ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))) => Outcome::All,
+            ColumnarValue::Scalar(_) => Outcome::None,
+        })
+    }
+
+    /// Takes note of what a test cost, and how many rows passed.
+    fn learn(&mut self, num_rows: usize, passed: usize, start: Instant) {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         {
             self.tested += num_rows as f64;
             self.passed += passed as f64;
             self.nanoseconds += start.elapsed().as_nanos() as f64;
         }
-        Ok(outcome)
     }
+}
+
+/// The column that an expression compares with a value, to be less or greater; of values that are in order as arrow orders them.
+fn compared(expression: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    let binary = expression.downcast_ref::<BinaryExpr>()?;
+    let is_order = matches!(
+        binary.op(),
+        Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+    );
+    let column = |side: &Arc<dyn PhysicalExpr>| Some(side.downcast_ref::<Column>()?.index());
+    let (left, right) = (binary.left(), binary.right());
+    let found = match (left.is::<Literal>(), right.is::<Literal>()) {
+        (false, true) => column(left),
+        (true, false) => column(right),
+        _ => None,
+    };
+    found.filter(|_| is_order)
 }
 
 fn mask_of(array: &ArrayRef) -> Result<Outcome> {
@@ -281,7 +336,7 @@ mod tests {
         let batch = batch();
         let schema = batch.schema();
         let less = binary(col("n", &schema).unwrap(), Operator::Lt, lit(3), &schema).unwrap();
-        let mut condition = Condition::try_new(&less, &schema, false).unwrap();
+        let mut condition = Condition::try_new(&less, &schema, &[], false).unwrap();
         let Outcome::Mask(mask) = condition.test_window(&batch, &(1..4)).unwrap() else {
             panic!("a mask");
         };
@@ -294,13 +349,58 @@ mod tests {
     }
 
     #[test]
+    fn of_rows_in_order_the_ends_of_a_window_tell() {
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true)]));
+        let numbers = Int32Array::from_iter_values((0..1000).map(|number| number / 2));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(numbers)]).unwrap();
+        let n = || col("n", &schema).unwrap();
+        // What passes in rows 100..900, of the values 50 to 449.
+        let count = |operator, value: i32, is_left: bool| {
+            let comparison = match is_left {
+                true => binary(n(), operator, lit(value), &schema),
+                false => binary(lit(value), operator, n(), &schema),
+            };
+            let counts = [&[0][..], &[]].map(|ascending| {
+                let comparison = comparison.as_ref().unwrap();
+                let condition = Condition::try_new(comparison, &schema, ascending, false);
+                let mut condition = condition.unwrap();
+                assert_eq!(
+                    condition.goes_by_order,
+                    !ascending.is_empty() && operator != Operator::Eq
+                );
+                match condition.test_window(&batch, &(100..900)).unwrap() {
+                    Outcome::All => 800,
+                    Outcome::None => 0,
+                    Outcome::Mask(mask) => mask.count_set_bits(),
+                }
+            });
+            assert_eq!(counts[0], counts[1], "{operator} {value}");
+            counts[0]
+        };
+        assert_eq!(count(Operator::GtEq, 50, true), 800);
+        assert_eq!(count(Operator::Gt, 50, true), 798);
+        assert_eq!(count(Operator::Gt, 449, true), 0);
+        assert_eq!(count(Operator::Lt, 450, true), 800);
+        assert_eq!(count(Operator::Lt, 50, true), 0);
+        assert_eq!(count(Operator::LtEq, 50, true), 2);
+        assert_eq!(count(Operator::LtEq, 50, false), 800);
+        assert_eq!(count(Operator::Gt, 51, false), 2);
+        // Neither end is equal, and rows between them are.
+        assert_eq!(count(Operator::Eq, 60, true), 2);
+    }
+
+    #[test]
     fn a_division_can_fail_and_comes_last() {
         let schema = batch().schema();
         let n = || col("n", &schema).unwrap();
         let quotient = binary(lit(12), Operator::Divide, n(), &schema).unwrap();
         let risky = binary(quotient, Operator::Gt, lit(2), &schema).unwrap();
         let safe = binary(n(), Operator::NotEq, lit(0), &schema).unwrap();
-        let rank = |part| Condition::try_new(part, &schema, false).unwrap().rank();
+        let rank = |part| {
+            Condition::try_new(part, &schema, &[], false)
+                .unwrap()
+                .rank()
+        };
         assert!(rank(&risky) > rank(&safe));
         assert!(
             !Condition::try_new(&risky, &schema, false)

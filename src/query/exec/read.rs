@@ -36,7 +36,13 @@ pub(super) fn read(
     share: Vec<Morsel>,
     batch_rows: usize,
 ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send> {
-    let sieve = Sieve::try_new(scan.wide_schema(), scan.conditions(), scan.dynamic())?;
+    let ascends = |place: usize| scan.is_ascending(place);
+    let sieve = Sieve::try_new(
+        scan.wide_schema(),
+        scan.conditions(),
+        scan.dynamic(),
+        ascends,
+    )?;
     let batch_rows = batch_rows.max(1);
     let full = BatchCoalescer::new(scan.narrow_schema(), batch_rows)
         .with_biggest_coalesce_batch_size(Some(batch_rows / 2));

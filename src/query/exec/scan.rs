@@ -10,7 +10,7 @@ mod deal;
 mod show;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
@@ -71,7 +71,7 @@ pub(crate) struct GridScanExec {
     /// Over `columns`; every row that comes out passes all of them.
     conditions: Vec<Arc<dyn PhysicalExpr>>,
     /// The share of rows that they let through, as far as one can tell beforehand.
-    passing: Option<f64>,
+    passing: Arc<OnceLock<Option<f64>>>,
     /// What operators above learn while the query runs. A row that does not pass may be left out.
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// Those of the dynamic filters for which reading waits, since a join makes them once and reads nothing of this scan before.
@@ -141,7 +141,7 @@ impl GridScanExec {
         let conditions = conditions?;
         let stitch = Stitch::try_new(grid, &columns, Arc::clone(&wide_schema))?;
         Self {
-            passing: facts.passing(&columns, &conditions),
+            passing: Arc::default(),
             properties: Arc::new(properties(
                 EquivalenceProperties::new(schema),
                 Partitioning::UnknownPartitioning(1),
@@ -236,8 +236,8 @@ impl GridScanExec {
         align(shares, &|at| start_of_value(&self.facts, column, at))
     }
 
-    /// Whether the rows come out in ascending order of the column at a place of the output.
-    fn is_ascending(&self, place: usize) -> bool {
+    /// Whether the rows come in ascending order of the column at a place among those that it reads.
+    pub(super) fn is_ascending(&self, place: usize) -> bool {
         let column = self.columns.get(place);
         column.is_some_and(|column| self.facts.is_ascending(*column))
     }
@@ -347,7 +347,10 @@ impl GridScanExec {
             return Ok(statistics);
         }
         let mut statistics = statistics.to_inexact();
-        if let (Some(passing), Some(rows)) = (self.passing, statistics.num_rows.get_value()) {
+        let passing = || self.facts.passing(&self.columns, &self.conditions);
+        if let Some(rows) = statistics.num_rows.get_value()
+            && let Some(passing) = *self.passing.get_or_init(passing)
+        {
             #[expect(
                 clippy::cast_precision_loss,
                 clippy::cast_possible_truncation,

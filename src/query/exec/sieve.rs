@@ -4,6 +4,7 @@
 //! Goes out: which rows of a window pass all of them. Cheap and sharp conditions run first, later ones see only the rows that are left, and a dynamic filter that
 //! costs more than it saves sleeps for a while: whoever made it tests its rows again. Never here: opening of tiles, copying of the other columns.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::expressions::{DynamicFilterTracking, InListExpr, lit};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
@@ -43,6 +45,8 @@ pub(super) struct Sieve {
     /// What [`Sieve::wanted`] says, until the dynamic filters say something else.
     wanted: Option<Arc<[Wanted]>>,
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    /// The columns by which the rows ascend, of those that conditions read.
+    ascending: Vec<usize>,
     tracking: Vec<DynamicFilterTracking>,
     windows: usize,
     /// Whether the dynamic filters have been looked at.
@@ -52,15 +56,19 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
-    /// `schema` is that of the batches that will come; the conditions name its columns by number.
+    /// `schema` is that of the batches that will come; the conditions name its columns by number. `ascends` says of which the rows of each batch are in ascending order, without nulls.
     pub(super) fn try_new(
         schema: &SchemaRef,
         required: &[Arc<dyn PhysicalExpr>],
         dynamic: &[Arc<dyn PhysicalExpr>],
+        ascends: impl Fn(usize) -> bool,
     ) -> Result<Self> {
+        let read = required.iter().chain(dynamic).flat_map(collect_columns);
+        let read: BTreeSet<usize> = read.map(|column| column.index()).collect();
+        let ascending: Vec<usize> = read.into_iter().filter(|column| ascends(*column)).collect();
         let parts = required.iter().flat_map(split_conjunction);
         let conditions: Result<Vec<_>> = parts
-            .map(|part| Condition::try_new(part, schema, false))
+            .map(|part| Condition::try_new(part, schema, &ascending, false))
             .collect();
         let mut sieve = Self {
             schema: Arc::clone(schema),
@@ -68,6 +76,7 @@ impl Sieve {
             conditions: conditions?,
             wanted: None,
             dynamic: dynamic.to_vec(),
+            ascending,
             tracking: dynamic
                 .iter()
                 .map(DynamicFilterTracking::classify)
@@ -99,8 +108,8 @@ impl Sieve {
         self.wanted = None;
         self.conditions.retain(|condition| !condition.is_optional());
         for part in self.known()?.iter().flat_map(split_conjunction) {
-            self.conditions
-                .push(Condition::try_new(part, &self.schema, true)?);
+            let condition = Condition::try_new(part, &self.schema, &self.ascending, true)?;
+            self.conditions.push(condition);
         }
         self.sort();
         Ok(true)

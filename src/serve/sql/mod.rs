@@ -20,7 +20,7 @@ use super::answers::{Answer, Statement};
 use super::call::Call;
 use super::flight::protocol;
 use super::poll::Polled;
-use super::rows::columns;
+use super::rows::columns_of;
 use super::running::Task;
 use super::service::Service;
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub(super) async fn answer(
         let schema = metadata::batch(service, call, &command).await?.schema();
         return Ok((command.into_any(), schema));
     };
-    let schema = columns(&tasks)?;
+    let schema = columns_of(&tasks)?;
     let answer = Answer::Queries {
         tasks,
         schema: Arc::clone(&schema),

@@ -194,6 +194,7 @@ impl GridScanExec {
         let mut scan = self.clone();
         scan.kept.row_bands = row_bands;
         scan.conditions.extend(conditions);
+        scan.passing = Arc::default();
         // What it counts is its own.
         scan.metrics = ExecutionPlanMetricsSet::new();
         scan.tally = Arc::default();
