@@ -1,6 +1,6 @@
 //! Plans of fewer stages.
 //!
-//! Comes in: a plan in stages. Goes out: the same plan without exchanges that are not needed: rows of one key are sent nowhere if all of them are with one member already (`together.rs`), or all but a few, which are sent before anything else
+//! Comes in: a plan in stages. Goes out: the same plan without exchanges that are not needed: rows of one key are sent nowhere if all of them are with one member already (`together.rs`), or where an exchange before has sent them (`hashed.rs`), or all but a few, which are sent before anything else
 //! is done with them (`borders.rs`), and a small table is read by all instead of being sent to all (`whole.rs`), and a row that is made of what all have counted is made by all (`single.rs`). A stage less is a round of messages less. Never here: how stages are made.
 
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use datafusion_distributed::{
 
 use super::border::BorderExec;
 use super::borders::Borders;
+use super::hashed::Dealing;
 use super::single::made_by_all;
 use super::together::{Held, Made, are_apart, held};
 use super::whole::Whole;
@@ -109,6 +110,8 @@ impl Cutting<'_> {
         let mut stage = Arc::clone(plan);
         if let Some(bordered) = self.with_keys_in_place(plan, num_tasks)? {
             stage = in_stage(&bordered, &mut |node| self.unshuffled(node))?;
+        } else {
+            stage = in_stage(&stage, &mut |node| self.shuffled_once(node, num_tasks))?;
         }
         in_stage(&stage, &mut |node| self.joined_in_place(node, num_tasks))
     }
@@ -187,6 +190,22 @@ impl Cutting<'_> {
             true => own.with_preserve_order(),
             false => own,
         }))
+    }
+
+    /// What comes from its own task, if an exchange before this one has sent each row to the task of its hash.
+    fn shuffled_once(
+        &mut self,
+        node: Arc<dyn ExecutionPlan>,
+        num_tasks: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let shuffle = Shuffle::of(&node).filter(|shuffle| shuffle.num_tasks == num_tasks);
+        let is_there = shuffle
+            .zip(Dealing::of(&node))
+            .is_some_and(|(shuffle, dealing)| dealing.has_dealt(shuffle.input, &dealing.columns));
+        match is_there {
+            true => self.unshuffled(node),
+            false => Ok(node),
+        }
     }
 
     /// A join whose table is sent to all tasks, with the rows of its own task as its table, if those of other tasks match nothing there.

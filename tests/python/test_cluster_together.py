@@ -209,6 +209,27 @@ def test_few_rows_at_borders_are_handed_over_instead_of_sending_all(engines: Eng
         same(engines, text)
 
 
+def test_groups_that_are_joined_by_their_key_are_sent_once(engines: Engines) -> None:
+    """All groups of a key are where its hash says, before the join asks for that."""
+    one = "(SELECT price AS x, count(*) AS c FROM lines GROUP BY price)"
+    other = "(SELECT k % 700 AS x, count(*) AS c FROM loose GROUP BY k % 700)"
+    text = f"SELECT count(*) AS n, count(a.c) AS a, count(b.c) AS b, sum(a.c * b.c) AS s FROM {one} a FULL JOIN {other} b ON a.x = b.x"
+    plan = engines[1].sql(text).explain()
+    assert plan.count("NetworkShuffleExec") == 2, plan
+    assert "join_type=Full" in plan and plan.count("mode=FinalPartitioned") == 2, plan
+    same(engines, text)
+    # Rows without a partner have no value: they are not where its hash says.
+    for key, by in [("a.x", 3), ("a.x % 2", 3), ("coalesce(a.x, b.x)", 3)]:
+        grouped = f"SELECT {key} AS x, count(*) AS n FROM {one} a FULL JOIN {other} b ON a.x = b.x GROUP BY 1 ORDER BY n DESC, x LIMIT 20"
+        assert engines[1].sql(grouped).explain().count("NetworkShuffleExec") == by
+        same(engines, grouped)
+    # Groups by more than the key of the join are elsewhere.
+    more = "(SELECT price AS x, n, count(*) AS c FROM lines GROUP BY price, n)"
+    text = f"SELECT count(*) AS n, count(a.c) AS a, sum(a.c * b.c) AS s FROM {more} a FULL JOIN {other} b ON a.x = b.x"
+    assert engines[1].sql(text).explain().count("NetworkShuffleExec") == 3
+    same(engines, text)
+
+
 def test_joins_in_place_look_up_by_number_where_that_is_worth_it_for_each_member(
     engines: Engines,
 ) -> None:
