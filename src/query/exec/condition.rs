@@ -403,7 +403,7 @@ mod tests {
         };
         assert!(rank(&risky) > rank(&safe));
         assert!(
-            !Condition::try_new(&risky, &schema, false)
+            !Condition::try_new(&risky, &schema, &[], false)
                 .unwrap()
                 .prefers_windows(1, 1)
         );
