@@ -25,6 +25,9 @@ const FORMATS: [u32; 4] = [1, 2, 3, 4];
 /// With what a manifest begins, before its checksum.
 const MAGIC: &str = "partgrid manifest ";
 
+/// No grid has so many rows, or bytes.
+const MOST: u64 = 1 << 48;
+
 /// The checksum of bytes, as manifests have it.
 pub(super) fn checksum(bytes: &[u8]) -> String {
     let mut hasher = XxHash64::default();
@@ -277,9 +280,12 @@ impl Contents {
             .try_fold(0_u64, |sum, (bytes, memory_bytes)| {
                 sum.checked_add(bytes)?.checked_add(memory_bytes)
             });
-        match sum {
-            Some(_) => Ok(()),
-            None => Err(damaged("its tiles have more bytes than can be counted")),
+        if sum.is_none_or(|sum| sum > MOST) {
+            return Err(damaged("its tiles have more bytes than there can be"));
+        }
+        match self.row_cuts.last() {
+            Some(rows) if *rows > MOST => Err(damaged("it has more rows than there can be")),
+            _ => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tonic::transport::Endpoint;
+use tonic::transport::{Endpoint, Uri};
 use tonic::{Code, Status};
 
 use super::options::ClientOptions;
@@ -73,8 +73,13 @@ impl<'a> Address<'a> {
         let port = authority
             .rsplit_once(':')
             .map(|(_, port)| port.parse::<u16>());
-        let is_more = authority.contains(['/', '\\', '?', '#']);
-        if is_more || !matches!(port, Some(Ok(_))) {
+        let is_plain = format!("http://{authority}")
+            .parse::<Uri>()
+            .is_ok_and(|uri| {
+                let host = uri.host().is_some_and(|host| !host.is_empty());
+                host && uri.path_and_query().is_none_or(|path| path.as_str() == "/")
+            });
+        if !is_plain || !matches!(port, Some(Ok(1..))) || authority.contains(['\\', '#', '+']) {
             return Err(wrong());
         }
         let is_tls = match scheme {
@@ -243,6 +248,12 @@ mod tests {
             "grpc://127.0.0.1",
             "http://127.0.0.1:1",
             "127.0.0.1:1",
+            "grpc://h h:1",
+            "grpc://[::1:1",
+            "grpc://ä:1",
+            "grpc://:1",
+            "grpc://h:0",
+            "grpc://h:+5",
             "",
         ] {
             let error = Address::of(uri).err().expect(uri);

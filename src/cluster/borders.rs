@@ -11,7 +11,7 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::error::Result;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal, lit};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_distributed::{
     BroadcastExec, DistributedLeafExec, NetworkBoundary, NetworkBroadcastExec, Stage,
@@ -184,7 +184,12 @@ fn ends(
     let ends = [(before, first, span.0), (behind, last, span.1)];
     let ends = ends.into_iter().filter(|(is_beyond, ..)| *is_beyond);
     let ends = ends.map(|(_, operator, end)| {
-        let end = Arc::new(Literal::new(value(end, &key.1)?));
+        let Ok(end) = value(end, &key.1) else {
+            // All numbers of the type are on one side of it.
+            let is_less = matches!(operator, Operator::Lt | Operator::LtEq);
+            return Ok(lit(is_less == (end > 0)));
+        };
+        let end = Arc::new(Literal::new(end));
         let compared = BinaryExpr::new(Arc::clone(&key.0), operator, end);
         Ok(Arc::new(compared) as Arc<dyn PhysicalExpr>)
     });

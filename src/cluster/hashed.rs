@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::JoinType;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -30,7 +31,10 @@ impl Dealing {
         let schema = exchange.schema();
         let columns = keys.iter().map(|key| {
             let column = key.downcast_ref::<Column>()?.index();
-            let kind = schema.fields().get(column)?.data_type();
+            let kind = match schema.fields().get(column)?.data_type() {
+                DataType::Dictionary(_, values) => values,
+                kind => kind,
+            };
             (!kind.is_floating() && !kind.is_nested()).then_some(column)
         });
         Some(Self {

@@ -225,27 +225,35 @@ fn check_kind(statement: &Statement) -> Result<Does> {
         },
         other => first_word(&other.to_string()),
     };
-    Err(Error::new(
+    let error = Error::new(
         ErrorKind::Query,
-        format!("only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW), and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP, PREPARE, EXECUTE, DEALLOCATE), got {refused}"),
-    )
-    .with_hint(instead_of(&refused)))
+        format!(
+            "only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW), and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP, PREPARE, EXECUTE, DEALLOCATE), got {refused}"
+        ),
+    );
+    Err(match instead_of(&refused) {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    })
 }
 
 /// What to do in place of a statement that begins with this word.
-fn instead_of(word: &str) -> &'static str {
-    match word {
+fn instead_of(word: &str) -> Option<&'static str> {
+    Some(match word {
         "SET" | "RESET" => {
             "settings are no statements: a session or a query takes timeout, memory_limit and others when it is made"
         }
         "COPY" => {
             "answers are written by those who get them: `write_parquet` of a grid, `partgrid sql --output`"
         }
-        "START" | "BEGIN" | "COMMIT" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => {
+        "START" | "BEGIN" | "COMMIT" | "END" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => {
             "there are no transactions: each statement takes effect by itself"
         }
-        _ => "grids never change: CREATE OR REPLACE TABLE … AS makes a new one under the name",
-    }
+        "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "ALTER" | "REPLACE" => {
+            "grids never change: CREATE OR REPLACE TABLE … AS makes a new one under the name"
+        }
+        _ => return None,
+    })
 }
 
 /// What a statement does; `None` for one that is refused.

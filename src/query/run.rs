@@ -172,10 +172,11 @@ impl BatchStream {
             stop: stop.clone(),
             sender,
         };
-        let deadline = start.timeout.map(|timeout| {
-            let at = Instant::now() + timeout;
+        // A time that no clock will come to is none.
+        let deadline = start.timeout.and_then(|timeout| {
+            let at = Instant::now().checked_add(timeout)?;
             let timer = Box::pin(tokio::time::sleep_until(at));
-            Deadline { timeout, at, timer }
+            Some(Deadline { timeout, at, timer })
         });
         let mut cancelled = start.cancelled;
         cancelled.mark_unchanged();

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::accounts::CallerLimits;
 use super::auth::Tokens;
 use super::tls::TlsFiles;
@@ -98,6 +100,13 @@ impl Limits {
                 Err(Error::invalid_argument(format!(
                     "limits.message must be at least {LEAST_MESSAGE_BYTES} bytes, got {}",
                     self.message_bytes
+                )))
+            }
+            None if self.connections > Semaphore::MAX_PERMITS => {
+                Err(Error::invalid_argument(format!(
+                    "limits.connections must be at most {}, got {}",
+                    Semaphore::MAX_PERMITS,
+                    self.connections
                 )))
             }
             None if self.query_time.is_zero() => Err(Error::invalid_argument(

@@ -34,6 +34,8 @@ ENGINES = {
     "duckdb": """
         import duckdb
         connection = duckdb.connect()
+        # Where the machine is busy, it would come between the reports.
+        connection.execute("SET enable_progress_bar = false")
         connection.execute(f"SET threads = {THREADS}")
         for name, path in TABLES.items():
             connection.execute(f"CREATE TABLE {name} AS SELECT * FROM '{path}'")

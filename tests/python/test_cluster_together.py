@@ -26,6 +26,7 @@ def tables() -> dict[str, tuple[pa.Table, list[int]]]:
 
     `orders` and `lines` are cut between the same keys, `loose` within a key, `texts` as `orders` by texts; `nulls` has keys that are null in two parts.
     `mixed` has the rows of `lines`, two of each part in each other's place, and `wide` has keys that lie far from each other.
+    `most` ends with rows of the greatest number of its type, in two parts, `least` begins with those of the least.
     """
     keys = list(range(KEYS))
     orders = pa.table(
@@ -53,6 +54,13 @@ def tables() -> dict[str, tuple[pa.Table, list[int]]]:
     for begin, end in pairwise(cuts):
         middle = (begin + end) // 2
         places[middle], places[middle + 50] = middle + 50, middle
+    rows = 65_536
+    most = pa.table(
+        {
+            "k": pa.array([row * 256 // rows - 128 for row in range(rows)], pa.int8()),
+            "v": [row % 1000 for row in range(rows)],
+        }
+    )
     wide = pa.array([key * 1_000_000_007 for key in keys], pa.int64())
     return {
         "orders": (orders, BOUNDS),
@@ -61,6 +69,8 @@ def tables() -> dict[str, tuple[pa.Table, list[int]]]:
         "texts": (texts, BOUNDS),
         "mixed": (lines.take(places), cuts),
         "wide": (orders.set_column(0, "k", wide), BOUNDS),
+        "most": (most, [0, 20_000, rows - 100, rows]),
+        "least": (most, [0, 100, 40_000, rows]),
         "nulls": (orders.set_column(0, "k", pa.array(nulls, pa.int64())), BOUNDS),
     }
 
@@ -206,6 +216,17 @@ def test_few_rows_at_borders_are_handed_over_instead_of_sending_all(engines: Eng
         assert "NetworkShuffleExec" not in plan, plan
         assert "BorderExec: k, of each task" in plan, plan
         assert plan.count("NetworkBroadcastExec") == plan.count("BorderExec"), plan
+        same(engines, text)
+
+
+@pytest.mark.parametrize("name", ["most", "least"])
+def test_borders_are_at_the_ends_of_a_type(engines: Engines, name: str) -> None:
+    """All rows of a part belong to the one beside it: what would be its own numbers are beyond those of the type."""
+    for text in [
+        f"SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS r FROM {name} ORDER BY k, v LIMIT 300",
+        f"SELECT count(*) AS n FROM {name} a WHERE EXISTS (SELECT 1 FROM {name} b WHERE a.k = b.k AND a.v > b.v)",
+    ]:
+        assert "BorderExec: k" in engines[1].sql(text).explain()
         same(engines, text)
 
 

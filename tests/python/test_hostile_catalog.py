@@ -183,11 +183,15 @@ HARMS: dict[str, tuple[Callable[[Path], None], str]] = {
         ),
         "another number of tiles",
     ),
+    "rows past counting": (
+        told_otherwise(lambda told: told["row_cuts"].__setitem__(-1, 2**60)),
+        "more rows than there can be",
+    ),
     "bytes past counting": (
         told_otherwise(
             lambda told: [tile.update(memory_bytes=2**64 - 1) for tile in told["tiles"]]
         ),
-        "more bytes than can be counted",
+        "more bytes than there can be",
     ),
     "tiles swapped": (
         told_otherwise(lambda told: told["tiles"][0].update(checksum=told["tiles"][1]["checksum"])),
