@@ -49,13 +49,16 @@ pub mod still;
 pub mod storage;
 
 // What unit tests and those of the public interface both need.
-#[cfg(all(test, feature = "serve"))]
+#[cfg(test)]
+#[cfg(feature = "serve")]
 #[path = "../tests/it/columns.rs"]
 mod columns;
-#[cfg(all(test, feature = "serve"))]
+#[cfg(test)]
+#[cfg(feature = "serve")]
 #[path = "../tests/it/counting.rs"]
 mod counting;
-#[cfg(all(test, feature = "serve"))]
+#[cfg(test)]
+#[cfg(feature = "serve")]
 #[path = "../tests/it/harm.rs"]
 mod harm;
 

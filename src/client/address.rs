@@ -49,6 +49,7 @@ pub(super) struct Address<'a> {
 ///
 /// # Errors
 /// As [`Address::of`].
+#[cfg(feature = "cli")]
 pub(crate) fn check_uri(uri: &str) -> Result<()> {
     Address::of(uri).map(drop)
 }

@@ -18,6 +18,7 @@ mod tables;
 mod tile;
 mod upload;
 
+#[cfg(feature = "cli")]
 pub(crate) use address::check_uri;
 pub use asked::Asked;
 pub use connection::Client;

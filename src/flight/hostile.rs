@@ -192,82 +192,95 @@ fn tried_as<M: Named + PartialEq + Debug + 'static>(_: &M) -> Tried {
     })
 }
 
-fn all_of_ours() -> Vec<(Vec<u8>, Tried)> {
-    let id = vec![7; 16];
-    let text = || "flights".to_owned();
-    let sort_by = messages::SortBy {
-        name: text(),
-        descending: true,
-    };
-    let load = messages::LoadRequest {
-        name: text(),
-        sources: vec![text(), "s3://bucket/*.parquet".to_owned()],
-        columns: vec![text()],
-        sort_by: vec![sort_by; 3],
-        tile_rows: 1 << 20,
-        ..messages::LoadRequest::default()
-    };
-    let begin = messages::BeginUpload {
-        name: text(),
-        schema: vec![1; 40],
-        row_cuts: vec![0, 10, 1 << 40],
-        column_cuts: vec![0, 3],
-        load_id: text(),
-        ..messages::BeginUpload::default()
-    };
-    let progress = messages::JobProgress {
-        state: "running".to_owned(),
-        total_rows: u64::MAX,
-        remaining_millis: Some(5),
-        ..messages::JobProgress::default()
-    };
+fn text() -> String {
+    "flights".to_owned()
+}
+
+/// An id of a grid, of an upload or of an answer.
+fn id() -> Vec<u8> {
+    vec![7; 16]
+}
+
+/// Messages about tiles, queries and what is named.
+fn of_tiles() -> Vec<(Vec<u8>, Tried)> {
     let tile = messages::TileTicket {
-        grid: id.clone(),
+        grid: id(),
         row_band: 3,
         column_band: Some(1),
         columns: vec![0, 5, u32::MAX],
         is_projected: true,
     };
-    let upload = messages::UploadCommand {
-        upload: id.clone(),
-        row_band: 9,
-        column_band: 1,
-    };
     let explain = messages::ExplainRequest {
         ticket: tile.to_bytes(),
         analyze: true,
     };
-    #[cfg(feature = "distributed")]
-    let part = messages::GridPart {
-        name: text(),
-        id: id.clone(),
-        of: 3,
-        replicas: 2,
-        ..messages::GridPart::default()
-    };
-    let mut all = ours![
+    ours![
         tile,
         messages::PartTicket {
-            answer: id.clone(),
+            answer: id(),
             part: 4
         },
-        messages::PollCommand { answer: id.clone() },
-        upload,
-        begin,
-        messages::Upload { upload: id },
-        messages::Acknowledgement {
-            is_durable: true,
-            num_rows: 30
-        },
-        load,
+        messages::PollCommand { answer: id() },
         messages::JobName { job: 1 },
         messages::RunName { run: u64::MAX },
         messages::RebalanceRequest { name: text() },
         explain,
-        progress,
-    ];
+    ]
+}
+
+/// Messages about loads and uploads.
+fn of_loads() -> Vec<(Vec<u8>, Tried)> {
+    let sort_by = messages::SortBy {
+        name: text(),
+        descending: true,
+    };
+    ours![
+        messages::UploadCommand {
+            upload: id(),
+            row_band: 9,
+            column_band: 1,
+        },
+        messages::BeginUpload {
+            name: text(),
+            schema: vec![1; 40],
+            row_cuts: vec![0, 10, 1 << 40],
+            column_cuts: vec![0, 3],
+            load_id: text(),
+            ..messages::BeginUpload::default()
+        },
+        messages::Upload { upload: id() },
+        messages::Acknowledgement {
+            is_durable: true,
+            num_rows: 30
+        },
+        messages::LoadRequest {
+            name: text(),
+            sources: vec![text(), "s3://bucket/*.parquet".to_owned()],
+            columns: vec![text()],
+            sort_by: vec![sort_by; 3],
+            tile_rows: 1 << 20,
+            ..messages::LoadRequest::default()
+        },
+        messages::JobProgress {
+            state: "running".to_owned(),
+            total_rows: u64::MAX,
+            remaining_millis: Some(5),
+            ..messages::JobProgress::default()
+        },
+    ]
+}
+
+fn all_of_ours() -> Vec<(Vec<u8>, Tried)> {
+    let mut all = of_tiles();
+    all.extend(of_loads());
     #[cfg(feature = "distributed")]
-    all.extend(ours![part]);
+    all.extend(ours![messages::GridPart {
+        name: text(),
+        id: id(),
+        of: 3,
+        replicas: 2,
+        ..messages::GridPart::default()
+    }]);
     all
 }
 

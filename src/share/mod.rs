@@ -9,7 +9,8 @@
 
 mod grids;
 mod handle;
-#[cfg(all(test, feature = "serve", target_os = "linux"))]
+#[cfg(test)]
+#[cfg(all(feature = "serve", target_os = "linux"))]
 mod hostile;
 #[cfg(any(feature = "parquet", target_os = "linux"))]
 pub(crate) mod ipc;

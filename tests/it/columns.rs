@@ -21,7 +21,7 @@ pub(crate) fn struct_of(fields: Vec<(&str, ArrayRef)>) -> StructArray {
 }
 
 /// One column of seven rows for every layout that Arrow has, most with a null, under a name for messages.
-pub(crate) fn column_of_every_type() -> Vec<(&'static str, ArrayRef)> {
+pub(crate) fn column_of_every_type() -> Columns {
     let mut columns = flat_columns();
     columns.extend(nested_columns());
     assert!(columns.iter().all(|(_, column)| column.len() == 7));
@@ -52,36 +52,20 @@ fn words() -> Vec<Option<&'static str>> {
     ]
 }
 
+/// Names, and columns.
+type Columns = Vec<(&'static str, ArrayRef)>;
+
+fn cast(array: &dyn Array, to: DataType) -> ArrayRef {
+    arrow::compute::cast(array, &to).unwrap()
+}
+
 /// Columns without children.
-pub(crate) fn flat_columns() -> Vec<(&'static str, ArrayRef)> {
-    let longs = || {
-        Int64Array::from(vec![
-            Some(-4),
-            None,
-            Some(0),
-            Some(86_400_000),
-            Some(9),
-            Some(1),
-            Some(2),
-        ])
-    };
-    let cast = |array: &dyn Array, to: DataType| arrow::compute::cast(array, &to).unwrap();
+pub(crate) fn flat_columns() -> Columns {
+    [numbers(), times(), texts()].concat()
+}
+
+fn numbers() -> Columns {
     let number = |to: DataType| cast(&ints(), to);
-    let time = |to: DataType| cast(&longs(), to);
-    use arrow::datatypes::TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
-    let bytes: Vec<Option<&[u8]>> = words()
-        .into_iter()
-        .map(|word| word.map(str::as_bytes))
-        .collect();
-    let fixed = vec![
-        Some([1_u8, 2, 3]),
-        None,
-        Some([4, 5, 6]),
-        Some([0; 3]),
-        Some([7; 3]),
-        Some([8; 3]),
-        None,
-    ];
     let wide = vec![
         Some(i256::MINUS_ONE),
         None,
@@ -116,6 +100,26 @@ pub(crate) fn flat_columns() -> Vec<(&'static str, ArrayRef)> {
                     .unwrap(),
             ),
         ),
+    ]
+}
+
+fn longs() -> Int64Array {
+    Int64Array::from(vec![
+        Some(-4),
+        None,
+        Some(0),
+        Some(86_400_000),
+        Some(9),
+        Some(1),
+        Some(2),
+    ])
+}
+
+fn times() -> Columns {
+    use arrow::datatypes::TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
+    let time = |to: DataType| cast(&longs(), to);
+    let number = |to: DataType| cast(&ints(), to);
+    vec![
         ("date32", number(DataType::Date32)),
         ("date64", time(DataType::Date64)),
         ("time32", number(DataType::Time32(Second))),
@@ -142,6 +146,24 @@ pub(crate) fn flat_columns() -> Vec<(&'static str, ArrayRef)> {
                 (0..7).map(|day| IntervalMonthDayNanoType::make_value(1, day, 5)),
             )),
         ),
+    ]
+}
+
+fn texts() -> Columns {
+    let bytes: Vec<Option<&[u8]>> = words()
+        .into_iter()
+        .map(|word| word.map(str::as_bytes))
+        .collect();
+    let fixed = vec![
+        Some([1_u8, 2, 3]),
+        None,
+        Some([4, 5, 6]),
+        Some([0; 3]),
+        Some([7; 3]),
+        Some([8; 3]),
+        None,
+    ];
+    vec![
         ("utf8", Arc::new(StringArray::from(words()))),
         ("large_utf8", Arc::new(LargeStringArray::from(words()))),
         ("utf8_view", Arc::new(StringViewArray::from(words()))),
@@ -161,13 +183,47 @@ pub(crate) fn flat_columns() -> Vec<(&'static str, ArrayRef)> {
 }
 
 /// Columns with children, dictionaries and runs.
-pub(crate) fn nested_columns() -> Vec<(&'static str, ArrayRef)> {
-    let item = |array: &dyn Array| -> FieldRef {
-        Arc::new(Field::new("item", array.data_type().clone(), true))
-    };
-    let lengths = [2, 0, 1, 3, 0, 2, 1];
-    let nine: ArrayRef = Arc::new(Int32Array::from_iter_values(10..19));
-    let pairs: ArrayRef = Arc::new(struct_of(vec![
+pub(crate) fn nested_columns() -> Columns {
+    let mut columns = [lists(), list_views(), fixed_lists(), structs()].concat();
+    columns.extend([
+        ("sparse_union", Arc::new(union_of(None)) as ArrayRef),
+        (
+            "dense_union",
+            Arc::new(union_of(Some(vec![0, 1, 2, 3, 4, 5, 6]))),
+        ),
+        (
+            "dictionary",
+            Arc::new(DictionaryArray::<Int32Type>::from_iter(words())),
+        ),
+        ("runs", Arc::new(runs())),
+    ]);
+    columns
+}
+
+/// How many elements the lists have.
+const LENGTHS: [usize; 7] = [2, 0, 1, 3, 0, 2, 1];
+
+fn item(array: &dyn Array) -> FieldRef {
+    Arc::new(Field::new("item", array.data_type().clone(), true))
+}
+
+fn nulls() -> Option<NullBuffer> {
+    Some(NullBuffer::from(vec![
+        true, true, false, true, true, true, false,
+    ]))
+}
+
+fn offsets() -> OffsetBuffer<i32> {
+    OffsetBuffer::from_lengths(LENGTHS)
+}
+
+/// The elements of lists.
+fn nine() -> ArrayRef {
+    Arc::new(Int32Array::from_iter_values(10..19))
+}
+
+fn pairs() -> ArrayRef {
+    Arc::new(struct_of(vec![
         (
             "x",
             Arc::new(Int32Array::from_iter_values(0..14)) as ArrayRef,
@@ -178,49 +234,23 @@ pub(crate) fn nested_columns() -> Vec<(&'static str, ArrayRef)> {
                 (0..14).map(|n| format!("y{n}")),
             )) as ArrayRef,
         ),
-    ]));
-    let nine_pairs = pairs.slice(3, 9);
-    let nulls = || {
-        Some(NullBuffer::from(vec![
-            true, true, false, true, true, true, false,
-        ]))
-    };
-    let offsets = || OffsetBuffer::<i32>::from_lengths(lengths);
-    let starts = [7, 0, 6, 3, 0, 1, 0];
-    let simple = struct_of(vec![
-        ("n", Arc::new(ints()) as ArrayRef),
-        ("w", Arc::new(StringArray::from(words())) as ArrayRef),
-    ]);
-    let simple = StructArray::new(simple.fields().clone(), simple.columns().to_vec(), nulls());
-    let keys = StringArray::from_iter_values((0..9).map(|n| format!("k{n}")));
-    let entry_fields = vec![
-        Field::new("keys", DataType::Utf8, false),
-        Field::new("values", DataType::Int32, true),
-    ];
-    let entries = StructArray::new(
-        entry_fields.into(),
-        vec![Arc::new(keys), nine.clone()],
-        None,
-    );
-    let entries_field: FieldRef =
-        Arc::new(Field::new("entries", entries.data_type().clone(), false));
+    ]))
+}
+
+fn lists() -> Columns {
+    let nine_pairs = pairs().slice(3, 9);
     let empty: ArrayRef = new_empty_array(&DataType::Utf8);
     vec![
         (
             "list",
-            Arc::new(ListArray::new(
-                item(&nine),
-                offsets(),
-                nine.clone(),
-                nulls(),
-            )),
+            Arc::new(ListArray::new(item(&nine()), offsets(), nine(), nulls())),
         ),
         (
             "large_list",
             Arc::new(LargeListArray::new(
-                item(&nine),
-                OffsetBuffer::from_lengths(lengths),
-                nine.clone(),
+                item(&nine()),
+                OffsetBuffer::from_lengths(LENGTHS),
+                nine(),
                 nulls(),
             )),
         ),
@@ -242,52 +272,76 @@ pub(crate) fn nested_columns() -> Vec<(&'static str, ArrayRef)> {
                 nulls(),
             )),
         ),
+    ]
+}
+
+fn list_views() -> Columns {
+    let starts = [7, 0, 6, 3, 0, 1, 0];
+    vec![
         (
             "list_view",
             Arc::new(ListViewArray::new(
-                item(&nine),
+                item(&nine()),
                 ScalarBuffer::from(starts.to_vec()),
                 ScalarBuffer::from(
-                    lengths
+                    LENGTHS
                         .map(|length| i32::try_from(length).unwrap())
                         .to_vec(),
                 ),
-                nine.clone(),
+                nine(),
                 nulls(),
             )),
         ),
         (
             "large_list_view",
             Arc::new(LargeListViewArray::new(
-                item(&nine),
+                item(&nine()),
                 ScalarBuffer::from(starts.map(i64::from).to_vec()),
                 ScalarBuffer::from(
-                    lengths
+                    LENGTHS
                         .map(|length| i64::try_from(length).unwrap())
                         .to_vec(),
                 ),
-                nine.clone(),
+                nine(),
                 None,
             )),
         ),
+    ]
+}
+
+fn fixed_lists() -> Columns {
+    vec![
         (
             "fixed_size_list_of_struct",
-            Arc::new(FixedSizeListArray::new(
-                item(&pairs),
-                2,
-                pairs.clone(),
-                nulls(),
-            )),
+            Arc::new(FixedSizeListArray::new(item(&pairs()), 2, pairs(), nulls())),
         ),
         (
             "fixed_size_list",
             Arc::new(FixedSizeListArray::new(
-                item(&nine),
+                item(&nine()),
                 2,
                 Arc::new(Int32Array::from_iter_values(0..14)),
                 nulls(),
             )),
         ),
+    ]
+}
+
+fn structs() -> Columns {
+    let simple = struct_of(vec![
+        ("n", Arc::new(ints()) as ArrayRef),
+        ("w", Arc::new(StringArray::from(words())) as ArrayRef),
+    ]);
+    let simple = StructArray::new(simple.fields().clone(), simple.columns().to_vec(), nulls());
+    let keys = StringArray::from_iter_values((0..9).map(|n| format!("k{n}")));
+    let entry_fields = vec![
+        Field::new("keys", DataType::Utf8, false),
+        Field::new("values", DataType::Int32, true),
+    ];
+    let entries = StructArray::new(entry_fields.into(), vec![Arc::new(keys), nine()], None);
+    let entries_field: FieldRef =
+        Arc::new(Field::new("entries", entries.data_type().clone(), false));
+    vec![
         ("struct", Arc::new(simple.clone())),
         (
             "struct_of_struct",
@@ -303,16 +357,6 @@ pub(crate) fn nested_columns() -> Vec<(&'static str, ArrayRef)> {
                 false,
             )),
         ),
-        ("sparse_union", Arc::new(union_of(None))),
-        (
-            "dense_union",
-            Arc::new(union_of(Some(vec![0, 1, 2, 3, 4, 5, 6]))),
-        ),
-        (
-            "dictionary",
-            Arc::new(DictionaryArray::<Int32Type>::from_iter(words())),
-        ),
-        ("runs", Arc::new(runs())),
     ]
 }
 

@@ -109,7 +109,8 @@ fn every_type_is_the_same_in_statements_prepared_ones_and_tiles() {
 
 /// What the client makes of batches before it sends them: it takes dictionaries apart, and large lists are lists.
 async fn as_sent(batches: &[RecordBatch]) -> Vec<RecordBatch> {
-    let batches = stream::iter(batches.to_vec().into_iter().map(Ok));
+    let batches = batches.to_vec();
+    let batches = stream::iter(batches.into_iter().map(Ok));
     let sent = FlightDataEncoderBuilder::new().build(batches);
     let sent = FlightRecordBatchStream::new_from_flight_data(sent);
     sent.try_collect().await.unwrap()
