@@ -2,9 +2,9 @@
 //!
 //! Comes in: the members of a moment, the grids of the session. Goes out: the tiles of the shared catalog that placement gives this member, or of which it is to have a copy, in its memory, as far as there is room:
 //! when a member is lost, those who are next have them already, or read them at once. Of lazy grids of files that all reach, which the others do not know, this member tells each which tiles it is to read. Of parts of such files that
-//! it contributed, or that it has since a member was lost, it reads all. Never here: other tiles that members contribute (`copies.rs`), files that only this member reaches.
+//! it contributed, or that it has since a member was lost, it reads all, since others have it read them. Never here: other tiles that members contribute (`copies.rs`), files that only this member reaches.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::placement::owners;
 use super::tiles::{TileCodec, broken};
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::grid::{GridId, PartitionGrid};
+use crate::grid::{GridId, PartitionGrid, Tile};
 use crate::load::read_ahead;
 
 /// How many row bands of files a member is told to read at a time.
@@ -193,7 +193,7 @@ impl Reading {
 
     /// Has each member read its tiles of lazy grids of files, and reads parts of files; says whether none of them failed.
     async fn read_files(&self, grids: &[&Arc<PartitionGrid>]) -> bool {
-        let room = AtomicU64::new(self.limit_bytes);
+        let room = Room::new(self.limit_bytes);
         let mut is_done = true;
         for grid in grids {
             let members = self.members.iter().enumerate();
@@ -250,16 +250,43 @@ impl Reading {
     }
 }
 
+/// What is left for tiles of this process, each counted once: those of a part are tiles of its grid as well.
+struct Room {
+    /// The bytes, and the addresses of the tiles that were counted.
+    left: Mutex<(u64, HashSet<usize>)>,
+}
+
+impl Room {
+    fn new(limit_bytes: u64) -> Self {
+        Self {
+            left: Mutex::new((limit_bytes, HashSet::new())),
+        }
+    }
+
+    /// Takes the bytes of a tile, if there are as many.
+    fn take(&self, tile: &Tile) -> bool {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, counted) = &mut *left;
+        let name = Arc::as_ptr(tile.data()).cast::<()>().addr();
+        if counted.contains(&name) {
+            return true;
+        }
+        let Some(rest) = bytes.checked_sub(tile.data().memory_bytes()) else {
+            return false;
+        };
+        *bytes = rest;
+        counted.insert(name)
+    }
+}
+
 /// Reads row bands of a lazy grid of this process, as far as there is room for all such grids and in what keeps those of this one.
-async fn read_own(grid: &PartitionGrid, row_bands: &[usize], room: &AtomicU64) -> Result<()> {
+async fn read_own(grid: &PartitionGrid, row_bands: &[usize], room: &Room) -> Result<()> {
     let tiles = row_bands.iter().flat_map(|band| grid.row_band(*band));
     for tile in tiles.filter(|tile| tile.data().is_lazy()) {
-        let bytes = tile.data().memory_bytes();
-        let Some(left) = room.load(Ordering::Relaxed).checked_sub(bytes) else {
+        if !room.take(tile) {
             tracing::info!(grid = %grid.id(), "there is no room to read more files ahead");
             return Ok(());
-        };
-        room.store(left, Ordering::Relaxed);
+        }
         if !read_ahead(tile).await? {
             tracing::info!(grid = %grid.id(), "a lazy grid has no room to read more of its files ahead");
             return Ok(());

@@ -21,7 +21,7 @@ impl Cluster {
         is_any && part.tiles().iter().all(|tile| looker.has(tile))
     }
 
-    /// The parts of files that this member serves, originals and copies: without those of grids that are of such files as a whole, which are dealt out anyway.
+    /// The parts of files that this member serves, originals and copies: the others have it read their rows, also where all tiles of a grid are here, which only this member deals out.
     pub(super) fn serves_of_files(&self) -> Vec<Arc<PartitionGrid>> {
         let own = self.members().own().incarnation();
         let parts = self.parts();
@@ -30,16 +30,7 @@ impl Cluster {
             let made = parts.made.get(&part.name).filter(|_| part.is_of_files);
             made.is_some_and(|made| made.of.contains(&(part.id.clone(), own)))
         });
-        let served: Vec<_> = served
-            .map(|(part, grid)| (part.name.clone(), Arc::clone(grid)))
-            .collect();
-        drop(parts);
-        let is_apart = |name: &String| {
-            let whole = self.session.grid(name);
-            whole.is_ok_and(|whole| !self.anywhere.has_all(&whole))
-        };
-        let served = served.into_iter().filter(|(name, _)| is_apart(name));
-        served.map(|(_, part)| part).collect()
+        served.map(|(_, grid)| Arc::clone(grid)).collect()
     }
 
     /// The files of the tiles of a part.

@@ -214,12 +214,12 @@ def test_copies_that_are_asked_for_have_the_rows(tmp_path: Path) -> None:
         assert answer(members[1].uri) == expected(0)
 
 
-def reads_no_file(member: Member, folder: Path) -> bool:
+def reads_no_file(member: Member, folder: Path, *numbers: int) -> bool:
     """Whether a member answers while the files are away, which they are not all the time: they must be read before."""
     time.sleep(0.5)
     other = away(folder)
     try:
-        return answer(member.uri) == expected(0, 1)
+        return answer(member.uri) == expected(*numbers)
     except pg.errors.PartgridError:
         return False
     finally:
@@ -231,11 +231,21 @@ def test_with_eager_they_are_read_at_once(tmp_path: Path) -> None:
         for number, member in enumerate(members[:2]):
             contribute(member, tmp_path, number, 2)
         known(members, [0, 0, 1, 1])
-        until(lambda: reads_no_file(members[2], tmp_path), bool)
+        until(lambda: reads_no_file(members[2], tmp_path, 0, 1), bool)
         members[0].kill()
         left = members[1:]
         serving = until(lambda: processes(members[1].uri), lambda seen: members[0].pid not in seen)
         # One that reads nothing itself.
         asked = next(member for member in left if member.pid not in serving)
         assert asked.ask("server.refresh()") is None
-        until(lambda: reads_no_file(asked, tmp_path), bool)
+        until(lambda: reads_no_file(asked, tmp_path, 0, 1), bool)
+
+
+def test_with_eager_one_member_reads_all_that_it_serves(tmp_path: Path) -> None:
+    """Asked itself it deals the bands out to the others; those that ask it have it read all."""
+    with cluster(tmp_path, 3, **shared(tmp_path, **{"cluster.eager": True})) as members:
+        contribute(members[0], tmp_path, 0, 1)
+        known(members, [0])
+        for member in members:
+            until(lambda member=member: reads_no_file(member, tmp_path, 0), bool)
+        assert set(processes(members[1].uri)) == {members[0].pid}
