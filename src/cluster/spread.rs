@@ -46,10 +46,10 @@ use super::channel::Resolver;
 use super::codec::Codec;
 use super::last::{Last, to_its_end, told, until_last};
 use super::leaf::{self, OfQuery};
+use super::led::{in_pieces, is_led_here};
 use super::limits::limited_once;
 use super::members::Members;
 use super::owner::of_member;
-use super::recursive::{in_pieces, is_recursive};
 use super::together::are_together;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
@@ -77,7 +77,7 @@ impl Spread for Cluster {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = reset_plan_states(plan)?;
         let spread = |plan| SpreadExec::of(plan, config.clone(), Arc::downgrade(&self));
-        match is_recursive(&plan)? {
+        match is_led_here(&plan)? {
             true => in_pieces(plan, &spread),
             false => Ok(spread(plan)),
         }

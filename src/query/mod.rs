@@ -70,7 +70,7 @@ pub use table::GridTable;
 pub(crate) use {
     error::kind_within,
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
-    exec::{relabel::RelabelExec, scan::GridScanExec, stop::Stop},
+    exec::{relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec, stop::Stop},
     metrics::PROCESS,
     plan::estimate::{sample, sample_of_parts},
     plan::facts::{Extent, Facts},

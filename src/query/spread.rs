@@ -18,6 +18,8 @@ use datafusion::logical_expr::{LogicalPlan, TableType};
 #[cfg(feature = "distributed")]
 use datafusion::optimizer::OptimizerRule;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+#[cfg(feature = "distributed")]
+use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;
@@ -28,6 +30,8 @@ use super::exec::{
     between::Place,
     connect::{connected, divided},
     reported::reported,
+    scan::GridScanExec,
+    spool::SpoolExec,
     stop::{Stop, stoppable},
     wait::waiting,
 };
@@ -39,6 +43,8 @@ use super::plan::narrow::Arithmetic;
 #[cfg(feature = "distributed")]
 use super::plan::not_in::NotIn;
 use super::plan::one_step::OneStep;
+#[cfg(feature = "distributed")]
+use super::plan::repeated::made_once_of_few;
 use super::plan::roll_up::RollUp;
 #[cfg(feature = "distributed")]
 use super::plan::semi_early::SemiEarly;
@@ -220,15 +226,16 @@ pub(super) async fn spread_out(
     state: SessionState,
     logical: &LogicalPlan,
 ) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
-    let plan = state.create_physical_plan(logical).await?;
     let LogicalPlan::Explain(explain) = logical else {
+        let plan = planned(&state, logical).await?;
         let is_of_grids = reads_grids_only(&plan);
         return Ok((spread.spread(plan, state.config())?, is_of_grids));
     };
+    let plan = state.create_physical_plan(logical).await?;
     let Some(said) = plan.downcast_ref::<ExplainExec>() else {
         return Ok((plan, false));
     };
-    let explained = state.create_physical_plan(&explain.plan).await?;
+    let explained = planned(&state, &explain.plan).await?;
     let explained = spread.spread(explained, state.config())?;
     let text = displayable(explained.as_ref())
         .indent(said.verbose())
@@ -244,6 +251,36 @@ pub(super) async fn spread_out(
         });
     let explained = ExplainExec::new(plan.schema(), texts.collect(), said.verbose());
     Ok((Arc::new(explained), false))
+}
+
+/// The plan for one process. What is read in several places is made once if all that this process does then is little.
+async fn planned(state: &SessionState, logical: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+    #[cfg(feature = "distributed")]
+    if let Some(optimised) = made_once_of_few(state, logical)? {
+        let planner = state.query_planner();
+        let plan = planner.create_physical_plan(&optimised, state).await?;
+        if is_of_pieces(&plan)? {
+            return Ok(plan);
+        }
+    }
+    state.create_physical_plan(logical).await
+}
+
+/// Whether all that reads grids can be spread piece by piece, and give its rows to what is above.
+#[cfg(feature = "distributed")]
+fn is_of_pieces(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    if let Some(spool) = node.downcast_ref::<SpoolExec>() {
+        return spool.is_made_anywhere();
+    }
+    if node.is::<GridScanExec>() && node.output_ordering().is_some() {
+        return Ok(false);
+    }
+    for child in node.children() {
+        if !is_of_pieces(child)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(feature = "distributed")]

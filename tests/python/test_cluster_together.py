@@ -252,6 +252,25 @@ def test_groups_that_are_joined_by_their_key_are_sent_once(engines: Engines) -> 
     same(engines, text)
 
 
+def test_few_groups_that_are_read_in_several_places_are_made_once(engines: Engines) -> None:
+    """The members group, and the one that was asked keeps the groups and does the rest; not where that would be much."""
+    groups = "WITH r AS (SELECT n, price % 50 AS p, sum(price) AS t, count(*) AS c FROM lines GROUP BY n, price % 50) "
+    for text in [
+        "SELECT n, p, t FROM r WHERE t = (SELECT max(t) FROM r) ORDER BY n, p",
+        "SELECT a.n, a.p, b.c FROM r a JOIN r b ON a.n = b.n AND a.p = b.p + 1 WHERE a.t > b.t ORDER BY a.n, a.p",
+        "SELECT count(*) AS n, sum(r.t) AS t FROM r JOIN orders ON orders.k = r.p WHERE r.t < (SELECT avg(t) FROM r)",
+    ]:
+        plan = engines[1].sql(groups + text).explain()
+        assert plan.count("SpoolExec") == 2, plan
+        assert plan.count("made here") == 1, plan
+        assert plan.count("SpreadExec") == (2 if "orders" in text else 1), plan
+        same(engines, groups + text)
+    pairs = "WITH r AS (SELECT k, a.n AS n, b.n AS m, count(*) AS c FROM lines a JOIN lines b USING (k) GROUP BY 1, 2, 3) "
+    text = "SELECT count(*) AS n FROM r a JOIN r b ON a.k = b.k AND a.n = b.m WHERE a.c < b.c + 1"
+    assert "SpoolExec" not in engines[1].sql(pairs + text).explain()
+    same(engines, pairs + text)
+
+
 def test_joins_in_place_look_up_by_number_where_that_is_worth_it_for_each_member(
     engines: Engines,
 ) -> None:

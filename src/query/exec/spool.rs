@@ -31,7 +31,7 @@ use rows::Rows;
 
 /// One place that reads the rows. The engine sees a leaf, so that it plans what makes the rows for itself and once.
 #[derive(Debug, Clone)]
-pub(in crate::query) struct SpoolExec {
+pub(crate) struct SpoolExec {
     /// Tells these rows from others of the statement.
     number: usize,
     /// What makes the rows.
@@ -80,6 +80,14 @@ impl SpoolExec {
             metrics: ExecutionPlanMetricsSet::new(),
             source: None,
         })
+    }
+
+    /// Whether what makes the rows can do so wherever it is: nobody counts on their order, and it reads no other rows that are made once.
+    #[cfg(feature = "distributed")]
+    pub(in crate::query) fn is_made_anywhere(&self) -> Result<bool> {
+        let is_ranged = matches!(self.maker.output_partitioning(), Partitioning::Range(_));
+        let is_free = !is_ranged && self.maker.output_ordering().is_none();
+        Ok(is_free && !self.maker.exists(|below| Ok(below.is::<Self>()))?)
     }
 }
 

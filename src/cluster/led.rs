@@ -1,7 +1,7 @@
-//! Statements that go on from their own rows (`WITH RECURSIVE`).
+//! Statements that one process leads: those that go on from their own rows (`WITH RECURSIVE`), and those that read few rows in several places, which are made once.
 //!
-//! Comes in: a plan for one process. Goes out: the same plan, which runs in this process, since its steps follow one another here; what in it does not change from step to step is spread, each piece for itself, and
-//! gives its rows to this process. Never here: how a piece is spread.
+//! Comes in: a plan for one process. Goes out: the same plan, which runs in this process, since its steps follow one another here, or its rows are kept here; what in it does not change from step to step, and what makes the rows, is
+//! spread, each piece for itself, and gives its rows to this process. Never here: how a piece is spread.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
-use crate::query::{GridScanExec, RelabelExec};
+use crate::query::{GridScanExec, RelabelExec, SpoolExec};
 
-/// Whether a statement goes on from its own rows.
-pub(super) fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))
+/// Whether a statement goes on from its own rows, or keeps some that it reads in several places.
+pub(super) fn is_led_here(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| Ok(node.is::<RecursiveQueryExec>() || node.is::<SpoolExec>()))
 }
 
 /// The plan with each piece that does not change spread by `spread`, which gives nodes of one partition.
@@ -57,7 +57,8 @@ fn is_piece(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let changes = node.exists(|below| {
         // What a step says of its rows is no concern of others.
         let is_of_step = below.is::<WorkTableExec>() || below.is::<RelabelExec>();
-        Ok(is_of_step || below.is::<RecursiveQueryExec>())
+        let is_led_here = below.is::<RecursiveQueryExec>() || below.is::<SpoolExec>();
+        Ok(is_of_step || is_led_here)
     })?;
     Ok(!changes && node.exists(|below| Ok(below.is::<GridScanExec>()))?)
 }
