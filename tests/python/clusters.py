@@ -168,6 +168,61 @@ def cluster(folder: Path, count: int, **settings: object) -> Iterator[list[Membe
             member.kill()
 
 
+# Argument: which part of how many of each table, the file of members, the folder of the tables, rows of a tile.
+OF_FILES = """
+import sys
+from pathlib import Path
+import partgrid as pg
+
+part, of, members, tables, tile_rows = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]), int(sys.argv[5])
+server = pg.Server(join="file:" + members, http=None)
+for path in sorted(tables.glob("*.parquet")):
+    grid = pg.read_parquet(path, tile_rows=tile_rows)
+    rows = grid.shape[0]
+    server.contribute(path.stem, grid[rows * part // of : rows * (part + 1) // of], part=part, of=of)
+print(server.uri, flush=True)
+sys.stdin.readline()
+server.refresh()
+print(*server.tables, flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def members_of_files(
+    tables: Path, folder: Path, of: int = 3, tile_rows: int = 50_000
+) -> Iterator[pg.Connection]:
+    """Members, each with its part of every table of a folder, and a connection to the first."""
+    members = folder / "members"
+    arguments = [str(of), str(members), str(tables), str(tile_rows)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", OF_FILES, str(part), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for part in range(of)
+    ]
+
+    def line(process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None
+        return process.stdout.readline().strip()
+
+    try:
+        uris = [line(process) for process in started]
+        members.write_text("\n".join(uris))
+        assert started[0].stdin is not None
+        print(file=started[0].stdin, flush=True)
+        known = line(started[0]).split()
+        assert len(known) == len(list(tables.glob("*.parquet")))
+        yield pg.connect(uris[0])
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
 def until(what: Callable[[], T], is_good: Callable[[T], bool], within: float = 60) -> T:
     """Asks again and again until the answer is good."""
     deadline = time.monotonic() + within

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,57 +9,16 @@ import duckdb
 import pytest
 
 import partgrid as pg
+from clusters import members_of_files
 from test_tpch import QUERIES, equal, is_ordered, peer, plain, rows_of, tables
 
 __all__ = ["peer", "tables"]
 
-MEMBER = """
-import sys
-from pathlib import Path
-import partgrid as pg
-
-part, of, members, tables = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
-server = pg.Server(join="file:" + members, http=None)
-for path in sorted(tables.glob("*.parquet")):
-    grid = pg.read_parquet(path, tile_rows=50_000)
-    rows = grid.shape[0]
-    server.contribute(path.stem, grid[rows * part // of : rows * (part + 1) // of], part=part, of=of)
-print(server.uri, flush=True)
-sys.stdin.readline()
-server.refresh()
-print(*server.tables, flush=True)
-sys.stdin.readline()
-"""
-
 
 @pytest.fixture(scope="module")
 def connection(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pg.Connection]:
-    members = tmp_path_factory.mktemp("cluster") / "members"
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", MEMBER, str(part), "3", str(members), str(tables)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for part in range(3)
-    ]
-
-    def line(process: subprocess.Popen[str]) -> str:
-        assert process.stdout is not None
-        return process.stdout.readline().strip()
-
-    try:
-        uris = [line(process) for process in started]
-        members.write_text("\n".join(uris))
-        assert started[0].stdin is not None
-        print(file=started[0].stdin, flush=True)
-        assert len(line(started[0]).split()) == 8
-        yield pg.connect(uris[0])
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
+    with members_of_files(tables, tmp_path_factory.mktemp("cluster")) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)

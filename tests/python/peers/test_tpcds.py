@@ -1,4 +1,4 @@
-"""TPC-DS at scale factor 0.01: the data and the 99 queries of DuckDB's extension, answered by both.
+"""TPC-DS at scale factor 0.01: the data and the 99 queries of DuckDB's extension, answered by both, by partgrid in one process and in three.
 
 The extension is a package of its own for DuckDB 1.5; run by `make test-peers`.
 """
@@ -19,6 +19,7 @@ extension = pytest.importorskip(
 )
 
 import partgrid as pg  # noqa: E402
+from clusters import members_of_files  # noqa: E402
 
 SCALE = 0.01
 # Averages of decimals have 6 digits behind the point, cut off; DuckDB's are doubles.
@@ -36,12 +37,26 @@ def other() -> Iterator[Any]:
     connection.close()
 
 
-@pytest.fixture(scope="module", params=["one tile", "tiles of 1,000 rows"])
-def session(request: pytest.FixtureRequest, other: Any) -> pg.Session:
-    """The same tables as grids."""
-    session = pg.Session(threads=2)
+Asked = pg.Session | pg.Connection
+
+
+@pytest.fixture(scope="module", params=["one tile", "tiles of 1,000 rows", "three members"])
+def asked(
+    request: pytest.FixtureRequest, other: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Asked]:
+    """The same tables as grids, here or with a third of each in three processes."""
     names = other.execute("SELECT table_name FROM information_schema.tables").fetchall()
     assert len(names) == 24
+    if request.param == "three members":
+        folder = tmp_path_factory.mktemp("cluster")
+        tables = folder / "tables"
+        tables.mkdir()
+        for (name,) in names:
+            other.execute(f"COPY {name} TO '{tables}/{name}.parquet'")
+        with members_of_files(tables, folder, tile_rows=1000) as connection:
+            yield connection
+        return
+    session = pg.Session(threads=2)
     for (name,) in names:
         table = other.sql(f"FROM {name}").to_arrow_table().combine_chunks()
         if request.param != "one tile" and len(table):
@@ -49,7 +64,7 @@ def session(request: pytest.FixtureRequest, other: Any) -> pg.Session:
             session.register(name, pg._native._from_parts(parts))
         else:
             session.register(name, pg.from_arrow(table))
-    return session
+    yield session
 
 
 def rows(table: Any) -> list[tuple[Any, ...]]:
@@ -74,12 +89,12 @@ def take(found: list[tuple[Any, ...]], wanted: tuple[Any, ...]) -> bool:
 
 
 @pytest.mark.parametrize("number", range(1, 100))
-def test_the_answer_is_that_of_duckdb(number: int, session: pg.Session, other: Any) -> None:
+def test_the_answer_is_that_of_duckdb(number: int, asked: Asked, other: Any) -> None:
     [(query,)] = other.execute(
         "SELECT query FROM tpcds_queries() WHERE query_nr = ?", [number]
     ).fetchall()
     expected = other.sql(query).to_arrow_table()
-    found = session.sql(query).to_arrow()
+    found = asked.sql(query).to_arrow()
     assert found.num_columns == expected.num_columns
     assert found.num_rows == expected.num_rows
     left = rows(found)
