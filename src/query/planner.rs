@@ -315,5 +315,5 @@ async fn spread_or_not(
         return Ok((plan, is_of_grids));
     };
     let apart = apart(state, &spread);
-    Ok(spread_out(spread, apart, &logical).await?)
+    Ok(Box::pin(spread_out(spread, apart, &logical)).await?)
 }
