@@ -42,6 +42,7 @@ pub mod memory;
 pub mod partitioned;
 #[cfg(feature = "sql")]
 pub mod query;
+mod quiet;
 #[cfg(feature = "serve")]
 pub mod serve;
 pub mod share;

@@ -14,20 +14,21 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The module folders of the core, and what each may use besides itself (STYLE: imports go down only).
-const DIRECTION: [(&str, &[&str]); 18] = [
+const DIRECTION: [(&str, &[&str]); 19] = [
     ("error", &[]),
     ("memory", &["error"]),
     ("still", &[]),
+    ("quiet", &[]),
     ("location", &["error"]),
     ("grid", &["error", "location"]),
     ("storage", &["error", "memory", "location", "grid"]),
-    ("share", &["error", "location", "grid"]),
+    ("share", &["error", "quiet", "location", "grid"]),
     ("device", &["error", "memory", "location", "grid"]),
     ("partitioned", &["error", "location", "grid"]),
     ("distarray", &["error", "location", "grid"]),
     ("load", BELOW_LOAD),
     ("query", BELOW_LOAD),
-    ("flight", &["error", "memory", "location", "grid"]),
+    ("flight", &["error", "memory", "quiet", "location", "grid"]),
     (
         "catalog",
         &[
@@ -43,6 +44,7 @@ const BELOW_LOAD: &[&str] = &[
     "error",
     "memory",
     "still",
+    "quiet",
     "location",
     "grid",
     "storage",

@@ -2059,6 +2059,7 @@ class Server:
 
         Raises:
             InvalidArgumentError: The name is empty, longer than 200 bytes, or has control characters.
+            InvalidDataError: It is that of a table of the catalog that is damaged.
         """
     def reload(self, /) -> None:
         """

@@ -353,6 +353,7 @@ impl PyServer {
     ///
     /// Raises:
     ///     InvalidArgumentError: The name is empty, longer than 200 bytes, or has control characters.
+    ///     InvalidDataError: It is that of a table of the catalog that is damaged.
     fn register(&self, name: Given<String>, data: &Bound<'_, PyAny>) -> Outcome<()> {
         let grid = grid_of(data, "data")?;
         Ok(self.of_here()?.register(&name.named("name")?, grid)?)

@@ -16,15 +16,12 @@ use bytes::Bytes;
 use rustix::fs::OFlags;
 
 use super::failed;
-use super::paths::{MANIFESTS, TILES, unique};
+use super::paths::{MANIFESTS, TILES, WRITING, unique};
 use super::store::{Listed, Store};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The file that is locked.
 const LOCK: &str = ".partgrid-catalog";
-
-/// With what the names of files that are being written begin.
-const WRITING: &str = ".writing-";
 
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -83,7 +80,7 @@ impl Folder {
     }
 }
 
-/// Removes what was left half written, before a moment if one is given.
+/// Removes what was left half written: all of it and folders that are empty, or, beside others, what was before a moment.
 fn sweep(folder: &Path, before: Option<SystemTime>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -94,6 +91,10 @@ fn sweep(folder: &Path, before: Option<SystemTime>) -> io::Result<()> {
         let name = entry.file_name();
         if entry.file_type()?.is_dir() {
             sweep(&entry.path(), before)?;
+            if before.is_none() {
+                // That of a name without manifests; one that has something in it stays.
+                drop(fs::remove_dir(entry.path()));
+            }
         } else if name.to_string_lossy().starts_with(WRITING) && is_before(&entry, before) {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 
 use super::Catalog;
-use super::paths::{TILES, is_tile, unique};
+use super::paths::{MANIFESTS, TILES, is_tile, probe, unique};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::GridId;
 
@@ -40,8 +40,8 @@ impl Fault {
 pub(super) struct Health {
     /// Tables that are left out, by name.
     damaged: Mutex<BTreeMap<String, Fault>>,
-    /// Since the first write that failed, until one succeeds; the error is that of the last one.
-    failing: Mutex<Option<Fault>>,
+    /// By part of the catalog, since the first write to it that failed, until one succeeds; the error is that of the last one.
+    failing: Mutex<BTreeMap<&'static str, Fault>>,
     num_failed: AtomicU64,
     /// When it was last tried whether it may be written again; held meanwhile.
     tried: tokio::sync::Mutex<Option<Instant>>,
@@ -52,22 +52,53 @@ impl Health {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failing(&self) -> MutexGuard<'_, Option<Fault>> {
+    fn failing(&self) -> MutexGuard<'_, BTreeMap<&'static str, Fault>> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What can be done about a table that cannot be had, which is left out or keeps the catalog from being opened.
-fn with_remedies(error: Error, name: &str, manifest: &str, is_left_out: bool) -> Error {
-    let back = "put the file back as it was";
-    let away = format!("move its manifest {manifest} away, which gives the table up");
-    let hint = match is_left_out {
-        true => format!("{back}, or {away}"),
-        false => format!(
-            "{back}; or start with the setting server.skip_damaged = true, which leaves the table out and its files alone; or {away}"
+/// Why a table is left out, or keeps the catalog from being opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A catalog of this process alone, which is not opened.
+    Closed,
+    /// One of this process alone, without the table until it is opened again.
+    Own,
+    /// One of several processes, each of which looks again and again.
+    Shared,
+}
+
+/// What can be done about a table that cannot be had; nothing of ours where the place does not answer, but to leave the table out.
+fn remedy(kind: ErrorKind, manifest: &str, place: Place) -> Option<String> {
+    let away = format!("move its manifest {manifest} away");
+    let cure = match (kind, place) {
+        (ErrorKind::InvalidData | ErrorKind::NotFound, Place::Shared) => format!(
+            "put the file back as it was; or {away}: then the table is what it was before, as long as its manifest of then is there, and gone without one"
         ),
+        (ErrorKind::InvalidData | ErrorKind::NotFound, Place::Own) => {
+            format!("put the file back as it was, or {away}, which gives the table up")
+        }
+        (ErrorKind::InvalidData | ErrorKind::NotFound, Place::Closed) => {
+            "put the file back as it was".to_owned()
+        }
+        (ErrorKind::PermissionDenied, _) => {
+            "give the right to read it to the user that the server runs as".to_owned()
+        }
+        (ErrorKind::Unsupported, _) => {
+            "a later version of partgrid wrote it: use that one".to_owned()
+        }
+        (_, Place::Closed) => "see that it can be read".to_owned(),
+        _ => return None,
     };
-    error.with_context("table", name).with_hint(hint)
+    let skip = "start with the setting server.skip_damaged = true, which leaves the table out and its files alone";
+    Some(match place {
+        Place::Shared => cure,
+        Place::Own => format!("{cure}; and start the server again"),
+        Place::Closed if matches!(kind, ErrorKind::InvalidData | ErrorKind::NotFound) => {
+            format!("{cure}; or {skip}; or {away}, which gives the table up")
+        }
+        Place::Closed => format!("{cure}; or {skip}"),
+    })
 }
 
 /// Whether an error says that the place of a catalog takes nothing, and not that it was asked for something wrong.
@@ -114,9 +145,8 @@ impl Catalog {
         error: Error,
         tiles: impl Iterator<Item = &'a String>,
     ) -> Result<()> {
-        let is_left_out = self.skips_damaged || self.is_shared();
-        let error = self.remedied(error, name, path, is_left_out);
-        if !is_left_out {
+        let error = self.remedied(error, name, path);
+        if !self.skips_damaged && !self.is_shared() {
             return Err(error);
         }
         if !self.files.has_of(name) {
@@ -128,21 +158,26 @@ impl Catalog {
     }
 
     /// What is wrong with the table of a manifest, and what can be done.
-    pub(super) fn remedied(
-        &self,
-        error: Error,
-        name: &str,
-        path: &str,
-        is_left_out: bool,
-    ) -> Error {
+    pub(super) fn remedied(&self, error: Error, name: &str, path: &str) -> Error {
+        let place = match (self.is_shared(), self.skips_damaged) {
+            (true, _) => Place::Shared,
+            (false, true) => Place::Own,
+            (false, false) => Place::Closed,
+        };
         let manifest = format!("{}/{path}", self.place());
-        with_remedies(error, name, &manifest, is_left_out)
+        let remedy = remedy(error.kind(), &manifest, place);
+        let error = error.with_context("table", name);
+        match remedy {
+            Some(remedy) => error.with_hint(remedy),
+            None => error,
+        }
     }
 
-    /// Says of a name that its table cannot be had.
+    /// Says of a name that its table cannot be had; of one of which that is known, why now.
     pub(super) fn mark_damaged(&self, name: &str, error: Error) {
         let mut damaged = self.health.damaged();
-        if damaged.contains_key(name) {
+        if let Some(known) = damaged.get_mut(name) {
+            known.error = error;
             return;
         }
         tracing::error!(table = name, %error, "a table of the catalog is damaged, and left out");
@@ -161,10 +196,11 @@ impl Catalog {
         self.health.damaged().keys().cloned().collect()
     }
 
-    /// The write that failed since which none has succeeded: what is asked to be durable is not at this moment. Its error is that of the latest.
+    /// The write that failed since which none to the same part has succeeded: what is asked to be durable is not at this moment. Its error is that of the latest.
     #[must_use]
     pub fn failing(&self) -> Option<Fault> {
-        self.health.failing().clone()
+        let failing = self.health.failing();
+        failing.values().min_by_key(|fault| fault.since).cloned()
     }
 
     /// How many writes have failed since it was opened.
@@ -173,28 +209,29 @@ impl Catalog {
         self.health.num_failed.load(Ordering::Relaxed)
     }
 
-    /// Takes note of how the place of the catalog answered; gives the answer. That something was read proves nothing.
-    pub(super) fn noted<T>(&self, answer: Result<T>) -> Result<T> {
+    /// Takes note of how a part of the catalog answered; gives the answer. That something was read proves nothing.
+    pub(super) fn noted<T>(&self, part: &'static str, answer: Result<T>) -> Result<T> {
         let Err(error) = &answer else {
             return answer;
         };
         if is_of_place(error) {
             self.health.num_failed.fetch_add(1, Ordering::Relaxed);
             let mut failing = self.health.failing();
-            let since = failing.as_ref().map(|before| before.since);
-            if since.is_none() {
+            if failing.is_empty() {
                 tracing::error!(%error, "the catalog cannot be written: nothing is durable until it can");
             }
-            *failing = Some(Fault {
-                since: since.unwrap_or_else(SystemTime::now),
-                error: error.clone(),
-            });
+            let fault = failing
+                .entry(part)
+                .or_insert_with(|| Fault::new(error.clone()));
+            fault.error = error.clone();
         }
         answer
     }
 
-    fn note_written(&self) {
-        if self.health.failing().take().is_some() {
+    /// That one part can be written says nothing of the other.
+    fn note_written(&self, part: &'static str) {
+        let mut failing = self.health.failing();
+        if failing.remove(part).is_some() && failing.is_empty() {
             tracing::info!("the catalog can be written again");
         }
     }
@@ -217,27 +254,36 @@ impl Catalog {
             }
             false => put,
         };
-        let put = self.noted(put)?;
+        let part = match path.starts_with(TILES) {
+            true => TILES,
+            false => MANIFESTS,
+        };
+        let put = self.noted(part, put)?;
         if put {
-            self.note_written();
+            self.note_written(part);
         }
         Ok(put)
     }
 
-    /// Writes a small file, and removes it, to see whether what is written lasts.
+    /// Writes a small file beside the tiles and one beside the manifests, and removes them, to see whether what is written lasts.
     ///
     /// # Errors
     /// Whatever stands in the way of writing.
     pub async fn try_writing(&self) -> Result<()> {
-        // By its name it is swept as a tile that nobody has, if it stays.
+        // By their names they are swept, if they stay: one is a tile that nobody has, the other no manifest.
         let grid = GridId::try_random()?;
-        let path = format!("{TILES}/{grid}-0-0-{}.arrow", unique()?);
+        let paths = [
+            format!("{TILES}/{grid}-0-0-{}.arrow", unique()?),
+            probe(&unique()?),
+        ];
         let catalog = self.clone();
         // Not to be left half way.
         let tried = tokio::spawn(async move {
-            catalog.put_once(&path, Bytes::from_static(&PROBE)).await?;
-            if let Err(error) = catalog.store.remove(&path).await {
-                tracing::debug!(path, %error, "a file that was written to see whether it lasts stays");
+            for path in paths {
+                catalog.put_once(&path, Bytes::from_static(&PROBE)).await?;
+                if let Err(error) = catalog.store.remove(&path).await {
+                    tracing::debug!(path, %error, "a file that was written to see whether it lasts stays");
+                }
             }
             Ok(())
         });
@@ -259,5 +305,65 @@ impl Catalog {
             tracing::debug!(%error, "the catalog still cannot be written");
         }
         *tried = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_fits_what_is_wrong_and_where() {
+        let said = |kind, place| remedy(kind, "grids/a/1.json", place).unwrap_or_default();
+        for kind in [ErrorKind::InvalidData, ErrorKind::NotFound] {
+            for place in [Place::Closed, Place::Own, Place::Shared] {
+                let said = said(kind, place);
+                assert!(said.contains("as it was"), "{said}");
+                assert!(said.contains("grids/a/1.json away"), "{said}");
+                assert_eq!(said.contains("gives the table up"), place != Place::Shared);
+                assert_eq!(said.contains("skip_damaged"), place == Place::Closed);
+                assert_eq!(said.contains("start the server again"), place == Place::Own);
+            }
+        }
+        let failed = ErrorKind::Storage { retryable: false };
+        for kind in [failed, ErrorKind::PermissionDenied, ErrorKind::Unsupported] {
+            for place in [Place::Closed, Place::Own, Place::Shared] {
+                let said = said(kind, place);
+                assert!(
+                    !said.contains("away") && !said.contains("as it was"),
+                    "{said}"
+                );
+            }
+        }
+        assert!(said(ErrorKind::PermissionDenied, Place::Own).contains("right to read"));
+        assert!(said(ErrorKind::Unsupported, Place::Shared).contains("later version"));
+        assert_eq!(said(failed, Place::Shared), "");
+    }
+
+    #[test]
+    fn a_catalog_without_its_folder_of_manifests_cannot_be_written() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let folder = tempfile::tempdir().unwrap();
+            let url = folder.path().to_str().unwrap();
+            let catalog = Catalog::open(url).await.unwrap();
+            catalog.try_writing().await.unwrap();
+            let manifests = folder.path().join(MANIFESTS);
+            std::fs::remove_dir(&manifests).unwrap();
+            std::fs::write(&manifests, "no folder").unwrap();
+            for _ in 0..2 {
+                assert!(catalog.try_writing().await.is_err());
+                assert!(catalog.failing().is_some());
+            }
+            // That tiles can be written says nothing of manifests.
+            let tile = format!("{TILES}/x");
+            assert!(catalog.put_once(&tile, Bytes::new()).await.unwrap());
+            assert!(catalog.failing().is_some());
+            std::fs::remove_file(&manifests).unwrap();
+            std::fs::create_dir(&manifests).unwrap();
+            catalog.try_writing().await.unwrap();
+            assert!(catalog.failing().is_none());
+            assert!(catalog.store.list(MANIFESTS).await.unwrap().is_empty());
+        });
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Comes in: grids under names. Goes out: the same grids after a restart, bit for bit, or an error that names the file. A grid is kept in steps: its tiles under names that nobody else uses, then a manifest
 //! with the length and checksum of each, under the next number of its name, which only one writer can take. Whatever a crash leaves without a manifest does not exist. `store.rs` writes durably, `manifest.rs` is
-//! what is written, `paths.rs` where, `tile.rs` reads, `files.rs` removes what nobody needs any more. Several processes may share a catalog (`shared.rs`): each takes in what others have changed, a change to what
+//! what is written, `paths.rs` where, `tile.rs` reads, `files.rs` removes what nobody needs any more, `sweep.rs` what was left. Several processes may share a catalog (`shared.rs`): each takes in what others have changed, a change to what
 //! somebody else has changed meanwhile is refused, and what nobody names any more is removed after a grace. `health.rs` knows what is damaged and whether writes last. Never here: which grids are served, who may write.
 
 mod files;
@@ -15,9 +15,10 @@ mod objects;
 mod paths;
 mod shared;
 mod store;
+mod sweep;
 mod tile;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -32,7 +33,7 @@ use files::Files;
 pub use health::Fault;
 use health::Health;
 use manifest::{Contents, Manifest, TileFile, checksum};
-use paths::{MANIFESTS, MAX_FOLDER_BYTES, TILES, encoded, is_tile, name_of, number_of, unique};
+use paths::{MANIFESTS, MAX_FOLDER_BYTES, TILES, encoded, name_of, number_of, unique};
 pub use shared::Changed;
 #[cfg(feature = "distributed")]
 pub(crate) use shared::KeptFile;
@@ -253,7 +254,10 @@ impl Catalog {
     /// Whatever stands in the way of writing; then the name keeps what it had.
     pub async fn drop_grid(&self, name: &str) -> Result<()> {
         // Also one that this process has not heard of: that is said.
-        match self.noted(self.latest().await)?.contains_key(name) {
+        match self
+            .noted(MANIFESTS, self.latest().await)?
+            .contains_key(name)
+        {
             true => self.put_manifest(name, None).await,
             false => Ok(()),
         }
@@ -328,7 +332,7 @@ impl Catalog {
         }
         let folder = format!("{MANIFESTS}/{encoded}");
         for _ in 0..ATTEMPTS {
-            let listed = self.noted(self.store.list(&folder).await)?;
+            let listed = self.noted(MANIFESTS, self.store.list(&folder).await)?;
             let numbers = listed.iter().filter_map(|file| number_of(&file.path));
             let latest = numbers.max().unwrap_or(0);
             if !self.store.is_ours_alone() {
@@ -434,33 +438,6 @@ impl Catalog {
             builder.set(&file.position, Tile::with_statistics(data, known))?;
         }
         Ok(builder.build()?.with_loads(contents.loads()))
-    }
-
-    /// Removes files of tiles that no manifest names, and manifests that are not the latest of their name.
-    async fn sweep(&self) -> Result<()> {
-        let latest = self.latest().await?;
-        let mut wanted = BTreeSet::new();
-        for (name, (_, path)) in &latest {
-            // A damaged manifest is said when grids are asked for; until then nothing is removed. Nor where one stands in the place of another.
-            let Ok(contents) = self.contents(name, path).await else {
-                return Ok(());
-            };
-            let tiles = contents.into_iter().flat_map(|contents| contents.tiles);
-            wanted.extend(tiles.map(|tile| tile.path));
-        }
-        let current: BTreeSet<&String> = latest.values().map(|(_, path)| path).collect();
-        for Listed { path, .. } in self.store.list(MANIFESTS).await? {
-            let is_manifest = number_of(&path).is_some() && name_of(&path).is_some();
-            if is_manifest && !current.contains(&path) {
-                self.store.remove(&path).await?;
-            }
-        }
-        for Listed { path, .. } in self.store.list(TILES).await? {
-            if is_tile(&path) && !wanted.contains(&path) {
-                self.store.remove(&path).await?;
-            }
-        }
-        Ok(())
     }
 }
 

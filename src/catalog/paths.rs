@@ -34,6 +34,22 @@ pub(super) fn number_of(path: &str) -> Option<u64> {
     file.strip_suffix(".json")?.parse().ok()
 }
 
+/// With what the names of files begin that are being written, or were to see whether they can be. Where they stay, they are swept.
+pub(super) const WRITING: &str = ".writing-";
+
+/// A file beside the manifests that is none: no table has its name, which is not that of a folder either.
+pub(super) fn probe(unique: &str) -> String {
+    format!("{MANIFESTS}/{WRITING}{unique}")
+}
+
+/// Whether it is one that [`probe`] names.
+pub(super) fn is_probe(path: &str) -> bool {
+    let name = path
+        .strip_prefix(MANIFESTS)
+        .and_then(|rest| rest.strip_prefix('/'));
+    name.is_some_and(|name| name.starts_with(WRITING) && !name.contains('/'))
+}
+
 /// Whether it is a name that only we give.
 pub(super) fn is_tile(path: &str) -> bool {
     let is_hex = |part: Option<&str>, length: usize| {

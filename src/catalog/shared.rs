@@ -19,7 +19,7 @@ use super::Catalog;
 use super::manifest::Contents;
 #[cfg(feature = "distributed")]
 use super::manifest::TileFile;
-use super::paths::{MANIFESTS, TILES, is_tile, name_of, number_of};
+use super::paths::{MANIFESTS, TILES, is_probe, is_tile, name_of, number_of};
 use super::store::Listed;
 #[cfg(feature = "distributed")]
 use super::tile::KeptTile;
@@ -111,8 +111,10 @@ impl Catalog {
             false => Some(self.lengths().await?),
         };
         for (name, (number, path)) in latest {
-            if known.get(&name) != Some(&number) {
-                let lengths = lengths.as_ref().filter(|_| damaged.contains(&name));
+            let is_damaged = damaged.contains(&name);
+            // A manifest that this process goes by is the latest again once a damaged one is gone.
+            if known.get(&name) != Some(&number) || is_damaged {
+                let lengths = lengths.as_ref().filter(|_| is_damaged);
                 changes.push(self.changed(name, number, &path, lengths).await);
             }
         }
@@ -145,7 +147,7 @@ impl Catalog {
                 })
             }
             Err(error) => {
-                let error = self.remedied(error, &name, path, true);
+                let error = self.remedied(error, &name, path);
                 // What cannot be read at this moment may be whole.
                 let is_damage = [ErrorKind::InvalidData, ErrorKind::Unsupported];
                 if is_damage.contains(&error.kind()) {
@@ -234,13 +236,15 @@ impl Catalog {
         &self,
         is_over: &impl Fn(SystemTime) -> bool,
     ) -> Result<(BTreeSet<String>, Vec<String>)> {
+        let (mut wanted, mut over) = (BTreeSet::new(), Vec::new());
         let mut of_names: BTreeMap<String, Vec<(u64, Listed)>> = BTreeMap::new();
         for file in self.store.list(MANIFESTS).await? {
             if let (Some(name), Some(number)) = (name_of(&file.path), number_of(&file.path)) {
                 of_names.entry(name).or_default().push((number, file));
+            } else if is_probe(&file.path) && is_over(file.written) {
+                over.push(file.path);
             }
         }
-        let (mut wanted, mut over) = (BTreeSet::new(), Vec::new());
         for (name, mut manifests) in of_names {
             manifests.sort_by_key(|(number, _)| *number);
             let (mut next, mut of_name) = (None::<SystemTime>, Vec::new());
@@ -407,6 +411,41 @@ mod tests {
             let (_, over) = catalog.named(&|_| true).await.unwrap();
             let numbers: Vec<_> = over.iter().filter_map(|path| number_of(path)).collect();
             assert_eq!(numbers, [1, 2]);
+        });
+    }
+
+    #[test]
+    fn a_file_that_was_written_to_see_whether_it_lasts_is_no_manifest_and_is_swept() {
+        runtime().block_on(async {
+            let catalog = Catalog::open("memory:///probe").await.unwrap();
+            catalog.keep("a", &empty()).await.unwrap();
+            let probe = super::super::paths::probe("0123456789abcdef");
+            catalog.store.put_new(&probe, "".into()).await.unwrap();
+            assert_eq!(catalog.grids().await.unwrap().len(), 1);
+            assert_eq!(catalog.collect(Duration::from_secs(60)).await.unwrap(), 0);
+            assert_eq!(catalog.collect(Duration::ZERO).await.unwrap(), 1);
+            assert_eq!(catalog.store.list(MANIFESTS).await.unwrap().len(), 1);
+        });
+    }
+
+    #[test]
+    fn a_name_is_whole_again_once_a_damaged_manifest_is_gone() {
+        runtime().block_on(async {
+            let catalog = Catalog::open("memory:///harmed").await.unwrap();
+            catalog.keep("a", &empty()).await.unwrap();
+            let harmed = format!("{MANIFESTS}/a/{:020}.json", 2);
+            catalog.store.put_new(&harmed, "".into()).await.unwrap();
+            let mut changes = catalog.changes().await.unwrap();
+            let error = changes.pop().unwrap().unwrap_err();
+            assert!(error.hint().unwrap().contains("what it was before"));
+            assert!(catalog.check_whole("a").is_err());
+            catalog.store.remove(&harmed).await.unwrap();
+            for changed in catalog.changes().await.unwrap() {
+                catalog.take_in(&changed.unwrap());
+            }
+            catalog.check_whole("a").unwrap();
+            assert!(catalog.changes().await.unwrap().is_empty());
+            catalog.keep("a", &empty()).await.unwrap();
         });
     }
 

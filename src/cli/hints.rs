@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use crate::error::Error;
 
 /// What a hint of the library says, the option that it is about, what a verb with that option says, and one without it.
-const WORDS: [(&str, &str, &str, &str); 18] = [
+const WORDS: [(&str, &str, &str, &str); 19] = [
     (
         "raise memory_limit, or ask for fewer rows or columns",
         "memory-limit",
@@ -16,10 +16,16 @@ const WORDS: [(&str, &str, &str, &str); 18] = [
         "ask for fewer rows or columns",
     ),
     (
-        "raise spill_limit (limits.spill of a server) or memory_limit, or ask for fewer rows or columns",
+        "raise spill_limit or memory_limit, or ask for fewer rows or columns",
         "spill-limit",
-        "raise --spill-limit (limits.spill of a server) or --memory-limit, or ask for fewer rows or columns",
+        "raise --spill-limit or --memory-limit, or ask for fewer rows or columns",
         "ask for fewer rows or columns",
+    ),
+    (
+        "a session or a query takes timeout, memory_limit and others when it is made",
+        "timeout",
+        "the command takes --timeout, --memory-limit and others",
+        "`partgrid sql` takes --timeout, --memory-limit and others",
     ),
     (
         "raise timeout",

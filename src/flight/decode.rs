@@ -15,8 +15,8 @@ use arrow_flight::FlightData;
 use bytes::Bytes;
 
 use super::guard::{Bounds, checked, wrong};
-use super::quiet::quietly;
 use crate::error::{Error, ErrorKind, Result};
+use crate::quiet::quietly;
 
 /// Arrays begin at multiples of this; a body that does not is copied once.
 const ALIGNMENT_BYTES: usize = 64;
@@ -64,7 +64,7 @@ impl Decoder {
             return Ok(Decoded::Nothing);
         }
         let taken = quietly(|| self.decode(data));
-        taken.unwrap_or_else(|| Err(wrong("its reader gave up")))
+        taken.unwrap_or_else(|_| Err(wrong("its reader gave up")))
     }
 
     fn decode(&mut self, data: FlightData) -> Result<Decoded> {

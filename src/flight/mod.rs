@@ -10,7 +10,6 @@ mod guard;
 mod hostile;
 mod lean;
 pub(crate) mod messages;
-mod quiet;
 mod status;
 
 pub(crate) use decode::{Decoded, Decoder, schema_of};

@@ -1,11 +1,9 @@
 //! Errors of the file system and of Parquet -> errors of ours, each with the file's name.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use parquet::errors::ParquetError;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::quiet::quietly;
 
 /// What object_store says of a server that always sends whole files.
 const NO_RANGES: &str = "Range request not supported";
@@ -119,12 +117,5 @@ pub(super) fn contained_writer<T>(file: &str, work: impl FnOnce() -> Result<T>) 
 }
 
 fn caught<T>(work: impl FnOnce() -> Result<T>, what: impl FnOnce(String) -> Error) -> Result<T> {
-    let done = catch_unwind(AssertUnwindSafe(work));
-    done.unwrap_or_else(|panic| Err(what(panic_text(panic.as_ref()))))
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default()
+    quietly(work).unwrap_or_else(|panic| Err(what(panic)))
 }

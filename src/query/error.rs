@@ -247,8 +247,14 @@ pub(super) fn is_a_view(name: &str) -> Error {
         .with_hint("CREATE TABLE … AS SELECT * FROM it makes a grid")
 }
 
-/// An error about a table that does not exist, with the near one or all that there are.
+/// An error about a table that does not exist, with the near one or all that there are; or about one that is damaged.
 pub(super) fn no_table(name: &str, known: &Known) -> Error {
+    if let Some(name) = known.left_out(name) {
+        let text = format!("the table `{name}` is damaged, and left out");
+        return Error::invalid_data(text)
+            .with_context("table", name)
+            .with_hint("the log of the server says what is wrong with it, and what can be done");
+    }
     let error =
         Error::new(ErrorKind::Query, format!("no table `{name}`")).with_context("table", name);
     let tables = || known.tables.keys().map(String::as_str);

@@ -217,21 +217,24 @@ fn check_kind(statement: &Statement) -> Result<Does> {
     let refused = match statement {
         Statement::Statement(inner) => match does(inner)? {
             Some(does) => return Ok(does),
-            None => first_word(&inner.to_string()),
+            None => named(inner),
         },
         Statement::Explain(explain) => match check_kind(&explain.statement)? {
             Does::Read => return Ok(Does::Read),
-            _ => first_word(&explain.statement.to_string()),
+            _ => format!("EXPLAIN {}", first_words(&explain.statement.to_string())),
         },
-        other => first_word(&other.to_string()),
+        other => first_words(&other.to_string()),
     };
     let error = Error::new(
         ErrorKind::Query,
         format!(
-            "only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW), and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP, PREPARE, EXECUTE, DEALLOCATE), got {refused}"
+            "only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW), and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP TABLE, DROP VIEW, PREPARE of those that read, EXECUTE, DEALLOCATE), got {refused}"
         ),
     );
-    Err(match instead_of(&refused) {
+    let within = refused.trim_start_matches("EXPLAIN ");
+    let within = within.trim_start_matches("PREPARE of ");
+    let word = within.split(' ').next().unwrap_or_default();
+    Err(match instead_of(word) {
         Some(hint) => error.with_hint(hint),
         None => error,
     })
@@ -313,9 +316,26 @@ fn check_create(table: &CreateTable) -> Result<()> {
     Ok(())
 }
 
-fn first_word(text: &str) -> String {
-    text.split_whitespace()
-        .next()
-        .unwrap_or_default()
-        .to_owned()
+/// What a statement that is refused is called.
+fn named(statement: &SqlStatement) -> String {
+    match statement {
+        SqlStatement::Prepare { statement, .. } => {
+            format!("PREPARE of {}", first_words(&statement.to_string()))
+        }
+        other => first_words(&other.to_string()),
+    }
+}
+
+/// The word with which a statement begins, and what it makes, drops or changes.
+fn first_words(text: &str) -> String {
+    let mut words = text.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    if !matches!(first, "CREATE" | "DROP" | "ALTER" | "SHOW") {
+        return first.to_owned();
+    }
+    let mut more = words.filter(|word| !matches!(*word, "OR" | "REPLACE"));
+    match more.next() {
+        Some(second) => format!("{first} {second}"),
+        None => first.to_owned(),
+    }
 }

@@ -59,12 +59,16 @@ pub use guard::{MAX_EXPRESSION_DEPTH, MAX_SQL_BYTES};
 pub use metrics::{LocalityMetrics, OperatorMetrics, ProcessMetrics, QueryMetrics};
 pub use names::{CATALOG, SCHEMA};
 pub use naming::Keeper;
-pub use options::{MAX_THREADS_VARIABLE, QueryOptions, SessionOptions, Statements, max_threads};
+pub use options::{
+    MAX_THREADS_VARIABLE, QueryOptions, SessionOptions, Statements, Watched, max_threads,
+};
 pub use parameters::Parameters;
 pub use prepared::Prepared;
 pub use progress::QueryProgress;
 pub use run::BatchStream;
 pub use session::Session;
+#[cfg(feature = "serve")]
+pub(crate) use spill::RAISE_SPILL_LIMIT;
 pub use table::GridTable;
 #[cfg(feature = "distributed")]
 pub(crate) use {

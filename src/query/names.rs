@@ -4,7 +4,7 @@
 //! moment is harmless: the child mounts the same names in an engine of its own. Never here: planning, running.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -62,6 +62,8 @@ pub(super) struct PreparedStatement {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
     pub(super) tables: BTreeMap<String, Table>,
+    /// Names of tables that cannot be had.
+    pub(super) damaged: BTreeSet<String>,
     pub(super) prepared: BTreeMap<String, Arc<PreparedStatement>>,
     pub(super) functions: BTreeMap<String, Function>,
     /// Plans over exactly these names; a changed picture begins without any.
@@ -74,6 +76,9 @@ impl Known {
         if let Some((name, table)) = self.tables.get_key_value(name) {
             return Some((name, table));
         }
+        if self.damaged.contains(name) {
+            return None;
+        }
         let folded = name.to_lowercase();
         let mut alike = self
             .tables
@@ -81,6 +86,17 @@ impl Known {
             .filter(|(known, _)| known.to_lowercase() == folded);
         let (name, table) = alike.next()?;
         alike.next().is_none().then_some((name, table))
+    }
+
+    /// The name of a table that cannot be had: exactly that one, or else one that differs in case.
+    pub(super) fn left_out(&self, name: &str) -> Option<&str> {
+        let folded = name.to_lowercase();
+        let exact = self.damaged.get(name);
+        let alike = || {
+            let mut damaged = self.damaged.iter();
+            damaged.find(|known| known.to_lowercase() == folded)
+        };
+        exact.or_else(alike).map(String::as_str)
     }
 }
 
@@ -134,6 +150,7 @@ impl Names {
         }
         let mut known = Known::clone(&all);
         known.tables.retain(|name, _| (seen.may_see)(name));
+        known.damaged.retain(|name| (seen.may_see)(name));
         known.plans = Arc::default();
         let known = Arc::new(known);
         seen.last.store(Some(Arc::new([all, Arc::clone(&known)])));

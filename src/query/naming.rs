@@ -3,6 +3,8 @@
 //! Comes in: grids for names, statements that name something. Goes out: the name stands for the grid, and outlives the process where a [`Keeper`] sees to that. One change of grids at a time, so that what was
 //! kept and what is named are the same. Never here: planning, files.
 
+#[cfg(feature = "serve")]
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use tokio::sync::Mutex;
 #[cfg(feature = "serve")]
 use tokio::sync::OwnedMutexGuard;
 
+use super::answer::Query;
 use super::error::is_a_view;
 use super::names::{Names, Table, View};
 use super::options::QueryOptions;
@@ -25,6 +28,12 @@ use crate::grid::PartitionGrid;
 /// Makes grids under names outlive the process.
 #[async_trait]
 pub trait Keeper: Debug + Send + Sync {
+    /// Sees that a grid or view can have a name, and, for what is to be kept, that something can be at this moment, before anything is done for it.
+    ///
+    /// # Errors
+    /// Why not.
+    async fn check(&self, name: &str, is_kept: bool) -> Result<()>;
+
     /// Writes what a grid is made of, which is to be kept under a name, so that keeping it takes no time; gives the same grid.
     ///
     /// # Errors
@@ -91,6 +100,14 @@ impl Session {
     /// Has grids that statements and [`Session::put`] name kept from now on. [`Session::register`] keeps nothing.
     pub fn keep_with(&self, keeper: Arc<dyn Keeper>) {
         self.naming.keeper.store(Some(Arc::new(keeper)));
+    }
+
+    /// Says which names are those of tables that are damaged: whoever asks for one is told so.
+    #[cfg(feature = "serve")]
+    pub(crate) fn leave_out(&self, damaged: &BTreeSet<String>) {
+        if self.names.now().damaged != *damaged {
+            self.names.change(|known| known.damaged.clone_from(damaged));
+        }
     }
 
     /// Waits until nobody gives names to grids; until the guard is dropped nobody else does, but [`Session::register`] and [`Session::deregister`].
@@ -211,6 +228,7 @@ impl Session {
         match change {
             Change::Nothing(why) => Ok(why),
             Change::View { name, view } => {
+                self.check_name(&name, false).await?;
                 let said = format!("view {name}");
                 self.put_view(name, view).await?;
                 Ok(said)
@@ -233,25 +251,44 @@ impl Session {
                 plan,
                 or_replace,
             } => {
+                self.check_name(&name, true).await?;
                 let query = self.query(plan, config.clone(), options);
-                let _watched = options.watch.as_ref().map(|watch| watch.begun(&query));
-                let grid =
-                    PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
-                let rows = grid.num_rows();
-                let grid = self.write_ahead(&name, Arc::new(grid)).await?;
-                let named = self.put_table(&name, true, |before| match before {
-                    Some(_) if !or_replace => {
-                        let text = format!("somebody else made a table `{name}` meanwhile");
-                        Err(Error::new(ErrorKind::Query, text).with_context("table", &name))
-                    }
-                    _ => Ok(grid),
-                });
-                named.await?;
+                let watched = options.watch.as_ref().map(|watch| watch.begun(&query));
+                let made = self.make_table(&name, &query, or_replace).await;
+                if let Some(watched) = watched {
+                    watched.end(made.as_ref().err());
+                }
+                let rows = made?;
                 Ok(format!(
                     "table {name}, {}",
                     crate::grid::picture::counted(rows, "row")
                 ))
             }
         }
+    }
+
+    /// # Errors
+    /// That of the keeper, where nothing can have the name or be kept.
+    async fn check_name(&self, name: &str, is_kept: bool) -> Result<()> {
+        match self.naming.keeper.load_full() {
+            Some(keeper) => keeper.check(name, is_kept).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a query, and puts its answer under a name; gives the number of its rows.
+    async fn make_table(&self, name: &str, query: &Query, or_replace: bool) -> Result<u64> {
+        let grid = PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
+        let rows = grid.num_rows();
+        let grid = self.write_ahead(name, Arc::new(grid)).await?;
+        let named = self.put_table(name, true, |before| match before {
+            Some(_) if !or_replace => {
+                let text = format!("somebody else made a table `{name}` meanwhile");
+                Err(Error::new(ErrorKind::Query, text).with_context("table", name))
+            }
+            _ => Ok(grid),
+        });
+        named.await?;
+        Ok(rows)
     }
 }

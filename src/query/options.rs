@@ -2,7 +2,6 @@
 //!
 //! Comes in: settings. Goes out: the same, checked; what nobody set follows `PARTGRID_MAX_THREADS` and the machine. Never here: keeping to them.
 
-use std::any::Any;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -208,16 +207,22 @@ pub struct QueryOptions {
     pub(super) allowance: Option<Allowance>,
 }
 
-/// Hears of the query of a statement that makes a table, and is told by dropping what it gives when that has ended.
+/// Hears of the query of a statement that makes a table.
 #[derive(Clone)]
-pub(super) struct Watch(Arc<dyn Fn(&Query) -> Watched + Send + Sync>);
+pub(super) struct Watch(Arc<Begun>);
 
-/// What is dropped when a query that was watched has ended.
-type Watched = Box<dyn Any + Send>;
+/// Says that a query begins.
+type Begun = dyn Fn(&Query) -> Box<dyn Watched> + Send + Sync;
+
+/// A query that is watched. One that is dropped before it hears of an end was given up.
+pub trait Watched: Send {
+    /// Hears that the table has its name, or why it has none.
+    fn end(&self, failed: Option<&Error>);
+}
 
 impl Watch {
     /// Says that the query begins.
-    pub(super) fn begun(&self, query: &Query) -> Box<dyn Any + Send> {
+    pub(super) fn begun(&self, query: &Query) -> Box<dyn Watched> {
         (self.0)(query)
     }
 }
@@ -262,11 +267,11 @@ impl QueryOptions {
         self
     }
 
-    /// Has `watch` hear of the query behind a statement that makes a table, which runs before the statement gives anything; what it gives is dropped when the query has ended.
+    /// Has `watch` hear of the query behind a statement that makes a table, which runs before the statement gives anything; what it gives hears how that ended.
     #[must_use]
     pub fn with_watch(
         mut self,
-        watch: impl Fn(&Query) -> Box<dyn Any + Send> + Send + Sync + 'static,
+        watch: impl Fn(&Query) -> Box<dyn Watched> + Send + Sync + 'static,
     ) -> Self {
         self.watch = Some(Watch(Arc::new(watch)));
         self

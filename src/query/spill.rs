@@ -22,6 +22,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// How much is read at once.
 const READ_BYTES: usize = 128 * 1024;
 
+/// What a hint says where spilled files have no room; a server says it in its settings.
+pub(crate) const RAISE_SPILL_LIMIT: &str = "raise spill_limit or memory_limit";
+
 /// Makes files in one folder.
 #[derive(Debug)]
 pub(super) struct SpillFolder {
@@ -65,9 +68,9 @@ fn exhausted(room: &SessionMemory, more: usize) -> Error {
     let text = format!(
         "the files that queries spill to may have {limit} together, there is no room for {more} more"
     );
-    Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
-        "raise spill_limit (limits.spill of a server) or memory_limit, or ask for fewer rows or columns",
-    )
+    Error::new(ErrorKind::ResourcesExhausted, text).with_hint(format!(
+        "{RAISE_SPILL_LIMIT}, or ask for fewer rows or columns"
+    ))
 }
 
 impl Session {

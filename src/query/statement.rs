@@ -398,7 +398,9 @@ fn dropped(known: &Known, statement: &Statement) -> Result<Option<Change>> {
         Some((name, _)) => Ok(Some(Change::Drop {
             name: name.to_owned(),
         })),
-        None if *if_exists => Ok(Some(Change::Nothing(format!("there is no `{name}`")))),
+        None if *if_exists && known.left_out(&name).is_none() => {
+            Ok(Some(Change::Nothing(format!("there is no `{name}`"))))
+        }
         None => Err(no_table(&name, known)),
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,6 +21,7 @@ use super::visit::Visitor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::torn;
 use crate::flight::{ENDPOINTS, MEMORY_LIMIT, TIMEOUT, kind_name, status_of};
+use crate::query::RAISE_SPILL_LIMIT;
 
 /// How many errors are kept for the page.
 const RECENT_ERRORS: usize = 50;
@@ -49,6 +51,8 @@ pub(super) struct Call {
     /// Lasts as long as anything is done for the request.
     pub(super) span: Span,
     errors: Arc<RecentErrors>,
+    /// Whether an error is for the caller alone.
+    is_told_alone: Arc<AtomicBool>,
 }
 
 /// What a client wants its queries to use at most.
@@ -184,6 +188,7 @@ impl Call {
             visitor: None,
             span: Span::none(),
             errors,
+            is_told_alone: Arc::default(),
         }
     }
 
@@ -223,24 +228,36 @@ impl Call {
         Ok(response)
     }
 
+    /// The same; what a caller came too late for is none of the errors of the server.
+    pub(super) fn unless_late<T>(&self, done: Result<T>) -> Result<T> {
+        let is_late = done
+            .as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        self.is_told_alone.store(is_late, Ordering::Release);
+        done
+    }
+
     /// The status that says an error to this caller; the full text goes to the log.
     pub(super) fn status(&self, error: &Error) -> Status {
         let text = told(&self.caller, &self.request, error);
         self.span.record("otel.status_code", "ERROR");
         tracing::info!(parent: &self.span, request = %self.request, caller = %self.caller.name(), kind = ?error.kind(), error = %error, "failed");
-        self.errors.note(Told {
-            at: SystemTime::now(),
-            request: Arc::clone(&self.request),
-            caller: Arc::clone(self.caller.name()),
-            kind: error.kind(),
-            message: text.clone(),
-        });
+        if !self.is_told_alone.load(Ordering::Acquire) {
+            self.errors.note(Told {
+                at: SystemTime::now(),
+                request: Arc::clone(&self.request),
+                caller: Arc::clone(self.caller.name()),
+                kind: error.kind(),
+                message: text.clone(),
+            });
+        }
         status_of(error.kind(), text, &self.request)
     }
 }
 
 /// What a caller is told of a request of a name: administrators all, others nothing of the paths and stores of the server.
 pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
+    let error = &in_settings(error);
     let mut text = match error.kind() {
         _ if caller.scope() == Scope::Admin => error.to_string(),
         ErrorKind::Internal => {
@@ -270,6 +287,18 @@ pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
         text.push('…');
     }
     text
+}
+
+/// The error with the setting of the server where its hint names an argument of a session of one's own.
+fn in_settings(error: &Error) -> Error {
+    let hint = error.hint().unwrap_or_default();
+    match hint.contains(RAISE_SPILL_LIMIT) {
+        true => error.clone().with_hint(hint.replace(
+            RAISE_SPILL_LIMIT,
+            "ask the administrator to raise limits.spill, raise memory_limit",
+        )),
+        false => error.clone(),
+    }
 }
 
 /// A name that is safe to log: that of the client, if it is short and plain.

@@ -14,6 +14,9 @@ use crate::error::Result;
 /// How often it is tried at most whether a catalog can be written again, because somebody looks.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// What is said to those whose work would not last.
+pub(super) const NOTHING_BEGUN: &str = "nothing was begun: the server cannot keep anything at this moment, and tries again whenever it is asked to";
+
 /// Who is named as the caller of what nobody called for.
 const NOBODY: &str = "server";
 
@@ -34,9 +37,15 @@ pub(super) async fn check_durable(service: &Service) -> Result<()> {
         return Ok(());
     };
     let tried = catalog.try_writing().await;
-    tried.map_err(|error| {
-        error.with_hint("nothing was begun: the server cannot keep anything at this moment, and tries again whenever it is asked to; an upload with ack=\"memory\" is not kept")
-    })
+    tried.map_err(|error| error.with_hint(NOTHING_BEGUN))
+}
+
+/// Has whoever asks for a table that is damaged told so.
+pub(super) fn leave_out(service: &Service) {
+    if let Some(catalog) = &service.catalog {
+        let damaged = catalog.damaged().into_keys().collect();
+        service.session.leave_out(&damaged);
+    }
 }
 
 /// Whether what is acknowledged as durable lasts, as far as is known; `None` without a catalog. Where it does not, it is tried again without being waited for.

@@ -65,12 +65,12 @@ pub(super) async fn done(
         }
         "CancelJob" => {
             let named: JobName = ours(body)?;
-            service.jobs.cancel(&call.caller, named.job)?;
+            call.unless_late(service.jobs.cancel(&call.caller, named.job))?;
             None
         }
         "CancelRun" => {
             let named: RunName = ours(body)?;
-            service.running.cancel(&call.caller, named.run)?;
+            call.unless_late(service.running.cancel(&call.caller, named.run))?;
             None
         }
         "Explain" => Some(explained(service, call, ours(body)?).await?.into_bytes()),

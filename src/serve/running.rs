@@ -13,7 +13,7 @@ use super::auth::{Caller, Scope};
 use super::call::unknown;
 use super::counts::TimesBy;
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::Query;
+use crate::query::{Query, Watched};
 
 /// How many that have ended are listed.
 const ENDED: usize = 20;
@@ -217,6 +217,12 @@ impl Guard {
             }
         };
         self.run.state.store(state, Ordering::Release);
+    }
+}
+
+impl Watched for Guard {
+    fn end(&self, failed: Option<&Error>) {
+        Guard::end(self, failed);
     }
 }
 

@@ -155,9 +155,10 @@ impl Server {
     /// Puts a grid under a name, in place of one that had it. Nothing is copied.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that no grid may have.
+    /// `InvalidArgument` for a name that no grid may have; `InvalidData` for that of a table of the catalog that is damaged.
     pub fn register(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<()> {
         super::ingest::check_name(name)?;
+        super::health::check_whole(&self.service, name)?;
         self.service.session.register(name, grid)
     }
 

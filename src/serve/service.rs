@@ -3,13 +3,11 @@
 //! Comes in: options. Goes out: the state of a server, and the door that every request goes through. Never here: protocols.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use async_trait::async_trait;
 use prometheus_client::metrics::counter::Counter;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -23,6 +21,7 @@ use super::auth::{Caller, Presented, Scope, Tokens, token_of};
 use super::call::{Call, CallBounds, Endpoints, RecentErrors};
 use super::counts::{By, Times};
 use super::jobs::Jobs;
+use super::keeps::Keeps;
 use super::options::{Limits, ServerOptions, TokenSource};
 use super::rows::Room;
 use super::running::Running;
@@ -34,7 +33,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::REQUEST;
 use crate::grid::PartitionGrid;
-use crate::query::{Keeper, QueryOptions, Session, SessionOptions, Statements, Taken, max_threads};
+use crate::query::{QueryOptions, Session, SessionOptions, Statements, Taken, max_threads};
 
 /// Why somebody is not let in.
 const REASONS: [&str; 3] = [NO_TOKEN, EXPIRED, UNKNOWN];
@@ -103,61 +102,6 @@ pub(super) struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.of.fetch_sub(self.bytes, Ordering::AcqRel);
-    }
-}
-
-/// Sees that grids that clients name have room, and keeps them in the catalog, if there is one.
-struct Keeps(Weak<Service>);
-
-impl fmt::Debug for Keeps {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Keeps")
-    }
-}
-
-impl Keeps {
-    fn service(&self) -> Result<Arc<Service>> {
-        let stopped = || Error::new(ErrorKind::Cancelled, "the server has stopped");
-        self.0.upgrade().ok_or_else(stopped)
-    }
-}
-
-#[async_trait]
-impl Keeper for Keeps {
-    async fn write(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
-        let service = self.service()?;
-        service.check_room(name, &grid)?;
-        super::health::check_whole(&service, name)?;
-        match &service.catalog {
-            Some(catalog) => catalog.write_all(&grid).await,
-            None => Ok(grid),
-        }
-    }
-
-    fn keeps(&self, grid: &PartitionGrid) -> bool {
-        self.service().is_ok_and(|service| service.is_kept(grid))
-    }
-
-    async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
-        let service = self.service()?;
-        service.check_room(name, grid)?;
-        match &service.catalog {
-            Some(catalog) => {
-                let kept = catalog.keep(name, grid).await?;
-                super::shared::tell(&service);
-                Ok(kept)
-            }
-            None => Ok(Arc::clone(grid)),
-        }
-    }
-
-    async fn forget(&self, name: &str) -> Result<()> {
-        let service = self.service()?;
-        if let Some(catalog) = &service.catalog {
-            catalog.drop_grid(name).await?;
-            super::shared::tell(&service);
-        }
-        Ok(())
     }
 }
 
@@ -234,12 +178,14 @@ impl Service {
             for (name, grid) in catalog.grids().await? {
                 service.session.register(&name, grid)?;
             }
+            super::health::leave_out(&service);
         }
         service.watch();
         let keeps = Keeps(Arc::downgrade(&service));
         service.session.keep_with(Arc::new(keeps));
         for (name, grid) in options.own_grids() {
             super::ingest::check_name(name)?;
+            super::health::check_whole(&service, name)?;
             service.session.register(name, Arc::clone(grid))?;
         }
         Ok(service)

@@ -39,6 +39,7 @@ pub(super) async fn take_in(service: &Service) -> Result<()> {
         let taken = changed.and_then(|changed| take_in_one(service, catalog, &changed));
         failed = failed.and(taken);
     }
+    super::health::leave_out(service);
     failed
 }
 

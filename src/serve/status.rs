@@ -221,14 +221,17 @@ fn share(progress: &JobProgress) -> Option<f64> {
 fn errors(service: &Service, caller: &Caller) -> Vec<Value> {
     // First what is wrong as long as it is, whatever else went wrong since.
     let standing = health::faults(service, caller).into_iter();
-    let told = standing.chain(service.errors.seen_by(caller));
-    told.map(|told| {
+    let standing = standing.map(|told| (told, true));
+    let recent = service.errors.seen_by(caller).into_iter();
+    let told = standing.chain(recent.map(|told| (told, false)));
+    told.map(|(told, is_standing)| {
         json!({
             "time": time(told.at),
             "request": told.request.as_ref(),
             "caller": told.caller.as_ref(),
             "kind": format!("{:?}", told.kind),
             "message": told.message,
+            "standing": is_standing,
         })
     })
     .collect()

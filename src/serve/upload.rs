@@ -115,7 +115,13 @@ impl Construction {
     /// Why the catalog cannot be written.
     pub(super) async fn check_durable(&self, service: &Service) -> Result<()> {
         match self.is_kept && !self.is_repeated {
-            true => health::check_durable(service).await,
+            true => health::check_durable(service).await.map_err(|error| {
+                let hint = format!(
+                    "{}; an upload with ack=\"memory\" is not kept",
+                    health::NOTHING_BEGUN
+                );
+                error.with_hint(hint)
+            }),
             false => Ok(()),
         }
     }

@@ -2,10 +2,8 @@
 //!
 //! Comes in: a batch, or a buffer that holds such a file. Goes out: the file, or the batch over the same memory; of bytes that somebody else may have written, at most an error. Never here: which files.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(feature = "parquet")]
 use std::sync::Arc;
 
@@ -17,6 +15,8 @@ use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow::ipc::{Block, Footer, MetadataVersion, convert, root_as_footer};
 #[cfg(feature = "parquet")]
 use arrow::ipc::{Message, root_as_message};
+
+use crate::quiet::quietly;
 
 /// Buffers start at multiples of this, as in memory.
 const ALIGNMENT_BYTES: usize = 64;
@@ -126,15 +126,10 @@ fn check_plain(message: &Message<'_>) -> Result<(), ArrowError> {
     }
 }
 
-/// Runs what reads foreign bytes; a panic is an error.
+/// Runs what reads foreign bytes; a panic is an error, and prints nothing.
 pub(super) fn contained<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
-    let text = |panic: &(dyn Any + Send)| {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        text.or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_default()
-    };
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = format!("the reader gave up with {:?}", text(panic.as_ref()));
+    quietly(work).unwrap_or_else(|panic| {
+        let text = format!("the reader gave up with {panic:?}");
         Err(ArrowError::IpcError(text))
     })
 }
@@ -192,5 +187,18 @@ pub(super) fn slice(file: &Buffer, block: &Block) -> Result<Buffer, ArrowError> 
     match start.checked_add(length) {
         Some(stop) if stop <= file.len() => Ok(file.slice_with_length(start, length)),
         _ => Err(outside()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quiet::is_quiet;
+
+    #[test]
+    fn a_reader_that_panics_prints_nothing() {
+        assert!(contained(|| Ok(is_quiet())).unwrap());
+        let error = contained::<()>(|| panic!("broken")).unwrap_err();
+        assert!(error.to_string().contains("gave up with \"broken\""));
     }
 }

@@ -63,7 +63,8 @@ class Pretended:
             "state": "serving",
             **self.catalog,
         }
-        names = ("grid_bytes", "query_bytes", "query_limit_bytes", "resident_bytes")
+        names = ["grid_bytes", "query_bytes", "query_limit_bytes", "resident_bytes"]
+        names += ["incoming_bytes", "spilled_bytes", "spill_limit_bytes"]
         return {
             "server": server,
             "caller": {"name": "anonymous", "scope": self.scope},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 import partgrid as pg
 from served import numbers
-from services import Service, http_answer, metrics, service, status, until, write_tokens
+from services import COMMAND, Service, http_answer, metrics, service, status, until, write_tokens
 
 SKIP = {"server.skip_damaged": True}
 
@@ -56,6 +57,14 @@ def harm(catalog: Path, how: str) -> Callable[[], Any]:
 
 def files(catalog: Path) -> set[Path]:
     return {path for path in catalog.rglob("*") if path.suffix in (".arrow", ".json")}
+
+
+def run(server: pg.Server, *words: str, code: int) -> subprocess.CompletedProcess[str]:
+    """Runs the command against a server."""
+    command = [str(COMMAND), "--server", server.uri, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done
 
 
 def held(server: pg.Server) -> dict[str, pa.Table]:
@@ -133,23 +142,43 @@ def load(server: pg.Server, folder: Path) -> None:
     connection.load_parquet(folder / "rows.parquet", "harmed", if_exists="replace", progress=False)
 
 
+def view(server: pg.Server, _folder: Path) -> None:
+    pg.connect(server.uri).sql("CREATE OR REPLACE VIEW harmed AS SELECT 1 AS a").to_arrow()
+
+
+def register(server: pg.Server, _folder: Path) -> None:
+    server.register("harmed", numbers(5))
+
+
+def select(server: pg.Server, _folder: Path) -> None:
+    pg.connect(server.uri).sql("SELECT * FROM Harmed").to_arrow()
+
+
+def drop(server: pg.Server, _folder: Path) -> None:
+    pg.connect(server.uri).sql("DROP TABLE IF EXISTS harmed").to_arrow()
+
+
 def ingest(server: pg.Server, _folder: Path) -> None:
     with adbc.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.adbc_ingest("harmed", numbers(5), mode="create_append")
 
 
-@pytest.mark.parametrize("way", [upload, replace, hold, create, load, ingest])
+WAYS = [upload, replace, hold, create, view, register, load, ingest, select, drop]
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("place", ["{}", "shared://{}"])
 def test_nobody_takes_the_name(
     catalog: Path, tmp_path: Path, place: str, way: Callable[..., None]
 ) -> None:
     repair = harm(catalog, "manifest cut")
     settings = {**SKIP, "load.from": str(tmp_path)}
-    with pg.Server(catalog=place.format(catalog), http=None, settings=settings) as server:
+    with pg.Server(catalog=place.format(catalog), settings=settings) as server:
         with pytest.raises((pg.errors.InvalidDataError, adbc.Error), match="damaged"):
             way(server, tmp_path)
         assert server.tables == ["whole"]
-        with pytest.raises(pg.errors.PartgridError):
+        assert status(server)["queries"] == []
+        with pytest.raises(pg.errors.InvalidDataError, match="damaged, and left out"):
             pg.connect(server.uri).sql("DROP TABLE harmed").to_arrow()
     repair()
     with pg.Server(catalog=place.format(catalog), http=None) as server:
@@ -157,6 +186,57 @@ def test_nobody_takes_the_name(
             "whole": two_tiles(1, 2).to_arrow(),
             "harmed": two_tiles(3, 4).to_arrow(),
         }
+
+
+def test_no_grid_of_the_start_has_the_name(catalog: Path) -> None:
+    harm(catalog, "manifest cut")
+    with pytest.raises(pg.errors.InvalidDataError, match="has a table of this name"):
+        pg.Server({"harmed": numbers(5)}, catalog=catalog, http=None, settings=SKIP)
+
+
+def test_who_may_not_see_it_hears_nothing_of_it(catalog: Path, tmp_path: Path) -> None:
+    harm(catalog, "manifest cut")
+    tokens = write_tokens(tmp_path / "t", few={"scope": "read", "grids": ["whole"]})
+    with pg.Server(catalog=catalog, tokens=tmp_path / "t", settings=SKIP) as server:
+        connection = pg.connect(server.uri, token=tokens["few"])
+        with pytest.raises(pg.errors.QueryError, match="no table `harmed`"):
+            connection.sql("SELECT * FROM harmed").to_arrow()
+
+
+def test_the_command_drops_no_damaged_table(catalog: Path) -> None:
+    harm(catalog, "manifest cut")
+    with pg.Server(catalog=catalog, settings=SKIP) as server:
+        for words in (["rm", "harmed"], ["rm", "--if-exists", "harmed"]):
+            done = run(server, *words, code=1)
+            assert "damaged, and left out" in done.stderr
+            assert done.stdout == ""
+        # A name that differs in case is another one.
+        assert "no grid or view" in run(server, "rm", "Whole", code=1).stderr
+        assert server.tables == ["whole"]
+
+
+def test_the_remedy_of_a_shared_catalog_says_what_comes_back(catalog: Path) -> None:
+    place = f"shared://{catalog}"
+    with pg.Server(catalog=place) as server:
+        pg.connect(server.uri).upload(two_tiles(5, 6), "harmed", if_exists="replace")
+        newest = max(catalog.glob("grids/harmed/*.json"))
+        assert newest.name == f"{2:020}.json"
+        with pg.Server(catalog=place) as other:
+            assert other.grid("harmed").to_arrow() == two_tiles(5, 6).to_arrow()
+            (newest.parent / f"{3:020}.json").write_text("torn")
+            with pytest.raises(pg.errors.InvalidDataError, match="harmed") as caught:
+                other.refresh()
+            assert "the table is what it was before" in str(caught.value)
+            assert "gives the table up" not in str(caught.value)
+            assert metrics(other)["partgrid_catalog_damaged_tables"] == 1
+            # What it was before is served meanwhile, and is the table again.
+            assert other.grid("harmed").to_arrow() == two_tiles(5, 6).to_arrow()
+            (newest.parent / f"{3:020}.json").unlink()
+            other.refresh()
+            assert metrics(other)["partgrid_catalog_damaged_tables"] == 0
+            assert status(other)["errors"] == []
+            connection = pg.connect(other.uri)
+            assert connection.upload(numbers(5), "harmed", if_exists="replace")["durable"]
 
 
 @pytest.mark.parametrize("how", HARMS)

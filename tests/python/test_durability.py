@@ -96,6 +96,25 @@ def load(one: Service, folder: Path) -> None:
     pg.connect(one.uri).load_parquet(folder / "rows.parquet", "new", progress=False)
 
 
+def test_a_table_is_not_made_of_a_query_that_would_be_run_for_nothing(tmp_path: Path) -> None:
+    disk, starting = served(tmp_path)
+    with starting as one:
+        connection = pg.connect(one.uri)
+        connection.sql("CREATE TABLE made AS SELECT 1 AS a").to_arrow()
+        disk.fail(1, errno.EIO, NEVER)
+        for said in (os.strerror(errno.EIO), "nothing was begun"):
+            with pytest.raises(TOLD, match=said) as caught:
+                connection.sql("CREATE TABLE new AS SELECT 2 AS a").to_arrow()
+            assert "upload" not in str(caught.value)
+        # The second one was not run; the first is told as what it was.
+        listed = [(each["sql"], each["state"]) for each in status(one)["queries"]]
+        assert [state for sql, state in listed if "new" in sql] == ["failed"]
+        assert {state for sql, state in listed if "made" in sql} == {"done"}
+        disk.heal()
+        connection.sql("CREATE TABLE new AS SELECT 2 AS a").to_arrow()
+        assert sorted(connection.grids()) == ["made", "new"]
+
+
 @ERRORS
 @pytest.mark.parametrize("way", [upload, ingest, load])
 def test_who_begins_is_told_and_the_first_who_can_write_needs_no_second_try(

@@ -19,7 +19,7 @@ import pytest
 import partgrid as pg
 from conftest import DATA
 from served import CALLERS
-from services import COMMAND, ENDLESS, running, until, write_tokens
+from services import COMMAND, ENDLESS, running, status, until, write_tokens
 
 QUERY = "SELECT origin, count(*) AS n FROM flights WHERE month = 2 GROUP BY origin ORDER BY origin"
 ANSWER = ["origin,n", "EWR,9107", "JFK,8421", "LGA,7423"]
@@ -219,6 +219,8 @@ def test_a_finished_load_cannot_be_ended(server: pg.Server) -> None:
     lines = run(server, "ps", "--all").stdout.splitlines()
     loads = [line.split()[0] for line in lines if "load small" in line]
     assert "has ended already: done" in run(server, "ps", "--cancel", loads[0], code=1).stderr
+    # It is told to who came too late, and no error of the server.
+    assert not [each for each in status(server)["errors"] if "has ended" in each["message"]]
     server.deregister("small")
 
 

@@ -208,6 +208,28 @@ def test_a_catalog_that_is_not_as_it_should_be_is_said_above_all(
     assert not browser.value(visible("#notice"))
 
 
+def test_what_is_wrong_as_long_as_it_is_comes_first(browser: Browser, pretended: Pretended) -> None:
+    error = {"request": "", "caller": "server", "kind": "InvalidData"}
+    times = [("standing", "2026-11-22T09:00:01Z"), ("old", "2026-11-22T09:00:02Z")]
+    times.append(("new", "2026-11-22T09:00:03Z"))
+    pretended.errors = [
+        {**error, "message": name, "time": time, "standing": name == "standing"}
+        for name, time in times
+    ]
+    browser.until("document.querySelectorAll('#errors tr').length === 3")
+    said = "[...document.querySelectorAll('#errors .message')].map((each) => each.innerText).join()"
+    assert browser.value(said) == "standing,new,old"
+
+
+def test_memory_that_is_spilled_or_comes_in_is_shown(
+    browser: Browser, pretended: Pretended
+) -> None:
+    browser.until("document.getElementById('memory-spilled').innerText")
+    assert text(browser, "#memory-spilled") == "1.0 MB of 1.0 MB"
+    assert text(browser, "#memory-incoming") == "1.0 MB"
+    assert pretended.errors == []
+
+
 def test_words_stay_whole_and_a_mark_stands_below_what_it_marks(
     browser: Browser, pretended: Pretended
 ) -> None:

@@ -32,7 +32,7 @@ fn hints_name_options_that_the_verb_has() {
         "--spill-limit",
         "1kB",
     ];
-    let cases: [(Vec<&str>, &str); 8] = [
+    let cases: [(Vec<&str>, &str); 9] = [
         (
             [&load[..], &["large.parquet"], &limit].concat(),
             "hint: raise --memory-limit, give --spill-to a folder, load fewer --columns, or choose a smaller --tile-rows",
@@ -57,7 +57,11 @@ fn hints_name_options_that_the_verb_has() {
         ),
         (
             [&["sql", sort], &spill[..]].concat(),
-            "hint: raise --spill-limit (limits.spill of a server) or --memory-limit",
+            "hint: raise --spill-limit or --memory-limit",
+        ),
+        (
+            vec!["sql", "SET x = 1"],
+            "hint: settings are no statements: the command takes --timeout, --memory-limit and others",
         ),
     ];
     for (arguments, hint) in cases {

@@ -93,8 +93,8 @@ function noticeOf(status) {
   page.version ??= status.server.version;
   if (page.version !== status.server.version) return `The server is now version ${status.server.version}: load this page again.`;
   return [
-    status.server.durable === false ? "The catalog cannot be written: what the server takes now would not last." : "",
-    status.server.damaged > 0 ? `${counted(status.server.damaged, "table")} of the catalog ${status.server.damaged === 1 ? "is" : "are"} damaged, and left out.` : "",
+    status.server.durable === false ? "The catalog cannot be written now: the server refuses what it would have to keep in it." : "",
+    status.server.damaged > 0 ? `${counted(status.server.damaged, "table")} of the catalog ${status.server.damaged === 1 ? "is" : "are"} damaged, and left out until repaired.` : "",
   ].filter(Boolean).join(" ");
 }
 
@@ -353,6 +353,8 @@ function showMemory(memory) {
   const limit = memory.query_limit_bytes;
   setText(byId("memory-grids"), bytes(memory.grid_bytes));
   setText(byId("memory-queries"), limit ? `${bytes(memory.query_bytes)} of ${bytes(limit)}` : bytes(memory.query_bytes));
+  setText(byId("memory-incoming"), bytes(memory.incoming_bytes));
+  setText(byId("memory-spilled"), `${bytes(memory.spilled_bytes)} of ${bytes(memory.spill_limit_bytes)}`);
   setText(byId("memory-resident"), memory.resident_bytes === null ? "not known" : bytes(memory.resident_bytes));
   const meter = byId("memory-meter");
   hide(meter, !limit);
@@ -379,15 +381,15 @@ function errorMore(part, error) {
   setText(part.time, moment(error.time));
 }
 
-/** The newest first, each with a key of its own: one request may fail in several ways. */
-function newestFirst(errors) {
+/** What is wrong as long as it is comes first, then what went wrong, the newest first; each with a key of its own: one request may fail in several ways. */
+function standingFirst(errors) {
   const seen = new Map();
   const numbered = errors.map((error) => {
     const key = `${error.time} ${error.request} ${error.message}`;
     seen.set(key, (seen.get(key) ?? 0) + 1);
     return { ...error, key: `${key} ${seen.get(key)}` };
   });
-  return numbered.sort((one, other) => Date.parse(other.time) - Date.parse(one.time));
+  return numbered.sort((one, other) => Boolean(other.standing) - Boolean(one.standing) || Date.parse(other.time) - Date.parse(one.time));
 }
 
 // ---- Grids --------------------------------------------------------------------------------------------------------------------------------------------------
@@ -452,7 +454,7 @@ function show(status) {
   showMemory(status.memory);
   for (const name of ["jobs", "grids", "members"]) lists[name].show(status[name]);
   lists.queries.show(runningFirst(status.queries));
-  lists.errors.show(newestFirst(status.errors));
+  lists.errors.show(standingFirst(status.errors));
   forgetRemoved();
 }
 

@@ -1,0 +1,78 @@
+//! What becomes of grids that statements and uploads name.
+//!
+//! Comes in: names and grids. Goes out: the same grids, in the catalog where there is one, or why they cannot be there. Never here: which session names them.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+
+use super::service::Service;
+use super::{health, shared};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grid::PartitionGrid;
+use crate::query::Keeper;
+
+/// Sees that grids that clients name have room, and keeps them in the catalog, if there is one.
+pub(super) struct Keeps(pub(super) Weak<Service>);
+
+impl fmt::Debug for Keeps {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Keeps")
+    }
+}
+
+impl Keeps {
+    fn service(&self) -> Result<Arc<Service>> {
+        let stopped = || Error::new(ErrorKind::Cancelled, "the server has stopped");
+        self.0.upgrade().ok_or_else(stopped)
+    }
+}
+
+#[async_trait]
+impl Keeper for Keeps {
+    async fn check(&self, name: &str, is_kept: bool) -> Result<()> {
+        let service = self.service()?;
+        health::check_whole(&service, name)?;
+        match is_kept {
+            true => health::check_durable(&service).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn write(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
+        let service = self.service()?;
+        service.check_room(name, &grid)?;
+        health::check_whole(&service, name)?;
+        match &service.catalog {
+            Some(catalog) => catalog.write_all(&grid).await,
+            None => Ok(grid),
+        }
+    }
+
+    fn keeps(&self, grid: &PartitionGrid) -> bool {
+        self.service().is_ok_and(|service| service.is_kept(grid))
+    }
+
+    async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
+        let service = self.service()?;
+        service.check_room(name, grid)?;
+        match &service.catalog {
+            Some(catalog) => {
+                let kept = catalog.keep(name, grid).await?;
+                shared::tell(&service);
+                Ok(kept)
+            }
+            None => Ok(Arc::clone(grid)),
+        }
+    }
+
+    async fn forget(&self, name: &str) -> Result<()> {
+        let service = self.service()?;
+        if let Some(catalog) = &service.catalog {
+            catalog.drop_grid(name).await?;
+            shared::tell(&service);
+        }
+        Ok(())
+    }
+}
