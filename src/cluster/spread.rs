@@ -51,6 +51,7 @@ use super::members::Members;
 use super::owner::of_member;
 use super::recursive::{in_pieces, is_recursive};
 use super::together::are_together;
+use super::unions::dealt_to_all;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 use crate::query::{Facts, PROCESS, Spread, Stop, asks_for_counts, dense_apart, part};
@@ -111,6 +112,7 @@ impl Statement {
         let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach), here);
         let planned = reset_plan_states(Arc::clone(&self.plan))?;
         let planned = limited_once(planned)?;
+        let planned = dealt_to_all(planned, num_members)?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
         let query = OfQuery { members, anywhere };
         let query = Arc::new(query);
