@@ -157,6 +157,27 @@ fn a_member_that_was_killed_is_an_error_within_seconds_and_never_an_answer() {
 }
 
 #[test]
+fn a_tile_of_a_member_that_was_dropped_is_lost_also_where_none_may_be_fetched() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut processes = cluster(folder.path(), &[5, 1, 3], false);
+    let sql = "SELECT count(*), sum(id) FROM facts WHERE id % 2 = 0";
+    let expected = processes[0].sql(sql).unwrap();
+    let uris: Vec<String> = processes.iter().map(|each| each.uri.clone()).collect();
+    // It is there, but did not answer in time; then the others as well.
+    for left in [2, 1] {
+        std::fs::write(folder.path().join("members"), uris[..left].join("\n")).unwrap();
+        processes[0].ask("refresh");
+        let lost = processes[0].sql(sql).unwrap_err();
+        assert!(lost.starts_with("PartitionLost"), "{lost}");
+        assert!(uris[left..].iter().any(|uri| lost.contains(uri)), "{lost}");
+        assert!(lost.contains("contributed again"), "{lost}");
+    }
+    std::fs::write(folder.path().join("members"), uris.join("\n")).unwrap();
+    assert_eq!(processes[0].ask("refresh"), "done");
+    assert_eq!(processes[0].sql(sql).unwrap(), expected);
+}
+
+#[test]
 fn a_member_that_hangs_is_an_error_within_seconds_and_an_answer_once_it_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut processes = cluster(folder.path(), &[5, 1, 3], true);
