@@ -1,8 +1,8 @@
 //! Which numbers belong to which task, where the parts of grids end within a value.
 //!
-//! Comes in: the least and the greatest number of each row band that a task reads, of columns whose values are to lie apart. Goes out: the numbers of each task, if only few rows have numbers of another task. Never here: plans (`borders.rs`).
+//! Comes in: the least and the greatest number of each row band that a task reads, of columns whose values are to lie apart, and what can be seen of the others. Goes out: the numbers of each task, if only few rows have numbers of another task. Never here: plans (`borders.rs`).
 
-use crate::query::Facts;
+use crate::query::{Facts, Numbers};
 
 /// Whole numbers from the first to the last, both included.
 pub(super) type Span = (i128, i128);
@@ -15,7 +15,10 @@ const MOST_ROWS: u64 = 250_000;
 const LEAST_ROWS: u64 = 50_000;
 
 /// The row bands that a task reads, and their numbers.
-pub(super) struct Bands(Vec<Band>);
+pub(super) struct Bands {
+    all: Vec<Band>,
+    seen: Option<Numbers>,
+}
 
 struct Band {
     number: usize,
@@ -27,7 +30,10 @@ impl Bands {
     /// Row bands of a grid by their numbers, and what they have in a column; `None` where that is not known.
     pub(super) fn of(facts: &Facts, bands: &[usize], column: usize) -> Option<Self> {
         if bands.is_empty() {
-            return Some(Self(Vec::new()));
+            return Some(Self {
+                all: Vec::new(),
+                seen: None,
+            });
         }
         let [least, greatest] = facts.numbers(bands, column)?;
         let rows = facts.grid().rows();
@@ -40,46 +46,98 @@ impl Bands {
                 span,
             })
         });
-        bands.collect::<Option<_>>().map(Self)
+        Some(Self {
+            all: bands.collect::<Option<_>>()?,
+            seen: Some(facts.seen_numbers(column)),
+        })
     }
 
     pub(super) fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().map(|band| band.number)
+        self.all.iter().map(|band| band.number)
     }
 
     fn span(&self) -> Option<Span> {
-        self.0.iter().map(|band| band.span).reduce(both)
+        self.all.iter().map(|band| band.span).reduce(both)
     }
 
     /// Those with rows of the task.
     pub(super) fn kept(&self, span: Option<Span>) -> Vec<usize> {
-        let kept = self.0.iter();
+        let kept = self.all.iter();
         let kept = kept.filter(|band| span.is_some_and(|span| common(band.span, span).is_some()));
         kept.map(|band| band.number).collect()
     }
 
     /// Those with rows of other tasks.
     pub(super) fn given(&self, span: Option<Span>) -> Vec<usize> {
-        let given = self.0.iter();
+        let given = self.all.iter();
         let given = given.filter(|band| !span.is_some_and(|span| is_inside(band.span, span)));
         given.map(|band| band.number).collect()
     }
 
-    /// About how many of their rows are those of other tasks, as if numbers came at even distances.
+    /// How many of their rows are those of other tasks: counted where they are here, and about as many as there seem to be elsewhere.
     fn handed(&self, span: Option<Span>) -> u64 {
-        let handed = self.0.iter().map(|band| {
-            let inside = span.and_then(|span| common(band.span, span));
-            let (inside, all) = (inside.map_or(0, length), length(band.span));
-            let handed = u128::from(band.rows).saturating_mul(all.saturating_sub(inside));
-            u64::try_from(handed.div_ceil(all)).unwrap_or(u64::MAX)
-        });
-        handed.fold(0, u64::saturating_add)
+        let (mut handed, mut elsewhere) = (0, Vec::new());
+        for band in &self.all {
+            let inside = span.filter(|span| common(band.span, *span).is_some());
+            let counted = match inside {
+                None => Some(band.rows),
+                Some(span) => self.counted(band, span),
+            };
+            match (counted, inside) {
+                (None, Some(span)) => elsewhere.push((band, span)),
+                (counted, _) => handed = counted.unwrap_or(band.rows).saturating_add(handed),
+            }
+        }
+        self.guessed(&elsewhere).saturating_add(handed)
+    }
+
+    /// The rows of a row band with numbers beyond those of a task, some of which it has; `None` if they are elsewhere.
+    fn counted(&self, band: &Band, span: Span) -> Option<u64> {
+        let below = |number| self.seen.as_ref()?.rows_below(band.number, number);
+        let before = match band.span.0 < span.0 {
+            true => below(span.0)?,
+            false => 0,
+        };
+        let behind = match band.span.1 > span.1 {
+            true => band.rows.saturating_sub(below(span.1 + 1)?),
+            false => 0,
+        };
+        Some(before.saturating_add(behind))
+    }
+
+    /// About how many rows of row bands have numbers beyond those of a task: as many as if numbers came at even distances, and at least as many as there seem to be of rows with such numbers. All of them, if nobody has looked.
+    fn guessed(&self, bands: &[(&Band, Span)]) -> u64 {
+        let rows = bands.iter().map(|(band, _)| band.rows);
+        let rows = rows.fold(0, u64::saturating_add);
+        let seen = self.seen.as_ref();
+        let seen = seen.and_then(|seen| Some((seen, seen.rows_of_each()?)));
+        let Some((seen, of_each)) = seen.filter(|(_, of_each)| *of_each <= MOST_ROWS) else {
+            return rows;
+        };
+        let evenly = bands.iter().map(|(band, span)| band.beyond(*span));
+        let evenly = evenly.fold(0, u64::saturating_add);
+        let ends = |end: fn(&(&Band, Span)) -> Span| bands.iter().map(end).reduce(both);
+        let before = ends(|(band, span)| (band.span.0, span.0.saturating_sub(1)));
+        let behind = ends(|(band, span)| (span.1.saturating_add(1), band.span.1));
+        let ranges = [before, behind].into_iter().flatten();
+        let found: u64 = ranges.map(|range| seen.num_seen(range)).sum();
+        found.saturating_mul(of_each).max(evenly).min(rows)
     }
 
     /// Whether some of their rows may be before the first number of a task, and behind the last.
     pub(super) fn beyond(&self, span: Span) -> (bool, bool) {
         let all = self.span().unwrap_or(span);
         (all.0 < span.0, all.1 > span.1)
+    }
+}
+
+impl Band {
+    /// How many of its rows have numbers beyond those of a task, if numbers come at even distances.
+    fn beyond(&self, span: Span) -> u64 {
+        let inside = common(self.span, span);
+        let (inside, all) = (inside.map_or(0, length), length(self.span));
+        let beyond = u128::from(self.rows).saturating_mul(all.saturating_sub(inside));
+        u64::try_from(beyond.div_ceil(all)).unwrap_or(u64::MAX)
     }
 }
 
@@ -116,7 +174,7 @@ impl Part {
     }
 
     fn num_rows(&self) -> u64 {
-        let bands = self.bands.iter().flat_map(|bands| &bands.0);
+        let bands = self.bands.iter().flat_map(|bands| &bands.all);
         bands.map(|band| band.rows).fold(0, u64::saturating_add)
     }
 
@@ -227,11 +285,32 @@ fn length(span: Span) -> u128 {
 mod tests {
     use super::*;
 
-    /// A column whose tasks have each one row band of so many rows.
+    /// A column whose tasks have each one row band of so many rows, with numbers at even distances.
     fn part(spans: &[Option<Span>], rows: u64, is_fixed: bool) -> Part {
-        let bands = spans.iter().enumerate().map(|(number, span)| {
-            let band = |span| Band { number, rows, span };
-            Bands(span.map(band).into_iter().collect())
+        let evenly =
+            |(first, last): Span| (0..=1000).map(move |at| first + (last - first) * at / 1000);
+        seen(
+            spans,
+            rows,
+            is_fixed,
+            spans.iter().copied().flatten().flat_map(evenly),
+        )
+    }
+
+    /// The same with any numbers, of which these were seen.
+    fn seen(
+        spans: &[Option<Span>],
+        rows: u64,
+        is_fixed: bool,
+        seen: impl Iterator<Item = i128>,
+    ) -> Part {
+        let numbers = Numbers::elsewhere(rows * spans.len() as u64, seen.collect());
+        let bands = spans.iter().enumerate().map(|(number, span)| Bands {
+            all: span
+                .map(|span| Band { number, rows, span })
+                .into_iter()
+                .collect(),
+            seen: Some(numbers.clone()),
         });
         Part::of(bands.collect(), is_fixed).unwrap()
     }
@@ -293,13 +372,36 @@ mod tests {
     }
 
     #[test]
+    fn many_rows_of_one_number_at_a_border_are_not_handed_over() {
+        let spans = [Some((0, 1000)), Some((1000, 2000))];
+        // As if two rows had it, by the numbers that there are.
+        let hot = (0..=2000).chain([1000; 300]);
+        assert_eq!(cut(&[&seen(&spans, MANY, false, hot)], 2), None);
+        let in_the_middle = (0..=2000).chain([1500; 300]);
+        assert!(cut(&[&seen(&spans, MANY, false, in_the_middle)], 2).is_some());
+    }
+
+    #[test]
+    fn nothing_is_handed_over_of_what_nobody_has_seen() {
+        let spans = [Some((0, 1000)), Some((1000, 2000))];
+        let of_few = |rows| cut(&[&seen(&spans, rows, false, 0..=2000)], 2);
+        assert!(of_few(MANY).is_some());
+        // Too few rows of too many were looked at.
+        assert_eq!(of_few(MANY * 1000), None);
+        assert_eq!(cut(&[&seen(&spans, MANY, false, [].into_iter())], 2), None);
+    }
+
+    #[test]
     fn a_row_band_that_two_tasks_read_is_nobodys_to_hand_over() {
         let band = || Band {
             number: 3,
             rows: MANY,
             span: (0, 9),
         };
-        let bands = || Bands(vec![band()]);
+        let bands = || Bands {
+            all: vec![band()],
+            seen: None,
+        };
         assert!(Part::of(vec![bands(), bands()], false).is_none());
     }
 
@@ -308,7 +410,7 @@ mod tests {
         let most = i128::from(u64::MAX);
         let all = part(
             &[Some((i128::from(i64::MIN), 0)), Some((0, most))],
-            u64::MAX,
+            MANY,
             false,
         );
         let spans = cut(&[&all], 2).unwrap();

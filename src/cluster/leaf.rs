@@ -13,10 +13,12 @@ use datafusion_distributed::{
     RouteTasksEventResponse, ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse,
 };
 
+use super::Cluster;
 use super::anywhere::Anywhere;
 use super::members::Members;
-use super::owner::of_member;
+use super::owner::{member_tile, of_member};
 use super::placement::{Seat, owner};
+use super::tile::MemberTile;
 use crate::grid::{PartitionGrid, Tile};
 use crate::query::GridScanExec;
 
@@ -24,6 +26,19 @@ use crate::query::GridScanExec;
 pub(super) struct OfQuery {
     pub(super) members: Arc<Members>,
     pub(super) anywhere: Arc<Anywhere>,
+    /// Whether a tile is read by the member that has it, and by no other.
+    pub(super) forbids_fetching: bool,
+}
+
+impl Cluster {
+    /// What there is for a query that these members run.
+    pub(super) fn of_query(&self, members: Arc<Members>) -> OfQuery {
+        OfQuery {
+            members,
+            anywhere: Arc::clone(&self.anywhere),
+            forbids_fetching: self.forbids_fetching,
+        }
+    }
 }
 
 /// A scan wants to be in all members: with fewer tasks it might be left to the one that plans.
@@ -40,6 +55,9 @@ pub(super) fn scale_up(
 ) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
     let scan = event.plan.downcast_ref::<GridScanExec>()?;
     let query = event.session_config.get_extension::<OfQuery>()?;
+    if let Err(error) = check_members(scan, &query) {
+        return Some(Err(error));
+    }
     let num_shares = event.plan.output_partitioning().partition_count();
     let batch_rows = event.session_config.batch_size();
     let dealt = dealt(scan, &query, event.task_count);
@@ -51,6 +69,30 @@ pub(super) fn scale_up(
     });
     let leaf = scans.and_then(|scans| DistributedLeafExec::try_new(Arc::clone(event.plan), scans));
     Some(leaf.map(|leaf| ScaleUpLeafNodeEventResponse::new(Arc::new(leaf))))
+}
+
+/// That the tiles of a scan which only their owners may read have owners among the members.
+///
+/// # Errors
+/// `PartitionLost` for one whose owner is no member any more.
+fn check_members(scan: &GridScanExec, query: &OfQuery) -> Result<()> {
+    if !query.forbids_fetching {
+        return Ok(());
+    }
+    let touched = touched_bands(scan);
+    let mut looker = query.anywhere.looker();
+    for row_band in scan.kept_row_bands() {
+        let tiles = scan.grid().row_band(*row_band);
+        for tile in touched.iter().filter_map(|band| tiles.get(*band)) {
+            let of_member = member_tile(tile).filter(|_| !looker.has(tile));
+            let lives =
+                |of: &MemberTile| query.members.number_of(of.handle().incarnation).is_some();
+            if let Some(lost) = of_member.filter(|of| !lives(of)) {
+                return Err(lost.gone().into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Task i is with member i, whatever its stage does.

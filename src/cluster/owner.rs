@@ -23,6 +23,11 @@ pub(super) fn elsewhere(tile: &Tile) -> Option<&Handle> {
 
 /// The handle of a tile that another member has, or had.
 pub(super) fn of_member(tile: &Tile) -> Option<&Handle> {
+    member_tile(tile).map(MemberTile::handle)
+}
+
+/// The same with where that member answers.
+pub(super) fn member_tile(tile: &Tile) -> Option<&MemberTile> {
     let data: &dyn Any = tile.data().as_ref();
-    data.downcast_ref::<MemberTile>().map(MemberTile::handle)
+    data.downcast_ref()
 }

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use prost::Message;
 
-use super::leaf::{OfQuery, dealt, seats};
+use super::leaf::{dealt, seats};
 use super::members::{Member, Members};
 use super::tile::{MemberTile, Outline};
 use super::{Cluster, ClusterOptions, owner};
@@ -110,10 +110,7 @@ async fn measure(num_members: usize, num_tiles: usize) {
     });
 
     let scan = GridScanExec::over(Arc::clone(&grid), vec![0, 1], &[]).unwrap();
-    let query = OfQuery {
-        members: Arc::clone(&members),
-        anywhere: Arc::clone(&cluster.anywhere),
-    };
+    let query = cluster.of_query(Arc::clone(&members));
     let (dealing, dealt) = timed(|| dealt(&scan, &query, num_members));
     assert_eq!(dealt.iter().map(Vec::len).sum::<usize>(), num_tiles);
     assert!(

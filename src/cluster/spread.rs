@@ -45,12 +45,13 @@ use super::again::without_lost;
 use super::channel::Resolver;
 use super::codec::Codec;
 use super::last::{Last, to_its_end, told, until_last};
-use super::leaf::{self, OfQuery};
+use super::leaf;
 use super::led::{in_pieces, is_led_here};
 use super::limits::limited_once;
 use super::members::Members;
 use super::owner::of_member;
 use super::together::are_together;
+use super::unions::dealt_to_all;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 use crate::query::{Facts, PROCESS, Spread, Stop, asks_for_counts, dense_apart, part};
@@ -66,8 +67,7 @@ impl Spread for Cluster {
     }
 
     fn are_together(&self, one: (&Facts, usize), other: (&Facts, usize)) -> bool {
-        let (members, anywhere) = (self.members(), Arc::clone(&self.anywhere));
-        are_together(&OfQuery { members, anywhere }, one, other)
+        are_together(&self.of_query(self.members()), one, other)
     }
 
     fn spread(
@@ -106,14 +106,13 @@ impl Statement {
         // Within a host bytes cost less than packing them.
         let compression = (!members.are_on_one_host()).then_some(CompressionType::LZ4_FRAME);
         let mut config = self.config.clone();
-        let anywhere = Arc::clone(&cluster.anywhere);
         let here = (own, cluster.worker.clone());
         let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach), here);
         let planned = reset_plan_states(Arc::clone(&self.plan))?;
         let planned = limited_once(planned)?;
+        let planned = dealt_to_all(planned, num_members)?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
-        let query = OfQuery { members, anywhere };
-        let query = Arc::new(query);
+        let query = Arc::new(cluster.of_query(members));
         config.set_extension(Arc::clone(&query));
         config.set_extension(Arc::new(Planned(planned)));
         let planning = cluster.planning.get_or_init(planning);
@@ -457,8 +456,10 @@ impl ExecutionPlan for SpreadExec {
         let runtime = context.runtime_env();
         let running = async move {
             let members = statement.cluster.members();
-            let mut rows = statement.run(&members, &runtime, &last).await?;
-            let first = rows.next().await;
+            let (first, rows) = match statement.run(&members, &runtime, &last).await {
+                Ok(mut rows) => (rows.next().await, rows),
+                Err(error) => (Some(Err(error)), stream::empty().boxed()),
+            };
             let (first, rows) = match first {
                 // No row was given yet: it can begin anew without those who are lost.
                 Some(Err(error)) => match without_lost(&statement, &members, &error).await {

@@ -98,7 +98,17 @@ impl MemberTile {
     fn lost(&self, what: &str) -> Error {
         let handle = &self.outline.handle;
         let text = format!("{what}: {}, grid {}", handle.owner, handle.grid);
-        Error::new(ErrorKind::PartitionLost, text).with_position(&handle.position)
+        let lost = Error::new(ErrorKind::PartitionLost, text).with_position(&handle.position);
+        match self.outline.uri.as_str() {
+            "" => lost,
+            uri => lost.with_context("member", uri),
+        }
+    }
+
+    /// Why it is nowhere to be had, where its owner is no member any more.
+    pub(super) fn gone(&self) -> Error {
+        self.lost("the member that had the tile is gone")
+            .with_hint("the statement can be asked again once the member is back, or its part was contributed again; with replicas others have copies")
     }
 
     /// The tile by way of its owner.
@@ -114,15 +124,15 @@ impl MemberTile {
         if handle.incarnation == Incarnation::current()? {
             return Err(self.lost("the grid was dropped, its tile is gone"));
         }
+        if uri.is_empty() {
+            return Err(self.gone());
+        }
         if *forbids_fetching {
             let text = format!(
                 "the tile lives in another member, {}, and tiles are not to be fetched",
                 handle.owner
             );
             return Err(Error::new(ErrorKind::NotLocal, text).with_position(&handle.position));
-        }
-        if uri.is_empty() {
-            return Err(self.lost("the member that had the tile is gone"));
         }
         let connecting = async {
             let client = self.reach.client(uri).await?;

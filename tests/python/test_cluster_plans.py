@@ -195,6 +195,18 @@ def test_without_fetching_small_tables_are_sent(tmp_path: Path) -> None:
         assert connection.sql(text).to_arrow()["n"][0].as_py() == ALL.num_rows
 
 
+def test_an_input_of_a_union_that_one_task_makes_is_dealt_out(tmp_path: Path) -> None:
+    """The others are made where their tiles are: one task for all would read those of all members."""
+    first = "(SELECT g FROM sales ORDER BY x LIMIT 10)"
+    text = f"SELECT g, count(*) AS n FROM ({first} UNION ALL SELECT g FROM sales) GROUP BY g ORDER BY g"
+    with cluster(tmp_path, **{"cluster.fetch": False}) as members:
+        connection = pg.connect(members[0].uri)
+        plan = connection.sql(text).explain()
+        assert "tiles=3/3" not in plan, plan
+        expected = pg.from_arrow(ALL).sql(text.replace("sales", "self")).to_arrow()
+        assert connection.sql(text).to_arrow() == expected
+
+
 def test_a_statement_that_needs_few_rows_does_not_wait_for_parts_that_nobody_asked(
     engines: tuple[pg.Session, pg.Connection],
 ) -> None:

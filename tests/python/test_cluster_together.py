@@ -26,6 +26,7 @@ def tables() -> dict[str, tuple[pa.Table, list[int]]]:
 
     `orders` and `lines` are cut between the same keys, `loose` within a key, `texts` as `orders` by texts; `nulls` has keys that are null in two parts.
     `mixed` has the rows of `lines`, two of each part in each other's place, and `wide` has keys that lie far from each other.
+    `hot` is cut within a key that most rows behind the cut have.
     `most` ends with rows of the greatest number of its type, in two parts, `least` begins with those of the least.
     """
     keys = list(range(KEYS))
@@ -54,6 +55,10 @@ def tables() -> dict[str, tuple[pa.Table, list[int]]]:
     for begin, end in pairwise(cuts):
         middle = (begin + end) // 2
         places[middle], places[middle + 50] = middle + 50, middle
+    hot = [*range(BOUNDS[1]), *[BOUNDS[1]] * 100_000, *range(BOUNDS[1], KEYS)]
+    hot_table = pa.table(
+        {"k": pa.array(hot, pa.int64()), "v": [row * 31 % 977 for row in range(len(hot))]}
+    )
     rows = 65_536
     most = pa.table(
         {
@@ -68,6 +73,7 @@ def tables() -> dict[str, tuple[pa.Table, list[int]]]:
         "loose": (lines, inside),
         "texts": (texts, BOUNDS),
         "mixed": (lines.take(places), cuts),
+        "hot": (hot_table, [0, BOUNDS[1] + 2, BOUNDS[2] + 100_000, len(hot)]),
         "wide": (orders.set_column(0, "k", wide), BOUNDS),
         "most": (most, [0, 20_000, rows - 100, rows]),
         "least": (most, [0, 100, 40_000, rows]),
@@ -216,6 +222,17 @@ def test_few_rows_at_borders_are_handed_over_instead_of_sending_all(engines: Eng
         assert "NetworkShuffleExec" not in plan, plan
         assert "BorderExec: k, of each task" in plan, plan
         assert plan.count("NetworkBroadcastExec") == plan.count("BorderExec"), plan
+        same(engines, text)
+
+
+def test_many_rows_of_a_key_at_a_border_are_not_handed_over(engines: Engines) -> None:
+    """By its least and its greatest key a part would have a few rows with the key of another; all but two rows of the key are there."""
+    for text in [
+        "SELECT k, count(*) AS n, sum(v) AS v FROM hot GROUP BY k ORDER BY n DESC, k LIMIT 20",
+        "SELECT count(*) AS n, sum(r) AS r FROM (SELECT rank() OVER (PARTITION BY k ORDER BY v) AS r FROM hot)",
+    ]:
+        plan = engines[1].sql(text).explain()
+        assert "BorderExec" not in plan and "NetworkShuffleExec" in plan, plan
         same(engines, text)
 
 

@@ -7,9 +7,11 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
+#[cfg(feature = "distributed")]
+use arrow::compute::cast;
 use arrow::compute::{concat, partition, take};
 #[cfg(feature = "distributed")]
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Decimal128Type, Field, Schema};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
@@ -38,6 +40,9 @@ pub(super) struct Samples {
     /// Values at even distances, from row bands at even distances: the same rows of every column.
     spread: Box<[OnceLock<Option<ArrayRef>>]>,
     distinct: Box<[OnceLock<Option<f64>>]>,
+    /// The same rows of columns of whole numbers, ascending; none of others.
+    #[cfg(feature = "distributed")]
+    numbers: Box<[OnceLock<Arc<[i128]>>]>,
 }
 
 impl Samples {
@@ -47,6 +52,8 @@ impl Samples {
             brought,
             spread: (0..num_columns).map(once).collect(),
             distinct: (0..num_columns).map(|_| OnceLock::new()).collect(),
+            #[cfg(feature = "distributed")]
+            numbers: (0..num_columns).map(|_| OnceLock::new()).collect(),
         }
     }
 
@@ -59,6 +66,23 @@ impl Samples {
         sample
             .get_or_init(|| spread(grid, column).or_else(brought))
             .as_ref()
+    }
+
+    /// The whole numbers of the rows that are looked at, ascending; none where some row band is not here, and of other types.
+    #[cfg(feature = "distributed")]
+    pub(super) fn numbers(&self, grid: &PartitionGrid, column: usize) -> Arc<[i128]> {
+        let look = || -> Option<Arc<[i128]>> {
+            let seen = self.spread(grid, column)?;
+            let seen = seen.data_type().is_integer().then_some(seen)?;
+            let whole = cast(seen, &DataType::Decimal128(38, 0)).ok()?;
+            let whole = whole.as_primitive::<Decimal128Type>().iter().flatten();
+            let mut numbers: Vec<i128> = whole.collect();
+            numbers.sort_unstable();
+            Some(numbers.into())
+        };
+        let known = self.numbers.get(column);
+        let known = known.map(|known| known.get_or_init(|| look().unwrap_or_default()));
+        known.map(Arc::clone).unwrap_or_default()
     }
 
     /// The share of rows that pass all filters, which are over `columns` of the grid; `None` when they cannot be seen, or a filter fails on some row.
@@ -116,9 +140,11 @@ fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
+/// Row bands at even distances, the first and the last among them.
 fn sample_bands(grid: &PartitionGrid) -> impl Iterator<Item = usize> {
     let bands = grid.rows().num_intervals();
-    (0..bands).step_by(bands.div_ceil(SAMPLE_BANDS).max(1))
+    let looked = bands.min(SAMPLE_BANDS);
+    (0..looked).map(move |place| place * (bands - 1) / (looked - 1).max(1))
 }
 
 /// Nothing is brought from elsewhere only to know more about it; a tile of another member of which one column is in memory would bring the others.

@@ -19,6 +19,8 @@ use datafusion::common::{ColumnStatistics as PlanStatistics, ScalarValue, Statis
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
+#[cfg(feature = "distributed")]
+use super::beyond::Numbers;
 use super::estimate::Samples;
 use super::longest::{can_be_long, longest};
 use super::sorted::is_ascending;
@@ -194,6 +196,13 @@ impl Facts {
             return None;
         };
         Some([least, greatest])
+    }
+
+    /// What can be seen of a column of whole numbers without nulls.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn seen_numbers(&self, column: usize) -> Numbers {
+        let seen = self.samples.numbers(&self.grid, column);
+        Numbers::new(&self.grid, column, seen)
     }
 
     /// What values a column has in the given row bands; `None` when that is not known.

@@ -1,6 +1,8 @@
 //! Runs while a query is planned: which tiles it needs, and what is known of them.
 
 pub(super) mod apply;
+#[cfg(feature = "distributed")]
+pub(crate) mod beyond;
 mod cardinality;
 pub(super) mod checked;
 pub(super) mod concatenate;

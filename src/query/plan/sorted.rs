@@ -108,7 +108,7 @@ fn bands_ascend(facts: &Facts, known: &ColumnFacts) -> Option<bool> {
 }
 
 /// Whether a column of a row band ascends, as whoever has it said.
-fn told(grid: &PartitionGrid, row_band: usize, column: usize) -> Option<bool> {
+pub(super) fn told(grid: &PartitionGrid, row_band: usize, column: usize) -> Option<bool> {
     let (band, local) = grid.columns().locate(column as u64)?;
     let tile = grid.row_band(row_band).get(band)?;
     let known = tile.known_statistics(usize::try_from(local).ok()?)?;

@@ -12,7 +12,7 @@ use partgrid::query::{Session, SessionOptions};
 use member::{answer, cluster};
 
 /// Each of them cut into stages in another way.
-const STATEMENTS: [&str; 37] = [
+const STATEMENTS: [&str; 45] = [
     "SELECT id FROM floats WHERE f IN (SELECT f FROM floats WHERE id % 7 IN (0, 2)) ORDER BY id",
     "SELECT a.id FROM floats a JOIN (SELECT f FROM floats WHERE id % 7 = 0) b ON a.f = b.f ORDER BY 1",
     "SELECT id FROM floats WHERE f IN (SELECT -f FROM floats WHERE id % 7 < 3) ORDER BY id",
@@ -38,6 +38,15 @@ const STATEMENTS: [&str; 37] = [
     "SELECT count(*) FROM facts WHERE NOT EXISTS (SELECT 1 FROM few WHERE k = g)",
     "SELECT g FROM names UNION ALL SELECT k FROM few",
     "SELECT g, count(*) FROM (SELECT g FROM names UNION ALL SELECT k FROM few) GROUP BY g",
+    // One task makes an input, and all members the others.
+    "SELECT g, count(*) FROM ((SELECT g FROM names ORDER BY g LIMIT 3) UNION ALL SELECT k FROM few) GROUP BY g",
+    "SELECT g, count(*) FROM ((SELECT g FROM facts ORDER BY id DESC LIMIT 50) UNION ALL SELECT g FROM facts WHERE id % 3 = 0) GROUP BY g",
+    "SELECT g FROM ((SELECT g FROM facts ORDER BY id LIMIT 9) UNION ALL SELECT g FROM names) ORDER BY g LIMIT 5",
+    "SELECT count(*) FROM ((SELECT id FROM facts ORDER BY id LIMIT 9) UNION ALL SELECT g FROM names UNION ALL (SELECT k FROM few ORDER BY k LIMIT 2))",
+    "SELECT f + 0.0 AS f, count(*) FROM ((SELECT f FROM floats ORDER BY id LIMIT 9) UNION ALL SELECT f FROM floats) GROUP BY f + 0.0",
+    "SELECT g, sum(n) FROM (SELECT g, CAST(row_number() OVER (ORDER BY id) AS BIGINT) AS n FROM facts WHERE id % 50 = 1 UNION ALL SELECT g, g + 1 FROM names) GROUP BY g",
+    "SELECT g FROM names UNION ALL SELECT 7",
+    "SELECT name, n FROM names JOIN (SELECT g, max(id) AS n FROM ((SELECT g, id FROM facts ORDER BY amount, id LIMIT 99) UNION ALL SELECT k, k + 1 FROM few) GROUP BY g) USING (g)",
     "SELECT * FROM few",
     "SELECT count(*) FROM few CROSS JOIN names",
     "SELECT k, v FROM few JOIN (VALUES (1, 'one'), (2, 'two')) AS t(key, v) ON k = key",
@@ -145,6 +154,27 @@ fn a_member_that_was_killed_is_an_error_within_seconds_and_never_an_answer() {
     }
     // What it has itself, and what needs nobody, goes on.
     assert_eq!(processes[0].sql("SELECT 1 + 1").unwrap(), ["2"]);
+}
+
+#[test]
+fn a_tile_of_a_member_that_was_dropped_is_lost_also_where_none_may_be_fetched() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut processes = cluster(folder.path(), &[5, 1, 3], false);
+    let sql = "SELECT count(*), sum(id) FROM facts WHERE id % 2 = 0";
+    let expected = processes[0].sql(sql).unwrap();
+    let uris: Vec<String> = processes.iter().map(|each| each.uri.clone()).collect();
+    // It is there, but did not answer in time; then the others as well.
+    for left in [2, 1] {
+        std::fs::write(folder.path().join("members"), uris[..left].join("\n")).unwrap();
+        processes[0].ask("refresh");
+        let lost = processes[0].sql(sql).unwrap_err();
+        assert!(lost.starts_with("PartitionLost"), "{lost}");
+        assert!(uris[left..].iter().any(|uri| lost.contains(uri)), "{lost}");
+        assert!(lost.contains("contributed again"), "{lost}");
+    }
+    std::fs::write(folder.path().join("members"), uris.join("\n")).unwrap();
+    assert_eq!(processes[0].ask("refresh"), "done");
+    assert_eq!(processes[0].sql(sql).unwrap(), expected);
 }
 
 #[test]
