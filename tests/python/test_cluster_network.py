@@ -44,12 +44,13 @@ def why_not() -> str | None:
         return "namespaces of networks need root on Linux"
     if shutil.which("ip") is None:
         return "there is no command ip"
+    name = f"pgtry{os.getpid()}"
     tried = subprocess.run(
-        ["ip", "netns", "add", "pgtry"], capture_output=True, text=True, check=False
+        ["ip", "netns", "add", name], capture_output=True, text=True, check=False
     )
     if tried.returncode != 0:
         return f"this kernel gives no namespaces: {tried.stderr.strip()}"
-    run("netns", "del", "pgtry")
+    run("netns", "del", name)
     return None
 
 
