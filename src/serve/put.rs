@@ -160,7 +160,8 @@ fn counted(record_count: i64) -> Vec<u8> {
 async fn updated(service: &Service, call: &Call, task: Task) -> Result<i64> {
     let guard = service.running.begin(&call.caller, &task);
     let mut rows = 0;
-    let mut batches = task.query.stream()?;
+    let batches = task.query.stream();
+    let mut batches = batches.inspect_err(|error| guard.end(Some(error)))?;
     loop {
         match batches.try_next().await {
             Ok(Some(batch)) => {
