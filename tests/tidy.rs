@@ -29,12 +29,7 @@ const DIRECTION: [(&str, &[&str]); 19] = [
     ("load", BELOW_LOAD),
     ("query", BELOW_LOAD),
     ("flight", &["error", "memory", "quiet", "location", "grid"]),
-    (
-        "catalog",
-        &[
-            "error", "memory", "still", "location", "grid", "share", "load",
-        ],
-    ),
+    ("catalog", BELOW_CATALOG),
     ("client", BELOW_SERVE),
     ("cluster", BELOW_CLUSTER),
     ("serve", BELOW_SERVER),
@@ -52,6 +47,9 @@ const BELOW_LOAD: &[&str] = &[
     "device",
     "partitioned",
     "distarray",
+];
+const BELOW_CATALOG: &[&str] = &[
+    "error", "memory", "still", "location", "grid", "share", "load",
 ];
 const BELOW_SERVE: &[&str] = &[
     "error",

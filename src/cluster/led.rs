@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::UnKnownColumn;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::work_table::WorkTableExec;
@@ -37,7 +39,9 @@ pub(super) fn in_pieces(
             1 => piece,
             of => {
                 let again = match partitioning {
-                    hash @ Partitioning::Hash(..) => hash,
+                    Partitioning::Hash(keys, of) if !keys.iter().any(is_gone) => {
+                        Partitioning::Hash(keys, of)
+                    }
                     _ => Partitioning::RoundRobinBatch(of),
                 };
                 Arc::new(RepartitionExec::try_new(piece, again)?)
@@ -46,6 +50,11 @@ pub(super) fn in_pieces(
         Ok(Transformed::new(piece, true, TreeNodeRecursion::Jump))
     })
     .data()
+}
+
+/// Whether rows are dealt out by what they do not have any more, so that nobody above counts on it.
+fn is_gone(key: &Arc<dyn PhysicalExpr>) -> bool {
+    key.is::<UnKnownColumn>()
 }
 
 /// Whether a node and all below it can be spread as one: it reads grids, gives the same rows in each step, and nobody above counts on their order.
