@@ -27,6 +27,16 @@ BAND_ROWS = 100
 BANDS = 6
 PART_ROWS = BAND_ROWS * BANDS
 
+# The end of a program that is asked: it answers each line with the value of that expression, or with the error.
+ASKED = """
+for line in sys.stdin:
+    try:
+        told = eval(line)
+    except pg.errors.PartgridError as error:
+        told = {"error": type(error).__name__, "text": str(error)}
+    print(json.dumps(told, default=str), flush=True)
+"""
+
 MEMBER = """
 import json, sys
 import partgrid as pg, pyarrow as pa
@@ -34,12 +44,6 @@ from clusters import large, part
 
 server = pg.Server(join="file:" + sys.argv[1], http=None, settings=json.loads(sys.argv[2]))
 print(server.uri, flush=True)
-for line in sys.stdin:
-    try:
-        told = eval(line)
-    except pg.errors.PartgridError as error:
-        told = {"error": type(error).__name__, "text": str(error)}
-    print(json.dumps(told, default=str), flush=True)
 """
 
 QUERY = "SELECT g, sum(x) AS x, count(*) AS n, count(DISTINCT who) AS who FROM sales GROUP BY g ORDER BY g"
@@ -89,18 +93,17 @@ def answer(uri: str) -> dict[str, list[Any]]:
     return rows
 
 
-class Member:
-    """A server in a child."""
+class Child:
+    """A process that runs a program, and then says what it is asked (`ASKED`)."""
 
-    def __init__(self, members: Path, **settings: object) -> None:
+    def __init__(self, program: str, *arguments: str, within: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", MEMBER, str(members), json.dumps(settings)],
+            [*within, sys.executable, "-c", program + ASKED, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": path_of_tests()},
         )
-        self.uri = self.line()
 
     def line(self) -> str:
         """The next line that it says."""
@@ -118,12 +121,6 @@ class Member:
         self.begin(expression)
         return json.loads(self.line())
 
-    def contribute(self, number: int, of: int, replicas: int = 1, shift: int = 0) -> None:
-        told = self.ask(
-            f"server.contribute('sales', part({number}, {shift}), part={number}, of={of}, replicas={replicas})"
-        )
-        assert told is None, told
-
     @property
     def pid(self) -> int:
         return self.process.pid
@@ -137,6 +134,20 @@ class Member:
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
+
+
+class Member(Child):
+    """A server in a child."""
+
+    def __init__(self, members: Path, **settings: object) -> None:
+        super().__init__(MEMBER, str(members), json.dumps(settings))
+        self.uri = self.line()
+
+    def contribute(self, number: int, of: int, replicas: int = 1, shift: int = 0) -> None:
+        told = self.ask(
+            f"server.contribute('sales', part({number}, {shift}), part={number}, of={of}, replicas={replicas})"
+        )
+        assert told is None, told
 
 
 def path_of_tests() -> str:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -19,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
+from clusters import Child
 from conftest import DATA
 from services import Service, http_answer, write_tokens
 
@@ -32,42 +30,15 @@ rows = range(part * 1000, (part + 1) * 1000)
 table = pa.table({"g": [row % 7 for row in rows], "x": list(rows), "who": [part] * 1000})
 server.contribute("sales", pg.from_arrow(table), part=part, of=of)
 print(server.uri, flush=True)
-for line in sys.stdin:
-    try:
-        told = eval(line)
-    except pg.errors.PartgridError as error:
-        told = {"error": type(error).__name__, "text": str(error)}
-    print(json.dumps(told, default=str), flush=True)
 """
 
 
-class Member:
+class Member(Child):
     """A child with 1,000 rows of `sales`."""
 
     def __init__(self, part: int, of: int, members: Path, **settings: object) -> None:
-        arguments = [str(part), str(of), str(members), json.dumps(settings)]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", MEMBER, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.uri = self._line()
-
-    def _line(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the member ended"
-        return line.strip()
-
-    def ask(self, expression: str) -> Any:
-        assert self.process.stdin is not None
-        print(expression, file=self.process.stdin, flush=True)
-        return json.loads(self._line())
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        super().__init__(MEMBER, str(part), str(of), str(members), json.dumps(settings))
+        self.uri = self.line()
 
 
 @contextmanager

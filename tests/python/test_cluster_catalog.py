@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
+from clusters import Child
 from services import act
 
 MEMBER = """
@@ -28,41 +27,15 @@ import partgrid as pg
 
 server = pg.Server(http=None, **json.loads(sys.argv[1]))
 print(server.uri, flush=True)
-for line in sys.stdin:
-    try:
-        told = eval(line)
-    except pg.errors.PartgridError as error:
-        told = {"error": type(error).__name__, "text": str(error)}
-    print(json.dumps(told, default=str), flush=True)
 """
 
 
-class Member:
+class Member(Child):
     """A server in a child."""
 
     def __init__(self, **wishes: object) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", MEMBER, json.dumps(wishes)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.uri = self._line()
-
-    def _line(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the member ended"
-        return line.strip()
-
-    def ask(self, expression: str) -> Any:
-        assert self.process.stdin is not None
-        print(expression, file=self.process.stdin, flush=True)
-        return json.loads(self._line())
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        super().__init__(MEMBER, json.dumps(wishes))
+        self.uri = self.line()
 
 
 @contextmanager

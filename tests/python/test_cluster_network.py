@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from clusters import Child
+
 MEMBER = """
 import json, os, sys
 import numpy as np, pyarrow as pa
@@ -27,12 +29,6 @@ ids = np.arange(4 * 1024 * 1024, dtype=np.int64) + part
 table = pa.table({"g": ids % 100, "x": ids * 7 % 1000})
 server.contribute("facts", pg.from_arrow(table), part=part, of=3)
 print("here", flush=True)
-for line in sys.stdin:
-    try:
-        told = eval(line)
-    except pg.errors.PartgridError as error:
-        told = {"error": type(error).__name__, "text": str(error)}
-    print(json.dumps(told, default=str), flush=True)
 """
 
 SQL = "SELECT g, sum(x) AS x, count(*) AS n FROM facts GROUP BY g ORDER BY g"
@@ -126,35 +122,15 @@ class Network:
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
 
 
-class Member:
+class Member(Child):
     def __init__(self, network: Network, number: int, members: Path) -> None:
-        arguments = [str(number), str(members), network.address(number)]
-        self.process = subprocess.Popen(
-            [
-                "ip",
-                "netns",
-                "exec",
-                network.space(number),
-                sys.executable,
-                "-c",
-                MEMBER,
-                *arguments,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        super().__init__(
+            MEMBER,
+            str(number),
+            str(members),
+            network.address(number),
+            within=("ip", "netns", "exec", network.space(number)),
         )
-
-    def line(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the member ended"
-        return line.strip()
-
-    def ask(self, expression: str) -> object:
-        assert self.process.stdin is not None
-        print(expression, file=self.process.stdin, flush=True)
-        return json.loads(self.line())
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 import partgrid as pg
 from clusters import members_of_files
-from test_tpch import QUERIES, equal, is_ordered, peer, plain, rows_of, tables
+from test_tpch import QUERIES, check, peer, tables
 
 __all__ = ["peer", "tables"]
 
@@ -26,12 +26,4 @@ def test_answer_of_three_members_is_that_of_duckdb(
     connection: pg.Connection, peer: duckdb.DuckDBPyConnection, path: Path
 ) -> None:
     text = path.read_text(encoding="utf-8")
-    expected = peer.sql(text)
-    found = connection.sql(text).to_arrow()
-    assert found.column_names == expected.columns
-    rows, expected_rows = rows_of(found), [tuple(map(plain, row)) for row in expected.fetchall()]
-    if not is_ordered(text):
-        rows, expected_rows = sorted(rows), sorted(expected_rows)
-    assert len(rows) == len(expected_rows) > 0
-    for number, (row, expected_row) in enumerate(zip(rows, expected_rows, strict=True)):
-        assert all(map(equal, row, expected_row)), f"row {number}: {row} is not {expected_row}"
+    check(text, connection.sql(text).to_arrow(), peer)

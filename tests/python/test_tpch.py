@@ -69,6 +69,18 @@ def shuffled_in_two(path: Path) -> pg.Grid:
     return pg.from_arrow(pa.concat_tables([table.slice(half), table.slice(0, half)]))
 
 
+def check(text: str, found: pa.Table, peer: duckdb.DuckDBPyConnection) -> None:
+    """That an answer is that of the peer, row by row."""
+    expected = peer.sql(text)
+    assert found.column_names == expected.columns
+    rows, expected_rows = rows_of(found), [tuple(map(plain, row)) for row in expected.fetchall()]
+    if not is_ordered(text):
+        rows, expected_rows = sorted(rows), sorted(expected_rows)
+    assert len(rows) == len(expected_rows) > 0
+    for number, (row, expected_row) in enumerate(zip(rows, expected_rows, strict=True)):
+        assert all(map(equal, row, expected_row)), f"row {number}: {row} is not {expected_row}"
+
+
 @pytest.fixture(
     scope="session",
     params=[in_few_tiles, in_small_tiles, lazily, shuffled_in_two],
@@ -86,15 +98,7 @@ def test_answer_is_that_of_duckdb(
     session: pg.Session, peer: duckdb.DuckDBPyConnection, path: Path
 ) -> None:
     text = path.read_text(encoding="utf-8")
-    expected = peer.sql(text)
-    found = session.sql(text).to_arrow()
-    assert found.column_names == expected.columns
-    rows, expected_rows = rows_of(found), [tuple(map(plain, row)) for row in expected.fetchall()]
-    if not is_ordered(text):
-        rows, expected_rows = sorted(rows), sorted(expected_rows)
-    assert len(rows) == len(expected_rows) > 0
-    for number, (row, expected_row) in enumerate(zip(rows, expected_rows, strict=True)):
-        assert all(map(equal, row, expected_row)), f"row {number}: {row} is not {expected_row}"
+    check(text, session.sql(text).to_arrow(), peer)
 
 
 def test_there_are_22_queries() -> None:
