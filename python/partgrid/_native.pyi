@@ -2877,7 +2877,7 @@ def empty_like(data: Any, dtype: Any | None = None, *, aligned_index: Sequence[i
         Storage (4, 3) of int32, layout (1, 0), dims ('K', 'I')
     """
 
-def from_arrow(data: Any) -> Grid:
+def from_arrow(data: Any, names: Sequence[str] | None = None) -> Grid:
     """
     Makes a grid of any object with `__arrow_c_stream__` or `__arrow_c_array__`, one tile for each batch, without copying.
 
@@ -2887,18 +2887,22 @@ def from_arrow(data: Any) -> Grid:
 
     Args:
         data: The object.
+        names: The names of the columns, in place of those that the object gives; by default `column_0`, `column_1` and so on where it gives none, as tables of pylibcudf.
 
     Returns:
         A grid that shares the object's memory.
 
     Raises:
         ProtocolError: The object has none of these methods.
-        InvalidArgumentError: Two columns share a name.
+        InvalidArgumentError: Two columns share a name, or there are not as many names as columns.
+        UnsupportedError: Names for a grid, whose columns have theirs.
 
     Examples:
         >>> import partgrid as pg, pyarrow as pa
         >>> pg.from_arrow(pa.table({"a": [1, 2, 3]})).shape
         (3, 1)
+        >>> pg.from_arrow(pa.table([[1, 2, 3], ["x", "y", "z"]], names=["", ""]), names=["number", "letter"]).to_arrow().column_names
+        ['number', 'letter']
     """
 
 def from_distarray(sections: Any, names: Sequence[str] | None = None) -> Grid:

@@ -22,7 +22,7 @@ use partgrid::device::{
     import_device_stream, read_device_stream,
 };
 use partgrid::error::{Error, Result as CoreResult};
-use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData, named, named_batches};
 use partgrid::location::Device;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
@@ -147,28 +147,38 @@ fn found(object: &Bound<'_, PyAny>) -> Outcome<Option<Found>> {
     let (array, schema) = (take_array(&array)?, take_schema(&schema)?);
     if readable(array.device_type) {
         let device = Device::try_new(array.device_type, u32::try_from(array.device_id).ok())?;
-        let batch = import_device_batch(array, &schema)?;
+        // What must be waited for may want the GIL.
+        let batch = py.detach(move || import_device_batch(array, &schema))?;
         return Ok(Some(Found::Host(batch.schema(), vec![batch], device)));
     }
     let batch = DeviceBatch::try_import(array, &schema)?;
     Ok(Some(Found::Device(batch.schema(), vec![batch])))
 }
 
-/// A grid over the memory of an object that has the methods for devices, see [`found`]. Memory of a device stays there.
-pub(crate) fn device_grid_of(object: &Bound<'_, PyAny>) -> Outcome<Option<PartitionGrid>> {
+/// A grid over the memory of an object that has the methods for devices, see [`found`]. Memory of a device stays there. Its columns have the names that are given, see
+/// [`named`].
+pub(crate) fn device_grid_of(
+    object: &Bound<'_, PyAny>,
+    names: Option<&[String]>,
+) -> Outcome<Option<PartitionGrid>> {
     Ok(match found(object)? {
-        Some(Found::Host(schema, batches, device)) if device.device_type() == 1 => {
-            Some(PartitionGrid::try_from_batches(schema, &batches)?)
-        }
         Some(Found::Host(schema, batches, device)) => {
+            let (schema, batches) = named_batches(&schema, &batches, names)?;
+            if device.device_type() == Device::CPU.device_type() {
+                return Ok(Some(PartitionGrid::try_from_batches(schema, &batches)?));
+            }
             let tiles = batches
                 .iter()
                 .map(|batch| ReadableTile::try_new(batch, device));
             Some(grid_of(schema, tiles.collect::<CoreResult<_>>()?)?)
         }
         Some(Found::Device(schema, batches)) => {
-            let tiles = batches.into_iter().map(DeviceTile::new);
-            Some(grid_of(schema, tiles.collect())?)
+            let schema = named(&schema, names)?;
+            let tiles = batches
+                .iter()
+                .map(|batch| batch.under(&schema).map(DeviceTile::new));
+            let tiles = tiles.collect::<CoreResult<_>>()?;
+            Some(grid_of(schema, tiles)?)
         }
         None => None,
     })

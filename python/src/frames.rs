@@ -3,10 +3,10 @@
 //! Comes in: objects with Arrow capsules. Goes out: grids over the same memory. Never here: libraries by name, which `partgrid._frames` and `partgrid.engines` know.
 
 use partgrid::error::Error;
-use partgrid::grid::PartitionGrid;
+use partgrid::grid::{PartitionGrid, named_batches};
 use pyo3::prelude::*;
 
-use crate::argument::{items, shown};
+use crate::argument::{Given, items, optional, shown};
 use crate::capsule::batches_of;
 use crate::device::device_grid_of;
 use crate::error::Outcome;
@@ -21,30 +21,52 @@ use crate::partitioned::one_batch;
 ///
 /// Args:
 ///     data: The object.
+///     names: The names of the columns, in place of those that the object gives; by default `column_0`, `column_1` and so on where it gives none, as tables of pylibcudf.
 ///
 /// Returns:
 ///     A grid that shares the object's memory.
 ///
 /// Raises:
 ///     ProtocolError: The object has none of these methods.
-///     InvalidArgumentError: Two columns share a name.
+///     InvalidArgumentError: Two columns share a name, or there are not as many names as columns.
+///     UnsupportedError: Names for a grid, whose columns have theirs.
 ///
 /// Examples:
 ///     >>> import partgrid as pg, pyarrow as pa
 ///     >>> pg.from_arrow(pa.table({"a": [1, 2, 3]})).shape
 ///     (3, 1)
+///     >>> pg.from_arrow(pa.table([[1, 2, 3], ["x", "y", "z"]], names=["", ""]), names=["number", "letter"]).to_arrow().column_names
+///     ['number', 'letter']
 #[pyfunction]
-pub(crate) fn from_arrow(data: &Bound<'_, PyAny>) -> Outcome<PyGrid> {
-    if let Ok(grid) = data.cast::<PyGrid>() {
-        return Ok(PyGrid::new(PartitionGrid::clone(grid.get().core())));
+#[pyo3(signature = (data, names=None))]
+pub(crate) fn from_arrow(
+    data: &Bound<'_, PyAny>,
+    names: Option<Given<Vec<String>>>,
+) -> Outcome<PyGrid> {
+    let names = optional(names, "names")?;
+    let Ok(grid) = data.cast::<PyGrid>() else {
+        return Ok(PyGrid::new(grid_of_capsules(data, names.as_deref())?));
+    };
+    if names.is_some() {
+        let text = "the columns of a grid keep their names";
+        return Err(Error::unsupported(text)
+            .with_hint("SQL gives others: grid.sql('SELECT a AS b FROM self').to_grid()")
+            .into());
     }
-    if let Some(grid) = device_grid_of(data)? {
-        return Ok(PyGrid::new(grid));
+    Ok(PyGrid::new(PartitionGrid::clone(grid.get().core())))
+}
+
+/// A grid over the memory of an object with Arrow capsules. Its columns have the names that are given, see [`named_batches`].
+pub(crate) fn grid_of_capsules(
+    object: &Bound<'_, PyAny>,
+    names: Option<&[String]>,
+) -> Outcome<PartitionGrid> {
+    if let Some(grid) = device_grid_of(object, names)? {
+        return Ok(grid);
     }
-    let (schema, batches) = batches_of(data)?;
-    Ok(PyGrid::new(PartitionGrid::try_from_batches(
-        schema, &batches,
-    )?))
+    let (schema, batches) = batches_of(object)?;
+    let (schema, batches) = named_batches(&schema, &batches, names)?;
+    Ok(PartitionGrid::try_from_batches(schema, &batches)?)
 }
 
 /// Makes a grid of one tile for each cell: of a list of row bands, each a list of objects with Arrow capsules. Used by the engines.

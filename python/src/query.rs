@@ -10,9 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::argument::{Count, Given, Seconds, Size, optional, volatile};
-use crate::capsule::batches_of;
-use crate::device::device_grid_of;
 use crate::error::Outcome;
+use crate::frames::grid_of_capsules;
 use crate::function::{aggregate, scalar};
 use crate::grid::PyGrid;
 use crate::parameters::parameters;
@@ -409,12 +408,15 @@ pub(crate) fn grid_of(object: &Bound<'_, PyAny>, name: &str) -> Outcome<Arc<Part
     if has("__partitioned__")? {
         return Ok(Arc::clone(from_partitioned(object, None, None)?.core()));
     }
-    if let Some(grid) = device_grid_of(object)? {
-        return Ok(Arc::new(grid));
-    }
-    if has("__arrow_c_stream__")? || has("__arrow_c_array__")? {
-        let (schema, batches) = batches_of(object)?;
-        return Ok(Arc::new(PartitionGrid::try_from_batches(schema, &batches)?));
+    for method in [
+        "__arrow_c_stream__",
+        "__arrow_c_array__",
+        "__arrow_c_device_array__",
+        "__arrow_c_device_stream__",
+    ] {
+        if has(method)? {
+            return Ok(Arc::new(grid_of_capsules(object, None)?));
+        }
     }
     let class = object.get_type().qualname()?;
     let text = format!(

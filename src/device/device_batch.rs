@@ -156,6 +156,27 @@ impl DeviceBatch {
         })
     }
 
+    /// The same columns under the names of another schema, see [`named`](crate::grid::named), over the same buffers.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the schema has other types, or another number of columns.
+    pub fn under(&self, schema: &SchemaRef) -> Result<Self> {
+        let types = |schema: &SchemaRef| -> Vec<DataType> {
+            let fields = schema.fields().iter();
+            fields.map(|field| field.data_type().clone()).collect()
+        };
+        if types(schema) != types(&self.schema) {
+            return Err(Error::invalid_argument(
+                "another schema must have the types of the columns",
+            ));
+        }
+        let schema = Arc::clone(schema);
+        Ok(Self {
+            schema,
+            ..self.clone()
+        })
+    }
+
     /// The numbers of columns among those that are held.
     fn held_columns(&self, columns: &[usize]) -> Result<Vec<usize>> {
         let known = columns.iter().map(|number| self.columns.get(*number));

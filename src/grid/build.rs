@@ -11,6 +11,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use crate::error::{Error, Result};
 use crate::grid::axis::Axis;
 use crate::grid::geometry::Geometry;
+use crate::grid::names::{check_count, numbered};
 use crate::grid::order::RowOrder;
 use crate::grid::ranks::Ranks;
 use crate::grid::tile::Tile;
@@ -216,18 +217,8 @@ impl PartitionGrid {
                 "a grid is made of at least one column, got an array without any",
             ));
         }
-        let numbered = || {
-            (0..count)
-                .map(|number| format!("column_{number}"))
-                .collect()
-        };
-        let names: Vec<String> = names.unwrap_or_else(numbered);
-        if names.len() != count {
-            return Err(Error::invalid_argument(format!(
-                "names must have one name for each of the {count} columns, got {}",
-                names.len()
-            )));
-        }
+        let names = names.unwrap_or_else(|| numbered(count));
+        check_count(&names, count)?;
         let fields = names.into_iter().zip(&columns);
         let fields =
             fields.map(|(name, column)| Field::new(name, column.data_type().clone(), true));

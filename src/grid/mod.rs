@@ -1,7 +1,7 @@
 //! The central noun: a frame cut into a grid of tiles.
 //!
 //! Comes in: tiles through a [`GridBuilder`]. Goes out: a [`PartitionGrid`] that never changes: schema, one axis for rows and one for columns, one tile for each
-//! position. [`Numbers`] are the same memory as n-d arrays. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`, `cells.rs`,
+//! position. [`Numbers`] are the same memory as n-d arrays. Read on in `axis.rs` (one dimension), `geometry.rs` (their product), `region.rs`, `tile.rs`, `order.rs`, `build.rs`, `names.rs`, `cells.rs`,
 //! `ranks.rs` (SPMD programs); arrays of numbers: `element.rs`, `numbers.rs`, `gather.rs`. Never here: IO, global state, SQL.
 
 mod absent;
@@ -14,6 +14,7 @@ mod element;
 mod gather;
 mod geometry;
 mod loads;
+mod names;
 mod numbers;
 mod order;
 pub mod picture;
@@ -41,6 +42,7 @@ pub(crate) use gather::exactly;
 pub use gather::{FillValue, Gather, Order};
 pub use geometry::Geometry;
 pub use loads::LoadMark;
+pub use names::{named, named_batches};
 pub use numbers::{Numbers, is_packed};
 pub use order::{RowOrder, SortColumn};
 pub use ranks::{Outline, RankPart, Ranks};
