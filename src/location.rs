@@ -78,6 +78,21 @@ impl Device {
         matches!(self.device_type, 1 | 3 | 11 | 13)
     }
 
+    /// The device whose driver knows the events of such memory: for what a driver has pinned or moves, its GPU of the same number. `None` for that of the host.
+    #[must_use]
+    pub fn of_events(self) -> Option<Self> {
+        let device_type = match self.device_type {
+            1 => return None,
+            3 | 13 => 2,
+            11 => 10,
+            other => other,
+        };
+        Some(Self {
+            device_type,
+            ..self
+        })
+    }
+
     /// Whether CUDA reads the memory: that of its GPUs, what it has pinned, and what it moves to whoever reads it.
     #[must_use]
     pub fn is_cuda_readable(self) -> bool {
@@ -309,6 +324,21 @@ mod tests {
                 (numbered.ordinal(), numbered.to_string()),
                 (Some(3), format!("{name}:3"))
             );
+        }
+    }
+
+    #[test]
+    fn events_are_those_of_the_driver_that_has_the_memory() {
+        for (memory, gpu) in [
+            ("kDLCUDAHost:1", Some("kDLCUDA:1")),
+            ("kDLCUDAManaged", Some("kDLCUDA")),
+            ("kDLROCMHost:0", Some("kDLROCM:0")),
+            ("kDLOpenCL:2", Some("kDLOpenCL:2")),
+            ("kDLCPU", None),
+        ] {
+            let device: Device = memory.parse().unwrap();
+            let gpu = gpu.map(|name| name.parse().unwrap());
+            assert_eq!(device.of_events(), gpu, "{memory}");
         }
     }
 

@@ -4,8 +4,9 @@
 //! values.
 //!
 //! The rule that this file keeps (C Data interface, "ArrowArray.offset"): offset and length of a parent apply to its own buffers and, for struct, fixed-size
-//! list and sparse union, to the children, which come whole. So children are converted whole and the typed child is sliced.
+//! list and sparse union, to the children, which come whole. So children are converted whole and the typed child is sliced; where bytes are copied, only those are asked for that the rows need.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -19,7 +20,7 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type, UnionFields, UnionMode,
 };
 
-use crate::device::node::{Node, assemble, broken, refused};
+use crate::device::node::{Node, assemble, broken, check_part, refused};
 use crate::error::{Error, Result};
 
 /// The array of `data_type` that `node` describes.
@@ -79,14 +80,19 @@ fn whole_child(node: &Node<'_>, index: usize, field: &FieldRef) -> Result<ArrayR
     convert(&node.child(index)?, field.data_type())
 }
 
-/// `len` values of a converted child from `start` on.
-pub(super) fn part(child: &ArrayRef, start: usize, len: usize) -> Result<ArrayRef> {
-    if start.checked_add(len).is_none_or(|end| end > child.len()) {
-        return Err(broken(format!(
-            "a child must hold at least the {start} + {len} values of its parent, got {}",
-            child.len()
-        )));
+/// `len` values from `start` on of child number `index`.
+fn child_part(
+    node: &Node<'_>,
+    index: usize,
+    field: &FieldRef,
+    [start, len]: [usize; 2],
+) -> Result<ArrayRef> {
+    let child = node.child(index)?;
+    if node.is_copied() {
+        return convert(&child.part(start, len)?, field.data_type());
     }
+    let child = convert(&child, field.data_type())?;
+    check_part(start, len, child.len())?;
     Ok(child.slice(start, len))
 }
 
@@ -94,9 +100,7 @@ pub(super) fn part(child: &ArrayRef, start: usize, len: usize) -> Result<ArrayRe
 pub(super) fn convert_fields(node: &Node<'_>, fields: &Fields) -> Result<Vec<ArrayRef>> {
     node.expect(1, fields.len())?;
     let children = fields.iter().enumerate().map(|(index, field)| {
-        let child = whole_child(node, index, field);
-        child
-            .and_then(|child| part(&child, node.offset(), node.len()))
+        child_part(node, index, field, [node.offset(), node.len()])
             .map_err(|error| error.with_column(field.name()))
     });
     children.collect()
@@ -111,13 +115,22 @@ fn convert_struct(node: &Node<'_>, fields: &Fields) -> Result<ArrayRef> {
 
 fn convert_list<O: OffsetSizeTrait>(node: &Node<'_>, field: &FieldRef) -> Result<ArrayRef> {
     node.expect(2, 1)?;
-    let (values, offsets, nulls) = (
-        whole_child(node, 0, field)?,
-        offsets::<O>(node)?,
-        node.nulls()?,
-    );
-    let array = GenericListArray::try_new(Arc::clone(field), offsets, values, nulls);
+    let (values, offsets) = listed::<O>(node, field)?;
+    let array = GenericListArray::try_new(Arc::clone(field), offsets, values, node.nulls()?);
     Ok(Arc::new(array.map_err(refused)?))
+}
+
+/// The values of lists, and where those of each begin.
+fn listed<O: OffsetSizeTrait>(
+    node: &Node<'_>,
+    field: &FieldRef,
+) -> Result<(ArrayRef, OffsetBuffer<O>)> {
+    let (offsets, values) = offsets::<O>(node)?;
+    let values = match node.is_copied() {
+        true => child_part(node, 0, field, [values.start, values.len()])?,
+        false => whole_child(node, 0, field)?,
+    };
+    Ok((values, offsets))
 }
 
 fn convert_list_view<O: OffsetSizeTrait>(node: &Node<'_>, field: &FieldRef) -> Result<ArrayRef> {
@@ -140,7 +153,7 @@ fn convert_fixed_size_list(node: &Node<'_>, field: &FieldRef, size: i32) -> Resu
     });
     let (start, len) =
         bounds.ok_or_else(|| broken(format!("a fixed-size list of {size} values does not fit")))?;
-    let values = part(&whole_child(node, 0, field)?, start, len)?;
+    let values = child_part(node, 0, field, [start, len])?;
     let field = Arc::clone(field);
     let array =
         FixedSizeListArray::try_new_with_length(field, size, values, node.nulls()?, node.len());
@@ -150,7 +163,7 @@ fn convert_fixed_size_list(node: &Node<'_>, field: &FieldRef, size: i32) -> Resu
 /// Through `ArrayData`, because `MapArray::try_new` refuses entries that are declared nullable and hold no null, as some producers declare them.
 fn convert_map(node: &Node<'_>, data_type: &DataType, entries: &FieldRef) -> Result<ArrayRef> {
     node.expect(2, 1)?;
-    let (children, offsets) = (whole_child(node, 0, entries)?, offsets::<i32>(node)?);
+    let (children, offsets) = listed::<i32>(node, entries)?;
     if children.null_count() > 0 {
         return Err(broken("the entries of a map cannot be null"));
     }
@@ -170,13 +183,11 @@ fn convert_union(node: &Node<'_>, fields: &UnionFields, mode: UnionMode) -> Resu
         true => Some(node.values::<i32>(1, node.offset(), node.len())?),
         false => None,
     };
-    let children = fields.iter().enumerate().map(|(index, (_, field))| {
-        let child = whole_child(node, index, field)?;
-        if dense {
-            Ok(child)
-        } else {
-            part(&child, node.offset(), node.len())
-        }
+    let rows = [node.offset(), node.len()];
+    let children = fields.iter().map(|(_, field)| field).enumerate();
+    let children = children.map(|(index, field)| match dense {
+        true => whole_child(node, index, field),
+        false => child_part(node, index, field, rows),
     });
     let children: Result<Vec<ArrayRef>> = children.collect();
     let array = UnionArray::try_new(fields.clone(), type_ids, offsets, children?);
@@ -233,14 +244,20 @@ fn convert_leaf(node: &Node<'_>, data_type: &DataType) -> Result<ArrayRef> {
         DataType::Utf8 | DataType::Binary => parts.buffers(text_buffers::<i32>(node)?),
         DataType::LargeUtf8 | DataType::LargeBinary => parts.buffers(text_buffers::<i64>(node)?),
         DataType::Utf8View | DataType::BinaryView => {
-            parts.offset(node.offset()).buffers(view_buffers(node)?)
+            let left_out = node.left_out(node.offset());
+            let buffers = view_buffers(node, left_out)?;
+            parts.offset(node.offset() - left_out).buffers(buffers)
         }
         _ => {
             node.expect(2, 0)?;
-            let num_bytes = fixed_width_bytes(data_type, node.end())?;
-            parts
-                .offset(node.offset())
-                .add_buffer(node.buffer(1, num_bytes)?)
+            let left_out = node.left_out(match data_type {
+                // Bits are cut where a byte begins.
+                DataType::Boolean => node.offset() / 8 * 8,
+                _ => node.offset(),
+            });
+            let bytes = |num_values| fixed_width_bytes(data_type, num_values);
+            let buffer = node.buffer(1, bytes(left_out)?..bytes(node.end())?)?;
+            parts.offset(node.offset() - left_out).add_buffer(buffer)
         }
     };
     assemble(parts.nulls(node.nulls()?))
@@ -264,14 +281,13 @@ fn fixed_width_bytes(data_type: &DataType, num_values: usize) -> Result<Option<u
 /// Offsets from the first value on, and the bytes up to the last offset.
 fn text_buffers<O: OffsetSizeTrait>(node: &Node<'_>) -> Result<Vec<Buffer>> {
     node.expect(3, 0)?;
-    let offsets = offsets::<O>(node)?;
-    let num_bytes = offsets.last().map_or(0, |end| end.as_usize());
-    let bytes = node.buffer(2, Some(num_bytes))?;
+    let (offsets, bytes) = offsets::<O>(node)?;
+    let bytes = node.buffer(2, Some(bytes.start)..Some(bytes.end))?;
     Ok(vec![offsets.into_inner().into_inner(), bytes])
 }
 
-/// The views and the data buffers, whose lengths stand in the last C buffer.
-fn view_buffers(node: &Node<'_>) -> Result<Vec<Buffer>> {
+/// The views but the first ones, which are left out, and the data buffers, whose lengths stand in the last C buffer.
+fn view_buffers(node: &Node<'_>, left_out: usize) -> Result<Vec<Buffer>> {
     let num_buffers = node.num_buffers()?;
     let num_data = num_buffers.checked_sub(3).ok_or_else(|| {
         broken(format!(
@@ -279,22 +295,33 @@ fn view_buffers(node: &Node<'_>) -> Result<Vec<Buffer>> {
         ))
     })?;
     node.expect(num_buffers, 0)?;
-    let mut buffers = vec![node.values::<u128>(1, 0, node.end())?.into_inner()];
+    let views = node.values::<u128>(1, left_out, node.end() - left_out)?;
+    let mut buffers = vec![views.into_inner()];
     for (number, num_bytes) in node
         .values::<i64>(num_buffers - 1, 0, num_data)?
         .iter()
         .enumerate()
     {
-        buffers.push(node.buffer(2 + number, usize::try_from(*num_bytes).ok())?);
+        let bytes = Some(0)..usize::try_from(*num_bytes).ok();
+        buffers.push(node.buffer(2 + number, bytes)?);
     }
     Ok(buffers)
 }
 
-/// The offsets of a list, map or string array, cut to its rows; they may not decrease.
-fn offsets<O: OffsetSizeTrait>(node: &Node<'_>) -> Result<OffsetBuffer<O>> {
+/// The offsets of a list, map or string array, cut to its rows, and which values below they need: from the first of all on, but where bytes are copied from the first of the rows on, from which
+/// the offsets count then. They may not decrease.
+fn offsets<O: OffsetSizeTrait>(node: &Node<'_>) -> Result<(OffsetBuffer<O>, Range<usize>)> {
     let offsets = node.values::<O>(1, node.offset(), node.len() + 1)?;
-    if offsets.first().is_none_or(|first| *first < O::zero()) || !offsets.is_sorted() {
+    let (Some(first), Some(last)) = (offsets.first().copied(), offsets.last().copied()) else {
+        return Err(Error::internal("offsets of rows are never none"));
+    };
+    if first < O::zero() || !offsets.is_sorted() {
         return Err(broken("offsets must start at 0 or more and not decrease"));
     }
-    Ok(OffsetBuffer::new(offsets))
+    if !node.is_copied() {
+        return Ok((OffsetBuffer::new(offsets), 0..last.as_usize()));
+    }
+    let moved: Vec<O> = offsets.iter().map(|offset| *offset - first).collect();
+    let values = first.as_usize()..last.as_usize();
+    Ok((OffsetBuffer::new(moved.into()), values))
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -103,6 +104,20 @@ impl Cuda {
     }
 }
 
+impl Cuda {
+    /// Copies to memory of the host, of elements of one byte.
+    fn copy_to<T>(&self, ordinal: u32, handle: usize, start: usize, out: &mut [T]) -> Result<()> {
+        let _bound = self.bound(ordinal)?;
+        let source = address(handle, start)?;
+        // SAFETY: the producer vouches for the bytes behind the handle; the driver checks the address.
+        let copied = unsafe { result::memcpy_dtoh_sync(out, source) };
+        copied.map_err(|error| {
+            let text = format!("copying {} bytes from kDLCUDA:{ordinal}", out.len());
+            failed(text, error)
+        })
+    }
+}
+
 /// Memory on a GPU; dropping it frees it.
 struct Allocation {
     context: Arc<CudaContext>,
@@ -140,14 +155,19 @@ impl CopyEngine for Cuda {
     }
 
     fn read(&self, ordinal: u32, handle: usize, start: usize, out: &mut [u8]) -> Result<()> {
-        let _bound = self.bound(ordinal)?;
-        let source = address(handle, start)?;
-        // SAFETY: the producer vouches for the bytes behind the handle; the driver checks the address.
-        let copied = unsafe { result::memcpy_dtoh_sync(out, source) };
-        copied.map_err(|error| {
-            let text = format!("copying {} bytes from kDLCUDA:{ordinal}", out.len());
-            failed(text, error)
-        })
+        self.copy_to(ordinal, handle, start, out)
+    }
+
+    fn read_new<'a>(
+        &self,
+        ordinal: u32,
+        handle: usize,
+        start: usize,
+        out: &'a mut [MaybeUninit<u8>],
+    ) -> Result<&'a mut [u8]> {
+        self.copy_to(ordinal, handle, start, out)?;
+        // SAFETY: the driver has written all of it.
+        Ok(unsafe { out.assume_init_mut() })
     }
 
     fn write(&self, ordinal: u32, bytes: &[u8]) -> Result<DeviceBuffer> {
@@ -253,5 +273,25 @@ fn failed(doing: impl Display, error: DriverError) -> Error {
         sys::cudaError_enum::CUDA_ERROR_NO_DEVICE => ErrorKind::NotFound,
         _ => ErrorKind::Storage { retryable: false },
     };
-    Error::new(kind, format!("{doing} failed: {error}"))
+    let failed = Error::new(kind, format!("{doing} failed: {error}"));
+    match hint(error) {
+        Some(hint) => failed.with_hint(hint),
+        None => failed,
+    }
+}
+
+/// What helps where the driver is not the right one.
+fn hint(error: DriverError) -> Option<&'static str> {
+    match error.0 {
+        sys::cudaError_enum::CUDA_ERROR_STUB_LIBRARY => Some(
+            "the libcuda.so that was found is the stub of the toolkit, for linkers: let LD_LIBRARY_PATH name the folder of the driver's own before it",
+        ),
+        sys::cudaError_enum::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => Some(
+            "the library of the driver and its kernel module have different versions: restart the machine, or install the driver again",
+        ),
+        sys::cudaError_enum::CUDA_ERROR_NO_DEVICE => Some(
+            "nvidia-smi shows the GPUs that the driver finds; CUDA_VISIBLE_DEVICES may hide them",
+        ),
+        _ => None,
+    }
 }

@@ -15,7 +15,7 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 
 use crate::device::abi::ArrowDeviceArray;
 use crate::device::column::DeviceColumn;
-use crate::device::convert::{convert, empty_fields, part};
+use crate::device::convert::{convert, empty_fields};
 use crate::device::count::num_bytes;
 use crate::device::engine::{DeviceBuffer, Event, copy_engine};
 use crate::device::guard::contain;
@@ -238,8 +238,9 @@ impl DeviceBatch {
             let start = node.offset() + self.rows.start;
             let chosen = held_columns.iter().zip(schema.fields());
             let chosen = chosen.map(|(number, field)| {
-                let whole = convert(&node.child(*number)?, field.data_type());
-                let column = whole.and_then(|whole| part(&whole, start, self.rows.len()));
+                let child = node.child(*number)?;
+                let rows = child.part(start, self.rows.len());
+                let column = rows.and_then(|rows| convert(&rows, field.data_type()));
                 column.map_err(|error| error.with_column(field.name()))
             });
             chosen.collect()

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
@@ -27,6 +28,25 @@ pub trait CopyEngine: Debug + Send + Sync {
     /// # Errors
     /// Whatever the driver says.
     fn read(&self, ordinal: u32, handle: usize, start: usize, out: &mut [u8]) -> Result<()>;
+
+    /// The same into memory whose content is not defined yet, of which this gives back all, with the bytes. By default it is zeroed before, which an engine can spare.
+    ///
+    /// # Errors
+    /// Whatever the driver says.
+    #[expect(unsafe_code, reason = "bytes that were zeroed are defined")]
+    fn read_new<'a>(
+        &self,
+        ordinal: u32,
+        handle: usize,
+        start: usize,
+        out: &'a mut [MaybeUninit<u8>],
+    ) -> Result<&'a mut [u8]> {
+        out.fill(MaybeUninit::new(0));
+        // SAFETY: all of it was written on the line before.
+        let out = unsafe { out.assume_init_mut() };
+        self.read(ordinal, handle, start, out)?;
+        Ok(out)
+    }
 
     /// A new buffer on the device with these bytes (never none), there when this returns.
     ///

@@ -10,6 +10,7 @@
     reason = "the C Data interface hands over raw pointers; every other file of the import works on what is checked here"
 )]
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -100,20 +101,47 @@ impl<'a> Node<'a> {
         )))
     }
 
-    /// The first `num_bytes` bytes of a buffer. `expect` or `num_buffers` must have been asked before.
-    pub(super) fn buffer(&self, index: usize, num_bytes: Option<usize>) -> Result<Buffer> {
-        let num_bytes = num_bytes
-            .filter(|bytes| isize::try_from(*bytes).is_ok())
-            .ok_or_else(|| broken("a buffer must be smaller than the address space"))?;
-        if num_bytes == 0 {
+    /// Some bytes of a buffer; a bound that is `None` does not fit this machine. `expect` or `num_buffers` must have been asked before.
+    pub(super) fn buffer(&self, index: usize, bytes: Range<Option<usize>>) -> Result<Buffer> {
+        let Range {
+            start: Some(start),
+            end: Some(end),
+        } = bytes
+        else {
+            return Err(too_large());
+        };
+        if isize::try_from(end).is_err() {
+            return Err(too_large());
+        }
+        if start >= end {
             return Ok(Buffer::from(Vec::<u8>::new()));
         }
         let pointer = NonNull::new(self.array.buffer(index).cast_mut()).ok_or_else(|| {
             broken(format!(
-                "buffer {index} must hold {num_bytes} bytes, it is absent"
+                "buffer {index} must hold {end} bytes, it is absent"
             ))
         })?;
-        self.memory.bytes(pointer, num_bytes, self.owner)
+        self.memory.bytes(pointer, start..end, self.owner)
+    }
+
+    /// How many of the values before `start` need not be asked for: all where bytes are copied, none where they are there anyway.
+    pub(super) fn left_out(&self, start: usize) -> usize {
+        if self.memory.is_copied() { start } else { 0 }
+    }
+
+    /// Whether bytes are copied, so that children are asked for the values alone that somebody needs.
+    pub(super) fn is_copied(&self) -> bool {
+        self.memory.is_copied()
+    }
+
+    /// Some of the values, as an array of its own.
+    pub(super) fn part(&self, start: usize, len: usize) -> Result<Self> {
+        check_part(start, len, self.len)?;
+        Ok(Self {
+            offset: self.offset + start,
+            len,
+            ..*self
+        })
     }
 
     /// What the struct gives for a buffer; 0 for an absent one. `num_buffers` must have been asked before.
@@ -143,15 +171,16 @@ impl<'a> Node<'a> {
         start: usize,
         len: usize,
     ) -> Result<ScalarBuffer<T>> {
-        let num_bytes = (start + len).checked_mul(size_of::<T>());
-        let buffer = self.buffer(index, num_bytes)?;
+        let left_out = self.left_out(start);
+        let bytes = |values: usize| values.checked_mul(size_of::<T>());
+        let buffer = self.buffer(index, bytes(left_out)..bytes(start + len))?;
         let aligned = buffer.as_ptr().align_offset(align_of::<T>()) == 0;
         let buffer = if aligned {
             buffer
         } else {
             Buffer::from_slice_ref(buffer.as_slice())
         };
-        Ok(ScalarBuffer::new(buffer, start, len))
+        Ok(ScalarBuffer::new(buffer, start - left_out, len))
     }
 
     /// Which values are null; `None` when the producer gives no bitmap. Counted here, whatever `null_count` says.
@@ -164,8 +193,10 @@ impl<'a> Node<'a> {
                 ))),
             };
         }
-        let bits = self.buffer(0, Some(self.end().div_ceil(8)))?;
-        let nulls = NullBuffer::new(BooleanBuffer::new(bits, self.offset, self.len));
+        let left_out = self.left_out(self.offset / 8);
+        let bits = self.buffer(0, Some(left_out)..Some(self.end().div_ceil(8)))?;
+        let bits = BooleanBuffer::new(bits, self.offset - left_out * 8, self.len);
+        let nulls = NullBuffer::new(bits);
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
 
@@ -207,6 +238,20 @@ fn count(name: &str, number: i64) -> Result<usize> {
             "{name} of an Arrow C array must be 0 or more, got {number}"
         ))
     })
+}
+
+/// Makes sure that `len` values from `start` on are among `num_values`.
+pub(super) fn check_part(start: usize, len: usize, num_values: usize) -> Result<()> {
+    if start.checked_add(len).is_some_and(|end| end <= num_values) {
+        return Ok(());
+    }
+    Err(broken(format!(
+        "a child must hold at least the {start} + {len} values of its parent, got {num_values}"
+    )))
+}
+
+fn too_large() -> Error {
+    broken("a buffer must be smaller than the address space")
 }
 
 pub(super) fn broken(message: impl Into<String>) -> Error {

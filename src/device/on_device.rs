@@ -1,7 +1,7 @@
 //! The Arrow C Device interface for batches in the memory of this host.
 //!
-//! Comes in: batches and streams of ours, or device arrays and device streams of another library. Goes out: the structs of `abi.rs`, or batches. Never here: memory that this
-//! process cannot read, waiting for a device; both are refused by name.
+//! Comes in: batches and streams of ours, or device arrays and device streams of another library. Goes out: the structs of `abi.rs`, or batches; what must be waited for is waited for here,
+//! since whoever has memory of the host may read it at once. Never here: memory that this process cannot read, which is refused by name.
 //!
 //! Follows <https://arrow.apache.org/docs/format/CDeviceDataInterface.html>.
 
@@ -14,6 +14,7 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 
 use crate::device::abi::{ARROW_DEVICE_CPU, ArrowDeviceArray, ArrowDeviceArrayStream};
+use crate::device::engine::{Event, copy_engine};
 use crate::device::import::{ImportedStream, import_batch, import_stream};
 use crate::device::node::broken;
 use crate::error::{Error, ErrorKind, Result};
@@ -35,11 +36,11 @@ pub fn export_device_batch(batch: &RecordBatch) -> Result<(FFI_ArrowSchema, Arro
     Ok((schema, ArrowDeviceArray::on_cpu(array)))
 }
 
-/// Takes over a device array whose buffers this process can read now, and makes a batch of it.
+/// Takes over a device array whose buffers this process can read, waits for its event if it has one, and makes a batch of it.
 ///
 /// # Errors
-/// `NotLocal` for a device whose memory this process cannot read, `Unsupported` for a device that the interface does not define and for an array that must be waited for;
-/// else as [`import_batch`].
+/// `NotLocal` for a device whose memory this process cannot read, `Unsupported` for a device that the interface does not define and for an event that no engine knows; what the driver says of
+/// the event; else as [`import_batch`].
 pub fn import_device_batch(
     array: ArrowDeviceArray,
     schema: &FFI_ArrowSchema,
@@ -87,17 +88,29 @@ pub fn import_device_stream(stream: ArrowDeviceArrayStream) -> Result<ImportedSt
     })
 }
 
-/// The array, when its buffers can be read here without waiting. Dropping it otherwise releases it.
+/// The array, when its buffers can be read here; by now what fills them is done. Dropping it otherwise releases it.
 fn readable(array: ArrowDeviceArray) -> Result<FFI_ArrowArray> {
     check_device(array.device_type, array.device_id)?;
     if !array.sync_event.is_null() {
-        return Err(Error::unsupported(format!(
+        wait(&array)?;
+    }
+    Ok(array.array)
+}
+
+/// Waits by the engine of the GPU whose memory it is, or that has pinned it.
+fn wait(array: &ArrowDeviceArray) -> Result<()> {
+    let refused = || {
+        Error::unsupported(format!(
             "an array on {} with a sync_event must be waited for, which needs the device's own library",
             device_name(array.device_type, array.device_id)
         ))
-        .with_hint("synchronize the producer, or copy the array to the CPU first"));
-    }
-    Ok(array.array)
+        .with_hint("synchronize the producer, or copy the array to the CPU first")
+    };
+    let ordinal = u32::try_from(array.device_id).unwrap_or(0);
+    let device = Device::try_new(array.device_type, Some(ordinal))?;
+    let device = device.of_events().ok_or_else(refused)?;
+    let engine = copy_engine(device).map_err(|error| refused().with_source(error))?;
+    engine.wait(ordinal, Event(array.sync_event.expose_provenance()))
 }
 
 fn check_device(device_type: i32, device_id: i64) -> Result<()> {

@@ -3,8 +3,13 @@
 //! Comes in: what a C struct gives for a buffer, and how many bytes it must have. Goes out: those bytes, shared where this process can read them and copied where it cannot. Never
 //! here: what the bytes mean.
 
-#![expect(unsafe_code, reason = "the C Data interface hands over raw pointers")]
+#![expect(
+    unsafe_code,
+    reason = "the C Data interface hands over raw pointers; memory that is written at once is not zeroed before"
+)]
 
+use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -12,7 +17,7 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::ffi::FFI_ArrowArray;
 
 use crate::device::engine::CopyEngine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Where buffers are.
 pub(super) enum Memory {
@@ -26,25 +31,42 @@ pub(super) enum Memory {
 }
 
 impl Memory {
-    /// The first bytes of a buffer.
+    /// Some bytes of a buffer.
     pub(super) fn bytes(
         &self,
         pointer: NonNull<u8>,
-        num_bytes: usize,
+        bytes: Range<usize>,
         owner: &Arc<FFI_ArrowArray>,
     ) -> Result<Buffer> {
         match self {
             Self::Host => {
                 let owner = Arc::clone(owner);
-                // SAFETY: the producer promises `num_bytes` readable bytes that do not change until the tree is released, which `owner` does after the last buffer is gone.
-                Ok(unsafe { Buffer::from_custom_allocation(pointer, num_bytes, owner) })
+                // SAFETY: the producer promises so many readable bytes that do not change until the tree is released, which `owner` does after the last buffer is gone.
+                let whole = unsafe { Buffer::from_custom_allocation(pointer, bytes.end, owner) };
+                Ok(whole.slice_with_length(bytes.start, bytes.len()))
             }
             Self::Device { engine, ordinal } => {
-                let mut copy = MutableBuffer::from_len_zeroed(num_bytes);
-                engine.read(*ordinal, pointer.addr().get(), 0, copy.as_slice_mut())?;
+                let len = bytes.len();
+                let mut copy = MutableBuffer::with_capacity(len);
+                let place = copy.as_mut_ptr().cast::<MaybeUninit<u8>>();
+                // SAFETY: the buffer has room for so many bytes, and nobody else has it.
+                let out = unsafe { std::slice::from_raw_parts_mut(place, len) };
+                let handle = pointer.addr().get();
+                let written = engine.read_new(*ordinal, handle, bytes.start, out)?;
+                let written = (written.as_ptr().addr(), written.len());
+                if written != (place.addr(), len) {
+                    return Err(Error::internal("an engine filled other memory"));
+                }
+                // SAFETY: all bytes were written, as was just seen.
+                unsafe { copy.set_len(len) };
                 Ok(copy.into())
             }
         }
+    }
+
+    /// Whether bytes are copied, so that only those should be asked for that somebody needs.
+    pub(super) fn is_copied(&self) -> bool {
+        matches!(self, Self::Device { .. })
     }
 }
 

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, Once};
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{
+    ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, RecordBatch, StringArray,
+    StringViewArray, StructArray,
+};
 use arrow::datatypes::Int64Type;
 use arrow::ffi::FFI_ArrowArray;
 use partgrid::device::{
@@ -310,6 +313,40 @@ fn tiles_say_where_they_are_and_are_copied_by_column() {
     }
     drop((there, there_in_part, same));
     assert_eq!(seen(4).buffers, 0);
+}
+
+#[test]
+fn of_a_slice_the_rows_alone_are_copied() {
+    let ordinal = 17;
+    let flags = BooleanArray::from_iter((0..100).map(|row| Some(row % 3 == 0)));
+    let views: StringViewArray = (0..100).map(|row| Some(format!("view {row}"))).collect();
+    let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(
+        (0..100).map(|row| Some([Some(row), None])),
+    );
+    let whole = table(100);
+    let [numbers, texts] = [0, 1].map(|number| Arc::clone(whole.column(number)));
+    let structs = StructArray::from(whole);
+    let columns: [(&str, ArrayRef, usize); 6] = [
+        ("numbers", numbers, 10 * 8),
+        // One offset more than texts, each of six bytes.
+        ("texts", texts, 11 * 4 + 10 * 6),
+        ("flags", Arc::new(flags), 2),
+        ("views", Arc::new(views), 10 * 16),
+        ("structs", Arc::new(structs), 10 * 8 + 11 * 4 + 10 * 6),
+        // Two values for each row, and the bits of these.
+        ("lists", Arc::new(lists), 11 * 4 + 20 * 8 + 3),
+    ];
+    for (name, column, num_bytes) in columns {
+        let ours = single(name, &column);
+        let there = DeviceBatch::try_copy_to(&ours, device(ordinal)).unwrap();
+        let rows = there.view(10..20, &[0]).unwrap();
+        let before = seen(ordinal).bytes_read;
+        assert_eq!(rows.copy_to_host(&[0]).unwrap(), ours.slice(10, 10));
+        assert_eq!(seen(ordinal).bytes_read - before, num_bytes, "{name}");
+        let none = there.view(10..10, &[0]).unwrap();
+        assert_eq!(none.copy_to_host(&[0]).unwrap().num_rows(), 0);
+        assert_eq!(seen(ordinal).bytes_read - before, num_bytes, "{name}");
+    }
 }
 
 #[test]

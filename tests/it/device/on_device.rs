@@ -3,15 +3,17 @@
 #![expect(unsafe_code, reason = "plays a producer of another device")]
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use arrow::ffi::FFI_ArrowSchema;
 use partgrid::device::{
-    ArrowDeviceArray, ArrowDeviceArrayStream, export_device_batch, export_device_stream,
-    export_stream, import_device_batch, import_device_stream,
+    ArrowDeviceArray, ArrowDeviceArrayStream, CopyEngine, DeviceBuffer, Event, copy_engine,
+    export_device_batch, export_device_stream, export_stream, import_device_batch,
+    import_device_stream, register_copy_engine,
 };
 use partgrid::error::{Error, ErrorKind, Result};
+use partgrid::location::Device;
 
 use super::single;
 
@@ -93,12 +95,64 @@ fn memory_of_the_host_is_read_and_other_devices_are_refused_by_name() {
     }
 }
 
+/// What the driver of ROCm would be told, which also has the events of memory that it has pinned.
+#[derive(Debug)]
+struct Waits(Mutex<Vec<(u32, Event)>>);
+
+impl CopyEngine for Waits {
+    fn wait(&self, ordinal: u32, event: Event) -> Result<()> {
+        self.0.lock().unwrap().push((ordinal, event));
+        match ordinal {
+            7 => Err(Error::internal("the driver is gone")),
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&self, _: u32, _: usize, _: usize, _: &mut [u8]) -> Result<()> {
+        panic!("memory of the host is read in place")
+    }
+
+    fn write(&self, _: u32, _: &[u8]) -> Result<DeviceBuffer> {
+        panic!("nothing is written")
+    }
+}
+
+fn with_event(device_type: i32, device_id: i64) -> (FFI_ArrowSchema, ArrowDeviceArray) {
+    let (schema, mut array) = export_device_batch(&batch()).unwrap();
+    (array.device_type, array.device_id) = (device_type, device_id);
+    array.sync_event = std::ptr::with_exposed_provenance_mut(4096);
+    (schema, array)
+}
+
 #[test]
-fn an_array_that_must_be_waited_for_is_refused() {
-    for (device_type, name) in [(1, "kDLCPU:0"), (3, "kDLCUDAHost:0")] {
-        let (schema, mut array) = export_device_batch(&batch()).unwrap();
-        (array.device_type, array.device_id) = (device_type, 0);
-        array.sync_event = (&raw mut array.reserved).cast();
+fn an_event_of_memory_of_the_host_is_waited_for_by_the_engine_of_its_gpu() {
+    let engine = Arc::new(Waits(Mutex::default()));
+    let rocm = Device::try_new(10, None).unwrap();
+    register_copy_engine(rocm, Arc::clone(&engine) as _).unwrap();
+    for device_id in [3, -1] {
+        let (schema, array) = with_event(11, device_id);
+        assert_eq!(import_device_batch(array, &schema).unwrap(), batch());
+    }
+    let waited = engine.0.lock().unwrap().clone();
+    assert_eq!(waited, [(3, Event(4096)), (0, Event(4096))]);
+    let (schema, array) = with_event(11, 7);
+    let error = import_device_batch(array, &schema).unwrap_err();
+    assert_eq!(error.message(), "the driver is gone");
+}
+
+#[test]
+fn an_event_that_no_engine_knows_is_refused() {
+    let cuda = copy_engine(Device::try_new(2, None).unwrap());
+    for (device_type, name) in [
+        (1, "kDLCPU:0"),
+        (3, "kDLCUDAHost:0"),
+        (13, "kDLCUDAManaged:0"),
+    ] {
+        // A driver would follow the pointer.
+        if device_type != 1 && cuda.is_ok() {
+            continue;
+        }
+        let (schema, array) = with_event(device_type, 0);
         let error = import_device_batch(array, &schema).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert_eq!(
