@@ -71,13 +71,13 @@ impl PyArray {
     }
 
     /// The array interface, which is the same for numpy and for CUDA but for its name.
-    fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn interface<'py>(&self, py: Python<'py>, address: usize) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
         interface.set_item("typestr", self.numbers.element().type_string())?;
         interface.set_item("shape", self.shape(py)?)?;
         interface.set_item("strides", self.strides(py)?)?;
-        interface.set_item("data", (self.address(), !self.is_writable))?;
+        interface.set_item("data", (address, !self.is_writable))?;
         Ok(interface)
     }
 }
@@ -168,7 +168,7 @@ impl PyArray {
     /// The array interface of NumPy, version 3.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.interface(py)
+        self.interface(py, self.address())
     }
 
     /// The array interface of CUDA, version 3. Missing unless CUDA reads the memory, such as it has pinned.
@@ -178,7 +178,12 @@ impl PyArray {
             let text = format!("the memory is on {}, not CUDA's", self.device);
             return Err(PyAttributeError::new_err(text));
         }
-        self.interface(py)
+        // The interface wants none where there is no element.
+        let address = match self.numbers.num_bytes() {
+            0 => 0,
+            _ => self.address(),
+        };
+        self.interface(py, address)
     }
 
     /// The request flags that arrays take: see `partgrid.buffer.supports`.

@@ -83,6 +83,18 @@ pub struct ArrowDeviceArrayStream {
 // SAFETY: as for `FFI_ArrowArrayStream`: a stream may move to another thread, and is used by one at a time.
 unsafe impl Send for ArrowDeviceArrayStream {}
 
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<FFI_ArrowArray>() == 80);
+    assert!(std::mem::offset_of!(ArrowDeviceArray, device_id) == 80);
+    assert!(std::mem::offset_of!(ArrowDeviceArray, device_type) == 88);
+    assert!(std::mem::offset_of!(ArrowDeviceArray, sync_event) == 96);
+    assert!(std::mem::offset_of!(ArrowDeviceArray, reserved) == 104);
+    assert!(size_of::<ArrowDeviceArray>() == 128);
+    assert!(std::mem::offset_of!(ArrowDeviceArrayStream, get_schema) == 8);
+    assert!(size_of::<ArrowDeviceArrayStream>() == 48);
+};
+
 impl ArrowDeviceArrayStream {
     /// A released stream.
     #[must_use]

@@ -67,14 +67,13 @@ impl PyStorage {
     }
 
     /// An array interface, which is the same for numpy and for CUDA but for its name.
-    fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn interface<'py>(&self, py: Python<'py>, address: usize) -> PyResult<Bound<'py, PyDict>> {
         let plan = self.core.plan();
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
         interface.set_item("typestr", self.core.item().type_string())?;
         interface.set_item("shape", PyTuple::new(py, plan.shape())?)?;
         interface.set_item("strides", PyTuple::new(py, plan.strides())?)?;
-        let address = self.core.as_ptr().addr();
         interface.set_item("data", (address, self.core.is_frozen()))?;
         if let Some(dtype) = &self.foreign {
             interface.set_item("descr", dtype.getattr(py, "descr")?)?;
@@ -166,7 +165,7 @@ impl PyStorage {
             let text = format!("the memory is on {}, not the host's", self.core.device());
             return Err(PyAttributeError::new_err(text));
         }
-        self.interface(py)
+        self.interface(py, self.core.as_ptr().addr())
     }
 
     /// The array interface of CUDA, version 3. Missing where CUDA cannot read the memory.
@@ -176,7 +175,12 @@ impl PyStorage {
             let text = format!("the memory is on {}, not CUDA's", self.core.device());
             return Err(PyAttributeError::new_err(text));
         }
-        self.interface(py)
+        // The interface wants none where there is no element.
+        let address = match self.core.plan().num_elements() {
+            0 => 0,
+            _ => self.core.as_ptr().addr(),
+        };
+        self.interface(py, address)
     }
 
     /// NumPy: the storage as a `numpy.ndarray` over the same memory, writable until the storage becomes part of a grid. Needs numpy.
