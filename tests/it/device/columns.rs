@@ -9,7 +9,7 @@ use arrow::datatypes::Schema;
 use arrow::ffi::FFI_ArrowArray;
 use partgrid::device::{DeviceBatch, DeviceTile, Event, device_row_bands};
 use partgrid::error::ErrorKind;
-use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, named};
 use partgrid::location::Device;
 
 use super::engine::{device, seen, table};
@@ -55,6 +55,26 @@ fn batches_of_one_device_come_side_by_side_without_a_copy() {
     assert_eq!(&part.copy_to_host().unwrap(), &expected[2].slice(5, 4));
     drop((taken, part));
     assert_eq!(seen(ordinal).buffers, 0);
+}
+
+#[test]
+fn columns_get_other_names_over_the_same_buffers() {
+    let ordinal = 18;
+    let there = DeviceBatch::try_copy_to(&table(3), device(ordinal)).unwrap();
+    let buffers = seen(ordinal).buffers;
+    let names = ["x", "y"].map(str::to_owned);
+    let schema = named(&there.schema(), Some(&names)).unwrap();
+    let renamed = there.under(&schema).unwrap();
+    assert_eq!((renamed.schema(), seen(ordinal).buffers), (schema, buffers));
+    assert_eq!(
+        renamed.copy_to_host(&[0, 1]).unwrap().columns(),
+        table(3).columns()
+    );
+    let error = there.under(&with_nulls(3).schema()).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "another schema must have the types of the columns"
+    );
 }
 
 #[test]

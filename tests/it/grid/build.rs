@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use partgrid::error::{Error, ErrorKind};
-use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
+use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, named, named_batches};
 
 #[test]
 fn a_complete_grid_is_built_and_two_have_different_ids() {
@@ -217,4 +217,29 @@ fn columns_without_names_are_numbered_and_wrong_names_are_refused() {
             (ErrorKind::InvalidArgument, text)
         );
     }
+}
+
+#[test]
+fn schemas_without_names_are_numbered_and_others_are_left_unless_names_are_given() {
+    let schema = |names: [&str; 2]| -> SchemaRef {
+        let fields = names.map(|name| Field::new(name, DataType::Int32, true));
+        let about = [("about".to_owned(), "flights".to_owned())].into();
+        Arc::new(Schema::new(fields.to_vec()).with_metadata(about))
+    };
+    let given = ["x", "y"].map(str::to_owned);
+    for (theirs, names, ours) in [
+        (["", ""], None, ["column_0", "column_1"]),
+        (["a", ""], None, ["a", ""]),
+        (["a", "b"], None, ["a", "b"]),
+        (["", ""], Some(&given[..]), ["x", "y"]),
+        (["a", "a"], Some(&given[..]), ["x", "y"]),
+    ] {
+        assert_eq!(named(&schema(theirs), names).unwrap(), schema(ours));
+        let batches = [RecordBatch::new_empty(schema(theirs))];
+        let (found, batches) = named_batches(&schema(theirs), &batches, names).unwrap();
+        assert_eq!((&found, &batches[0].schema()), (&schema(ours), &found));
+    }
+    let error = named(&schema(["", ""]), Some(&given[..1])).unwrap_err();
+    let text = "names must have one name for each of the 2 columns, got 1";
+    refused(&error, text);
 }
