@@ -352,6 +352,7 @@ fn of_a_slice_the_rows_alone_are_copied() {
 #[test]
 #[cfg(feature = "sql")]
 fn sql_copies_the_columns_that_it_needs() {
+    use partgrid::location::Locality;
     use partgrid::query::{Session, SessionOptions};
 
     let grid = PartitionGrid::try_from_batches(table(1).schema(), &[table(1000)]).unwrap();
@@ -359,12 +360,9 @@ fn sql_copies_the_columns_that_it_needs() {
     let session = Session::try_new(&SessionOptions::default()).unwrap();
     session.register("t", Arc::new(there)).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let batches = runtime.block_on(async {
-        let query = session
-            .sql("SELECT sum(n) AS s, count(*) AS c FROM t WHERE n >= 500")
-            .await;
-        query.unwrap().collect().await.unwrap()
-    });
+    let query = session.sql("SELECT sum(n) AS s, count(*) AS c FROM t WHERE n >= 500");
+    let query = runtime.block_on(query).unwrap();
+    let batches = runtime.block_on(query.collect()).unwrap();
     assert_eq!(
         batches[0].column(0).as_primitive::<Int64Type>().value(0),
         374_750
@@ -374,6 +372,12 @@ fn sql_copies_the_columns_that_it_needs() {
         500
     );
     assert_eq!(seen(5).bytes_read, 8000);
+    let groups = query.metrics().unwrap().groups;
+    let [group] = groups.as_slice() else {
+        panic!("{groups:?}")
+    };
+    assert_eq!((group.locality, group.read_tiles), (Locality::Device, 1));
+    assert_eq!((group.bytes, group.copied_bytes), (8000, 8000));
 }
 
 #[test]
