@@ -63,7 +63,7 @@ static int checked(uint64_t place, size_t bytes, Block **found) {
     return OK;
 }
 
-int cuInit(unsigned flags) { (void)flags; return setting("STAND_IN_DEVICES", 2) ? OK : NO_DEVICE; }
+int cuInit(unsigned flags) { (void)flags; return setting("STAND_IN_DEVICES", 2) ? setting("STAND_IN_STARTS", OK) : NO_DEVICE; }
 int cuDeviceGetCount(int *count) { *count = setting("STAND_IN_DEVICES", 2); return OK; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return OK; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) { (void)attribute; (void)device; *value = 1; return OK; }

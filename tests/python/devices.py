@@ -10,6 +10,15 @@ PROT_NONE, PROT_BOTH = 0, 3
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def has_cuda() -> bool:
+    """Whether the library of the driver of CUDA can be loaded."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 class Faulting:
     """A driver. Its handles are addresses of pages that may not be read or written: whoever reads them on the host is ended by the system at once."""
 

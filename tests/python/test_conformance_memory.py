@@ -107,6 +107,16 @@ def test_partgrid_keeps_every_rule_of_dlpack(order: Any) -> None:
     }
 
 
+@pytest.mark.parametrize("layout", [(0, 1), (1, 0)])
+def test_storages_keep_every_rule_of_dlpack(layout: tuple[int, int]) -> None:
+    storage = pg.storage.full((4, 3), 2.5, layout=layout, alignment_size=64)
+    assert dlpack.deviations(storage) == {}
+    frozen = pg.storage.ones((4, 3), layout=(1, 0))
+    grid = pg.from_storage(frozen)
+    assert dlpack.deviations(frozen) == {}
+    assert dlpack.deviations(grid.tile(0).storage()) == {}
+
+
 def test_peers_break_the_rules_of_dlpack_that_are_known() -> None:
     fixed = np.arange(3.0)
     fixed.flags.writeable = False

@@ -20,7 +20,7 @@ import ctypes, gc, threading
 import numpy as np, pyarrow as pa
 import partgrid as pg
 from partgrid import errors
-from type_samples import samples
+from type_samples import others, samples
 
 driver = ctypes.CDLL("libcuda.so")
 driver.stand_in_bytes.restype = driver.stand_in_event.restype = ctypes.c_size_t
@@ -37,7 +37,7 @@ def table(rows=1000):
 PROGRAMS = {
     "every type goes to either GPU and comes back": """
 for ordinal in (0, 1):
-    for name, column in samples().items():
+    for name, column in (samples() | others()).items():
         ours = pg.from_arrow(pa.table({"c": column}))
         there = ours.to(f"kDLCUDA:{ordinal}")
         assert there.tile(0).location[0][2] == f"kDLCUDA:{ordinal}"
@@ -105,6 +105,26 @@ assert driver.stand_in_waited() == 0
 assert again.to("kDLCPU").to_arrow()["n"].to_pylist() == [1, 2, 3]
 assert (driver.stand_in_waited(), driver.stand_in_event()) == (1, 0x5eed)
 """,
+    "memory that CUDA has pinned or moves is waited for when it comes": """
+from test_releases import BATCH, Counted, device_struct, produce, schema_struct
+event = ctypes.c_void_p(0x5eed)
+for number, ordinal in ((3, 1), (13, 1), (3, -1)):
+    before = driver.stand_in_waited()
+    struct = device_struct(number, ctypes.addressof(event))
+    struct.device_id = ordinal
+    pair = Counted(schema_struct()), Counted(struct)
+    grid = pg.from_arrow(produce("__arrow_c_device_array__", tuple(each.capsule for each in pair)))
+    for each in pair:
+        del each.capsule
+    assert (driver.stand_in_waited() - before, driver.stand_in_event()) == (1, 0x5eed)
+    assert grid.to_arrow().to_pydict() == BATCH.to_pydict()
+    assert grid.tile(0).column("a").__dlpack_device__() == (number, max(ordinal, 0))
+    assert driver.stand_in_waited() - before == 1, "once"
+    assert current() is None
+    del grid
+    gc.collect()
+    assert [each.count for each in pair] == [1, 1]
+""",
     "storages lie in memory of the GPU": """
 def values(storage):
     "The elements, copied by the driver itself."
@@ -154,6 +174,9 @@ for refused, ask in [
 storage.__dlpack__(stream=1, max_version=(1, 1), dl_device=(2, 0))
 with pg.buffer.get_buffer(storage) as buffer:
     assert (buffer.pointer, buffer.device_info) == (storage.address, (2, 0))
+none = pg.storage.zeros((0, 3), device="gpu")
+assert none.__cuda_array_interface__["data"] == (0, False), "as the interface has it"
+del none
 like = pg.storage.ones_like(storage)
 assert like.__dlpack_device__() == (2, 0) and like.dims == ("I", "J")
 context = ctypes.c_void_p()
@@ -198,9 +221,20 @@ try:
     pg.from_arrow(table()).to("kDLCUDA:0")
 except errors.NotFoundError as error:
     assert "starting the CUDA driver failed" in str(error), error
+    assert "nvidia-smi" in str(error), error
 else:
     raise AssertionError
 os.environ["STAND_IN_DEVICES"] = "1"
+for code, remedy in (("34", "is the stub of the toolkit"), ("803", "have different versions")):
+    os.environ["STAND_IN_STARTS"] = code
+    try:
+        pg.from_arrow(table()).to("kDLCUDA:0")
+    except errors.StorageError as error:
+        assert "starting the CUDA driver failed" in str(error), error
+        assert remedy in str(error), error
+    else:
+        raise AssertionError(code)
+os.environ["STAND_IN_STARTS"] = "0"
 assert pg.from_arrow(table()).to("kDLCUDA:0").to("kDLCPU").to_arrow().equals(table()), "asked again"
 """,
 }

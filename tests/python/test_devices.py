@@ -1,6 +1,5 @@
 """Tiles in the memory of devices, with a device that is written in Python: handles into a dict."""
 
-import ctypes
 import gc
 import itertools
 from typing import Any
@@ -11,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 import partgrid as pg
+from devices import has_cuda
 from partgrid import errors
-from type_samples import samples
+from type_samples import others, samples
 
 
 class Cards:
@@ -59,7 +59,7 @@ def table() -> pa.Table:
     return pa.table({"n": pa.array([1, None, 3], pa.int64()), "t": ["a", "bc", None]})
 
 
-SAMPLES = samples()
+SAMPLES = samples() | others()
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -190,15 +190,6 @@ def test_errors_of_an_engine_are_raised_as_they_are() -> None:
     there = grid.to("kDLWebGPU:0")
     with pytest.raises(errors.InvalidDataError, match="read must give 40 bytes, got 39"):
         there.to("kDLCPU")
-
-
-def has_cuda() -> bool:
-    """Whether the library of the driver can be loaded."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
 
 
 @pytest.mark.skipif(has_cuda(), reason="there is a driver of CUDA on this machine")

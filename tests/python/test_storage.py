@@ -24,6 +24,7 @@ import tvm_ffi
 
 import partgrid as pg
 from conftest import DATA
+from devices import has_cuda
 
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 DTYPES += ["float16", "float32", "float64", "bool", "complex64", "complex128"]
@@ -294,6 +295,7 @@ def test_types_without_values_in_memory_are_refused() -> None:
         pg.storage.zeros((2,), "nonsense")
 
 
+@pytest.mark.skipif(has_cuda(), reason="there is a driver of CUDA on this machine")
 @pytest.mark.parametrize("options", [{"device": "gpu"}, *({"backend": b} for b in GPU_BACKENDS)])
 def test_a_gpu_that_is_not_reached_is_a_clear_error(options: dict[str, str]) -> None:
     with pytest.raises(RuntimeError, match="this process reaches none") as caught:

@@ -1,6 +1,8 @@
 """Tiles in buffers of OpenCL, whose handles are objects of the driver and no addresses. Runs on the CPU, with PoCL."""
 
 import ctypes
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import partgrid as pg
 from partgrid import errors
+from test_releases import Counted, DeviceArray, Schema, produce, taken
 
 cl = pytest.importorskip(
     "pyopencl", reason="pyopencl is not installed; make test-peers installs it"
@@ -36,7 +39,9 @@ class Engine:
 
     def wait(self, _ordinal: int, event: int) -> None:
         self.waited += 1
-        cl.Event.from_int_ptr(event).wait()
+        # A `sync_event` leads to the event of the driver: it is a `cl_event *`.
+        place = ctypes.c_void_p.from_address(event)
+        cl.Event.from_int_ptr(place.value).wait()
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +116,51 @@ def test_columns_hand_over_the_object_of_the_driver_and_where_to_begin(engine: E
         np.from_dlpack(column)
     assert np.from_dlpack(column, device="cpu").tolist() == list(range(40, 60))
     assert memoryview(column.to("kDLCPU")).tolist() == list(range(40, 60))
+
+
+READS: dict[str, Callable[[pg.Grid], list[int]]] = {
+    "copy to the host": lambda grid: grid.to("kDLCPU").to_arrow()["x"].to_pylist(),
+    "SQL": lambda grid: grid.sql("SELECT x FROM self").to_arrow()["x"].to_pylist(),
+    "column": lambda grid: memoryview(grid.tile(0).column("x").to("kDLCPU")).tolist(),
+}
+
+
+@pytest.mark.parametrize("how", READS)
+def test_the_event_of_a_kernel_is_waited_for_before_the_memory_is_read(
+    engine: Engine, how: str
+) -> None:
+    there = pg.from_arrow(pa.table({"x": np.zeros(100, np.int32)})).to("kDLOpenCL:0")
+    program = cl.Program(
+        engine.context, "__kernel void late(__global int *x) { x[get_global_id(0)] = 7; }"
+    ).build()
+    # A kernel in a queue of its own, which begins a while after somebody waits for it.
+    begin, queue = cl.UserEvent(engine.context), cl.CommandQueue(engine.context)
+    memory = cl.Buffer.from_int_ptr(_first_buffer(there.tile(0)))
+    done = program.late(queue, (100,), None, memory, wait_for=[begin])
+    queue.flush()
+    place = ctypes.c_void_p(done.int_ptr)
+    grid = _with_event(there.tile(0), place)
+    waited = engine.waited
+    timer = threading.Timer(0.3, begin.set_status, args=[cl.command_execution_status.COMPLETE])
+    timer.start()
+    assert engine.waited == waited, "nothing waits for an import"
+    assert READS[how](grid) == [7] * 100
+    assert READS[how](grid) == [7] * 100
+    assert engine.waited == waited + 1, "once"
+    assert done.command_execution_status == cl.command_execution_status.COMPLETE
+    timer.join()
+
+
+def _with_event(tile: pg.Tile, event: ctypes.c_void_p) -> pg.Grid:
+    """The same memory as another library would give it, with an event."""
+    schema, array = tile.__arrow_c_device_array__()
+    struct = taken(array, DeviceArray)
+    struct.sync_event = ctypes.addressof(event)
+    pair = Counted(taken(schema, Schema)), Counted(struct)
+    grid = pg.from_arrow(produce("__arrow_c_device_array__", tuple(each.capsule for each in pair)))
+    for each in pair:
+        del each.capsule
+    return grid
 
 
 def _first_buffer(tile: pg.Tile) -> int:
