@@ -1,7 +1,7 @@
 # make demo   builds everything and shows the main job on real data
 # make test   all Rust and Python tests
 # make test-peers  MPI, HeAT, distarray, Ray, xgboost_ray, lightgbm_ray, Modin, Dask, TPC-DS and GT4Py, each in an environment of its own (8 GB, in PEERS)
-# make test-gpu  copies to and from a GPU of NVIDIA, peers that compute on it, and a table of speeds; skipped by name without one
+# make test-gpu  copies to and from a GPU of NVIDIA, a table of speeds, and peers that compute on it, in an environment of their own (several GB, in PEERS); skipped by name without one
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make test-release  what the service and its clusters survive, as often as before a release: an hour or more
 # make lint   formats, clippy, documentation, types, stubs
@@ -41,8 +41,11 @@ test-python: extension
 	$(VENV)/bin/python -m pytest tests/python -q -n 2
 
 # The extension has the feature `cuda` by default; nothing of CUDA is needed to build it.
-test-gpu: extension
-	$(VENV)/bin/python -m pytest tests/gpu -v -s -rs -p no:cacheprovider
+# The peers are installed where there is a device of the driver.
+GPU_PEERS := $(if $(wildcard /dev/nvidiactl /dev/dxg),$(PEERS)/gpu)
+test-gpu: extension $(addsuffix /.ready,$(GPU_PEERS))
+	$(VENV)/bin/python -m pytest tests/gpu $(if $(GPU_PEERS),--ignore tests/gpu/test_peers.py) -v -s -rs -p no:cacheprovider
+	$(if $(GPU_PEERS),$(IN_PEER) $(GPU_PEERS)/bin/python -m pytest tests/gpu/test_peers.py -v -rs -p no:cacheprovider)
 
 # Other queries than those of `make test`; a failure names its seed.
 test-queries: extension

@@ -1,4 +1,4 @@
-"""Allocating storages beside numpy: time for one, in the same process, in turns, medians.
+"""Allocating storages beside numpy: time for one, in the same process, in turns, medians; and what it costs to hand memory over.
 
 Run by `make bench-storage`. "made" is a storage that is made and dropped, "written" one that is written once in between, so that its pages must come.
 """
@@ -73,6 +73,36 @@ def main() -> None:
     view = seconds_each(lambda: np.asarray(array)) * 1e6
     both = seconds_each(lambda: np.asarray(tile.array())) * 1e6
     print(f"\nnumpy view of a dense band: {view:.2f} us, with tile.array() {both:.2f} us")
+    exports()
+
+
+class Cards:
+    """A device whose memory is a dict."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[int, bytes] = {}
+
+    def read(self, _ordinal: int, handle: int, start: int, nbytes: int) -> bytes:
+        """Bytes of a buffer."""
+        return self.buffers[handle][start : start + nbytes]
+
+    def write(self, _ordinal: int, data: bytes) -> tuple[int, None]:
+        """A new buffer."""
+        self.buffers[len(self.buffers) + 1] = data
+        return len(self.buffers), None
+
+    def wait(self, _ordinal: int, _event: int) -> None:
+        """Nothing: all that is done here is done at once."""
+
+
+def exports() -> None:
+    """Prints what it costs to hand a tile of 16 columns over: to make both capsules, and to drop them."""
+    pg.register_copy_engine("kDLExtDev", Cards())
+    here = pg.from_numpy(np.zeros((1000, 16), order="F"))
+    for where, grid in (("the host", here), ("a device", here.to("kDLExtDev:0"))):
+        export = grid.tile(0).__arrow_c_device_array__
+        each = statistics.median(seconds_each(export) for _ in range(ROUNDS)) * 1e6
+        print(f"16 columns on {where} as Arrow C Device array: {each:.2f} us", flush=True)
 
 
 if __name__ == "__main__":

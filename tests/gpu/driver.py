@@ -7,8 +7,8 @@ from typing import Any
 
 # Waits for so many cycles, then writes a number into every element.
 PTX = b"""
-.version 6.0
-.target sm_50
+.version VERSION
+.target TARGET
 .address_size 64
 .visible .entry late(.param .u64 out, .param .u64 value, .param .u64 count, .param .u64 cycles)
 {
@@ -34,6 +34,8 @@ FILL:
     ret;
 }
 \0"""
+# What drivers of CUDA 13 still compile for, and what GPUs before that want.
+TARGETS = [(b"6.3", b"sm_75"), (b"6.0", b"sm_50")]
 
 
 class Driver:
@@ -80,9 +82,19 @@ class Driver:
     def is_done(self, event: ctypes.c_void_p) -> bool:
         return self.library.cuEventQuery(event) == 0
 
+    def module(self) -> int:
+        """The kernel for the first target that the GPU and its driver take."""
+        module, codes = ctypes.c_void_p(), []
+        for version, target in TARGETS:
+            image = PTX.replace(b"VERSION", version).replace(b"TARGET", target)
+            codes.append(self.library.cuModuleLoadData(ctypes.byref(module), image))
+            if codes[-1] == 0:
+                return module.value or 0
+        raise AssertionError(f"cuModuleLoadData failed with errors {codes}")
+
     def write_late(self, place: int, value: int, count: int, stream: int) -> None:
         """Writes numbers in a stream, some tenths of a second from now."""
-        module = ctypes.c_void_p(self.made("cuModuleLoadData", PTX))
+        module = ctypes.c_void_p(self.module())
         kernel = ctypes.c_void_p(self.made("cuModuleGetFunction", module, b"late"))
         values = [ctypes.c_uint64(each) for each in (place, value, count, 500_000_000)]
         pointers = (ctypes.c_void_p * 4)(*(ctypes.addressof(each) for each in values))

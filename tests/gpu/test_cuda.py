@@ -13,10 +13,10 @@ import pytest
 import partgrid as pg
 from driver import Driver
 from partgrid import errors
-from test_releases import Counted, DeviceArray, Schema, produce, taken
-from type_samples import samples
+from test_releases import Counted, DeviceArray, DeviceStream, Schema, produce, taken
+from type_samples import others, samples
 
-SAMPLES = samples()
+SAMPLES = samples() | others()
 
 
 def table(rows: int = 1000) -> pa.Table:
@@ -40,6 +40,29 @@ def test_every_type_goes_to_the_gpu_and_comes_back(name: str) -> None:
     assert there[2:7].to("kDLCPU").to_arrow().equals(ours[2:7].to_arrow())
     again = pg.from_arrow(there.tile(0))
     assert again.to("kDLCPU").to_arrow().equals(ours.to_arrow())
+
+
+def cell(first: int, rows: int, band: int) -> pa.Table:
+    numbers = [None if row % 7 == band else row for row in range(first, first + rows)]
+    texts = [f"{band} {row}" for row in range(first, first + rows)]
+    return pa.table({f"n{band}": pa.array(numbers, pa.int64()), f"t{band}": texts})
+
+
+def test_a_device_stream_of_two_row_and_two_column_bands_comes_back() -> None:
+    cells = [[cell(first, rows, band) for band in (0, 1)] for first, rows in ((0, 40), (40, 60))]
+    ours = pg._native._from_parts(cells)
+    there = ours.to("kDLCUDA:0")
+    assert there.tiling == (2, 2)
+    for grid in (there, there[30:70, ["t1", "n0"]]):
+        given = Counted(taken(grid.__arrow_c_device_stream__(), DeviceStream))
+        again = pg.from_arrow(produce("__arrow_c_device_stream__", given.capsule))
+        assert [tile.location[0][2] for tile in again.tiles] == ["kDLCUDA:0"] * 2
+        found = again.to("kDLCPU").to_arrow().to_pylist()
+        assert found == grid.to("kDLCPU").to_arrow().to_pylist()
+        del given.capsule
+        gc.collect()
+        assert given.count == 1
+    assert there.to("kDLCPU").to_arrow().equals(ours.to_arrow())
 
 
 def test_the_memory_is_that_of_the_gpu() -> None:

@@ -75,7 +75,11 @@ def test_pylibcudf_takes_tiles_and_columns_and_gives_tables() -> None:
     assert (theirs.num_columns(), theirs.num_rows()) == (2, 3)
     column = pylibcudf.Column.from_arrow(tile.column("n"))
     assert (column.size(), column.null_count()) == (3, 1)
-    back = pg.from_arrow(theirs)
-    assert back.tile(0).location[0][2] == "kDLCUDA:0"
-    found = back.to("kDLCPU").to_arrow()
-    assert [each.to_pylist() for each in found.columns] == list(ours.to_pydict().values())
+    # Its tables have had no names.
+    for names in (None, ["n", "t"]):
+        back = pg.from_arrow(theirs, names)
+        assert back.tile(0).location[0][2] == "kDLCUDA:0"
+        found = back.to("kDLCPU").to_arrow()
+        assert len(set(found.column_names)) == 2
+        assert names in (None, found.column_names)
+        assert [each.to_pylist() for each in found.columns] == list(ours.to_pydict().values())
