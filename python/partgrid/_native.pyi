@@ -3336,7 +3336,7 @@ def register_copy_engine(device: str, engine: Any) -> None:
 
     - `read(ordinal, handle, start, nbytes)` gives the bytes of a buffer from byte `start` on, as any object with the buffer protocol, when they are there.
     - `write(ordinal, data)` copies `bytes` into a new buffer and gives `(handle, owner)`; the buffer may be freed when `owner` is dropped.
-    - `wait(ordinal, event)` returns when the work behind a `sync_event` (an address, as the producer of an array gave it) is done.
+    - `wait(ordinal, event)` returns when the work behind a `sync_event` is done: the address at which an event of the driver is (a `cl_event *` of OpenCL), as the producer of an array gave it.
 
     Args:
         device: The type of device, such as `"kDLOpenCL"`.

@@ -151,6 +151,44 @@ fn row_bands_of_a_grid_are_on_one_device_or_refused() {
 }
 
 #[test]
+#[cfg(feature = "sql")]
+fn sql_and_copies_take_column_bands_of_the_host_and_of_a_device_together() {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int64Type;
+    use partgrid::device::grid_to;
+    use partgrid::location::Locality::{Device as OnDevice, Memory};
+    use partgrid::query::{Session, SessionOptions};
+
+    let ordinal = 19;
+    let there = DeviceBatch::try_copy_to(&with_nulls(3), device(ordinal)).unwrap();
+    let there = Tile::new(Arc::new(DeviceTile::new(there)));
+    let grid = beside(vec![Tile::try_from_batch(&table(3)).unwrap(), there]);
+    let session = Session::try_new(&SessionOptions::default()).unwrap();
+    session.register("g", Arc::new(grid.clone())).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let query = session.sql("SELECT sum(n + m) AS s, count(t) AS c FROM g WHERE n > 0");
+    let query = runtime.block_on(query).unwrap();
+    let batches = runtime.block_on(query.collect()).unwrap();
+    let [sum, count] = [0, 1].map(|column| batches[0].column(column).as_primitive::<Int64Type>());
+    assert_eq!((sum.value(0), count.value(0)), (6, 2));
+    let groups = query.metrics().unwrap().groups;
+    let copied = groups
+        .iter()
+        .map(|group| (group.locality, group.copied_bytes));
+    assert_eq!(copied.collect::<Vec<_>>(), [(Memory, 0), (OnDevice, 24)]);
+    assert_eq!(seen(ordinal).bytes_read, 24);
+    let error = grid.open_row_band(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotLocal);
+    let here = runtime.block_on(grid_to(&grid, Device::CPU)).unwrap();
+    assert!(Arc::ptr_eq(here.tiles()[0].data(), grid.tiles()[0].data()));
+    assert_eq!(
+        here.open_row_band(0).unwrap().column(2),
+        with_nulls(3).column(0)
+    );
+    assert_eq!(seen(ordinal).bytes_read, 48);
+}
+
+#[test]
 fn one_event_is_handed_on_and_several_are_waited_for() {
     let ordinal = 14;
     let with_event = |batch: &RecordBatch, event: usize| {
