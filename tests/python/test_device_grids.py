@@ -172,6 +172,16 @@ def test_of_some_rows_the_others_are_not_copied(driver: Faulting) -> None:
     assert part.to("kDLCPU").to_arrow().equals(numbers().slice(10, 10))
 
 
+def test_a_storage_of_a_tile_on_a_device_is_a_copy_on_the_host(driver: Faulting) -> None:
+    there = pg.from_arrow(numbers()[["a", "b"]]).to("kDLExtDev:0")
+    with pytest.raises(errors.UnsupportedError, match="dense"):
+        there.tile(0).storage()
+    storage = there[["b"]].tile(0).storage()
+    assert (storage.device, storage.is_frozen) == (None, True)
+    assert np.asarray(storage)[:, 0].tolist() == list(range(1000))
+    assert driver.buffers
+
+
 def test_a_file_copies_each_tile_once(driver: Faulting, tmp_path: Path) -> None:
     ours = pa.Table.from_batches(numbers()[["a", "b"]].to_batches(max_chunksize=250))
     there = pg.from_arrow(ours).to("kDLExtDev:0")
