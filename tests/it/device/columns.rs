@@ -2,13 +2,17 @@
 
 #![expect(unsafe_code, reason = "plays a producer that contradicts itself")]
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, UInt8Array};
 use arrow::datatypes::Schema;
 use arrow::ffi::FFI_ArrowArray;
-use partgrid::device::{DeviceBatch, DeviceTile, Event, device_row_bands};
-use partgrid::error::ErrorKind;
+use partgrid::device::{
+    CopyEngine, DeviceBatch, DeviceBuffer, DeviceTile, Event, device_row_bands,
+    register_copy_engine,
+};
+use partgrid::error::{ErrorKind, Result};
 use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, named};
 use partgrid::location::Device;
 
@@ -288,4 +292,42 @@ fn columns_that_contradict_themselves_are_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
         assert!(error.to_string().contains(text), "{text}: {error}");
     }
+}
+
+/// Gives back less than it was to fill.
+#[derive(Debug)]
+struct Lazy;
+
+impl CopyEngine for Lazy {
+    fn wait(&self, _: u32, _: Event) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, _: u32, _: usize, _: usize, _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn read_new<'a>(
+        &self,
+        _: u32,
+        _: usize,
+        _: usize,
+        out: &'a mut [MaybeUninit<u8>],
+    ) -> Result<&'a mut [u8]> {
+        let (first, _) = out.split_at_mut(1);
+        Ok(first.write_copy_of_slice(&[7]))
+    }
+
+    fn write(&self, _: u32, bytes: &[u8]) -> Result<DeviceBuffer> {
+        Ok(DeviceBuffer::new(1, bytes.len(), Box::new(())))
+    }
+}
+
+#[test]
+fn memory_that_an_engine_did_not_fill_is_never_handed_out() {
+    let hexagon = Device::try_new(16, Some(0)).unwrap();
+    register_copy_engine(hexagon, Arc::new(Lazy)).unwrap();
+    let there = DeviceBatch::try_copy_to(&table(3), hexagon).unwrap();
+    let error = there.copy_to_host(&[0]).unwrap_err();
+    assert_eq!(error.message(), "an engine filled other memory");
 }
