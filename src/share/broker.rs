@@ -16,11 +16,11 @@ use std::time::Duration;
 use super::fork::{Descriptor, OfProcess};
 use super::handle::Incarnation;
 use super::socket::{self, Peer};
-use super::tile::{Mapped, SharedTile};
+use super::tile::{Mapped, Purpose, SharedTile};
 use super::wire::{Grant, MAX_PACKET_BYTES, Reply, Request, strange};
-use super::{SharedSegment, find};
+use super::{SharedSegment, find, lent};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{GridId, Tile, TileData};
+use crate::grid::{GridId, Tile, TileData, TileMemory};
 
 /// A process may have so many readers at a time.
 const MAX_READERS: usize = 512;
@@ -33,6 +33,9 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How long nobody is accepted when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Tiles that lie in segments keep these for the next reader, with a descriptor each, up to one of so many that the process may have; of others the next reader takes a new segment.
+const DESCRIPTORS_SHARE: u64 = 4;
 
 const FOREVER: Duration = Duration::ZERO;
 
@@ -47,6 +50,8 @@ struct Broker {
     leases: Mutex<HashMap<u64, Lease>>,
     /// Copies of tiles in private memory, by the address of the tile, which is taken as long as the entry is there.
     copies: Mutex<HashMap<usize, Arc<Slot>>>,
+    /// Bytes of lent tiles of which copies are in the making.
+    copying_bytes: AtomicU64,
     /// All segments that were made here and are still there.
     segments: Mutex<Vec<Weak<Mapped>>>,
 }
@@ -55,6 +60,18 @@ struct Broker {
 struct Lease {
     mapped: Arc<Mapped>,
     reader: u32,
+}
+
+/// Bytes that count as copied as long as it is there.
+struct Copying<'a> {
+    all: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
 }
 
 /// Where the copy of one tile is kept.
@@ -87,6 +104,11 @@ pub(super) fn serve() -> Result<()> {
 /// Takes note of a segment of this process, for lists.
 pub(super) fn note(mapped: &Arc<Mapped>) {
     BROKER.get(Arc::default).1.note(mapped);
+}
+
+/// Bytes of copies of lent tiles that are there beside these.
+pub(super) fn copied_bytes() -> u64 {
+    BROKER.get(Arc::default).1.copied_bytes()
 }
 
 fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -149,11 +171,56 @@ impl Broker {
         if let Some(mapped) = copy.upgrade() {
             return Ok(mapped);
         }
-        let mapped = Mapped::publish(&tile.open()?, true)?;
+        let most = lent(grid);
+        let purpose = most.map_or(Purpose::Copy, |_| Purpose::Lent);
+        let bytes = tile.data().memory_bytes();
+        let _copying = most.map(|most| self.copying(bytes, most)).transpose()?;
+        let mapped = Mapped::publish(&tile.open()?, purpose)?;
         mapped.name.get_or_init(|| (grid, position.to_vec()));
         self.note(&mapped);
         *copy = Arc::downgrade(&mapped);
+        if purpose == Purpose::Lent {
+            self.settle(tile, &mapped);
+        }
         Ok(mapped)
+    }
+
+    /// Has a tile lie in its segment, if it can, in place of its own memory.
+    fn settle(&self, tile: &Tile, mapped: &Arc<Mapped>) {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most = limit.unwrap_or(u64::MAX) / DESCRIPTORS_SHARE;
+        let is_kept = (locked(&self.segments).len() as u64) < most;
+        let kept = is_kept.then(|| Arc::clone(mapped) as Arc<dyn Any + Send + Sync>);
+        let memory = TileMemory::new(mapped.content.batch.clone(), kept);
+        mapped.settled.get_or_init(|| Arc::downgrade(&memory));
+        tile.data().settle(memory);
+    }
+
+    /// Leave to copy a lent tile.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` when copies of lent tiles would have more than they may.
+    fn copying(&self, bytes: u64, most: u64) -> Result<Copying<'_>> {
+        let all = &self.copying_bytes;
+        let others = all.fetch_add(bytes, Ordering::AcqRel);
+        let copying = Copying { all, bytes };
+        let copied = self.copied_bytes().saturating_add(others);
+        if copied.saturating_add(bytes) <= most {
+            return Ok(copying);
+        }
+        let text = format!(
+            "copies of tiles that processes of this host read may have {most} bytes, they have {copied}, and this one {bytes}"
+        );
+        Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
+            "try again once others have let go of theirs, or raise limits.grids of the server",
+        ))
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        let segments = locked(&self.segments);
+        let segments = segments.iter().filter_map(Weak::upgrade);
+        let lent = segments.filter(|mapped| mapped.purpose == Purpose::Lent && mapped.is_copy());
+        lent.map(|mapped| mapped.content.segment_bytes).sum()
     }
 
     fn slot(&self, tile: &Arc<dyn TileData>) -> Arc<Slot> {
@@ -185,7 +252,7 @@ impl Broker {
                 grid: grid.unwrap_or_else(|| GridId::from_bits(0)),
                 position: position.unwrap_or_default(),
                 segment_bytes: mapped.content.segment_bytes,
-                is_copy: mapped.is_copy,
+                is_copy: mapped.is_copy(),
                 readers,
             }
         };
