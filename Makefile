@@ -10,7 +10,7 @@
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars
 # make bench-storage  allocating storages, beside numpy
-# make bench-share  opening tiles in another process, beside pickling them
+# make bench-share  opening tiles in another process, beside DoGet and pickling them
 # make bench-share-ray  the same, and `ray.get` of the same tables in the same run
 # make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries
 # make bench-soak  a server under mixed load for ten minutes: every answer, memory, descriptors, threads

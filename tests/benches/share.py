@@ -1,9 +1,10 @@
-"""Handing tiles to another process: opened in shared memory, beside pickling the same table, and `ray.get` of it where Ray is. Medians after a warm-up.
+"""Handing tiles to another process: opened in shared memory, beside DoGet and pickling of the same table, and `ray.get` of it where Ray is.
 
-Run by `make bench-share`, without Ray, and by `make bench-share-ray`, in the environment of that peer.
-"opened" is from the pickled tile to a `pyarrow.RecordBatch` over its memory,
-with a new connection each time; "read" is the first pass over the values, which brings the pages into the process. Of pickling, the sender's and the receiver's
-time; the bytes go through a pipe. Of Ray, what a process of its own needs for the table that another one has put.
+Run by `make bench-share`, without Ray, and by `make bench-share-ray`, in the environment of that peer. Figures are medians after a warm-up.
+"opened" is from the pickled tile to a `pyarrow.RecordBatch` over its memory, with a new connection each time; "read" is the first pass over the values, which
+brings the pages into the process. Of DoGet, from the ticket of the tile to a `pyarrow.Table`: by pyarrow.flight, over a connection of loopback that is there
+already, from a server in this process. Of pickling, the sender's and the receiver's time; the bytes go through a pipe. Of Ray, what a process of its own needs
+for the table that another one has put.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import partgrid as pg
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 ROUNDS = 21
+# Of what copies every byte.
+FETCHES = 5
 
 READER = f"""
 import gc, pickle, statistics, sys, time
@@ -43,6 +46,20 @@ for number in range({ROUNDS} + 1):
         opened.append(done - started)
         read.append(ended - done)
 print(statistics.median(opened), statistics.median(read), max(opened))
+"""
+
+FETCHER = f"""
+import statistics, sys, time
+from pyarrow import flight
+took = []
+with flight.connect(sys.argv[1]) as client:
+    [end] = client.get_flight_info(flight.FlightDescriptor.for_path("tile")).endpoints
+    for number in range({FETCHES} + 1):
+        started = time.perf_counter()
+        table = client.do_get(end.ticket).read_all()
+        took.append(time.perf_counter() - started)
+        del table
+print(statistics.median(took[1:]))
 """
 
 RECEIVER = """
@@ -70,10 +87,18 @@ def in_shared_memory(grid: pg.Grid) -> tuple[float, float, float]:
     return opened, read, slowest
 
 
+def fetched(grid: pg.Grid) -> float:
+    """Seconds to fetch the only tile elsewhere by Flight."""
+    with pg.Server({"tile": grid}) as server:
+        command = [sys.executable, "-c", FETCHER, server.uri]
+        done = subprocess.run(command, stdout=-1, check=True)
+    return float(done.stdout)
+
+
 def pickled(table: pa.Table) -> float:
     """Seconds to hand the table over by pickling it."""
     times = []
-    for _ in range(5):
+    for _ in range(FETCHES):
         receiver = subprocess.Popen([sys.executable, "-c", RECEIVER], stdin=-1, stdout=-1)
         pickle.dump(pa.table({"warm": [1]}), receiver.stdin)
         receiver.stdin.flush()
@@ -129,7 +154,8 @@ def by_ray(table: pa.Table) -> list[str]:
 
 def main() -> None:
     """Prints one table."""
-    head = ["tile", "bytes", "to_shared, once", "opened", "slowest", "read", "pickled instead"]
+    head = ["tile", "bytes", "to_shared, once", "opened", "slowest", "read"]
+    head += ["DoGet instead", "pickled instead"]
     if HAS_RAY:
         import ray  # noqa: PLC0415 - optional
 
@@ -146,6 +172,7 @@ def main() -> None:
             opened, read, slowest = in_shared_memory(grid)
             cells = [name, f"{grid.nbytes:,}", f"{copied * 1e3:,.1f} ms", f"{opened * 1e3:.3f} ms"]
             cells += [f"{slowest * 1e3:.3f} ms", f"{read * 1e3:,.1f} ms"]
+            cells.append(f"{fetched(private) * 1e3:,.1f} ms")
             cells.append(f"{pickled(table) * 1e3:,.1f} ms")
             if HAS_RAY:
                 cells += by_ray(table.combine_chunks())

@@ -1,7 +1,8 @@
-//! Loading Parquet files: which are found, what is kept, where tiles are cut. Types and broken input have files of their own.
+//! Loading Parquet files: which are found, what is kept, where tiles are cut. Types, broken and changed input have files of their own.
 
 mod broken;
 mod hive;
+mod hostile;
 mod paths;
 mod types;
 

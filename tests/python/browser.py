@@ -55,6 +55,11 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
+def visible(selector: str) -> str:
+    """An expression: whether the first element that a selector finds is seen."""
+    return f"document.querySelector({json.dumps(selector)})?.checkVisibility()"
+
+
 class Browser:
     """One Chromium with one page. A context manager."""
 
@@ -76,6 +81,7 @@ class Browser:
         self._number = 0
         self._session: str | None = None
         self._answers: Answers | None = None
+        self.has_pretended = False
         self.complaints: list[str] = []
         self.asked: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -166,6 +172,7 @@ class Browser:
         """Requests to addresses like the pattern get these answers instead of the server's, until told otherwise."""
         self._answers = answers
         if answers:
+            self.has_pretended = True
             self.call("Fetch.enable", patterns=[{"urlPattern": pattern}])
         else:
             self.call("Fetch.disable")
@@ -216,6 +223,18 @@ class Browser:
                 raise TimeoutError(f"after {seconds} s this does not hold: {expression}")
             self.wait(0.05)
         return value
+
+    def text(self, selector: str) -> str:
+        """What the first element that a selector finds shows, with plain spaces; nothing where there is none."""
+        found = f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"
+        return self.value(found).replace("\u00a0", " ")
+
+    def heard(self) -> list[tuple[str, str]]:
+        """What a screen reader is told: role and name of everything that is there for it."""
+        self.call("Accessibility.enable")
+        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
+        told = [node for node in nodes if not node["ignored"]]
+        return [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in told]
 
     def press(self, key: str, modifiers: int = 0) -> None:
         """Presses and releases a key (modifiers: 2 is Ctrl, 8 is Shift)."""

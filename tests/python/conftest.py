@@ -10,6 +10,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from browser import Browser, chromium
 from devices import Faulting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,3 +67,28 @@ def name(server: pg.Server, request: pytest.FixtureRequest) -> Iterator[str]:
     made = f"made_{abs(hash(request.node.nodeid))}"
     yield made
     server.deregister(made)
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    """Chromium, where this machine has it."""
+    program = chromium()
+    if program is None:
+        pytest.skip("Chromium is missing (Debian: apt-get install chromium)")
+    with Browser(program) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(chrome: Browser) -> Iterator[Browser]:
+    """A browser whose page has complained of nothing when the test is over."""
+    chrome.look(1280, 900)
+    chrome.call("Page.navigate", url="about:blank")
+    chrome.complaints.clear()
+    chrome.asked.clear()
+    chrome.has_pretended = False
+    yield chrome
+    chrome.pretend("", None)
+    # A request that a pretended server refuses is a line in the console of its own, whatever the page does about it.
+    excused = "Failed to load resource" if chrome.has_pretended else None
+    assert [text for text in chrome.complaints if not excused or excused not in text] == []

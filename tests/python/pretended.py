@@ -21,6 +21,7 @@ class Pretended:
         self.jobs: list[dict[str, Any]] = []
         self.grids: list[dict[str, Any]] = []
         self.details: dict[str, Any] = {}
+        self.members: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []
         self.token = ""
         self.away = False
@@ -72,7 +73,7 @@ class Pretended:
             "grids": self.grids,
             "queries": self.queries,
             "jobs": self.jobs,
-            "members": [],
+            "members": self.members,
             "errors": self.errors,
         }
 
@@ -107,3 +108,11 @@ class Pretended:
         places = [{"locality": "memory", "tiles": len(at), "bytes": 5}]
         what = {"name": name, "id": name, "durable": True, "tiles": len(at), "bytes": 5}
         self.grids.append({**what, **shape, "localities": places})
+
+    def member(self, uri: str, state: str = "serving", *, is_here: bool = False) -> None:
+        what = {"uri": uri, "host": "10.0.0.7", "pid": 4711, "state": state, "version": "0.1.0"}
+        self.members.append({**what, "is_here": is_here})
+
+    def error(self, message: str, *, time: str = "2026-11-22T09:00:03Z", **more: Any) -> None:
+        what = {"request": "0f3a9c7b1d2e4f56", "caller": "anonymous", "kind": "Query"}
+        self.errors.append({**what, "message": message, "time": time, "standing": False, **more})

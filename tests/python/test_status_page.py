@@ -1,148 +1,32 @@
-"""The status page in Chromium: tiles, progress, cancelling, keyboard, screens, and a server that refuses or is away.
+"""The status page in Chromium, of a server that says what a test wants.
 
-What a real server does only for a moment is pretended.
+Progress, cancelling, keyboard, screens, screen readers, and a server that refuses or is away. Of a real server: test_status_page_live.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
 import partgrid as pg
-from browser import Browser, chromium
-from conftest import DATA
+from browser import Browser, visible
 from pretended import HOSTILE, Pretended
-
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-SERVERS: dict[str, pg.Server] = {}
-SCREENS = {"light": (1280, 900), "dark": (1280, 900), "phone": (360, 740), "narrow": (320, 640)}
 
 
 @pytest.fixture(scope="module")
 def http_uri() -> Iterator[str]:
-    """The page of a server that has the flights."""
-    with pg.Server({"flights": pg.read_parquet(DATA / "flights")}) as server:
-        SERVERS[server.http_uri] = server
+    """The page of a server; what it says is pretended."""
+    with pg.Server() as server:
         yield server.http_uri
-
-
-@pytest.fixture
-def slow_query(http_uri: str) -> Iterator[str]:
-    """A query of that server that runs for about a minute, unless somebody ends it."""
-    text = "SELECT count(*) FROM flights AS a, flights AS b WHERE a.dep_time < b.dep_time + b.arr_delay"
-    connection = pg.connect(SERVERS[http_uri].uri)
-    result = connection.sql(text)
-
-    def run() -> None:
-        with contextlib.suppress(pg.PartgridError):
-            result.to_arrow()
-
-    running = threading.Thread(target=run)
-    running.start()
-    yield text
-    with contextlib.suppress(pg.PartgridError):
-        result.cancel()
-    running.join(30)
-    assert not running.is_alive()
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    program = chromium()
-    if program is None:
-        pytest.skip("Chromium is missing (Debian: apt-get install chromium)")
-    with Browser(program) as browser:
-        yield browser
-
-
-@pytest.fixture
-def browser(chrome: Browser) -> Iterator[Browser]:
-    """A browser whose page has complained of nothing when the test is over."""
-    chrome.look(1280, 900)
-    chrome.call("Page.navigate", url="about:blank")
-    chrome.complaints.clear()
-    chrome.asked.clear()
-    yield chrome
-    chrome.pretend("", None)
-    # A failed request is a line in the console of its own, whatever the page does about it.
-    assert [text for text in chrome.complaints if "Failed to load resource" not in text] == []
 
 
 @pytest.fixture
 def pretended(browser: Browser, http_uri: str) -> Pretended:
     return Pretended(browser, http_uri)
-
-
-def text(browser: Browser, selector: str) -> str:
-    return browser.value(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
-
-
-def visible(selector: str) -> str:
-    return f"document.querySelector({json.dumps(selector)})?.checkVisibility()"
-
-
-def test_the_page_has_a_policy_that_lets_nothing_else_in(http_uri: str) -> None:
-    files = {"/": "html", "/style.css": "css", "/page.js": "javascript", "/tiles.js": "javascript"}
-    for path, kind in files.items():
-        with urlopen(http_uri.rstrip("/") + path) as answer:
-            assert kind in answer.headers["Content-Type"]
-            if path == "/":
-                assert answer.headers["Content-Security-Policy"] == POLICY
-
-
-def test_tiles_are_drawn_and_everything_comes_from_the_server(
-    browser: Browser, http_uri: str
-) -> None:
-    with urlopen(http_uri.rstrip("/") + "/api/status") as answer:
-        grids = json.load(answer)["grids"]
-    assert grids, "the server of this test has a grid"
-    browser.open(http_uri)
-    browser.until("document.querySelectorAll('.drawing .tile').length > 0")
-    first = browser.until("document.querySelectorAll('#grids > li').length")
-    assert first == len(grids)
-    drawn = browser.value(
-        "document.querySelectorAll('#grids li:first-child .drawing .tile').length"
-    )
-    assert 0 < drawn <= grids[0]["tiles"]
-    assert all(url.startswith((http_uri.rstrip("/"), "data:")) for url in browser.asked)
-
-
-def test_a_running_query_is_cancelled_from_the_page(
-    browser: Browser, http_uri: str, slow_query: str
-) -> None:
-    browser.open(http_uri)
-    has = f"row.innerText.includes({json.dumps(slow_query)})"
-    row = f"[...document.querySelectorAll('#queries tr')].find((row) => {has})"
-    browser.until(f"{row}?.querySelector('button').checkVisibility()")
-    before = json.dumps(browser.value(f"{row}.innerText"))
-    browser.until(f"{row}.innerText !== {before}")
-    browser.value(f"{row}.querySelector('button').focus()")
-    browser.press("Enter")
-    browser.until(f"!{row} || {row}.querySelector('.state').innerText === 'cancelled'")
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_page_fits_every_screen(
-    browser: Browser, http_uri: str, tmp_path: Path, screen: str
-) -> None:
-    width, height = SCREENS[screen]
-    browser.look(width, height, dark=screen == "dark", calm=screen == "narrow")
-    browser.open(http_uri)
-    browser.until("document.querySelectorAll('.drawing .tile').length > 0")
-    browser.wait(0.3)
-    assert browser.value("document.documentElement.scrollWidth") == width
-    folder = Path(os.environ.get("PARTGRID_SCREENSHOTS", tmp_path))
-    browser.screenshot(folder / f"status-{screen}.png")
 
 
 def test_progress_moves_and_what_did_not_change_stays(
@@ -159,7 +43,7 @@ def test_progress_moves_and_what_did_not_change_stays(
     browser.value("window.nodes = [...document.querySelectorAll('#queries *, .drawing *')]; 0")
     query.update(progress=0.75, tiles_done=9)
     browser.until("document.querySelector('#queries progress').value === 0.75")
-    assert "9 of 12 tiles, 75 %" in text(browser, "#queries")
+    assert "9 of 12 tiles, 75 %" in browser.text("#queries")
     assert browser.value("nodes.every((node) => node.isConnected)")
     assert browser.value("getSelection().toString()") == "SELECT 1"
     assert browser.value("document.activeElement.ariaLabel").startswith("Tile (1, 1): 100 rows")
@@ -172,10 +56,10 @@ def test_sorting_has_a_bar_of_its_own_and_what_has_no_measure_has_none(
     job = pretended.jobs[-1]
     job.update(bytes=1000, arranged_rows=1500, rows_to_arrange=2000, progress=0.75)
     browser.until("document.querySelector('#jobs progress')?.value === 0.75")
-    assert "sorting: 1,500 of 2,000 rows, 75 %" in text(browser, "#jobs")
+    assert "sorting: 1,500 of 2,000 rows, 75 %" in browser.text("#jobs")
     job.update(arranged_rows=2000, progress=None, remaining_seconds=0.0)
     browser.until("document.querySelector('#jobs progress').matches(':indeterminate')")
-    assert "1.0 kB of 1.0 kB, all read, being finished" in text(browser, "#jobs")
+    assert "1.0 kB of 1.0 kB, all read, being finished" in browser.text("#jobs")
 
 
 def test_a_place_looks_the_same_in_every_grid(browser: Browser, pretended: Pretended) -> None:
@@ -199,7 +83,7 @@ def test_a_catalog_that_is_not_as_it_should_be_is_said_above_all(
     assert not browser.value(visible("#notice"))
     pretended.catalog = {"durable": False, "damaged": 1}
     browser.until(visible("#notice"))
-    said = text(browser, "#notice-text")
+    said = browser.text("#notice-text")
     assert "The catalog cannot be written" in said
     assert "1 table of the catalog is damaged" in said
     browser.until("document.getElementById('news').innerText.includes('cannot be written')")
@@ -225,8 +109,8 @@ def test_memory_that_is_spilled_or_comes_in_is_shown(
     browser: Browser, pretended: Pretended
 ) -> None:
     browser.until("document.getElementById('memory-spilled').innerText")
-    assert text(browser, "#memory-spilled") == "1.0 MB of 1.0 MB"
-    assert text(browser, "#memory-incoming") == "1.0 MB"
+    assert browser.text("#memory-spilled") == "1.0 MB of 1.0 MB"
+    assert browser.text("#memory-incoming") == "1.0 MB"
     assert pretended.errors == []
 
 
@@ -290,7 +174,7 @@ def test_the_server_says_why_it_does_not_cancel(browser: Browser, pretended: Pre
     browser.until(visible("#queries button"))
     browser.click("#queries button")
     browser.until("document.querySelector('#queries .bad').innerText")
-    assert text(browser, "#queries .bad") == "Not cancelled: this needs the scope `write`"
+    assert browser.text("#queries .bad") == "Not cancelled: this needs the scope `write`"
 
 
 def test_names_and_sql_of_others_are_text(browser: Browser, pretended: Pretended) -> None:
@@ -304,7 +188,7 @@ def test_names_and_sql_of_others_are_text(browser: Browser, pretended: Pretended
     browser.until("document.querySelectorAll('#errors tr').length === 2")
     assert browser.value("document.querySelectorAll('main script, img').length") == 0
     assert "\u202e" not in browser.value("document.body.innerText")
-    assert HOSTILE.replace("\u202e", "\ufffd") in text(browser, "#grids h3")
+    assert HOSTILE.replace("\u202e", "\ufffd") in browser.text("#grids h3")
 
 
 def test_a_token_is_asked_for_sent_and_kept_in_the_tab_only(
@@ -316,7 +200,7 @@ def test_a_token_is_asked_for_sent_and_kept_in_the_tab_only(
     browser.type("wrong")
     browser.press("Enter")
     browser.until("document.getElementById('entry-error').innerText")
-    assert "this token is not known" in text(browser, "#entry-error")
+    assert "this token is not known" in browser.text("#entry-error")
     browser.type("secret")
     browser.press("Enter")
     browser.until(visible("#status"))
@@ -331,10 +215,10 @@ def test_a_server_that_was_away_is_found_again(browser: Browser, pretended: Pret
     browser.until(visible("#status"))
     pretended.away = True
     browser.until(visible("#notice"))
-    assert "The server is away" in text(browser, "#notice")
+    assert "The server is away" in browser.text("#notice")
     pretended.away = False
     browser.until(f"!{visible('#notice')}")
-    assert "The server is back" in text(browser, "#news")
+    assert "The server is back" in browser.text("#news")
 
 
 def test_ten_thousand_tiles_are_drawn_at_once(browser: Browser, pretended: Pretended) -> None:
@@ -368,3 +252,151 @@ def test_tab_reaches_everything_that_can_be_done(browser: Browser, pretended: Pr
         browser.press("Tab")
         browser.value("left.delete(document.activeElement)")
     assert browser.value("left.size") == 0
+
+
+def test_members_are_listed_and_told_of_when_they_come_and_go(
+    browser: Browser, pretended: Pretended
+) -> None:
+    pretended.member("grpc://10.0.0.7:8815", is_here=True)
+    pretended.member(f"grpc://{HOSTILE}", "stopping")
+    browser.until("document.querySelectorAll('#members tr').length === 2")
+    cells = "[...document.querySelectorAll('#members tr:first-child > *')].map((each) => each.innerText)"
+    here = ["serving", "grpc://10.0.0.7:8815 this server", "10.0.0.7", "4711", "0.1.0"]
+    assert browser.value(cells) == here
+    assert browser.value("document.querySelectorAll('#members .state.stopping').length") == 1
+    assert not browser.value(visible("#members-empty"))
+    pretended.members.pop()
+    browser.until("document.querySelectorAll('#members tr').length === 1")
+    assert "went" in browser.text("#news")
+
+
+def test_tiles_are_coloured_by_size(browser: Browser, pretended: Pretended) -> None:
+    pretended.grid("steady", 4, 2)
+    browser.until("document.querySelectorAll('.drawing .tile').length === 8")
+    fills = "(where) => [...document.querySelectorAll(where)].map((each) => getComputedStyle(each).fill)"
+    by_place = browser.value(f"({fills})('.drawing .fill')")
+    assert len(set(by_place)) == 1
+    browser.value("document.getElementById('colour').focus()")
+    browser.press("ArrowDown")
+    browser.until("document.getElementById('colour').value === 'size'")
+    by_size = browser.value(f"({fills})('.drawing .fill')")
+    # Tiles of 0 to 4 bytes, one more with each row and each column.
+    assert len(set(by_size)) == 5
+    assert [by_size[2 * row + 1] for row in range(3)] == [by_size[2 * row + 2] for row in range(3)]
+    legend = browser.value(f"({fills})('.legend .fill')")
+    assert legend == [by_size[0], by_size[1], by_size[3], by_size[5], by_size[7]]
+    assert browser.text(".legend").splitlines()[-1] == "3 B to 4 B"
+    signs = (
+        "[...document.querySelectorAll('.drawing text')].map((each) => each.textContent).join('')"
+    )
+    assert browser.value(signs) == "12233445"
+    browser.press("ArrowUp")
+    browser.until("document.getElementById('colour').value === 'location'")
+    assert browser.value(f"({fills})('.drawing .fill')") == by_place
+
+
+def busy(pretended: Pretended) -> None:
+    """Something of everything."""
+    pretended.query("1f", "SELECT origin, count(*) AS n FROM flights GROUP BY origin " * 3)
+    pretended.query("1e", "SELECT nope FROM flights", None)
+    pretended.queries[-1].update(state="failed", can_cancel=False, tiles_total=0)
+    pretended.job("taxi")
+    pretended.job("kept")
+    error = "the files differ from the first, /data/a.parquet:\n/data/b.parquet: column `x` missing"
+    pretended.jobs[-1].update(id="2", state="failed", can_cancel=False, message=error)
+    pretended.grid("steady", 3, 2)
+    pretended.member("grpc://10.0.0.7:8815", is_here=True)
+    pretended.member("grpc://a-very-long-name-of-a-host.internal.example.org:8815")
+    pretended.error("no column `nope`\nline 1:\n  SELECT nope\n         ^")
+    pretended.error("the query needs more memory than it may use", kind="ResourcesExhausted")
+    pretended.error("the table is damaged", request="", caller="server", standing=True)
+
+
+@pytest.fixture
+def everything(browser: Browser, pretended: Pretended) -> Browser:
+    """A page that shows something of everything."""
+    busy(pretended)
+    browser.value("location.reload()")
+    browser.until("document.querySelectorAll('.drawing .tile').length === 6")
+    return browser
+
+
+def test_nothing_is_cut_off_or_squeezed(everything: Browser, tmp_path: Path) -> None:
+    folder = Path(os.environ.get("PARTGRID_SCREENSHOTS", tmp_path))
+    wide = "[...document.querySelectorAll('.cards th.wide')].map((each) => each.clientWidth)"
+    beyond = """[...document.querySelectorAll('main *')].filter((each) => each.checkVisibility()
+        && !each.closest('.unseen, thead') && each.getBoundingClientRect().right > innerWidth)"""
+    # Phones, tablets, and where tables become cards.
+    for width in (320, 360, 768, 992, 993, 1280):
+        everything.look(width, 900, dark=width == 360)
+        everything.until(f"innerWidth === {width}")
+        # Pictures are drawn again, bars have moved.
+        everything.wait(0.5)
+        everything.screenshot(folder / f"status-everything-{width}.png")
+        assert everything.value("document.documentElement.scrollWidth") == width
+        assert min(everything.value(wide)) >= 200
+        assert everything.value(f"{beyond}.map((each) => each.outerHTML.slice(0, 100))") == []
+
+
+def test_a_screen_reader_is_told_what_everything_is(everything: Browser) -> None:
+    everything.value(
+        "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+    )
+    everything.until("document.querySelectorAll('.grid tbody tr').length === 6")
+    named = {"button", "combobox", "table", "grid", "gridcell", "progressbar", "meter", "region"}
+    named |= {"heading", "link", "columnheader", "rowheader", "DisclosureTriangle"}
+    # Rows that are cards are rows of a table all the same.
+    for width in (1280, 360):
+        everything.look(width, 900)
+        heard = everything.heard()
+        assert named <= {role for role, _ in heard}
+        assert [role for role, name in heard if role in named and not name.strip()] == []
+        plain = [(role, name.replace("\u2068", "").replace("\u2069", "")) for role, name in heard]
+        for told in [
+            ("region", "Jobs 2"),
+            ("table", "Members 2"),
+            ("columnheader", "Progress"),
+            ("cell", "running"),
+            ("progressbar", "Progress of job taxi"),
+            ("button", "Cancel job taxi"),
+            ("combobox", "Colour tiles by"),
+            ("grid", "Tiles of steady: 3 row bands, 2 column bands. Arrow keys move."),
+            ("table", "Tiles of steady as a table"),
+            ("rowheader", "grpc://10.0.0.7:8815 this server"),
+        ]:
+            assert told in plain
+        assert sum(role == "gridcell" for role, _ in heard) == 6
+
+
+# Text and what is behind it, of all that is seen: the least contrast that WCAG asks of small text is 4.5.
+FAINT = """(() => {
+    const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const light = (colour) => numbers(colour).slice(0, 3)
+        .map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+    const solid = (colour) => (numbers(colour)[3] ?? 1) === 1;
+    const behind = (node) => (solid(getComputedStyle(node).backgroundColor)
+        ? getComputedStyle(node).backgroundColor : behind(node.parentElement));
+    const contrast = (one, other) => {
+        const [dark, bright] = [light(one), light(other)].sort((a, b) => a - b);
+        return (bright + 0.05) / (dark + 0.05);
+    };
+    const texts = [...document.querySelectorAll('body *')].filter((node) => node.checkVisibility()
+        && [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()));
+    const pair = (node, style) => (node.ownerSVGElement ? [style.fill, style.stroke] : [style.color, behind(node)]);
+    return [texts.length, texts.map((node) => [node.textContent.slice(0, 40), ...pair(node, getComputedStyle(node))])
+        .filter(([, front, back]) => contrast(front, back) < 4.5)];
+})()"""
+
+
+def test_all_text_stands_out(everything: Browser, pretended: Pretended) -> None:
+    pretended.catalog = {"durable": False, "damaged": 1}
+    everything.until(visible("#notice"))
+    for dark in (False, True):
+        everything.look(1280, 900, dark=dark)
+        for colour in ("location", "size"):
+            everything.value(f"document.getElementById('colour').value = '{colour}'")
+            everything.value("document.getElementById('colour').dispatchEvent(new Event('change'))")
+            texts, faint = everything.value(FAINT)
+            assert texts > 100
+            assert faint == []

@@ -142,7 +142,7 @@ fn a_change_of_unit_zone_or_width_is_a_change_of_type() {
 }
 
 /// One column for each flat type, named after it, with nulls.
-fn flat_columns() -> Vec<(String, ArrayRef)> {
+pub(super) fn flat_columns() -> Vec<(String, ArrayRef)> {
     use DataType::*;
     let dictionary = |key: DataType, value: DataType| Dictionary(Box::new(key), Box::new(value));
     let zone = |name: &str| Some(Arc::from(name));
@@ -223,7 +223,7 @@ fn flat_column(data_type: &DataType) -> ArrayRef {
     .unwrap()
 }
 
-fn nested_columns() -> Vec<(String, ArrayRef)> {
+pub(super) fn nested_columns() -> Vec<(String, ArrayRef)> {
     let some = |row: usize| row % 5 != 3;
     let lists: Vec<_> = (0..NUM_ROWS)
         .map(|row| {

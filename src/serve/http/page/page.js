@@ -4,7 +4,7 @@
 // POST requests that cancel a query or a job, and grids for tiles.js to draw. It never makes markup out of what the server says (names, SQL and errors of others are
 // text), never asks another place than its own server, never rebuilds what did not change (focus and selected text stay), and keeps the token in this tab only.
 
-import { byId, bytes, counted, cut, drawAgain, drawingIn, forgetRemoved, isolated, setAttribute, setText, whereWords, whole } from "./tiles.js";
+import { byId, bytes, counted, cut, drawAgain, drawingIn, forgetRemoved, isolated, measured, setAttribute, setText, whereWords, whole } from "./tiles.js";
 
 const POLL_MS = 1000;
 const HIDDEN_POLL_MS = 15_000;
@@ -160,8 +160,9 @@ function announce(sentences) {
 // ---- Words and numbers --------------------------------------------------------------------------------------------------------------------------------------
 
 function duration(seconds) {
-  if (seconds < 60) return seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds)} s`;
-  const two = (large, size, small, part) => `${Math.floor(seconds / size)} ${large} ${String(Math.floor((seconds % size) / part)).padStart(2, "0")} ${small}`;
+  if (seconds < 0.1) return measured(Math.ceil(1000 * seconds), "ms");
+  if (seconds < 60) return measured(seconds < 10 ? seconds.toFixed(1) : Math.floor(seconds), "s");
+  const two = (large, size, small, part) => `${measured(Math.floor(seconds / size), large)} ${measured(String(Math.floor((seconds % size) / part)).padStart(2, "0"), small)}`;
   if (seconds < 3600) return two("min", 60, "s", 1);
   return seconds < 86_400 ? two("h", 3600, "min", 60) : two("d", 86_400, "h", 3600);
 }
@@ -379,7 +380,7 @@ function memberMore(part, member) {
 
 function errorMore(part, error) {
   setAttribute(part.time, "datetime", error.time);
-  setText(part.time, moment(error.time));
+  setText(part.time, error.standing ? `since ${moment(error.time)}` : moment(error.time));
 }
 
 /** What is wrong as long as it is comes first, then what went wrong, the newest first; each with a key of its own: one request may fail in several ways. */
@@ -411,7 +412,7 @@ function gridView(number) {
 
 function showGrid(part, grid) {
   setText(part.name, grid.name);
-  setAttribute(part.region, "aria-label", `Tiles of ${isolated(grid.name)} as a table`);
+  for (const name of ["region", "table"]) setAttribute(part[name], "aria-label", `Tiles of ${isolated(grid.name)} as a table`);
   const shape = `${counted(grid.rows, "row")} × ${counted(grid.columns, "column")}`;
   const tiles = `${counted(grid.tiles, "tile")} (${counted(grid.row_bands, "row band")} × ${counted(grid.column_bands, "column band")})`;
   setText(part.facts, [shape, tiles, bytes(grid.bytes), grid.durable ? "durable" : "not durable"].join(" · "));

@@ -14,19 +14,24 @@ const NUM_STEPS = 5;
 const MIXED = -1;
 const UNKNOWN = { look: "unknown", sign: "?" };
 const WHERE = { memory: "in memory", shared: "in shared memory", device: "on a device", process: "in another process", file: "in a file" };
-const HINT = "Point at a tile, or move to it with Tab and the arrow keys.";
+const HINT = "Point at a tile or tap it, or move with Tab and the arrow keys.";
 
 // ---- Words and elements, for page.js as well ----------------------------------------------------------------------------------------------------------------
 
 export const byId = (id) => document.getElementById(id);
 export const whole = new Intl.NumberFormat("en");
 
+/** A number with its unit, which no line break parts. */
+export function measured(number, unit) {
+  return `${number}\u00a0${unit}`;
+}
+
 /** Decimal units with one digit after the point, as everywhere in partgrid. */
 export function bytes(count) {
-  if (count < 1000) return `${count} B`;
+  if (count < 1000) return measured(count, "B");
   let [size, unit] = [count / 1000, 0];
   for (; size >= 999.95 && unit < 5; unit += 1) size /= 1000;
-  return `${size.toFixed(1)} ${["kB", "MB", "GB", "TB", "PB", "EB"][unit]}`;
+  return measured(size.toFixed(1), ["kB", "MB", "GB", "TB", "PB", "EB"][unit]);
 }
 
 export function counted(count, noun) {
@@ -41,7 +46,7 @@ export function cut(text, most) {
 
 /** A name amid words of ours: short, on one line, and unable to turn the direction of what stands around it. */
 export function isolated(name) {
-  return `\u2068${cut(String(name).replace(/\s+/g, " ").replace(/[\u2066-\u2069]/g, "\ufffd"), 60)}\u2069`;
+  return `\u2068${cut(String(name).replace(/\s+/g, " ").replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd"), 60)}\u2069`;
 }
 
 /** Controls that turn the direction of text become a mark: no name or SQL reads otherwise than it is. */
