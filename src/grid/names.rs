@@ -35,13 +35,17 @@ pub fn named(schema: &SchemaRef, names: Option<&[String]>) -> Result<SchemaRef> 
 /// Batches of a schema under the names that [`named`] gives it.
 ///
 /// # Errors
-/// As [`named`]; `InvalidArgument` when a batch has other columns than the schema.
+/// As [`named`]; `InvalidArgument` when a batch that gets other names has other columns than the schema.
 pub fn named_batches(
     schema: &SchemaRef,
     batches: &[RecordBatch],
     names: Option<&[String]>,
 ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    let schema = named(schema, names)?;
+    let given = schema;
+    let schema = named(given, names)?;
+    if Arc::ptr_eq(&schema, given) {
+        return Ok((schema, batches.to_vec()));
+    }
     let batches = batches.iter().map(|batch| {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let columns = batch.columns().to_vec();

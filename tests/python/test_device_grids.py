@@ -147,9 +147,10 @@ def test_what_sql_copies_is_counted_as_of_a_device(driver: Faulting) -> None:
         metrics = result.metrics
         assert metrics is not None
         copied = 8 * rows
-        assert metrics.groups == {
-            "device": {"read_tiles": 1, "rows": rows, "bytes": copied, "copied_bytes": copied}
-        }
+        assert list(metrics.groups) == ["device"]
+        group = metrics.groups["device"]
+        assert (group["read_tiles"], group["rows"]) == (1, rows)
+        assert (group["bytes"], group["copied_bytes"]) == (copied, copied)
         assert driver.read_bytes - before == copied
 
 
@@ -173,7 +174,7 @@ def test_of_some_rows_the_others_are_not_copied(driver: Faulting) -> None:
 
 
 def test_a_storage_of_a_tile_on_a_device_is_a_copy_on_the_host(driver: Faulting) -> None:
-    there = pg.from_arrow(numbers()[["a", "b"]]).to("kDLExtDev:0")
+    there = pg.from_arrow(numbers().select(["a", "b"])).to("kDLExtDev:0")
     with pytest.raises(errors.UnsupportedError, match="dense"):
         there.tile(0).storage()
     storage = there[["b"]].tile(0).storage()
@@ -183,7 +184,7 @@ def test_a_storage_of_a_tile_on_a_device_is_a_copy_on_the_host(driver: Faulting)
 
 
 def test_a_file_copies_each_tile_once(driver: Faulting, tmp_path: Path) -> None:
-    ours = pa.Table.from_batches(numbers()[["a", "b"]].to_batches(max_chunksize=250))
+    ours = pa.Table.from_batches(numbers().select(["a", "b"]).to_batches(max_chunksize=250))
     there = pg.from_arrow(ours).to("kDLExtDev:0")
     assert len(there.tiles) == 4
     there.write_parquet(tmp_path / "out")

@@ -98,7 +98,7 @@ def test_a_tile_on_a_device_keeps_the_rules_of_capsules() -> None:
     assert broken == {
         "array: two capsules": "raised NotLocalError",
         "array: can be asked for twice": "raised NotLocalError",
-        "schema: that of the data": "raised KeyError",
+        "schema: that of the data": "raised ArrowKeyError",
     }
 
 
