@@ -439,7 +439,7 @@ impl<'a> Sent<'a> {
 }
 
 /// The plan whose stages have numbers without gaps.
-fn numbered(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(super) fn numbered(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let mut num_stages = 0;
     let plan = plan.transform_up(|node| {
         let Some(boundary) = node.as_network_boundary() else {

@@ -19,6 +19,7 @@ mod copying;
 mod cores;
 mod cuts;
 mod deal;
+mod few;
 mod fewer;
 mod files;
 mod gather;

@@ -1,6 +1,6 @@
 //! Plans in stages, with what the engine does not know of.
 //!
-//! Comes in: a plan that the engine has cut into stages. Goes out: the same plan without exchanges that nobody needs (`fewer.rs`), in as few shares as members of one host have cores (`cores.rs`), with groups in the order of
+//! Comes in: a plan that the engine has cut into stages. Goes out: the same plan without exchanges that nobody needs (`fewer.rs`, `few.rs`), in as few shares as members of one host have cores (`cores.rs`), with groups in the order of
 //! the rows (`orders.rs`), joins that look up by number (`numbers.rs`) and what is known of rows from elsewhere (`known.rs`). Never here: how each is done.
 
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::Cluster;
 use super::cores::on_their_cores;
-use super::fewer::with_fewer_stages;
+use super::few::finished_once;
+use super::fewer::{numbered, with_fewer_stages};
 use super::known::knowing;
 use super::leaf::OfQuery;
 use super::numbers::by_number;
@@ -30,6 +31,10 @@ impl Cluster {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let whole = (!self.forbids_fetching).then_some(Whole { query, batch_rows });
         let plan = with_fewer_stages(plan, whole, batch_rows)?;
+        let plan = match finished_once(&plan)? {
+            Some(finished) => numbered(finished)?,
+            None => plan,
+        };
         let plan = on_their_cores(plan, &query.members, batch_rows)?;
         let plan = grouped_in_order(plan, batch_rows)?;
         let plan = by_number(plan, self.session.memory_limit_bytes())?;

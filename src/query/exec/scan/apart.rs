@@ -51,6 +51,12 @@ impl GridScanExec {
 
 #[cfg(feature = "distributed")]
 impl GridScanExec {
+    /// About how many values a column has that comes out; `None` when nobody can tell.
+    pub(crate) fn num_values(&self, column: usize) -> Option<f64> {
+        let columns = self.columns.iter().take(self.num_columns);
+        self.facts.distinct(*columns.into_iter().nth(column)?)
+    }
+
     /// A scan of the given columns of a grid, of the rows that pass all filters, which are over its columns.
     ///
     /// # Errors
