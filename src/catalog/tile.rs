@@ -17,7 +17,7 @@ use super::files::{Files, Held};
 use super::manifest::{TileFile, checksum};
 use super::store::Store;
 use crate::error::{Error, Result};
-use crate::grid::{ColumnBytes, Tile, TileData, slice_bytes};
+use crate::grid::{ColumnBytes, Tile, TileData, TileMemory, slice_bytes};
 use crate::location::Location;
 use crate::memory::default_memory_limit_bytes;
 use crate::share::ipc;
@@ -34,15 +34,15 @@ pub(super) struct KeptTile {
 }
 
 /// Tiles that were read and are known to be right, by their paths; those that nobody asks for go first.
-pub(super) type TileCache = Cache<String, RecordBatch>;
+pub(super) type TileCache = Cache<String, Arc<TileMemory>>;
 
 /// One for a share of the memory that queries may use by default.
 pub(super) fn cache() -> TileCache {
     let kibibytes = default_memory_limit_bytes() as u64 / MEMORY_SHARE / 1024;
     Cache::builder()
         .max_capacity(kibibytes)
-        .weigher(|_, batch: &RecordBatch| {
-            u32::try_from(slice_bytes(batch) / 1024)
+        .weigher(|_, memory: &Arc<TileMemory>| {
+            u32::try_from(slice_bytes(memory.batch()) / 1024)
                 .unwrap_or(u32::MAX)
                 .max(1)
         })
@@ -67,7 +67,8 @@ impl KeptTile {
 
     /// Keeps its batch in memory, which is at hand.
     pub(super) fn keep_batch(&self, batch: RecordBatch) {
-        self.cache().insert(self.file.path.clone(), batch);
+        let memory = TileMemory::new(batch, None);
+        self.cache().insert(self.file.path.clone(), memory);
     }
 
     /// The file of a tile that is in this very catalog.
@@ -86,7 +87,8 @@ impl KeptTile {
     }
 
     fn known(&self) -> Option<RecordBatch> {
-        self.cache().get(&self.file.path)
+        let known = self.cache().get(&self.file.path)?;
+        Some(known.batch().clone())
     }
 
     async fn load(&self) -> Result<RecordBatch> {
@@ -101,7 +103,7 @@ impl KeptTile {
         })?;
         let place = || format!("{}/{}", self.store().place(), self.file.path);
         let batch = decoded.map_err(|error| error.with_file(place()))?;
-        self.cache().insert(self.file.path.clone(), batch.clone());
+        self.keep_batch(batch.clone());
         Ok(batch)
     }
 
@@ -171,5 +173,12 @@ impl TileData for KeptTile {
 
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
         Ok(self.load().await?.project(columns)?)
+    }
+
+    /// In place of what is kept of it; a tile that is not kept takes no memory here.
+    fn settle(&self, memory: Arc<TileMemory>) {
+        if !self.is_lazy() {
+            self.cache().insert(self.file.path.clone(), memory);
+        }
     }
 }

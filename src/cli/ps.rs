@@ -25,8 +25,8 @@ const MAX_TEXT: usize = 60;
 #[command(after_help = "COLUMNS
   owner     the process that made the tile
   bytes     in memory, once, however many processes read it
-  kind      shared: put there by to_shared; copy: of a tile in private memory, until its last reader
-            is done
+  kind      shared: put there by to_shared, or a tile of a server since somebody opened it; copy: of
+            a tile in private memory, until its last reader is done
   readers   the processes that have it open beside its owner
 
 A grid in private memory that nobody else reads shows no line.

@@ -14,6 +14,7 @@ mod element;
 mod gather;
 mod geometry;
 mod loads;
+mod memory;
 mod numbers;
 mod order;
 pub mod picture;
@@ -41,6 +42,7 @@ pub(crate) use gather::exactly;
 pub use gather::{FillValue, Gather, Order};
 pub use geometry::Geometry;
 pub use loads::LoadMark;
+pub use memory::{MemoryTile, TileMemory};
 pub use numbers::{Numbers, is_packed};
 pub use order::{RowOrder, SortColumn};
 pub use ranks::{Outline, RankPart, Ranks};
@@ -48,7 +50,7 @@ pub use region::Region;
 pub use statistics::{ColumnStatistics, column_statistics};
 #[cfg(feature = "sql")]
 pub(crate) use statistics::{FIRST_ROWS, ascends, can_ascend};
-pub use tile::{MemoryTile, Tile, TileData, held_bytes};
+pub use tile::{Tile, TileData, held_bytes};
 #[cfg(feature = "parquet")]
 pub(crate) use view::chosen;
 

@@ -1,7 +1,7 @@
 //! One tile: data behind a trait, and what is known of it.
 //!
 //! Comes in: data that implements [`TileData`]. Goes out: where it is, how big, its statistics, and the batch itself when it is here. Implementations stand where
-//! data comes from; the one for memory is here. Never here: how tiles form a grid, how they are queried.
+//! data comes from; the one for memory is in `memory.rs`. Never here: how tiles form a grid, how they are queried.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use arrow::datatypes::{DataType, Field, SchemaRef};
 use async_trait::async_trait;
 
 use crate::error::{Error, Result};
-use crate::grid::compact::compact;
+use crate::grid::memory::{MemoryTile, TileMemory};
 use crate::grid::statistics::{ColumnStatistics, column_statistics};
 use crate::grid::unknown_column;
 use crate::location::{Locality, Location};
@@ -91,56 +91,15 @@ pub trait TileData: Any + Debug + Send + Sync {
         let _ = (rows, columns);
         None
     }
-}
 
-/// A tile in the memory of this process.
-#[derive(Debug)]
-pub struct MemoryTile {
-    batch: RecordBatch,
-    bytes: ColumnBytes,
-}
-
-impl MemoryTile {
-    /// Keeps the batch. Flat columns are shared, sliced nested ones are rebuilt from offset 0 (see [`compact`]).
-    ///
-    /// # Errors
-    /// `Internal` when Arrow refuses a rebuilt column.
-    pub fn try_new(batch: &RecordBatch) -> Result<Self> {
-        Ok(Self {
-            batch: compact(batch)?,
-            bytes: ColumnBytes::new(batch.num_columns()),
-        })
-    }
-}
-
-#[async_trait]
-impl TileData for MemoryTile {
-    fn schema(&self) -> SchemaRef {
-        self.batch.schema()
+    /// By which name another process has the tile, of data that is the memory of one: a handle of `share`.
+    fn owned_as(&self) -> Option<&(dyn Any + Send + Sync)> {
+        None
     }
 
-    fn num_rows(&self) -> u64 {
-        self.batch.num_rows() as u64
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.bytes.all(|| Ok(self.batch.clone()))
-    }
-
-    fn column_bytes(&self, columns: &[usize]) -> u64 {
-        self.bytes.of(columns, || Ok(self.batch.clone()))
-    }
-
-    fn locations(&self) -> Vec<Location> {
-        vec![Location::here()]
-    }
-
-    fn locality(&self) -> Locality {
-        Locality::Memory
-    }
-
-    fn open(&self) -> Result<RecordBatch> {
-        Ok(self.batch.clone())
+    /// Told that the same rows lie in `memory` now, where other processes read them: a tile that holds memory of its own keeps this one in its place, so that they are there once. Others drop it.
+    fn settle(&self, memory: Arc<TileMemory>) {
+        drop(memory);
     }
 }
 

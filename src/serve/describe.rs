@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::grid::PartitionGrid;
 use crate::location::Location;
-use crate::share::{Incarnation, publish, serve};
+use crate::share::{Incarnation, lend, serve};
 
 /// Tiles that clients are told of.
 pub(super) const MAX_TILES: usize = 100_000;
@@ -49,10 +49,14 @@ fn place(location: &Location) -> Value {
     json!([location.host().to_string(), location.process(), device])
 }
 
-/// As [`grid`], with what clients of this user and host need to map the tiles instead of fetching them.
-pub(super) fn grid_to_share(name: &str, shared: &Arc<PartitionGrid>) -> Value {
+/// As [`grid`], with what clients of this user and host need to map the tiles instead of fetching them. Copies that have to be made for them may have `max_copied_bytes` together.
+pub(super) fn grid_to_share(
+    name: &str,
+    shared: &Arc<PartitionGrid>,
+    max_copied_bytes: u64,
+) -> Value {
     let mut described = grid(name, shared, MAX_TILES);
-    match owner(shared) {
+    match owner(shared, max_copied_bytes) {
         Ok(owner) => {
             if let Some(object) = described.as_object_mut() {
                 object.insert("owner".to_owned(), owner);
@@ -63,9 +67,9 @@ pub(super) fn grid_to_share(name: &str, shared: &Arc<PartitionGrid>) -> Value {
     described
 }
 
-fn owner(grid: &Arc<PartitionGrid>) -> Result<Value> {
+fn owner(grid: &Arc<PartitionGrid>, max_copied_bytes: u64) -> Result<Value> {
     serve()?;
-    publish(grid);
+    lend(grid, max_copied_bytes);
     let here = Location::here();
     Ok(json!({
         "host": here.host().to_string(),

@@ -34,6 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flight::REQUEST;
 use crate::grid::PartitionGrid;
 use crate::query::{QueryOptions, Session, SessionOptions, Statements, Taken, max_threads};
+use crate::share::copied_bytes;
 
 /// Why somebody is not let in.
 const REASONS: [&str; 3] = [NO_TOKEN, EXPIRED, UNKNOWN];
@@ -266,18 +267,23 @@ impl Service {
     }
 
     /// # Errors
-    /// `ResourcesExhausted` when the grids of the server would have more bytes in memory than they may.
+    /// `ResourcesExhausted` when the grids of the server, with what is copied of them for others, would have more bytes in memory than they may.
     pub(super) fn check_room(&self, name: &str, grid: &PartitionGrid) -> Result<()> {
         let session = &self.session;
         let others = session.tables().into_iter().filter(|known| known != name);
         let others = others.filter_map(|known| session.grid(&known).ok());
         let bytes: u64 = others.map(|grid| here_bytes(&grid)).sum();
         let (more, most) = (here_bytes(grid), self.limits.grid_bytes);
-        if bytes.saturating_add(more) <= most {
+        let copied = copied_bytes();
+        if bytes.saturating_add(more).saturating_add(copied) <= most {
             return Ok(());
         }
+        let copies = match copied {
+            0 => String::new(),
+            _ => format!(", copies that processes of this host read {copied}"),
+        };
         let text = format!(
-            "the grids of the server may have {most} bytes in memory, they have {bytes}, and this one {more}"
+            "the grids of the server may have {most} bytes in memory, they have {bytes}{copies}, and this one {more}"
         );
         Err(Error::new(ErrorKind::ResourcesExhausted, text)
             .with_hint("drop grids, or ask the administrator to raise limits.grids"))

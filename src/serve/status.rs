@@ -16,6 +16,7 @@ use crate::catalog::Catalog;
 use crate::flight::messages::JobProgress;
 use crate::grid::PartitionGrid;
 use crate::location::host_address;
+use crate::share::copied_bytes;
 
 /// Tiles of one grid that the page draws.
 const MAX_TILES: usize = 10_000;
@@ -83,6 +84,7 @@ fn memory(service: &Service) -> Value {
     let session = &service.session;
     json!({
         "grid_bytes": grid_bytes(service),
+        "copied_bytes": copied_bytes(),
         "query_bytes": session.memory_bytes(),
         "query_limit_bytes": session.memory_limit_bytes(),
         "incoming_bytes": service.held_bytes(),

@@ -62,6 +62,7 @@ pub(super) fn info(service: &Service, name: &str, grid: &Arc<PartitionGrid>) -> 
         };
         endpoint(service, ticket.to_bytes(), false)
     });
+    let described = describe::grid_to_share(name, grid, service.limits.grid_bytes);
     Ok(FlightInfo {
         schema: schema_bytes(grid.schema())?,
         flight_descriptor: Some(FlightDescriptor::new_path(vec![name.to_owned()])),
@@ -69,7 +70,7 @@ pub(super) fn info(service: &Service, name: &str, grid: &Arc<PartitionGrid>) -> 
         total_records: i64::try_from(grid.num_rows()).unwrap_or(-1),
         total_bytes: i64::try_from(grid.memory_bytes()).unwrap_or(-1),
         ordered: true,
-        app_metadata: describe::grid_to_share(name, grid).to_string().into(),
+        app_metadata: described.to_string().into(),
     })
 }
 

@@ -16,11 +16,11 @@ use std::time::Duration;
 use super::fork::{Descriptor, OfProcess};
 use super::handle::Incarnation;
 use super::socket::{self, Peer};
-use super::tile::{Mapped, SharedTile};
+use super::tile::{Mapped, Purpose, SharedTile};
 use super::wire::{Grant, MAX_PACKET_BYTES, Reply, Request, strange};
-use super::{SharedSegment, find};
+use super::{SharedSegment, find, lent};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{GridId, Tile, TileData};
+use crate::grid::{GridId, Tile, TileData, TileMemory};
 
 /// A process may have so many readers at a time.
 const MAX_READERS: usize = 512;
@@ -33,6 +33,9 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How long nobody is accepted when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Tiles that lie in segments keep these for the next reader, with a descriptor each, up to one of so many that the process may have; of others the next reader takes a new segment.
+const DESCRIPTORS_SHARE: u64 = 4;
 
 const FOREVER: Duration = Duration::ZERO;
 
@@ -87,6 +90,11 @@ pub(super) fn serve() -> Result<()> {
 /// Takes note of a segment of this process, for lists.
 pub(super) fn note(mapped: &Arc<Mapped>) {
     BROKER.get(Arc::default).1.note(mapped);
+}
+
+/// Bytes of copies of lent tiles that are there beside these.
+pub(super) fn copied_bytes() -> u64 {
+    BROKER.get(Arc::default).1.copied_bytes()
 }
 
 fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -149,11 +157,54 @@ impl Broker {
         if let Some(mapped) = copy.upgrade() {
             return Ok(mapped);
         }
-        let mapped = Mapped::publish(&tile.open()?, true)?;
+        let purpose = match lent(grid) {
+            None => Purpose::Copy,
+            Some(most) => {
+                self.check_copies(tile.data().memory_bytes(), most)?;
+                Purpose::Lent
+            }
+        };
+        let mapped = Mapped::publish(&tile.open()?, purpose)?;
         mapped.name.get_or_init(|| (grid, position.to_vec()));
         self.note(&mapped);
         *copy = Arc::downgrade(&mapped);
+        if purpose == Purpose::Lent {
+            self.settle(tile, &mapped);
+        }
         Ok(mapped)
+    }
+
+    /// Has a tile lie in its segment, if it can, in place of its own memory.
+    fn settle(&self, tile: &Tile, mapped: &Arc<Mapped>) {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most = limit.unwrap_or(u64::MAX) / DESCRIPTORS_SHARE;
+        let is_kept = (locked(&self.segments).len() as u64) < most;
+        let kept = is_kept.then(|| Arc::clone(mapped) as Arc<dyn Any + Send + Sync>);
+        let memory = TileMemory::new(mapped.content.batch.clone(), kept);
+        mapped.settled.get_or_init(|| Arc::downgrade(&memory));
+        tile.data().settle(memory);
+    }
+
+    /// # Errors
+    /// `ResourcesExhausted` when copies of lent tiles would have more than they may.
+    fn check_copies(&self, bytes: u64, most: u64) -> Result<()> {
+        let copied = self.copied_bytes();
+        if copied.saturating_add(bytes) <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "copies of tiles that processes of this host read may have {most} bytes, they have {copied}, and this one {bytes}"
+        );
+        Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
+            "try again once others have let go of theirs, or raise limits.grids of the server",
+        ))
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        let segments = locked(&self.segments);
+        let segments = segments.iter().filter_map(Weak::upgrade);
+        let lent = segments.filter(|mapped| mapped.purpose == Purpose::Lent && mapped.is_copy());
+        lent.map(|mapped| mapped.content.segment_bytes).sum()
     }
 
     fn slot(&self, tile: &Arc<dyn TileData>) -> Arc<Slot> {
@@ -185,7 +236,7 @@ impl Broker {
                 grid: grid.unwrap_or_else(|| GridId::from_bits(0)),
                 position: position.unwrap_or_default(),
                 segment_bytes: mapped.content.segment_bytes,
-                is_copy: mapped.is_copy,
+                is_copy: mapped.is_copy(),
                 readers,
             }
         };

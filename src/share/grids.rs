@@ -43,12 +43,12 @@ pub fn to_shared(grid: &PartitionGrid) -> Result<PartitionGrid> {
 
 #[cfg(target_os = "linux")]
 fn tile_to_shared(tile: &Tile) -> Result<Tile> {
-    use super::tile::{Mapped, SharedTile};
+    use super::tile::{Mapped, Purpose, SharedTile};
 
     if own(tile).is_some() {
         return Ok(tile.clone());
     }
-    let mapped = Mapped::publish(&tile.open()?, false)?;
+    let mapped = Mapped::publish(&tile.open()?, Purpose::Tile)?;
     super::broker::note(&mapped);
     let num_columns = tile.data().schema().fields().len();
     let known = (0..num_columns).map(|column| tile.known_statistics(column).cloned());

@@ -59,8 +59,17 @@ use crate::location::Location;
 
 const NUM_BUCKETS: usize = 1024;
 
+/// A grid that others may ask for.
+#[derive(Debug, Clone)]
+struct Published {
+    id: GridId,
+    grid: Weak<PartitionGrid>,
+    /// Of a grid that is lent: how many bytes copies of such tiles may have.
+    lent: Option<u64>,
+}
+
 /// The grids of one bucket; never changed, only replaced.
-type Bucket = Vec<(GridId, Weak<PartitionGrid>)>;
+type Bucket = Vec<Published>;
 
 /// The published grids, spread by id. `publish` replaces one bucket without what is dead in it, `find` reads one.
 static BUCKETS: [ArcSwapOption<Bucket>; NUM_BUCKETS] =
@@ -70,14 +79,29 @@ static BUCKETS: [ArcSwapOption<Bucket>; NUM_BUCKETS] =
 ///
 /// Copies one bucket of 1024: constant time up to some thousand grids that live at once. The entries of dropped grids in that bucket go away with it.
 pub fn publish(grid: &Arc<PartitionGrid>) {
+    published(grid, None);
+}
+
+/// As [`publish`], of a grid that others shall read for long: a tile in private memory that another process opens lies in shared memory from then on, and not in two places; what this process hands out of
+/// it later has other addresses. Where that cannot be (tiles of files, for one) others read copies, as of any grid; those of lent grids may have `max_copied_bytes` together.
+pub fn lend(grid: &Arc<PartitionGrid>, max_copied_bytes: u64) {
+    published(grid, Some(max_copied_bytes));
+}
+
+fn published(grid: &Arc<PartitionGrid>, lent: Option<u64>) {
     bucket(grid.id()).rcu(|old| {
         let old = old.as_deref().map_or(&[][..], Vec::as_slice);
-        let others = old.iter().filter(|(_, known)| {
-            known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(grid))
-        });
-        let mut kept: Bucket = others.cloned().collect();
-        kept.push((grid.id(), Arc::downgrade(grid)));
-        Some(Arc::new(kept))
+        let is_it = |known: &Published| std::ptr::eq(known.grid.as_ptr(), Arc::as_ptr(grid));
+        let before = old.iter().find(|known| is_it(known));
+        let entry = Published {
+            id: grid.id(),
+            grid: Arc::downgrade(grid),
+            lent: lent.or_else(|| before?.lent),
+        };
+        let others = old
+            .iter()
+            .filter(|known| known.grid.strong_count() > 0 && !is_it(known));
+        Some(Arc::new(others.cloned().chain([entry]).collect::<Bucket>()))
     });
 }
 
@@ -85,8 +109,25 @@ pub fn publish(grid: &Arc<PartitionGrid>) {
 #[must_use]
 pub fn find(id: GridId) -> Option<Arc<PartitionGrid>> {
     let entries = bucket(id).load();
-    let mut same = entries.as_deref()?.iter().filter(|(known, _)| *known == id);
-    same.find_map(|(_, grid)| grid.upgrade())
+    let mut same = entries.as_deref()?.iter().filter(|known| known.id == id);
+    same.find_map(|known| known.grid.upgrade())
+}
+
+/// Of a grid that is lent: how many bytes copies of such tiles may have.
+#[cfg(target_os = "linux")]
+fn lent(id: GridId) -> Option<u64> {
+    let entries = bucket(id).load();
+    let mut same = entries.as_deref()?.iter().filter(|known| known.id == id);
+    same.find_map(|known| known.lent.filter(|_| known.grid.strong_count() > 0))
+}
+
+/// Bytes of copies of tiles of lent grids ([`lend`]) that other processes have open, and that are in memory beside these.
+#[must_use]
+pub fn copied_bytes() -> u64 {
+    #[cfg(target_os = "linux")]
+    return broker::copied_bytes();
+    #[cfg(not(target_os = "linux"))]
+    0
 }
 
 /// The handle of the tile at a position: owned by this process, or the one by which this process has the tile. Publishes the grid if it is not.
@@ -172,6 +213,18 @@ fn elsewhere(handle: &Handle) -> Result<(Tile, Region)> {
 #[cfg(not(target_os = "linux"))]
 fn elsewhere(handle: &Handle) -> Result<(Tile, Region)> {
     Err(not_local(handle))
+}
+
+/// Whether the owner of a handle answers here, so that processes like this one can open it; takes a second at most.
+#[cfg(feature = "serve")]
+pub(crate) fn answers(handle: &Handle) -> bool {
+    #[cfg(target_os = "linux")]
+    return reader::answers(handle);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = handle;
+        false
+    }
 }
 
 /// Lets other processes of this user and host open the handles of this one, from now on. Starts a thread, once; whoever sends a handle away calls it before.

@@ -27,6 +27,10 @@ use crate::location::Location;
 /// How long an owner may take to accept, and to greet.
 const GREETING: Duration = Duration::from_secs(5);
 
+/// How long one may take of which only that is asked.
+#[cfg(feature = "serve")]
+const GLANCE: Duration = Duration::from_millis(500);
+
 /// How long an owner may be silent afterwards; it says every second that it works.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -141,20 +145,7 @@ fn owner_of(incarnation: Incarnation) -> Arc<Owner> {
 
 /// Asks by a new connection.
 fn fresh(handle: &Handle, known: &mut Weak<Connection>) -> Result<SharedTile, Fault> {
-    let name = handle.incarnation.socket_name();
-    let socket = socket::connect(&name, GREETING)?.ok_or(Fault::Ended)?;
-    socket::same_user(&socket)?;
-    let proof = match greet(&socket, GREETING) {
-        Ok(proof) => proof,
-        Err(error) if error.kind() == ErrorKind::PartitionLost => {
-            return Err(Fault::Ended);
-        }
-        Err(error) => return Err(Fault::Other(error)),
-    };
-    if proof != handle.incarnation.proof() {
-        let text = "it is not the process that gave the handle";
-        return Err(Fault::Other(strange(text)));
-    }
+    let socket = greeted(handle.incarnation, GREETING)?;
     socket::set_patience(&socket, SILENCE, GREETING)?;
     let connection = Arc::new(Connection {
         socket,
@@ -163,6 +154,30 @@ fn fresh(handle: &Handle, known: &mut Weak<Connection>) -> Result<SharedTile, Fa
     });
     *known = Arc::downgrade(&connection);
     asked(&connection, handle)
+}
+
+/// A socket at whose other end is the owner.
+fn greeted(incarnation: Incarnation, patience: Duration) -> Result<Descriptor, Fault> {
+    let socket = socket::connect(&incarnation.socket_name(), patience)?.ok_or(Fault::Ended)?;
+    socket::same_user(&socket)?;
+    let proof = match greet(&socket, patience) {
+        Ok(proof) => proof,
+        Err(error) if error.kind() == ErrorKind::PartitionLost => {
+            return Err(Fault::Ended);
+        }
+        Err(error) => return Err(Fault::Other(error)),
+    };
+    if proof != incarnation.proof() {
+        let text = "it is not the process that gave the handle";
+        return Err(Fault::Other(strange(text)));
+    }
+    Ok(socket)
+}
+
+/// Whether the owner of a handle is there, and lets this process in.
+#[cfg(feature = "serve")]
+pub(super) fn answers(handle: &Handle) -> bool {
+    greeted(handle.incarnation, GLANCE).is_ok()
 }
 
 /// Says hello, and returns what the owner says to prove itself.

@@ -92,6 +92,10 @@ impl TileData for RemoteTile {
         }
     }
 
+    fn owned_as(&self) -> Option<&(dyn Any + Send + Sync)> {
+        Some(&self.0.handle)
+    }
+
     fn open(&self) -> Result<RecordBatch> {
         self.opened()?.open()
     }
@@ -114,8 +118,7 @@ impl TileData for RemoteTile {
     }
 }
 
-/// The handle of a tile that is known by one.
+/// The handle of a tile that is the memory of another process.
 pub(super) fn handle_of(tile: &Tile) -> Option<&Handle> {
-    let data: &dyn Any = tile.data().as_ref();
-    data.downcast_ref::<RemoteTile>().map(RemoteTile::handle)
+    tile.data().owned_as()?.downcast_ref()
 }

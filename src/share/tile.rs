@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -13,8 +13,19 @@ use async_trait::async_trait;
 use super::segment::{self, Content};
 use super::wire::Part;
 use crate::error::{Error, Result};
-use crate::grid::{ColumnBytes, GridId, Region, TileData, compact};
+use crate::grid::{ColumnBytes, GridId, Region, TileData, TileMemory, compact};
 use crate::location::{Locality, Location};
+
+/// Why this process has a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It is the memory of a tile, of this process or of another one.
+    Tile,
+    /// Others read a copy of a tile in private memory.
+    Copy,
+    /// The same of a lent grid, whose tile may lie there from then on.
+    Lent,
+}
 
 /// A segment that this process has mapped.
 #[derive(Debug)]
@@ -24,8 +35,9 @@ pub(super) struct Mapped {
     pub(super) file: Option<File>,
     /// Where the owner is, if that is another process.
     owner: Option<Location>,
-    /// Whether it is a copy for readers, beside a tile in private memory.
-    pub(super) is_copy: bool,
+    pub(super) purpose: Purpose,
+    /// What a lent tile keeps as long as it lies here.
+    pub(super) settled: OnceLock<Weak<TileMemory>>,
     /// The tile for which it was made, for lists. Set once by whoever makes the grid.
     pub(super) name: OnceLock<(GridId, Vec<usize>)>,
 }
@@ -35,13 +47,14 @@ impl Mapped {
     ///
     /// # Errors
     /// As [`segment::publish`].
-    pub(super) fn publish(batch: &RecordBatch, is_copy: bool) -> Result<Arc<Self>> {
+    pub(super) fn publish(batch: &RecordBatch, purpose: Purpose) -> Result<Arc<Self>> {
         let (file, content) = segment::publish(batch)?;
         Ok(Arc::new(Self {
             content,
             file: Some(file),
             owner: None,
-            is_copy,
+            purpose,
+            settled: OnceLock::new(),
             name: OnceLock::new(),
         }))
     }
@@ -52,9 +65,20 @@ impl Mapped {
             content,
             file: None,
             owner: Some(owner),
-            is_copy: false,
+            purpose: Purpose::Tile,
+            settled: OnceLock::new(),
             name: OnceLock::new(),
         })
+    }
+
+    /// Whether it is there for readers alone, and the tile lies elsewhere.
+    pub(super) fn is_copy(&self) -> bool {
+        let lies_here = |memory: &Weak<TileMemory>| memory.strong_count() > 0;
+        match self.purpose {
+            Purpose::Tile => false,
+            Purpose::Copy => true,
+            Purpose::Lent => !self.settled.get().is_some_and(lies_here),
+        }
     }
 }
 

@@ -64,7 +64,7 @@ class Pretended:
             **self.catalog,
         }
         names = ["grid_bytes", "query_bytes", "query_limit_bytes", "resident_bytes"]
-        names += ["incoming_bytes", "spilled_bytes", "spill_limit_bytes"]
+        names += ["copied_bytes", "incoming_bytes", "spilled_bytes", "spill_limit_bytes"]
         return {
             "server": server,
             "caller": {"name": "anonymous", "scope": self.scope},

@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
 use crate::error::{Error, Result};
-use crate::grid::{GridBuilder, GridId, PartitionGrid, Tile, TileData};
+use crate::grid::{GridBuilder, GridId, PartitionGrid, Tile, TileData, TileMemory};
 use crate::load::layout::Plan;
 use crate::load::lazy::SourceId;
 use crate::location::{Locality, Location};
@@ -124,5 +124,9 @@ impl TileData for LoadedTile {
 
     fn view(&self, rows: Range<usize>, columns: &[usize]) -> Option<Result<Arc<dyn TileData>>> {
         self.data.view(rows, columns)
+    }
+
+    fn settle(&self, memory: Arc<TileMemory>) {
+        self.data.settle(memory);
     }
 }

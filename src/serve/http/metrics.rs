@@ -15,6 +15,7 @@ use super::super::health;
 use super::super::service::Service;
 use super::super::status::grid_bytes;
 use crate::error::{Error, Result};
+use crate::share::copied_bytes;
 
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -76,6 +77,11 @@ fn memory(service: &Service, registry: &mut Registry) {
             "grid_memory",
             "Memory of grids, each counted by itself",
             grid_bytes(service),
+        ),
+        (
+            "copied_memory",
+            "Copies of tiles that processes of this host have open, beside the memory of grids",
+            copied_bytes(),
         ),
         (
             "query_memory",

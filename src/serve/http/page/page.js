@@ -352,6 +352,7 @@ function showServer({ server, caller }) {
 function showMemory(memory) {
   const limit = memory.query_limit_bytes;
   setText(byId("memory-grids"), bytes(memory.grid_bytes));
+  setText(byId("memory-copied"), bytes(memory.copied_bytes));
   setText(byId("memory-queries"), limit ? `${bytes(memory.query_bytes)} of ${bytes(limit)}` : bytes(memory.query_bytes));
   setText(byId("memory-incoming"), bytes(memory.incoming_bytes));
   setText(byId("memory-spilled"), `${bytes(memory.spilled_bytes)} of ${bytes(memory.spill_limit_bytes)}`);
