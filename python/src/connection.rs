@@ -171,7 +171,8 @@ impl PyConnection {
     ///     name: The name.
     ///
     /// Returns:
-    ///     The grid as it is now. When the server drops or replaces it, tiles that were not read are lost (`PartitionLostError` or `NotFoundError`).
+    ///     The grid as it is now. When the server drops or replaces it, tiles that were not read are lost (`PartitionLostError` or `NotFoundError`). Pickled, it names the memory of the server where that can
+    ///     be mapped, and else this process, which fetches tiles for whoever opens it.
     ///
     /// Raises:
     ///     QueryError: The server has no such grid for this caller.

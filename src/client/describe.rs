@@ -221,6 +221,7 @@ pub(super) fn grid(
         .with_hint("query it by SQL"));
     }
     let owner = described.owner();
+    let answers = Arc::default();
     let cut = |cuts: Vec<u64>| Axis::try_new(cuts).map_err(|_| broken("its cuts"));
     let (rows, columns) = (cut(described.row_cuts)?, cut(described.column_cuts)?);
     let bands: Result<Vec<SchemaRef>> = columns
@@ -242,6 +243,7 @@ pub(super) fn grid(
                 incarnation,
                 owner,
             }),
+            answers: Arc::clone(&answers),
             grid: id,
             position: tile.position.clone(),
             locations: tile

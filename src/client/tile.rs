@@ -3,6 +3,7 @@
 //! Comes in: what the server says of a tile. Goes out: a tile that is mapped where the server is on this host and of this user, and fetched column by column elsewhere. Nothing that was fetched is kept: a
 //! grid of a server may be larger than this machine. Never here: which tiles there are.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::flight::messages::{Named, TileTicket};
 use crate::grid::{GridId, Tile, TileData};
 use crate::location::{Locality, Location, host_address};
-use crate::share::{Handle, acquire};
+use crate::share::{Handle, acquire, answers};
 use crate::still::wait_for;
 
 /// What is known of a tile before it is read.
@@ -26,6 +27,8 @@ pub(super) struct Outline {
     pub(super) client: Client,
     /// Its name within the host of the server, where the server said it.
     pub(super) handle: Option<Handle>,
+    /// Whether the server answers those who share its memory, once somebody asked; one for all tiles of a grid.
+    pub(super) answers: Arc<OnceLock<bool>>,
     pub(super) grid: GridId,
     pub(super) position: Vec<usize>,
     /// Where it is, as the server says, which may have it of others; empty where it does not say it.
@@ -77,6 +80,7 @@ impl ServedTile {
             position: handle.position.clone(),
             locations: Vec::new(),
             handle: Some(handle),
+            answers: Arc::default(),
             schema,
             num_rows,
             memory_bytes,
@@ -108,6 +112,17 @@ impl ServedTile {
             }
         });
         tile.as_ref()
+    }
+
+    /// Whether processes like this one can read it in the server's own memory, as far as that is known without making it.
+    fn is_shared(&self) -> bool {
+        match (self.mapped.get(), &self.outline.handle) {
+            (Some(mapped), _) => mapped.is_some(),
+            (None, Some(handle)) if self.is_on_this_host() => {
+                *self.outline.answers.get_or_init(|| answers(handle))
+            }
+            _ => false,
+        }
     }
 
     fn is_right(&self, tile: &Tile) -> bool {
@@ -198,6 +213,12 @@ impl TileData for ServedTile {
             None if self.is_on_this_host() => Locality::Shared,
             _ => Locality::Process,
         }
+    }
+
+    /// Elsewhere it is the connection of this process that brings it, and whoever gets it from here asks this one: what opens the connection is nothing to hand on.
+    fn owned_as(&self) -> Option<&(dyn Any + Send + Sync)> {
+        let handle: &(dyn Any + Send + Sync) = self.outline.handle.as_ref()?;
+        self.is_shared().then_some(handle)
     }
 
     fn open(&self) -> Result<RecordBatch> {
