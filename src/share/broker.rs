@@ -50,6 +50,8 @@ struct Broker {
     leases: Mutex<HashMap<u64, Lease>>,
     /// Copies of tiles in private memory, by the address of the tile, which is taken as long as the entry is there.
     copies: Mutex<HashMap<usize, Arc<Slot>>>,
+    /// Bytes of lent tiles of which copies are in the making.
+    copying_bytes: AtomicU64,
     /// All segments that were made here and are still there.
     segments: Mutex<Vec<Weak<Mapped>>>,
 }
@@ -58,6 +60,18 @@ struct Broker {
 struct Lease {
     mapped: Arc<Mapped>,
     reader: u32,
+}
+
+/// Bytes that count as copied as long as it is there.
+struct Copying<'a> {
+    all: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
 }
 
 /// Where the copy of one tile is kept.
@@ -157,13 +171,10 @@ impl Broker {
         if let Some(mapped) = copy.upgrade() {
             return Ok(mapped);
         }
-        let purpose = match lent(grid) {
-            None => Purpose::Copy,
-            Some(most) => {
-                self.check_copies(tile.data().memory_bytes(), most)?;
-                Purpose::Lent
-            }
-        };
+        let most = lent(grid);
+        let purpose = most.map_or(Purpose::Copy, |_| Purpose::Lent);
+        let bytes = tile.data().memory_bytes();
+        let _copying = most.map(|most| self.copying(bytes, most)).transpose()?;
         let mapped = Mapped::publish(&tile.open()?, purpose)?;
         mapped.name.get_or_init(|| (grid, position.to_vec()));
         self.note(&mapped);
@@ -185,12 +196,17 @@ impl Broker {
         tile.data().settle(memory);
     }
 
+    /// Leave to copy a lent tile.
+    ///
     /// # Errors
     /// `ResourcesExhausted` when copies of lent tiles would have more than they may.
-    fn check_copies(&self, bytes: u64, most: u64) -> Result<()> {
-        let copied = self.copied_bytes();
+    fn copying(&self, bytes: u64, most: u64) -> Result<Copying<'_>> {
+        let all = &self.copying_bytes;
+        let others = all.fetch_add(bytes, Ordering::AcqRel);
+        let copying = Copying { all, bytes };
+        let copied = self.copied_bytes().saturating_add(others);
         if copied.saturating_add(bytes) <= most {
-            return Ok(());
+            return Ok(copying);
         }
         let text = format!(
             "copies of tiles that processes of this host read may have {most} bytes, they have {copied}, and this one {bytes}"

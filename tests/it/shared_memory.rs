@@ -5,10 +5,10 @@
     reason = "the other process reports to its parent"
 )]
 
+mod other;
+
 use std::any::Any;
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,14 +18,12 @@ use partgrid::error::ErrorKind;
 use partgrid::grid::{Axis, GridId, PartitionGrid, RowOrder, TileData};
 use partgrid::location::{Locality, Location};
 use partgrid::share::{
-    Handle, Incarnation, RemoteTile, SharedTile, attach, handle, handles, open, open_region, serve,
-    sharing_processes, to_shared,
+    Handle, RemoteTile, SharedSegment, SharedTile, attach, handle, handles, lend, open,
+    open_region, serve, sharing_processes, to_shared,
 };
 
+use self::other::{Other, TASK, read_handle, written};
 use crate::support::{column_of_every_type, int_grid};
-
-/// Says to this binary that it is the other process, and what it shall do.
-const TASK: &str = "PARTGRID_TEST_SHARED_TASK";
 
 #[test]
 fn a_shared_tile_lies_in_a_sealed_map_of_its_owner_too() {
@@ -55,16 +53,51 @@ fn another_process_reads_every_type_of_a_grid_in_private_memory() {
 }
 
 #[test]
+fn a_tile_of_a_lent_grid_lies_in_its_segment_once_another_process_has_opened_it() {
+    let (grid, plain) = (Arc::new(every_type()), every_type());
+    lend(&grid, u64::MAX);
+    let before = grid.open_row_band(0).unwrap();
+    for _ in 0..2 {
+        check_by_another("every_type", &grid);
+        for (tile, plain) in grid.tiles().iter().zip(plain.tiles()) {
+            assert_eq!(tile.open().unwrap(), plain.open().unwrap());
+            assert_eq!(tile.data().memory_bytes(), plain.data().memory_bytes());
+            check_buffers(tile.data().as_ref());
+        }
+        let listed = segments_of(grid.id());
+        assert_eq!(listed.len(), 3);
+        assert!(listed.iter().all(|segment| !segment.is_copy));
+    }
+    assert_eq!(before, plain.open_row_band(0).unwrap());
+    let id = grid.id();
+    drop(grid);
+    let started = Instant::now();
+    while !segments_of(id).is_empty() {
+        assert!(started.elapsed().as_secs() < 5);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn copies_of_lent_tiles_have_no_more_bytes_than_they_may() {
+    let mut owner = Other::start("lend", "");
+    let handles: Vec<Handle> = [owner.line(), owner.line()]
+        .map(|line| read_handle(&line))
+        .into();
+    assert_eq!(open(&handles[0]).unwrap().num_rows(), 2);
+    let error = open(&handles[1]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ResourcesExhausted, "{error}");
+    assert!(error.message().contains("may have 40 bytes"), "{error}");
+}
+
+#[test]
 fn another_process_reads_rows_and_columns_of_a_shared_grid_without_a_copy_of_the_segment() {
     let grid = to_shared(&int_grid(&[100, 50], &[3, 1])).unwrap();
     let part = grid.slice(90..120).unwrap().select(&["c2", "c0"]).unwrap();
     let part = Arc::new(part);
     check_by_another("part", &part);
-    let own = sharing_processes().unwrap();
-    let own = own.iter().find(|each| each.process == std::process::id());
-    let segments = own.unwrap().segments.clone().unwrap();
-    let of_part = |id: GridId| segments.iter().filter(|each| each.grid == id).count();
-    assert_eq!((of_part(grid.id()), of_part(part.id())), (4, 0));
+    let found = [grid.id(), part.id()].map(|id| segments_of(id).len());
+    assert_eq!(found, [4, 0]);
 }
 
 #[test]
@@ -251,6 +284,7 @@ fn the_other_process() {
     let (task, text) = task.split_once('\n').unwrap();
     match task {
         "own" => own_until_told(),
+        "lend" => lend_little(),
         "every_type" => compare(text, &every_type()),
         "no_columns" => {
             let tile = open(&read_handle(text)).unwrap();
@@ -285,6 +319,17 @@ fn own_until_told() {
     std::io::stdin().read_line(&mut line).unwrap();
 }
 
+/// Two tiles of which the second one is too large to be lent.
+fn lend_little() {
+    let grid = Arc::new(int_grid(&[2, 3], &[2]));
+    lend(&grid, 40);
+    serve().unwrap();
+    for handle in handles(&grid).unwrap() {
+        println!("REPORT {}", written(&handle));
+    }
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
 fn compare(handles: &str, expected: &PartitionGrid) {
     for (line, wanted) in handles.lines().zip(expected.tiles()) {
         let handle = read_handle(line);
@@ -311,11 +356,16 @@ fn compare(handles: &str, expected: &PartitionGrid) {
     assert_eq!(handles.lines().count(), expected.tiles().len());
 }
 
-/// All buffers lie in read-only maps of sealed memory, and nothing was copied.
+/// As [`check_buffers`], and nothing was copied.
 fn check_in_place(data: &dyn TileData) {
     let shared: &dyn Any = data;
     let shared = shared.downcast_ref::<SharedTile>().unwrap();
     assert_eq!(shared.copied_bytes(), 0);
+    check_buffers(data);
+}
+
+/// All buffers lie in read-only maps of sealed memory.
+fn check_buffers(data: &dyn TileData) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let lines = maps.lines().filter(|line| line.contains("memfd:partgrid"));
     let maps: Vec<(usize, usize)> = lines
@@ -374,82 +424,20 @@ fn every_type() -> PartitionGrid {
     PartitionGrid::try_from_batches(batch.schema(), &batches).unwrap()
 }
 
+/// The segments that this process has for a grid.
+fn segments_of(grid: GridId) -> Vec<SharedSegment> {
+    let own = sharing_processes().unwrap().into_iter();
+    let mut own = own.filter(|each| each.process == std::process::id());
+    let segments = own.next().and_then(|own| own.segments).unwrap_or_default();
+    segments
+        .into_iter()
+        .filter(|each| each.grid == grid)
+        .collect()
+}
+
 fn check_by_another(task: &str, grid: &Arc<PartitionGrid>) {
     serve().unwrap();
     let lines: Vec<String> = handles(grid).unwrap().map(|each| written(&each)).collect();
     let mut other = Other::start(task, &lines.join("\n"));
     assert_eq!(other.line(), "good");
-}
-
-fn written(handle: &Handle) -> String {
-    let position: Vec<String> = handle.position.iter().map(ToString::to_string).collect();
-    format!(
-        "{} {} {} {} {}",
-        handle.grid.bits(),
-        position.join(","),
-        handle.incarnation.bits(),
-        handle.owner.host(),
-        handle.owner.process()
-    )
-}
-
-fn read_handle(line: &str) -> Handle {
-    let fields: Vec<&str> = line.split(' ').collect();
-    let device = Location::here().device();
-    Handle {
-        grid: GridId::from_bits(fields[0].parse().unwrap()),
-        position: fields[1].split(',').map(|at| at.parse().unwrap()).collect(),
-        incarnation: Incarnation::from_bits(fields[2].parse().unwrap()),
-        owner: Location::new(
-            fields[3].parse().unwrap(),
-            fields[4].parse().unwrap(),
-            device,
-        ),
-    }
-}
-
-struct Other {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
-}
-
-impl Other {
-    fn start(task: &str, text: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["shared_memory::the_other_process", "--exact", "--nocapture"])
-            .env(TASK, format!("{task}\n{text}"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output }
-    }
-
-    fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// What it reports next.
-    fn line(&mut self) -> String {
-        loop {
-            let mut line = String::new();
-            let read = self.output.read_line(&mut line).unwrap();
-            assert!(read > 0, "the other process failed");
-            if let Some((_, report)) = line.trim_end().split_once("REPORT ") {
-                return report.to_owned();
-            }
-        }
-    }
-
-    fn say(&mut self, text: &str) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{text}").unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }

@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field};
 use partgrid::error::ErrorKind;
-use partgrid::grid::{ElementType, FillValue, Gather, Numbers, Order, dense};
+use partgrid::grid::{ElementType, FillValue, Gather, Numbers, Order, Tile, TileMemory, dense};
 use proptest::prelude::*;
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
@@ -85,6 +85,35 @@ fn columns_of_a_dense_band_and_its_slices_are_one_strided_view() {
             .unwrap()
             .is_f_contiguous()
     );
+}
+
+#[test]
+fn columns_that_are_one_array_stay_one_where_their_tile_is_to_lie_elsewhere() {
+    let two = || {
+        let column = || ints((0..5).map(Some).collect());
+        batch(vec![("a", column()), ("b", column())])
+    };
+    let tile = Tile::try_from_batch(&dense(&two()).unwrap()).unwrap();
+    let told = |batch: RecordBatch| {
+        let memory = TileMemory::new(batch, None);
+        let known = Arc::downgrade(&memory);
+        tile.data().settle(memory);
+        known
+    };
+    assert_eq!(told(two()).strong_count(), 0);
+    let block = dense(&two()).unwrap();
+    let place = block.column(1).to_data().buffers()[0].as_ptr();
+    let known = told(block);
+    assert_eq!(known.strong_count(), 1);
+    let numbers = Numbers::try_from_batch(&tile.open().unwrap(), None).unwrap();
+    assert_eq!(
+        (numbers.shape(), numbers.strides()),
+        (&[5, 2][..], &[8, 64][..])
+    );
+    assert_eq!(numbers.as_ptr().wrapping_add(64), place);
+    assert_eq!(tile.open().unwrap(), two());
+    drop(tile);
+    assert_eq!(known.strong_count(), 0);
 }
 
 #[test]
