@@ -207,6 +207,11 @@ impl TileData for ServedTile {
         }
     }
 
+    /// It is brought to be read, and for nothing else: not for what planning would like to know. One that was mapped is here.
+    fn is_lazy(&self) -> bool {
+        !matches!(self.mapped.get(), Some(Some(_)))
+    }
+
     fn locality(&self) -> Locality {
         match self.mapped.get() {
             Some(Some(_)) => Locality::Shared,
