@@ -41,8 +41,9 @@ pub(super) struct Outline {
 /// A tile that a server holds.
 pub struct ServedTile {
     outline: Outline,
-    /// The runtime that carries the connection.
+    /// The runtime that carries the connection, and the process that has its threads.
     runtime: Option<Runtime>,
+    process: u32,
     /// The tile over the server's memory, once it was mapped; `None` once that was found not to work.
     mapped: OnceLock<Option<Tile>>,
 }
@@ -62,6 +63,7 @@ impl ServedTile {
         Self {
             outline,
             runtime: Runtime::try_current().ok(),
+            process: std::process::id(),
             mapped: OnceLock::new(),
         }
     }
@@ -131,8 +133,22 @@ impl ServedTile {
             && tile.data().schema().fields() == outline.schema.fields()
     }
 
+    /// # Errors
+    /// `InvalidArgument` in a forked child, which has no threads of its parent: it would wait for ever.
+    fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let text =
+            "the connection that brings this tile was made before a fork, in the parent process";
+        Err(Error::invalid_argument(text)
+            .with_position(&self.outline.position)
+            .with_hint("call connect() again in this process"))
+    }
+
     /// The columns by way of the server.
     async fn fetched(&self, columns: &[usize]) -> Result<RecordBatch> {
+        self.check_process()?;
         let outline = &self.outline;
         let number = |place: usize| outline.position.get(place).map(|at| *at as u64);
         let schema: SchemaRef = Arc::new(outline.schema.project(columns)?);
@@ -169,6 +185,7 @@ impl ServedTile {
 
     /// As [`ServedTile::fetched`], waited for here.
     fn fetched_now(&self, columns: &[usize]) -> Result<RecordBatch> {
+        self.check_process()?;
         let runtime = self
             .runtime
             .as_ref()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -280,6 +281,32 @@ def check_copies(folder: Path) -> None:
 
 def test_it_is_written_shared_sent_back_and_pickled(far: Far, tmp_path: Path) -> None:
     far(check_copies, tmp_path)
+
+
+def check_forked() -> None:
+    found = grid()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            said = str(found.to_arrow() == cells())
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        said = told.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "it waits"
+    expected = "True" if KEPT["way"] == "mapped" else "InvalidArgumentError: the connection"
+    assert said.startswith(expected), said
+    assert found.to_arrow() == cells()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_maps_and_does_not_wait_for_threads_of_its_parent(far: Far) -> None:
+    far(check_forked)
 
 
 def check_dropped(half: bool) -> None:
