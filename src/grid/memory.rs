@@ -25,7 +25,7 @@ pub struct TileMemory {
 
 impl fmt::Debug for TileMemory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.batch.fmt(formatter)
+        fmt::Debug::fmt(&self.batch, formatter)
     }
 }
 
