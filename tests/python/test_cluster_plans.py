@@ -253,7 +253,7 @@ def test_members_of_one_host_share_its_cores(tmp_path: Path) -> None:
     cores = int(re.findall(r"^\s*server\.threads\s+(\d+)", said, re.MULTILINE)[0])
     most = max(1, -(-(4 * cores - 3) // 12))
     threads = most + 2
-    text = "SELECT g, sum(x) AS x, count(*) AS n FROM sales GROUP BY g ORDER BY g"
+    text = "SELECT g, x, who, count(*) AS n FROM sales GROUP BY g, x, who ORDER BY x"
     with cluster(tmp_path, **{"server.threads": threads}) as members:
         connection = pg.connect(members[0].uri)
         plan = connection.sql(text).explain()
@@ -274,6 +274,40 @@ def test_keys_that_are_only_looked_up_are_sent_once(
         plan = connection.sql(each).explain()
         assert re.search(r"AggregateExec: mode=Partial, gby=\[k@0 as k\], aggr=\[\]", plan), plan
         assert connection.sql(each).to_arrow() == one.sql(each).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT x, count(*) AS n, sum(k) AS s, avg(f) AS a FROM big GROUP BY x ORDER BY x",
+        "SELECT x % 5 AS m, max(k) AS n FROM big WHERE k > 3 GROUP BY m HAVING max(k) > 10 ORDER BY n DESC, m LIMIT 3",
+        "SELECT DISTINCT x FROM big WHERE k IS NULL ORDER BY x",
+        "SELECT x, count(DISTINCT k) AS n FROM big GROUP BY x ORDER BY x",
+        "SELECT x, n, rank() OVER (ORDER BY n DESC, x) AS r FROM (SELECT x, count(*) AS n FROM big GROUP BY x) ORDER BY r LIMIT 7",
+        "SELECT tag, substr(tag, 1, 1) AS t, count(*) AS n, sum(x) AS s FROM big JOIN few ON big.k = few.k GROUP BY tag, t ORDER BY tag",
+        "SELECT date_part('year', DATE '2020-01-01' + CAST(k AS INTEGER)) AS y, count(*) AS n FROM big WHERE k IS NOT NULL GROUP BY y ORDER BY y",
+        "SELECT k, string_agg(CAST(x AS VARCHAR), ',' ORDER BY x) AS s FROM big WHERE k < 5 GROUP BY k ORDER BY k",
+        "SELECT x, sum(k) FILTER (WHERE k > 5) AS s, bool_or(k > 3000) AS b FROM big GROUP BY x ORDER BY x",
+    ],
+)
+def test_few_groups_are_finished_by_the_member_that_was_asked(
+    engines: tuple[pg.Session, pg.Connection], text: str
+) -> None:
+    """The others group their rows, and do not deal these out once more."""
+    one, connection = engines
+    plan = connection.sql(text).explain()
+    head = plan.split("Stage", maxsplit=1)[0]
+    assert "mode=FinalPartitioned" in head or "mode=SinglePartitioned" in plan, plan
+    assert connection.sql(text).to_arrow() == one.sql(text).to_arrow()
+
+
+def test_many_groups_are_finished_by_all(engines: tuple[pg.Session, pg.Connection]) -> None:
+    one, connection = engines
+    text = "SELECT k, x, count(*) AS n FROM big GROUP BY k, x ORDER BY n DESC, k, x LIMIT 20"
+    plan = connection.sql(text).explain()
+    assert "NetworkShuffleExec" in plan, plan
+    assert "mode=FinalPartitioned" not in plan.split("Stage", maxsplit=1)[0], plan
+    assert connection.sql(text).to_arrow() == one.sql(text).to_arrow()
 
 
 def test_rows_are_over_with_the_last_one(engines: tuple[pg.Session, pg.Connection]) -> None:
