@@ -55,12 +55,12 @@ test-queries: extension
 test-release: extension
 	PARTGRID_MIXED_SECONDS=600 PARTGRID_CONNECTIONS=10000 PARTGRID_LOAD_QUERIES=1000 \
 	PARTGRID_RESIDENT_BYTES=8e9 PARTGRID_SLOW_SECONDS=60 PARTGRID_SNAPSHOT_QUERIES=10000 \
-	PARTGRID_CATALOG_KILLS=500 PARTGRID_MEMBER_KILLS=200 PARTGRID_CLIENT_KILLS=20 PARTGRID_DISK_FAULTS=all PARTGRID_CANCELLED=all PARTGRID_SILENCE=client \
-	PARTGRID_HOSTILE_REQUESTS=100000 PARTGRID_HOSTILE_TEXTS=1000000 PARTGRID_HOSTILE_FILES=20000 \
+	PARTGRID_CATALOG_KILLS=500 PARTGRID_MEMBER_KILLS=200 PARTGRID_LOAD_KILLS=500 PARTGRID_CLIENT_KILLS=20 PARTGRID_DISK_FAULTS=all PARTGRID_CANCELLED=all PARTGRID_SILENCE=client \
+	PARTGRID_STORE_FAULTS=all PARTGRID_TPCH_SCALE=1 PARTGRID_HOSTILE_REQUESTS=100000 PARTGRID_HOSTILE_TEXTS=1000000 PARTGRID_HOSTILE_FILES=20000 \
 	$(VENV)/bin/python -m pytest -v -s -rs -p no:cacheprovider $(RELEASE)
 
 RELEASE := $(addprefix tests/python/test_,server_mixed.py server_load.py server_resident.py server_memory.py snapshots.py \
-	catalog_deaths.py cluster_kills.py disk_faults.py disk_full.py server_cut.py client_deaths.py upload_deaths.py hostile_requests.py hostile_rows.py hostile_sql.py hostile_catalog.py)
+	catalog_deaths.py cluster_kills.py cluster_load_kills.py cluster_stores.py cluster_tpch.py disk_faults.py disk_full.py server_cut.py client_deaths.py upload_deaths.py hostile_requests.py hostile_rows.py hostile_sql.py hostile_catalog.py)
 
 # One environment after the other: they are large, and some start engines of their own.
 test-peers: extension $(PEERS)/mpi/.ready $(PEERS)/mpich/.ready $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/opencl/.ready $(PEERS)/tpcds/.ready $(PEERS)/gt4py/.ready

@@ -17,6 +17,7 @@ mod codec;
 mod copies;
 mod copying;
 mod cores;
+mod counted;
 mod cuts;
 mod deal;
 mod few;

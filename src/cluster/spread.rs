@@ -44,6 +44,7 @@ use super::Cluster;
 use super::again::without_lost;
 use super::channel::Resolver;
 use super::codec::Codec;
+use super::counted::counted;
 use super::last::{Last, to_its_end, told, until_last};
 use super::leaf;
 use super::led::{in_pieces, is_led_here};
@@ -54,7 +55,7 @@ use super::together::are_together;
 use super::unions::dealt_to_all;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
-use crate::query::{Facts, PROCESS, Spread, Stop, asks_for_counts, dense_apart, part};
+use crate::query::{Facts, Spread, Stop, asks_for_counts, dense_apart, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -418,11 +419,8 @@ impl ExecutionPlan for SpreadExec {
 
     /// What the scans of all members counted, each number with the process that counted it.
     fn metrics(&self) -> Option<MetricsSet> {
-        let mut all = MetricsSet::new();
-        if let Some(ran) = kept(&self.last).as_ref() {
-            gather(ran, &mut all);
-        }
-        Some(all)
+        let ran = kept(&self.last);
+        Some(ran.as_ref().map(counted).unwrap_or_default())
     }
 
     /// A new run has not counted yet.
@@ -475,18 +473,5 @@ impl ExecutionPlan for SpreadExec {
         };
         let rows = to_its_end(running.try_flatten_stream(), Arc::clone(&self.last));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
-    }
-}
-
-/// Adds the numbers of scans.
-fn gather(plan: &Arc<dyn ExecutionPlan>, all: &mut MetricsSet) {
-    let metrics = plan.metrics().unwrap_or_default();
-    for metric in metrics.iter() {
-        if metric.labels().iter().any(|label| label.name() == PROCESS) {
-            all.push(Arc::clone(metric));
-        }
-    }
-    for child in plan.children() {
-        gather(child, all);
     }
 }

@@ -23,6 +23,7 @@ class Pretended:
         self.details: dict[str, Any] = {}
         self.members: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []
+        self.members: list[dict[str, Any]] = []
         self.token = ""
         self.away = False
         self.scope = "admin"
@@ -90,6 +91,11 @@ class Pretended:
         sorting = {"arranged_rows": 0, "rows_to_arrange": 0}
         self.jobs.append({**what, **numbers, **sorting, **more})
         return self.jobs[-1]
+
+    def member(self, pid: int, state: str = "serving") -> dict[str, Any]:
+        what = {"uri": f"grpc://10.0.0.{pid}:8815", "host": f"10.0.0.{pid}", "pid": pid}
+        self.members.append({**what, "state": state, "version": "0.1.0", "is_here": pid == 1})
+        return self.members[-1]
 
     def grid(self, name: str, down: int, across: int) -> None:
         at = [(row, column) for row in range(down) for column in range(across)]

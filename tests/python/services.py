@@ -6,15 +6,17 @@ import hashlib
 import http.client
 import json
 import os
+import random
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,17 @@ def until(condition: Callable[[], Any], seconds: float = 10) -> Any:
             return held
         assert time.monotonic() < stop, "what was waited for did not come"
         time.sleep(0.02)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback at which nobody listens, and which the system gives to nobody who asks for any."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randrange(10_000, max(first, 20_000))
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.add(port)
+    return list(found)
 
 
 def http_answer(

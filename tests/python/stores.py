@@ -6,6 +6,8 @@ import http.client
 import http.server
 import os
 import re
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -154,6 +156,15 @@ def fault_proxy(upstream: str) -> Iterator[Proxy]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def reset(handler: http.server.BaseHTTPRequestHandler) -> None:
+    """Ends the connection as one does who has crashed."""
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.rfile.close()
+    handler.wfile.close()
+    handler.connection.close()
+    handler.close_connection = True
 
 
 def send(

@@ -18,7 +18,7 @@ import pytest
 import partgrid as pg
 from clusters import Child
 from conftest import DATA
-from services import Service, http_answer, write_tokens
+from services import Service, free_ports, http_answer, until, write_tokens
 
 MEMBER = """
 import json, sys
@@ -232,6 +232,40 @@ def test_servers_of_the_command_share_a_grid(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.2)
         assert connection.sql(query).to_arrow().equals(expected.to_arrow())
+    finally:
+        for service in services:
+            service.kill()
+
+
+def test_servers_of_the_command_meet_by_a_list_of_their_addresses(tmp_path: Path) -> None:
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
+    for part in range(3):
+        pq.write_table(ALL.slice(1000 * part, 1000), tmp_path / f"{part}.parquet")
+
+    def started(part: int) -> Service:
+        grid = f"sales={tmp_path / f'{part}.parquet'}"
+        own = ["--address", addresses[part], "--http", "127.0.0.1:0", "--join", ",".join(addresses)]
+        return Service(*own, "--part", f"{part}/3", "--grid", grid, ports=False).ready()
+
+    def counted(service: Service) -> bytes:
+        return http_answer(service.http_uri, "/readyz")[2]
+
+    services: list[Service] = []
+    try:
+        services.append(started(0))
+        services.append(started(1))
+        # One that is listed and does not answer counts as none.
+        for service in services:
+            until(lambda service=service: counted(service) == b"ready\nmembers: 2\naway: 1\n")
+        services.append(started(2))
+        expected = pg.from_arrow(ALL).sql(QUERY.replace("sales", "self")).to_arrow()
+        for service in services:
+            until(lambda service=service: counted(service) == b"ready\nmembers: 3\naway: 0\n")
+            connection = pg.connect(service.uri)
+            until(lambda connection=connection: "sales" in connection.grids())
+            assert connection.sql(QUERY).to_arrow() == expected
+        services[1].kill()
+        until(lambda: counted(services[0]) == b"ready\nmembers: 2\naway: 1\n")
     finally:
         for service in services:
             service.kill()

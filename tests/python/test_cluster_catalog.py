@@ -38,20 +38,29 @@ class Member(Child):
         self.uri = self.line()
 
 
-@contextmanager
-def cluster(folder: Path, of: int = 3, **settings: object) -> Iterator[list[Member]]:
-    """Members that share a catalog, and reach `data` alike."""
-    path = folder / "members"
+def started(folder: Path, **settings: object) -> Member:
+    """A member with the catalog in a folder, which reaches `data` there."""
     shared = str(folder / "data")
     settings = {"cluster.shared": shared, "load.from": shared, **settings}
-    members = []
+    catalog, join = f"shared://{folder / 'catalog'}", f"file:{folder / 'members'}"
+    return Member(catalog=catalog, join=join, settings=settings)
+
+
+def met(folder: Path, members: list[Member]) -> None:
+    """Writes the list of members, which know each other then."""
+    (folder / "members").write_text("\n".join(member.uri for member in members) + "\n")
+    for member in members:
+        assert member.ask("server.refresh()") is None
+
+
+@contextmanager
+def cluster(folder: Path, of: int = 3, **settings: object) -> Iterator[list[Member]]:
+    """Members that share a catalog, and reach `data` alike. Those that a test adds end with the others."""
+    members: list[Member] = []
     try:
         for _ in range(of):
-            catalog = f"shared://{folder / 'catalog'}"
-            members.append(Member(catalog=catalog, join=f"file:{path}", settings=settings))
-        path.write_text("\n".join(member.uri for member in members) + "\n")
-        for member in members:
-            assert member.ask("server.refresh()") is None
+            members.append(started(folder, **settings))
+        met(folder, members)
         yield members
     finally:
         for member in members:
@@ -94,6 +103,13 @@ def tiles(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "catalog" / "tiles").glob("*.arrow"))
 
 
+def written(members: list[Member]) -> int:
+    """The bytes that these have written, to files and to others."""
+    told = [Path(f"/proc/{member.process.pid}/io").read_text() for member in members]
+    counts = [dict(line.split(": ") for line in text.splitlines()) for text in told]
+    return sum(int(each["wchar"]) for each in counts)
+
+
 def readers(plan: str) -> list[int]:
     """How many rows of the grid each member was dealt."""
     return [int(rows) for rows in re.findall(r"t\d: GridScanExec.*? rows=(\d+)", plan)]
@@ -102,8 +118,13 @@ def readers(plan: str) -> list[int]:
 def test_a_load_is_shared_by_all_and_known_to_all(tmp_path: Path) -> None:
     table = files(tmp_path)
     with cluster(tmp_path) as members:
+        before = written(members[1:])
         assert load(members[0], tmp_path) == 12_000
         assert len(tiles(tmp_path)) == 24
+        # Two of three write most of the tiles; here at least an eighth, since placement is like chance.
+        folder = tmp_path / "catalog" / "tiles"
+        size = sum((folder / name).stat().st_size for name in tiles(tmp_path))
+        assert written(members[1:]) - before > size / 8
         with fl.connect(members[0].uri) as client:
             [said] = act(client, "Status")
         [job] = json.loads(said)["jobs"]

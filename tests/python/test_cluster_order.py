@@ -15,7 +15,7 @@ import pytest
 
 import partgrid as pg
 from services import act
-from test_cluster_catalog import Member, cluster, tiles, wait_for
+from test_cluster_catalog import Member, cluster, tiles, wait_for, written
 
 ROWS = 12_000
 
@@ -45,19 +45,26 @@ def load(member: Member, folder: Path, **wishes: Any) -> int:
     return int(told["rows"])
 
 
-def written(members: list[Member]) -> int:
-    """The bytes that these have written, to files and to others."""
-    told = [Path(f"/proc/{member.process.pid}/io").read_text() for member in members]
-    counts = [dict(line.split(": ") for line in text.splitlines()) for text in told]
-    return sum(int(each["wchar"]) for each in counts)
-
-
 ORDERS: list[dict[str, Any]] = [
     {"sort_by": "k"},
     {"sort_by": [("t", "descending"), "f"]},
     {"sort_by": "n"},
     {"partition_by": "k", "num_partitions": 7},
     {"partition_by": ["t", "f"], "sort_by": ("n", "descending")},
+]
+
+
+BY_KEYS = [
+    "SELECT k, count(*) AS c, sum(n) AS s, min(t) AS t FROM rows GROUP BY k ORDER BY k",
+    "SELECT count(DISTINCT k) AS k, count(*) AS c FROM rows",
+    "SELECT DISTINCT k FROM others ORDER BY k",
+    "SELECT k, t, count(*) AS c, max(n) AS m FROM others GROUP BY k, t ORDER BY k, t",
+    "SELECT a.k, count(*) AS c, sum(a.n + b.n) AS s FROM rows a JOIN rows b ON a.k = b.k WHERE a.n % 10 = 3 AND b.n % 10 = 7 GROUP BY a.k ORDER BY a.k",
+    "SELECT a.k, count(b.n) AS c FROM rows a LEFT JOIN others b ON a.k = b.k AND b.n % 50 = 1 WHERE a.n % 40 = 0 GROUP BY a.k ORDER BY a.k",
+    "SELECT a.t, count(*) AS c FROM others a JOIN others b ON a.k = b.k AND a.t = b.t WHERE a.n % 20 = 0 AND b.n % 20 = 1 GROUP BY a.t ORDER BY a.t",
+    "SELECT a.k, b.c FROM (SELECT DISTINCT k FROM rows) a FULL JOIN (SELECT k, count(*) AS c FROM others GROUP BY k) b ON a.k = b.k ORDER BY a.k, b.c",
+    "SELECT n, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM rows WHERE n % 500 = 7 ORDER BY n",
+    "SELECT count(*) AS c FROM rows a WHERE NOT EXISTS (SELECT 1 FROM others b WHERE b.k = a.k AND b.n < 300)",
 ]
 
 
@@ -89,6 +96,31 @@ def test_rows_lie_as_one_process_puts_them(tmp_path: Path, wishes: dict[str, Any
         assert len(tiles(tmp_path)) == len(grid.tiles)
         plan = pg.connect(members[1].uri).sql("SELECT sum(n) AS n FROM rows").explain()
         assert "SpreadExec: members=3" in plan
+
+
+def test_groups_and_joins_by_the_keys_of_partitions_are_those_of_one_process(
+    tmp_path: Path,
+) -> None:
+    """All rows of a key are in one tile, but in that of another member in each grid, and no member knows all keys."""
+    files(tmp_path)
+    data = tmp_path / "data" / "rows"
+    alone = pg.Session()
+    by: dict[str, dict[str, Any]] = {
+        "rows": {"partition_by": "k", "num_partitions": 16},
+        "others": {"partition_by": ["k", "t"], "num_partitions": 9},
+    }
+    with cluster(tmp_path, **{"cluster.fetch": False}) as members:
+        for name, wishes in by.items():
+            alone.register(name, pg.read_parquet(data))
+            pg.connect(members[0].uri).load_parquet(str(data), name, **wishes)
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            connection = pg.connect(member.uri)
+            for text in BY_KEYS:
+                assert connection.sql(text).to_arrow() == alone.sql(text).to_arrow(), text
+            plan = connection.sql(BY_KEYS[0]).explain()
+            assert "SpreadExec: members=3" in plan
+            assert plan.count("GridScanExec") == 3, plan
 
 
 def test_tiles_know_their_values_so_that_others_are_not_read(tmp_path: Path) -> None:

@@ -49,6 +49,13 @@ def band_bytes(uri: str) -> int:
     return int(of_each)
 
 
+def places(uri: str) -> list[list[int]]:
+    """The processes that have the tile of each row band, as the grid of a client says."""
+    located = pg.connect(uri).grid("sales").locations()
+    assert len({host for each in located for host, _ in each}) == 1
+    return [[pid for _, pid in each] for each in located]
+
+
 def generations(members: list[Member]) -> set[int]:
     return {generation for member in members for generation, _, _ in held(member)}
 
@@ -65,6 +72,9 @@ def test_a_member_that_comes_gets_its_share_and_no_more_moves(tmp_path: Path) ->
             member.contribute(number, 2)
         third = joined(tmp_path, members)
         assert third.pid not in processes(members[0].uri)
+        one, two, three = (member.pid for member in members)
+        for member in members:
+            assert places(member.uri) == [[one]] * BANDS + [[two]] * BANDS
         before = pg.connect(members[0].uri).grid("sales").to_arrow()
         each_band = band_bytes(members[0].uri)
         told = members[0].ask("server.rebalance('sales')")
@@ -81,8 +91,9 @@ def test_a_member_that_comes_gets_its_share_and_no_more_moves(tmp_path: Path) ->
         # The ends of the parts moved: each member reads on from where it read.
         sql = "SELECT row_band, process FROM tiles('sales') ORDER BY row_band"
         by_band = pg.connect(members[1].uri).sql(sql).to_arrow()["process"].to_pylist()
-        one, two, three = (member.pid for member in members)
         assert by_band == [one] * 4 + [three] * 2 + [two] * 4 + [three] * 2
+        for member in members:
+            assert places(member.uri) == [[pid] for pid in by_band]
 
 
 def test_where_shares_are_even_nothing_changes(tmp_path: Path) -> None:

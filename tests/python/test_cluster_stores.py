@@ -1,64 +1,103 @@
-"""A cluster whose files and catalog are in an object store, behind a proxy that injects faults: slow, refusing, failing."""
+"""A cluster whose files and catalog are in an object store, behind a proxy that injects faults: slow, refusing, failing.
+
+With `PARTGRID_STORE_FAULTS=all` it fails in every way at every request.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 
 import partgrid as pg
-from stores import KEYS, Proxy, fault_proxy, s3_client, s3_server, send
+from stores import KEYS, Proxy, Request, fault_proxy, reset, s3_client, s3_server, send
 from test_cluster_catalog import QUERY, Member, expected, files
 
 BUCKET = "cluster"
+
+# What a catalog asks of a store: the method, and a part of the path or query.
+REQUESTS = {
+    "tile PUT": ("PUT", "/catalog/tiles/"),
+    "manifest PUT": ("PUT", "/catalog/grids/"),
+    "list": ("GET", "prefix=failing/catalog/grids"),
+    "tile GET": ("GET", "/catalog/tiles/"),
+}
+
+
+def prepared(address: str) -> str:
+    """A store with the bucket."""
+    s3_client(address).create_bucket(Bucket=BUCKET)
+    return address
 
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[str]:
     with s3_server() as address:
-        s3_client(address).create_bucket(Bucket=BUCKET)
-        yield address
+        yield prepared(address)
 
 
 @contextmanager
-def cluster(proxy: Proxy, folder: Path, name: str, of: int = 3) -> Iterator[list[Member]]:
-    """Members whose catalog is the bucket, below a name."""
+def reached(proxy: Proxy, key: str, **more: str) -> Iterator[None]:
+    """An environment in which the store is behind the proxy, and a process is known there by a key of its own."""
     known = dict(os.environ)
-    os.environ.update({f"AWS_{key.upper()}": value for key, value in KEYS.items()})
-    os.environ.update(AWS_ENDPOINT=proxy.address, AWS_ALLOW_HTTP="true")
-    places = f"s3://{BUCKET}/{name}/data"
-    settings = {"cluster.shared": places, "load.from": places}
-    members: list[Member] = []
+    os.environ.update({f"AWS_{name.upper()}": value for name, value in KEYS.items()})
+    os.environ.update(AWS_ACCESS_KEY_ID=key, AWS_ENDPOINT=proxy.address, AWS_ALLOW_HTTP="true")
+    os.environ.update({f"AWS_{name.upper()}": value for name, value in more.items()})
     try:
-        for _ in range(of):
-            wishes: dict[str, Any] = {
-                "catalog": f"s3://{BUCKET}/{name}/catalog",
-                "join": f"file:{folder / 'members'}",
-                "settings": settings,
-            }
-            members.append(Member(**wishes))
+        yield
     finally:
         os.environ.clear()
         os.environ.update(known)
+
+
+def started(proxy: Proxy, folder: Path, name: str, number: int, **more: str) -> Member:
+    """A member whose catalog is the bucket, below a name."""
+    places = f"s3://{BUCKET}/{name}/data"
+    wishes: dict[str, Any] = {
+        "catalog": f"s3://{BUCKET}/{name}/catalog",
+        "join": f"file:{folder / 'members'}",
+        "settings": {"cluster.shared": places, "load.from": places},
+    }
+    with reached(proxy, f"member{number}", **more):
+        return Member(**wishes)
+
+
+def met(folder: Path, members: list[Member]) -> None:
+    """Writes the list of members, which know each other then, and no others."""
     (folder / "members").write_text("\n".join(member.uri for member in members))
+    for member in members:
+        assert member.ask("server.refresh()") is None
+        assert len(member.ask("server.members")) == len(members)
+
+
+@contextmanager
+def cluster(
+    proxy: Proxy, folder: Path, name: str, of: int = 3, **more: str
+) -> Iterator[list[Member]]:
+    """Members whose catalog is the bucket, below a name; `more` are options of their store."""
+    members: list[Member] = []
     try:
-        for member in members:
-            assert member.ask("server.refresh()") is None
+        for number in range(of):
+            members.append(started(proxy, folder, name, number, **more))
+        met(folder, members)
         yield members
     finally:
         for member in members:
             member.kill()
 
 
-def sent(address: str, folder: Path, name: str) -> Any:
+def sent(address: str, folder: Path, name: str, count: int = 6) -> Any:
     """Puts files into the bucket; gives their rows."""
-    table = files(folder)
+    table = files(folder, count)
     client = s3_client(address)
     for path in (folder / "data").rglob("*.parquet"):
         key = f"{name}/data/{path.relative_to(folder / 'data')}"
@@ -149,7 +188,7 @@ def test_a_put_whose_answer_was_lost_is_done_once(store: str, tmp_path: Path) ->
         def loses(_: int, request: Any, handler: Any, forward: Any) -> bool:
             if request.method == "PUT" and "/catalog/grids/" in request.path and not lost:
                 lost.append(forward())
-                handler.connection.close()
+                reset(handler)
                 return True
             return False
 
@@ -191,3 +230,94 @@ def test_two_loads_of_one_name_at_once(store: str, tmp_path: Path) -> None:
         [error] = [error for error in told if error is not None]
         assert isinstance(error, (pg.errors.StorageError, pg.errors.QueryError)), error
         answers(members, table)
+
+
+class Failing:
+    """A store that fails in one way at some requests, until it is over."""
+
+    def __init__(self, way: str, what: str) -> None:
+        self.way, self.what = way, what
+        self.asked = 0
+        self.over = threading.Event()
+
+    def is_meant(self, request: Request, query: str) -> bool:
+        method, part = REQUESTS[self.what]
+        return request.method == method and part in unquote(request.path + query)
+
+    def __call__(self, _: int, request: Request, handler: Any, forward: Any) -> bool:
+        if self.over.is_set() or not self.is_meant(request, handler.path):
+            return False
+        self.asked += 1
+        if self.way == "500":
+            send(handler, 500, [], b"<Error><Code>InternalError</Code></Error>")
+        elif self.way == "reset":
+            reset(handler)
+        else:
+            if self.what == "tile GET":
+                status, headers, content = forward()
+                send(handler, status, headers, content[: len(content) // 2])
+                handler.wfile.flush()
+            self.over.wait(120)
+            handler.close_connection = True
+        return True
+
+
+@pytest.fixture(scope="module")
+def failing(
+    store: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Proxy, list[Member], Any]]:
+    """A cluster for all ways to fail, each with a grid of its own, whose stores wait for two seconds at most."""
+    folder = tmp_path_factory.mktemp("failing")
+    table = sent(store, folder, "failing")
+    with fault_proxy(store) as proxy, cluster(proxy, folder, "failing", timeout="2s") as members:
+        yield proxy, members, table
+
+
+WAYS = [(what, way) for what in REQUESTS for way in ("500", "reset", "stall")]
+if os.environ.get("PARTGRID_STORE_FAULTS") != "all":
+    WAYS = [("tile PUT", "reset"), ("manifest PUT", "stall"), ("list", "500"), ("tile GET", "500")]
+
+
+@pytest.mark.parametrize(("what", "way"), WAYS)
+def test_a_catalog_that_fails_is_an_error_in_time_and_nothing_is_half_done(
+    failing: tuple[Proxy, list[Member], Any], what: str, way: str
+) -> None:
+    proxy, members, table = failing
+    name = f"{what} {way}".replace(" ", "_").lower()
+    connection = pg.connect(members[0].uri)
+    query = QUERY.replace("sales", name)
+
+    def load() -> Any:
+        source = f"s3://{BUCKET}/failing/data/sales"
+        return connection.load_parquet(source, name, tile_rows=500)
+
+    if what in {"list", "tile GET"}:
+        # One member writes all tiles; others read their own on first use.
+        batches = table.to_batches(max_chunksize=500)
+        connection.upload(pg.from_arrow(pa.Table.from_batches(batches)), name)
+    fault = Failing(way, what)
+    proxy.fault = fault
+    try:
+        began = time.monotonic()
+        if what == "list":
+            told = members[1].ask("server.refresh()")
+            assert told["error"] == "StorageError", told
+            # What was known is.
+            assert connection.sql(query).to_arrow().to_pylist() == expected(table)
+        else:
+            with pytest.raises(pg.errors.StorageError, match=r"the catalog cannot (write|read)"):
+                connection.sql(query).to_arrow() if what == "tile GET" else load()
+        assert time.monotonic() - began < 60
+        assert fault.asked > 0
+    finally:
+        fault.over.set()
+        proxy.fault = None
+    if "PUT" in what:
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            assert name not in member.ask("server.tables")
+        assert load()["rows"] == 12_000
+    for member in members:
+        assert member.ask("server.refresh()") is None
+        rows = pg.connect(member.uri).sql(query).to_arrow()
+        assert rows.to_pylist() == expected(table)

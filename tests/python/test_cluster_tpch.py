@@ -1,4 +1,7 @@
-"""The 22 queries of TPC-H over three members, each with a third of every table, row by row against DuckDB."""
+"""The 22 queries of TPC-H over three members, each with a third of every table, row by row against DuckDB.
+
+`PARTGRID_TPCH_SCALE` says how large the tables are.
+"""
 
 from __future__ import annotations
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
+import trustme
 
 from conftest import DATA
-from services import COMMAND
+from services import COMMAND, Service, free_ports, until, write_tokens
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
@@ -21,6 +25,9 @@ DOCS = DATA.parent / "docs" / "deploy.md"
 # What needs neither a token nor anything else, as `test_server_http.py` shows.
 OPEN = {"/healthz", "/readyz"}
 STOP_WITHIN = 30
+
+# What a member says once it knows both others.
+ALL_THERE = b"members: 3\naway: 0\n"
 
 
 def secrets(folder: Path) -> Path:
@@ -70,6 +77,53 @@ def test_members_of_compose_know_each_other(tmp_path: Path) -> None:
         mounted = [volume.split(":")[1] for volume in service["volumes"] if ":" in volume]
         assert mounted == ["/etc/partgrid"]
         assert holds["server.spill_to"] in service["volumes"]
+
+
+def test_members_of_compose_meet_as_they_are_written_down(tmp_path: Path) -> None:
+    """All on this machine, each at a port of its own, with an authority that a test makes."""
+    text = (DEPLOY / "compose.yaml").read_text()
+    services = yaml.safe_load(text)["services"]
+    ports = dict(zip(services, free_ports(3), strict=True))
+    tokens = write_tokens(tmp_path / "tokens.toml", members={"scope": "admin"})
+    (tmp_path / "cluster.token").write_text(tokens["members"])
+    vouched(tmp_path, "localhost", "127.0.0.1")
+
+    def started(name: str) -> Service:
+        places = {"0.0.0.0:8815": f"127.0.0.1:{ports[name]}", "0.0.0.0:8816": "127.0.0.1:0"}
+        places |= {f"{each}:8815": f"localhost:{port}" for each, port in ports.items()}
+        places |= {"/etc/partgrid": str(tmp_path), "/spill": str(tmp_path / name)}
+        said = {key: str(value) for key, value in services[name]["environment"].items()}
+        for place, here in places.items():
+            said = {key: value.replace(place, here) for key, value in said.items()}
+        (tmp_path / name).mkdir()
+        return Service(ports=False, **said)
+
+    members: list[Service] = []
+    try:
+        members += map(started, services)
+        trusted = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        for member in members:
+            page = f"{member.ready().http_uri}/readyz"
+            until(lambda page=page: urlopen(page, context=trusted).read().endswith(ALL_THERE))
+        [*_, program] = services["m1"]["healthcheck"]["test"]
+        program = program.replace("https://127.0.0.1:8816", members[0].http_uri)
+        subprocess.run([sys.executable, "-c", program], check=True)
+        [words] = re.findall(r"^#   partgrid (--server .* ps)$", text, re.MULTILINE)
+        words = words.replace("localhost:8815", f"localhost:{ports['m1']}")
+        words = words.replace("deploy/secrets", str(tmp_path))
+        subprocess.run([COMMAND, *words.split()], capture_output=True, check=True)
+    finally:
+        for member in members:
+            member.kill()
+
+
+def vouched(folder: Path, *names: str) -> None:
+    """Puts a certificate for these names into a folder, and who vouches for it."""
+    authority = trustme.CA()
+    issued = authority.issue_cert(*names)
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    (folder / "tls.pem").write_bytes(b"".join(each.bytes() for each in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(str(folder / "tls.key"))
 
 
 def manifests() -> dict[tuple[str, str], Any]:

@@ -105,6 +105,31 @@ def test_what_is_wrong_as_long_as_it_is_comes_first(browser: Browser, pretended:
     assert browser.value(said) == "standing,new,old"
 
 
+def test_members_are_listed_as_they_come_and_go(browser: Browser, pretended: Pretended) -> None:
+    cells = """[...document.querySelectorAll('#members tr')].map((row) =>
+        [...row.children].map((cell) => cell.innerText.trim()))"""
+    browser.until(visible("#members-empty"))
+    for pid in (1, 2, 3):
+        pretended.member(pid)
+    browser.until("document.querySelectorAll('#members tr').length === 3")
+    assert browser.value(cells) == [
+        ["serving", "grpc://10.0.0.1:8815 this server", "10.0.0.1", "1", "0.1.0"],
+        ["serving", "grpc://10.0.0.2:8815", "10.0.0.2", "2", "0.1.0"],
+        ["serving", "grpc://10.0.0.3:8815", "10.0.0.3", "3", "0.1.0"],
+    ]
+    assert text(browser, "#members-count") == "3"
+    assert not browser.value(visible("#members-empty"))
+    # One has gone, and another stops.
+    pretended.members.pop(1)
+    pretended.members[1].update(state="stopping", uri=HOSTILE)
+    browser.until("document.querySelectorAll('#members tr').length === 2")
+    assert [row[0] for row in browser.value(cells)] == ["serving", "stopping"]
+    assert browser.value("document.querySelectorAll('#members script, #members img').length") == 0
+    news = text(browser, "#news")
+    assert "10.0.0.2:8815" in news
+    assert "went" in news
+
+
 def test_memory_that_is_spilled_or_comes_in_is_shown(
     browser: Browser, pretended: Pretended
 ) -> None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
-from stores import KEYS, Proxy, Request, fault_proxy, s3_client, s3_server, send
+from stores import KEYS, Proxy, Request, fault_proxy, reset, s3_client, s3_server, send
 
 BUCKET = "flights"
 ROWS = 20_000
@@ -173,11 +173,7 @@ def test_passing_faults_are_healed(proxy: Proxy) -> None:
             return False
         failed.add(kind)
         if kind == "reset":
-            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            handler.rfile.close()
-            handler.wfile.close()
-            handler.connection.close()
-            handler.close_connection = True
+            reset(handler)
         elif kind == "cut":
             status, headers, content = forward()
             headers = [pair for pair in headers if pair[0].lower() != "content-length"]
@@ -244,7 +240,10 @@ def test_a_body_that_is_short_but_says_so_is_an_error(proxy: Proxy) -> None:
         load(proxy.address)
 
 
-def test_a_body_that_stalls_is_an_error_in_time(proxy: Proxy) -> None:
+@pytest.mark.parametrize("said", ["option", "environment"])
+def test_a_body_that_stalls_is_an_error_in_time(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
     def fault(_number: int, request: Request, handler: Any, forward: Any) -> bool:
         if not is_page(request):
             return False
@@ -261,9 +260,14 @@ def test_a_body_that_stalls_is_an_error_in_time(proxy: Proxy) -> None:
         return True
 
     proxy.fault = fault
+    more = {"retry_timeout": "3s"}
+    if said == "option":
+        more["timeout"] = "2s"
+    else:
+        monkeypatch.setenv("AWS_TIMEOUT", "2s")
     start = time.monotonic()
     with pytest.raises(pg.errors.StorageError):
-        load(proxy.address, more={"timeout": "2s", "retry_timeout": "3s"})
+        load(proxy.address, more=more)
     assert time.monotonic() - start < ERROR_SECONDS / 2
 
 

@@ -1,4 +1,7 @@
-"""The answers to the 22 queries of TPC-H at scale 0.1, row by row against DuckDB over the same Parquet files."""
+"""The answers to the 22 queries of TPC-H, row by row against DuckDB over the same Parquet files.
+
+`PARTGRID_TPCH_SCALE` says how large the tables are.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ import pytest
 import partgrid as pg
 from conftest import ROOT
 
-SCALE = "0.1"
+SCALE = os.environ.get("PARTGRID_TPCH_SCALE", "0.1")
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 QUERIES = sorted((ROOT / "sql" / "tpch").glob("q*.sql"))
 TILE_ROWS = 50_000

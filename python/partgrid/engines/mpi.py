@@ -87,7 +87,8 @@ def sql(query: str, comm: Comm = None, *, root: int = 0, **grids: _native.Grid) 
     Raises:
         QueryError: The SQL is wrong.
         InvalidArgumentError: A grid is none of `from_local`, or ranks asked for different things.
-        WorkerLostError: A rank does not answer.
+        PartitionLostError: A rank does not answer, and its tiles are lost with it.
+        WorkerLostError: A rank was lost while the statement ran.
     """
     comm = _world() if comm is None else comm
     error: BaseException | None = None

@@ -35,7 +35,7 @@ pub(super) fn open(url: &Url, settings: &Settings) -> Result<Remote> {
     let bucket = url.host_str().unwrap_or_default();
     let mut settings = settings.clone();
     let named = settings.take(&["profile", "aws_profile"]);
-    let given: Vec<(AmazonS3ConfigKey, String)> = settings.keys()?;
+    let given: Vec<(AmazonS3ConfigKey, String)> = settings.keys(Some("AWS_"))?;
     let has_keys = given.iter().any(|(key, _)| {
         matches!(
             key,

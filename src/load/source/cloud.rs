@@ -33,7 +33,11 @@ fn google(url: &Url, settings: &Settings) -> Result<Remote> {
     let bucket = url.host_str().unwrap_or_default();
     let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
     let store = settings
-        .fill(builder, GoogleCloudStorageBuilder::with_config)?
+        .fill(
+            builder,
+            Some("GOOGLE_"),
+            GoogleCloudStorageBuilder::with_config,
+        )?
         .with_retry(settings.retry())
         .build()
         .map_err(unusable)?;
@@ -48,7 +52,7 @@ fn google(url: &Url, settings: &Settings) -> Result<Remote> {
 fn azure(url: &Url, settings: &Settings) -> Result<Remote> {
     let builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
     let store = settings
-        .fill(builder, MicrosoftAzureBuilder::with_config)?
+        .fill(builder, Some("AZURE_"), MicrosoftAzureBuilder::with_config)?
         .with_retry(settings.retry())
         .build()
         .map_err(unusable)?;
@@ -73,7 +77,7 @@ fn http(url: &Url, settings: &Settings) -> Result<Remote> {
     root.set_path("");
     root.set_query(None);
     root.set_fragment(None);
-    let options = settings.fill(ClientOptions::new(), ClientOptions::with_config)?;
+    let options = settings.fill(ClientOptions::new(), None, ClientOptions::with_config)?;
     let options = options.with_allow_http(url.scheme() == "http");
     let store = HttpBuilder::new()
         .with_url(root.as_str())

@@ -3,6 +3,7 @@
 //! Comes in: settings by name. Goes out: the keys of a store's builder, retries, time limits. Settings that are given go before the environment, and that before the
 //! files of the AWS tools. Never here: the store itself.
 
+use std::env;
 use std::time::Duration;
 
 use object_store::{BackoffConfig, RetryConfig};
@@ -88,22 +89,28 @@ impl Settings {
         }
     }
 
-    /// The builder of a store with all settings; one that the store does not know is an error.
+    /// The builder of a store with all settings; one that the store does not know is an error. The names of its variables in the environment, if it has any, begin with `prefix`.
     pub(super) fn fill<B, K: std::str::FromStr<Err = object_store::Error>>(
         &self,
         builder: B,
+        prefix: Option<&str>,
         set: impl Fn(B, K, String) -> B,
     ) -> Result<B> {
-        let keys = self.keys()?.into_iter();
+        let keys = self.keys(prefix)?.into_iter();
         Ok(keys.fold(builder, |builder, (key, value)| set(builder, key, value)))
     }
 
-    /// All settings as the keys of a store's builder; an unknown one is an error.
+    /// All settings as the keys of a store's builder; an unknown one is an error. The environment goes before what holds unless somebody says otherwise.
     pub(super) fn keys<K: std::str::FromStr<Err = object_store::Error>>(
         &self,
+        prefix: Option<&str>,
     ) -> Result<Vec<(K, String)>> {
         let defaults = [("connect_timeout", CONNECT_TIMEOUT), ("timeout", TIMEOUT)];
         let defaults = defaults.iter().map(|(key, value)| (*key, *value));
+        let defaults = defaults.filter(|(key, _)| {
+            let variable = prefix.map(|prefix| format!("{prefix}{}", key.to_uppercase()));
+            variable.is_none_or(|variable| env::var_os(variable).is_none())
+        });
         let given = self
             .pairs
             .iter()

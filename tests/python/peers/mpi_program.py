@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -32,6 +34,16 @@ def rows(rank: int) -> pd.DataFrame:
 
 EVERYTHING = pd.concat([rows(rank) for rank in range(SIZE)], ignore_index=True)
 FACTS = mpi.from_local(rows(RANK), COMM)
+
+
+def uris() -> list[str]:
+    """Where the server of each rank answers. Every rank must call it."""
+    mpi.sql("SELECT 1", COMM)
+    [[server, _]] = mpi._members.values()
+    return COMM.allgather(server.uri)
+
+
+URIS = uris()
 
 
 @check
@@ -73,14 +85,49 @@ def two_grids_are_joined() -> None:
         )
 
 
+def tiles_read(query: str) -> dict[int, dict[str, int]]:
+    """How many tiles of FACTS each rank reads, by where they are. To be asked on rank 0, once all ranks have run some SQL over it."""
+    [[server, token]] = mpi._members.values()
+    connection = pg.connect(server.uri, token=token, insecure=True)
+    plan = connection.sql(query).explain(analyze=True)
+    scans = re.findall(r"t(\d+): GridScanExec:(.*)", plan)
+    assert len(scans) == SIZE, plan
+    # Task i is with member i, the one that was asked first.
+    order = [URIS.index(uri) for uri in server.members]
+    return {order[int(task)]: tiles_by_place(counted) for task, counted in scans}
+
+
+def tiles_by_place(counted: str) -> dict[str, int]:
+    found = re.findall(r"(\w+)_tiles=\{\d+:(\d+)\}", counted)
+    return {place: int(count) for place, count in found}
+
+
 @check
 def each_rank_reads_its_own_tiles() -> None:
-    query = "EXPLAIN SELECT sum(x) FROM facts WHERE g > 3"
+    pids = COMM.allgather(os.getpid())
+    assert [[pid for _, pid in places] for places in FACTS.locations()] == [[pid] for pid in pids]
+    query = "SELECT sum(x) AS x FROM facts WHERE g > 3"
     table = mpi.sql(query, COMM, facts=FACTS)
-    if table is not None and SIZE > 1:
-        plan = table.to_pandas().to_string(max_colwidth=None)
-        assert f"SpreadExec: members={SIZE}" in plan, plan
-        assert plan.count("GridScanExec") == SIZE, plan
+    if table is None or SIZE == 1:
+        return
+    assert table.to_pydict() == {"x": [EVERYTHING[EVERYTHING.g > 3].x.sum()]}
+    assert tiles_read(query) == {rank: {"memory": 1} for rank in range(SIZE)}
+
+
+@check
+def handles_of_a_rank_open_in_the_next_one() -> None:
+    before = (RANK - 1) % SIZE
+    sent = pickle.dumps(FACTS.__partitioned__)
+    heard = pickle.loads(COMM.sendrecv(sent, dest=(RANK + 1) % SIZE, source=before))
+    assert heard["locals"] == [(before, 0)]
+    for position, entry in heard["partitions"].items():
+        if position in heard["locals"]:
+            frame = heard["get"](entry["data"])
+            pd.testing.assert_frame_equal(frame, rows(before), check_dtype=False)
+        else:
+            # What is with others than the one that said it has no handle.
+            with pytest.raises(pg.errors.ProtocolError, match="NoneType"):
+                heard["get"](entry["data"])
 
 
 @check

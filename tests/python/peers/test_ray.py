@@ -43,6 +43,12 @@ from peers.ray_grids import (
 __all__ = ["cluster", "facts", "folder"]
 
 
+def test_ray_is_imported_only_when_it_is_used() -> None:
+    code = "import sys, partgrid.engines.ray; print(sorted({'ray', 'pandas', 'pyarrow'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 # Where the tiles are.
 
 
