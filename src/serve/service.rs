@@ -297,6 +297,19 @@ impl Service {
         }
     }
 
+    /// What is said to a request that is no message of its method: to those who may not come in that alone.
+    pub(super) fn unread(
+        &self,
+        shown: Option<&str>,
+        request: Option<&str>,
+        error: &Error,
+    ) -> Status {
+        match self.admit(shown) {
+            Err(why) => Status::new(Code::Unauthenticated, why),
+            Ok(caller) => Call::new(caller, request, None, Arc::clone(&self.errors)).status(error),
+        }
+    }
+
     /// Whether everybody may come in.
     pub(super) fn is_open(&self) -> bool {
         self.tokens.load().is_none()
