@@ -104,6 +104,7 @@ impl Methods {
         let (parts, body) = request.into_parts();
         let metadata = MetadataMap::from_headers(parts.headers);
         let call = self.flight.0.call("DoGet", &metadata)?;
+        let call = call.on(&parts.extensions);
         let timer = self.flight.0.gets.begin();
         let mut tickets = Streaming::new_request(Tickets, body, None, Some(self.message_bytes));
         let ticket = tickets.message().await.map_err(|status| {
