@@ -23,6 +23,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from greeting import HELLO, greeted, pinged
 from resting import Had, settled
 from served import ingest
 from services import (
@@ -137,33 +138,6 @@ def test_clients_that_ask_scan_and_write_at_once_get_right_answers(tmp_path: Pat
         assert set(pg.connect(one.uri).grids()) <= {"base", *names}
     with service("--catalog", tmp_path) as one:
         assert pg.connect(one.uri).grid("base").to_arrow() == base()
-
-
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5)
-
-
-PING = b"\0\0\x08\6\0" + bytes(4) + b"are you?"
-
-
-def greeted(address: tuple[str, int], *, said: bytes = HELLO) -> socket.socket:
-    """A connection on which a client has begun to speak, and the server has answered."""
-    one = socket.create_connection(address, timeout=20)
-    if said:
-        one.sendall(said)
-        assert one.recv(9)
-    return one
-
-
-def pinged(one: socket.socket) -> bool:
-    """Whether a connection that rested is still served."""
-    one.sendall(PING)
-    heard = b""
-    while b"are you?" not in heard:
-        more = one.recv(1000)
-        if not more:
-            return False
-        heard += more
-    return True
 
 
 def visit(one: Service, address: tuple[str, int], number: int) -> None:
