@@ -64,6 +64,7 @@ class Asking(threading.Thread):
         self.uri, self.number, self.stop = uri, number, stop
         self.source = random.Random(number)
         self.took: dict[str, list[float]] = {"point": [], "scan": [], "put": []}
+        self.asked: Counter[str] = Counter()
         self.busy: Counter[str] = Counter()
         self.wrong: list[str] = []
 
@@ -74,6 +75,7 @@ class Asking(threading.Thread):
             while time.monotonic() < self.stop and not self.wrong:
                 kind = self.source.choices(["point", "scan", "put"], [8, 1, 1])[0]
                 begun = time.monotonic()
+                self.asked[kind] += 1
                 try:
                     getattr(self, kind)(client)
                 except AssertionError as error:
@@ -127,9 +129,12 @@ def test_clients_that_ask_scan_and_write_at_once_get_right_answers(tmp_path: Pat
             took = sorted(second for client in clients for second in client.took[kind])
             assert took, f"nobody was served a {kind}"
             busy = sum(client.busy[kind] for client in clients)
+            # Each was answered, or told that the server is busy: none is lost.
+            assert len(took) + busy == sum(client.asked[kind] for client in clients)
             median, last = statistics.median(took), took[int(len(took) * 0.99)]
             print(
-                f"{kind}: {len(took)} in {SECONDS:.0f} s, {busy} told that it is busy,"
+                f"{kind}: {len(took)} in {SECONDS:.0f} s ({len(took) / SECONDS:.0f}/s),"
+                f" {busy} told that it is busy,"
                 f" median {median * 1000:.1f} ms, p99 {last * 1000:.1f} ms,"
                 f" which is {last / median:.1f} times as much"
             )
