@@ -12,8 +12,8 @@
 # make bench-storage  allocating storages, beside numpy
 # make bench-share  opening tiles in another process, beside DoGet and pickling them
 # make bench-share-ray  the same, and `ray.get` of the same tables in the same run
-# make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries
-# make bench-soak  a server under mixed load for ten minutes: every answer, memory, descriptors, threads
+# make bench-serve  a server over loopback, beside pyarrow's, and 100 clients of small queries: fails where one is lost, or late
+# make bench-soak  a server under mixed load for ten minutes: fails where an answer is wrong, or memory, descriptors, threads or segments stay
 # make bench-cluster  TPC-H over three members of a cluster, beside one server
 # make bench-scale  placement and planning for up to 1,000 members and 10 million tiles
 # make bench-tpcds  the 99 queries of TPC-DS in memory, beside DuckDB
@@ -58,6 +58,7 @@ test-release: extension
 	PARTGRID_CATALOG_KILLS=500 PARTGRID_MEMBER_KILLS=200 PARTGRID_LOAD_KILLS=500 PARTGRID_CLIENT_KILLS=20 PARTGRID_DISK_FAULTS=all PARTGRID_CANCELLED=all PARTGRID_SILENCE=client \
 	PARTGRID_STORE_FAULTS=all PARTGRID_TPCH_SCALE=1 PARTGRID_HOSTILE_REQUESTS=100000 PARTGRID_HOSTILE_TEXTS=1000000 PARTGRID_HOSTILE_FILES=20000 \
 	$(VENV)/bin/python -m pytest -v -s -rs -p no:cacheprovider $(RELEASE)
+	$(VENV)/bin/python tests/benches/soak.py
 
 RELEASE := $(addprefix tests/python/test_,server_mixed.py server_load.py server_resident.py server_memory.py snapshots.py \
 	catalog_deaths.py cluster_kills.py cluster_load_kills.py cluster_stores.py cluster_tpch.py disk_faults.py disk_full.py server_cut.py client_deaths.py upload_deaths.py hostile_requests.py hostile_rows.py hostile_sql.py hostile_catalog.py)

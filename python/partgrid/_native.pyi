@@ -2072,7 +2072,7 @@ class Server:
         """
     def stop(self, /, within: float | None = None) -> None:
         """
-        Takes no more connections, lets what runs finish, and ends it when the time is over.
+        Takes no more connections and begins nothing new, lets queries and loads finish, and ends them when the time is over. Their clients are told which.
 
         Args:
             within: Seconds.

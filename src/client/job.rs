@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep_until};
+
 use super::connection::Client;
 use super::upload::{IfExists, first, said_id};
 use crate::error::{Error, ErrorKind, Result};
@@ -99,9 +101,13 @@ impl Client {
 }
 
 impl RemoteJob {
-    async fn ask(&self) -> Result<JobProgress> {
-        let body = JobName { job: self.job }.to_bytes();
-        first(&self.client.act("JobProgress", body).await?)
+    /// How far it is; at its end, or after a while.
+    async fn ask(&self, wait: Duration) -> Result<JobProgress> {
+        let name = JobName {
+            job: self.job,
+            wait_millis: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        };
+        first(&self.client.act("JobProgress", name.to_bytes()).await?)
     }
 
     /// How far it is.
@@ -109,7 +115,7 @@ impl RemoteJob {
     /// # Errors
     /// Whatever the server says.
     pub async fn progress(&self) -> Result<Progress> {
-        Ok(progress_of(&self.ask().await?))
+        Ok(progress_of(&self.ask(Duration::ZERO).await?))
     }
 
     /// Ends it; its grid does not appear.
@@ -126,10 +132,12 @@ impl RemoteJob {
     /// Why it failed, as the server says; `Cancelled` when somebody ended it.
     pub async fn wait(&self, mut see: impl FnMut(Progress) + Send) -> Result<u64> {
         loop {
-            let told = self.ask().await?;
+            let next = Instant::now() + INTERVAL;
+            let told = self.ask(INTERVAL).await?;
             see(progress_of(&told));
             match told.state.as_str() {
-                "running" => tokio::time::sleep(INTERVAL).await,
+                // Servers of before answer at once.
+                "running" => sleep_until(next).await,
                 "done" => return Ok(told.num_rows),
                 "cancelled" => {
                     return Err(Error::new(ErrorKind::Cancelled, "the load was cancelled"));

@@ -115,7 +115,7 @@ impl Client {
     /// # Errors
     /// `NotFound` when there is none, or it is another's.
     pub async fn cancel_job(&self, id: u64) -> Result<()> {
-        let body = JobName { job: id }.to_bytes();
+        let body = JobName::of(id).to_bytes();
         self.act("CancelJob", body).await.map(drop)
     }
 }

@@ -221,7 +221,10 @@ fn of_tiles() -> Vec<(Vec<u8>, Tried)> {
             part: 4
         },
         messages::PollCommand { answer: id() },
-        messages::JobName { job: 1 },
+        messages::JobName {
+            job: 1,
+            wait_millis: 2
+        },
         messages::RunName { run: u64::MAX },
         messages::RebalanceRequest { name: text() },
         explain,

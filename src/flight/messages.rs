@@ -233,6 +233,19 @@ impl Named for LoadRequest {
 pub(crate) struct JobName {
     #[prost(uint64, tag = "1")]
     pub(crate) job: u64,
+    /// Who asks how far it is: how long the answer may wait for its end. Servers that do not know it answer at once.
+    #[prost(uint64, tag = "2")]
+    pub(crate) wait_millis: u64,
+}
+
+impl JobName {
+    /// The name alone.
+    pub(crate) fn of(job: u64) -> Self {
+        Self {
+            job,
+            wait_millis: 0,
+        }
+    }
 }
 
 impl Named for JobName {

@@ -125,6 +125,19 @@ const TRANSACTIONS: [&str; 4] = [
     "EndSavepoint",
 ];
 
+/// Those that begin something.
+const BEGIN: [&str; 4] = [
+    "CreatePreparedStatement",
+    "BeginUpload",
+    "Load",
+    "Rebalance",
+];
+
+/// Whether an action begins something.
+pub(super) fn begins(action: &Action) -> bool {
+    BEGIN.contains(&action.r#type.as_str())
+}
+
 /// All actions that a client may ask for.
 pub(super) fn known() -> Vec<ActionType> {
     let each = KNOWN.iter().map(|(name, description)| ActionType {

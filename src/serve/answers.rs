@@ -156,6 +156,13 @@ impl Answers {
         }
     }
 
+    /// Ends the queries whose rows are kept, and lets go of the rows.
+    pub(super) fn cancel_all(&self) {
+        for (_, kept) in &self.polled.known {
+            kept.what.cancel();
+        }
+    }
+
     /// Gives back the memory of what nobody asks for any more; to be called now and then.
     pub(super) fn tidy(&self) {
         self.tickets.tidy();

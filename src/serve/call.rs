@@ -11,13 +11,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures::FutureExt;
 use tonic::Status;
+use tonic::codegen::http::Extensions;
 use tonic::metadata::MetadataMap;
 use tracing::{Instrument, Span};
 
 use super::auth::{Caller, Scope};
 use super::counts::By;
 use super::traces::follow;
-use super::visit::Visitor;
+use super::visit::{Connected, Visit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::torn;
 use crate::flight::{ENDPOINTS, MEMORY_LIMIT, TIMEOUT, kind_name, status_of};
@@ -47,7 +48,7 @@ pub(super) struct Call {
     /// Which load the rows are that it sends, if it says so.
     pub(super) load_id: Option<String>,
     /// Its connection, where something is done that goes on beyond the request.
-    pub(super) visitor: Option<Visitor>,
+    pub(super) connected: Option<Connected>,
     /// Lasts as long as anything is done for the request.
     pub(super) span: Span,
     errors: Arc<RecentErrors>,
@@ -185,7 +186,7 @@ impl Call {
             bounds: CallBounds::default(),
             endpoints: None,
             load_id: None,
-            visitor: None,
+            connected: None,
             span: Span::none(),
             errors,
             is_told_alone: Arc::default(),
@@ -207,6 +208,19 @@ impl Call {
         );
         follow(&self.span, metadata);
         self
+    }
+
+    /// The same, on its connection.
+    pub(super) fn on(mut self, extensions: &Extensions) -> Self {
+        self.connected = extensions.get().cloned();
+        self
+    }
+
+    /// Its client waits for the end of something, and asks again: a server that stops lets it.
+    pub(super) fn asks_after(&self, what: &Visit) {
+        if let Some(connected) = &self.connected {
+            connected.asks_after(what);
+        }
     }
 
     /// What comes of the work, as gRPC says it. A panic is a fault of the server that only this client hears of.

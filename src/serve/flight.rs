@@ -24,6 +24,7 @@ use super::counts::Timer;
 use super::poll::Polled;
 use super::rows::{Rows, rows};
 use super::service::Service;
+use super::visit::Visit;
 use super::{actions, put, sql, tiles};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Named, PartTicket, PollCommand, TileTicket};
@@ -84,13 +85,18 @@ impl FlightService for Flight {
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Outcome<FlightInfo> {
         let call = self.0.call("GetFlightInfo", request.metadata())?;
+        self.0.check_serving(&call)?;
         let descriptor = request.into_inner();
         call.answer(self.info(&call, descriptor)).await
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Outcome<PollInfo> {
         let call = self.0.call("PollFlightInfo", request.metadata())?;
+        let call = call.on(request.extensions());
         let descriptor = request.into_inner();
+        if !is_asked_after(&descriptor) {
+            self.0.check_serving(&call)?;
+        }
         call.answer(self.poll(&call, descriptor)).await
     }
 
@@ -109,6 +115,7 @@ impl FlightService for Flight {
 
     async fn do_get(&self, request: Request<Ticket>) -> Outcome<Self::DoGetStream> {
         let call = self.0.call("DoGet", request.metadata())?;
+        let call = call.on(request.extensions());
         let timer = self.0.gets.begin();
         let ticket = request.into_inner().ticket;
         let rows = call.answer(self.rows(&call, &ticket)).await?;
@@ -116,8 +123,9 @@ impl FlightService for Flight {
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Outcome<Self::DoPutStream> {
-        let mut call = self.0.call("DoPut", request.metadata())?;
-        call.visitor = request.extensions().get().cloned();
+        let call = self.0.call("DoPut", request.metadata())?;
+        self.0.check_serving(&call)?;
+        let call = call.on(request.extensions());
         let broken = request.extensions().get().cloned().unwrap_or_default();
         let messages = request.into_inner();
         call.answer(put::put(&self.0, &call, messages, broken))
@@ -134,9 +142,12 @@ impl FlightService for Flight {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Outcome<Self::DoActionStream> {
-        let mut call = self.0.call("DoAction", request.metadata())?;
-        call.visitor = request.extensions().get().cloned();
+        let call = self.0.call("DoAction", request.metadata())?;
+        let call = call.on(request.extensions());
         let action = request.into_inner();
+        if actions::begins(&action) {
+            self.0.check_serving(&call)?;
+        }
         actions::act(&self.0, &call, action).await
     }
 
@@ -221,6 +232,7 @@ impl Flight {
                 (name.to_vec(), polled, true)
             }
         };
+        call.asks_after(&polled.life);
         let known = polled.look(!is_first).await?;
         let info = FlightInfo {
             schema: schema_bytes(&polled.schema)?,
@@ -257,9 +269,15 @@ impl Flight {
             let polled = self.0.answers.polled.find(&call.caller, &part.answer)?;
             let batches = polled.part(part.part as usize)?;
             let batches: Vec<_> = batches.iter().cloned().map(Ok).collect();
+            // Lasts as long as the rows are sent.
+            let sending = Visit::default();
+            call.asks_after(&sending);
+            let batches = stream::iter(batches).inspect(move |_| {
+                let _sending = &sending;
+            });
             return Ok(Rows {
                 schema: Arc::clone(&polled.schema),
-                batches: stream::iter(batches).boxed(),
+                batches: batches.boxed(),
             });
         }
         let answer = match command(any)? {
@@ -318,6 +336,12 @@ fn path_of(descriptor: &FlightDescriptor) -> Result<Option<String>> {
             "a descriptor must have a path or a command, got neither",
         )),
     }
+}
+
+/// Whether a descriptor names an answer that is being made.
+fn is_asked_after(descriptor: &FlightDescriptor) -> bool {
+    let named = any_of(&descriptor.cmd).and_then(|any| PollCommand::from_any(&any));
+    matches!(named, Ok(Some(_)))
 }
 
 fn no_query() -> Error {

@@ -26,9 +26,10 @@ use super::broken::watched;
 use super::call::Call;
 use super::chunks::{Answer, Chunks};
 use super::counts::Timer;
-use super::flight::Flight;
+use super::flight::{Flight, protocol};
+use super::unread::unreadable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::{Pieces, pieces};
+use crate::flight::{Pieces, REQUEST, pieces};
 
 const PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
 const PATH: &str = "/arrow.flight.protocol.FlightService/DoGet";
@@ -82,7 +83,17 @@ impl Methods {
             PUT => watched(request),
             _ => request,
         };
+        let shown = [header::AUTHORIZATION.as_str(), REQUEST]
+            .map(|name| request.headers().get(name).cloned());
         let Ok(response) = self.others.call(request).await;
+        let said = response.extensions().get::<Status>();
+        let response = match said.and_then(unreadable) {
+            None => response,
+            Some(error) => {
+                let [token, name] = shown.each_ref().map(|value| value.as_ref()?.to_str().ok());
+                self.flight.0.unread(token, name, &error).into_http()
+            }
+        };
         response.map(Answer::Whole)
     }
 
@@ -93,11 +104,14 @@ impl Methods {
         let (parts, body) = request.into_parts();
         let metadata = MetadataMap::from_headers(parts.headers);
         let call = self.flight.0.call("DoGet", &metadata)?;
+        let call = call.on(&parts.extensions);
         let timer = self.flight.0.gets.begin();
         let mut tickets = Streaming::new_request(Tickets, body, None, Some(self.message_bytes));
-        let ticket = tickets.message().await?;
-        let ticket =
-            ticket.ok_or_else(|| Status::new(Code::Internal, "the request has no ticket"))?;
+        let ticket = tickets.message().await.map_err(|status| {
+            let error = unreadable(&status);
+            error.map_or(status, |error| call.status(&error))
+        })?;
+        let ticket = ticket.ok_or_else(|| call.status(&protocol("the request has no ticket")))?;
         let rows = call.answer(self.flight.rows(&call, &ticket.ticket)).await?;
         let (metadata, rows, _) = rows.into_parts();
         let compression = self.flight.compression(&call);
@@ -136,9 +150,9 @@ impl Decoder for Tickets {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> std::result::Result<Option<Ticket>, Status> {
+        // As the library says it, where it decodes.
         let ticket = Ticket::decode(bytes);
-        let ticket =
-            ticket.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        let ticket = ticket.map_err(|error| Status::new(Code::Internal, error.to_string()))?;
         Ok(Some(ticket))
     }
 }

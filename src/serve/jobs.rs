@@ -3,176 +3,32 @@
 //! Comes in: sources and a name. Goes out: a job that can be watched and cancelled; its grid is under the name once all of it is there. Only from places that the administrator allows. Never here: loading.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
-#[cfg(feature = "distributed")]
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-#[cfg(feature = "distributed")]
-use std::time::Instant;
-
-use tokio::sync::Notify;
 
 use super::again::{self, Asked};
 use super::auth::{Caller, Scope};
-use super::call::{Call, told, unknown};
+use super::call::{Call, unknown};
 use super::ingest::check_right;
+#[cfg(feature = "distributed")]
+use super::job::ByAll;
+use super::job::Job;
 use super::service::Service;
 #[cfg(feature = "distributed")]
 use crate::cluster::Writing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::kind_name;
-use crate::flight::messages::{JobProgress, LoadRequest};
+use crate::flight::messages::LoadRequest;
 use crate::grid::{PartitionGrid, SortColumn};
 #[cfg(feature = "distributed")]
 use crate::load::Arrangement;
-use crate::load::{LoadJob, LoadOptions, Progress, SchemaEvolution};
+use crate::load::{LoadJob, LoadOptions, SchemaEvolution};
 
 /// How many jobs that have ended are listed.
 const ENDED: usize = 20;
 
 /// How many run at once.
 const RUNNING: usize = 16;
-
-/// A load by all members of a cluster.
-#[cfg(feature = "distributed")]
-struct ByAll {
-    /// How far they are.
-    writing: Writing,
-    sources: Vec<String>,
-    /// All that the caller wishes; the load that plans it knows nothing of an order of rows.
-    options: LoadOptions,
-}
-
-/// A load.
-pub(super) struct Job {
-    pub(super) id: u64,
-    pub(super) caller: Caller,
-    /// The name of the request that began it, under which the log has its end.
-    pub(super) request: Arc<str>,
-    pub(super) name: String,
-    /// What its client called it, if it may repeat it.
-    again: Option<Asked>,
-    /// None where an earlier one has done it.
-    load: Option<LoadJob>,
-    /// The load by all members of a cluster; the load itself only plans it then.
-    #[cfg(feature = "distributed")]
-    spread: Option<ByAll>,
-    #[cfg(feature = "distributed")]
-    begun: Instant,
-    /// How long it took, once it has ended.
-    #[cfg(feature = "distributed")]
-    took: OnceLock<Duration>,
-    is_cancelled: AtomicBool,
-    cancelled: Notify,
-    ended: Mutex<Option<Result<u64>>>,
-}
-
-impl Job {
-    fn ended(&self) -> MutexGuard<'_, Option<Result<u64>>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::Release);
-        self.cancelled.notify_waiters();
-        self.cancel_reading();
-    }
-
-    fn cancel_reading(&self) {
-        if let Some(load) = &self.load {
-            load.cancel();
-        }
-    }
-
-    /// Waits until somebody has ended it.
-    async fn until_cancelled(&self) -> Error {
-        let mut told = pin!(self.cancelled.notified());
-        told.as_mut().enable();
-        if !self.is_cancelled.load(Ordering::Acquire) {
-            told.await;
-        }
-        cancelled()
-    }
-
-    /// How far it is.
-    fn so_far(&self) -> Progress {
-        let Some(load) = &self.load else {
-            let num_rows = match self.ended().as_ref() {
-                Some(Ok(num_rows)) => *num_rows,
-                _ => 0,
-            };
-            return Progress {
-                num_rows,
-                total_rows: num_rows,
-                ..Progress::default()
-            };
-        };
-        let progress = load.progress();
-        #[cfg(feature = "distributed")]
-        if let Some(ByAll { writing, .. }) = &self.spread {
-            let (num_rows, num_tiles, num_bytes) = writing.so_far();
-            let (rows_to_arrange, arranged_rows) = writing.arranged_so_far();
-            let took = self.took.get().copied();
-            return Progress {
-                num_rows,
-                num_tiles,
-                num_bytes,
-                rows_to_arrange,
-                arranged_rows,
-                // Planning it has ended.
-                elapsed: took.unwrap_or_else(|| self.begun.elapsed()),
-                ..progress
-            };
-        }
-        progress
-    }
-
-    /// How it ended, or that it runs.
-    pub(super) fn state(&self) -> &'static str {
-        match self.ended().as_ref() {
-            None => "running",
-            Some(Ok(_)) => "done",
-            Some(Err(error)) if error.kind() == ErrorKind::Cancelled => "cancelled",
-            Some(Err(_)) => "failed",
-        }
-    }
-
-    fn error(&self) -> Option<Error> {
-        self.ended().as_ref()?.as_ref().err().cloned()
-    }
-
-    /// Why it failed, as somebody is told who asks; empty where it has not failed.
-    pub(super) fn message(&self, caller: &Caller) -> String {
-        let error = self.error();
-        error.map_or_else(String::new, |error| told(caller, &self.request, &error))
-    }
-
-    /// How far it is, as somebody is told who asks.
-    pub(super) fn progress(&self, caller: &Caller) -> JobProgress {
-        let progress = self.so_far();
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        JobProgress {
-            state: self.state().to_owned(),
-            num_rows: progress.num_rows,
-            total_rows: progress.total_rows,
-            num_bytes: progress.num_bytes,
-            total_bytes: progress.total_bytes,
-            num_tiles: progress.num_tiles,
-            total_tiles: progress.total_tiles,
-            arranged_rows: progress.arranged_rows,
-            rows_to_arrange: progress.rows_to_arrange,
-            elapsed_millis: millis(progress.elapsed),
-            remaining_millis: progress.remaining().map(millis),
-            message: self.message(caller),
-            request: self.request.to_string(),
-            kind: self
-                .error()
-                .map_or_else(String::new, |error| kind_name(error.kind()).to_owned()),
-        }
-    }
-}
 
 /// The loads of a server.
 #[derive(Default)]
@@ -210,7 +66,7 @@ impl Jobs {
     /// `NotFound` for another's, and for one that has ended.
     pub(super) fn cancel(&self, caller: &Caller, id: u64) -> Result<()> {
         let job = self.find(caller, id)?;
-        if job.ended().is_some() {
+        if !job.is_running() {
             let text = format!("the load has ended already: {}", job.state());
             return Err(Error::not_found(text));
         }
@@ -227,29 +83,13 @@ impl Jobs {
 
     /// One of a caller, of which nothing else is known yet.
     fn made(&self, call: &Call, name: String) -> Job {
-        Job {
-            id: self.next.fetch_add(1, Ordering::Relaxed),
-            caller: call.caller.clone(),
-            request: Arc::clone(&call.request),
-            name,
-            again: None,
-            load: None,
-            #[cfg(feature = "distributed")]
-            spread: None,
-            #[cfg(feature = "distributed")]
-            begun: Instant::now(),
-            #[cfg(feature = "distributed")]
-            took: OnceLock::new(),
-            is_cancelled: AtomicBool::new(false),
-            cancelled: Notify::new(),
-            ended: Mutex::default(),
-        }
+        Job::new(self.next.fetch_add(1, Ordering::Relaxed), call, name)
     }
 
     /// One that an earlier one has done.
     fn ended_before(&self, call: &Call, name: String, num_rows: u64) -> Result<Arc<Job>> {
         let job = self.made(call, name);
-        *job.ended() = Some(Ok(num_rows));
+        job.end(Ok(num_rows));
         let job = Arc::new(job);
         self.add(&job)?;
         Ok(job)
@@ -261,7 +101,7 @@ impl Jobs {
     /// `InvalidArgument` when one with the id runs that was asked for something else.
     fn repeated(&self, caller: &Caller, name: &str, again: &Asked) -> Result<Option<Arc<Job>>> {
         let known = self.known();
-        let mut running = known.values().filter(|job| job.ended().is_none());
+        let mut running = known.values().filter(|job| job.is_running());
         let found = running.find(|job| {
             let is_called = |known: &Asked| known.id == again.id;
             job.name == name && job.caller == *caller && job.again.as_ref().is_some_and(is_called)
@@ -272,16 +112,27 @@ impl Jobs {
         }
     }
 
+    /// Waits until none runs.
+    pub(super) async fn ended(&self) {
+        loop {
+            let running = self.known().values().find(|job| job.is_running()).cloned();
+            match running {
+                Some(job) => job.over().await,
+                None => return,
+            }
+        }
+    }
+
     /// How many run.
     pub(super) fn num_running(&self) -> usize {
         let known = self.known();
-        known.values().filter(|job| job.ended().is_none()).count()
+        known.values().filter(|job| job.is_running()).count()
     }
 
     fn add(&self, job: &Arc<Job>) -> Result<()> {
         let mut known = self.known();
-        let running = known.values().filter(|job| job.ended().is_none()).count();
-        if running >= RUNNING && job.ended().is_none() {
+        let running = known.values().filter(|job| job.is_running()).count();
+        if running >= RUNNING && job.is_running() {
             let text = format!("{RUNNING} loads run already");
             let error = Error::new(ErrorKind::ResourcesExhausted, text);
             return Err(error.with_hint("try again later"));
@@ -289,7 +140,7 @@ impl Jobs {
         known.insert(job.id, Arc::clone(job));
         let ended: Vec<u64> = known
             .iter()
-            .filter(|(_, job)| job.ended().is_some())
+            .filter(|(_, job)| !job.is_running())
             .map(|(id, _)| *id)
             .collect();
         let too_many = ended.len().saturating_sub(ENDED);
@@ -298,10 +149,6 @@ impl Jobs {
         }
         Ok(())
     }
-}
-
-fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "the load was cancelled")
 }
 
 fn may(caller: &Caller, job: &Job) -> bool {
@@ -405,9 +252,7 @@ fn end(service: &Service, job: &Job, done: Result<u64>) {
         service.errors.by_kind.count(kind_name(error.kind()));
         tracing::info!(job = job.id, request = %job.request, caller = %job.caller.name(), %error, "a load failed");
     }
-    #[cfg(feature = "distributed")]
-    job.took.get_or_init(|| job.begun.elapsed());
-    *job.ended() = Some(done);
+    job.end(done);
     service.loads.count(job.state());
 }
 
@@ -488,8 +333,7 @@ async fn finish(service: &Service, job: &Job, replace: bool) -> Result<u64> {
         Some(before) if was_done(job, before)? => Ok(Arc::clone(before)),
         Some(_) if !replace => Err(super::upload::taken(&job.name)),
         // Its files were read before somebody ended it.
-        _ if job.is_cancelled.load(Ordering::Acquire) => Err(cancelled()),
-        _ => Ok(grid),
+        _ => job.check_cancelled().map(|()| grid),
     });
     named.await?;
     Ok(num_rows)

@@ -1,7 +1,7 @@
 //! 4. A server that holds grids: Flight SQL, tiles by name, a status page.
 //!
-//! Comes in: grids, and requests of clients. Goes out: a [`Server`]. A request goes through the door (`listen.rs`, `tls.rs`, `auth.rs`; `call.rs` is what is known of it then) and `speak.rs` (HTTP/2) to `get.rs` (DoGet, in `chunks.rs`) or `flight.rs`, and from there
-//! to `sql/` (statements and metadata), `tiles.rs` (grids by name), `put.rs` with `ingest.rs` (rows of clients) and `upload.rs` (tiles of clients, as long as they are there: `visit.rs`; `again.rs`: loads that are repeated) or `actions.rs` (`own.rs`; loads: `jobs.rs`). `service.rs` holds what requests share: `answers.rs` (what tickets stand
+//! Comes in: grids, and requests of clients. Goes out: a [`Server`]. A request goes through the door (`listen.rs`, `tls.rs`, `auth.rs`; `call.rs` is what is known of it then) and `speak.rs` (HTTP/2) to `get.rs` (DoGet, in `chunks.rs`; what cannot be read: `unread.rs`) or `flight.rs`, and from there
+//! to `sql/` (statements and metadata), `tiles.rs` (grids by name), `put.rs` with `ingest.rs` (rows of clients) and `upload.rs` (tiles of clients, as long as they are there: `visit.rs`; `again.rs`: loads that are repeated) or `actions.rs` (`own.rs`; loads: `jobs.rs`, `job.rs`). `service.rs` holds what requests share: `answers.rs` (what tickets stand
 //! for), `running.rs` (what runs), `keeps.rs` (what becomes of grids under names), `sessions.rs` (options of clients), `accounts.rs` (limits of callers); `rows.rs` and `poll.rs` run queries. `status.rs` says what goes on, `health.rs` whether the catalog is as it should be, `counts.rs` counts, `traces.rs` tells collectors, `http/` is the page. Never here: planning, reading, Arrow IPC itself.
 
 mod accounts;
@@ -19,6 +19,7 @@ mod get;
 mod health;
 mod http;
 mod ingest;
+mod job;
 mod jobs;
 mod keeps;
 mod listen;
@@ -41,6 +42,7 @@ mod status;
 mod tiles;
 mod tls;
 mod traces;
+mod unread;
 mod upload;
 mod visit;
 

@@ -3,6 +3,7 @@
 //! Comes in: the name of an action and its body. Goes out: its result, or that it is none of ours. Never here: what they do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_flight::sql::{Any, Command};
 use prost::Message;
@@ -13,6 +14,7 @@ use super::flight::{any_of, command, protocol};
 use super::jobs;
 #[cfg(feature = "distributed")]
 use super::member;
+use super::poll::WAIT;
 use super::running::Task;
 use super::service::Service;
 use super::status;
@@ -56,11 +58,15 @@ pub(super) async fn done(
         }
         "Load" => {
             let begun = jobs::begin(service, call, ours(body)?)?;
-            Some(JobName { job: begun.id }.encode_to_vec())
+            begun.asked_after(call);
+            Some(JobName::of(begun.id).encode_to_vec())
         }
         "JobProgress" => {
             let named: JobName = ours(body)?;
             let job = service.jobs.find(&call.caller, named.job)?;
+            job.asked_after(call);
+            job.wait(Duration::from_millis(named.wait_millis).min(WAIT))
+                .await;
             Some(job.progress(&call.caller).encode_to_vec())
         }
         "CancelJob" => {

@@ -16,6 +16,7 @@ use super::auth::Caller;
 use super::call::unknown;
 use super::rows::{Room, columns_of};
 use super::running::{Guard, Running, Task};
+use super::visit::Visit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::slice_bytes;
 use crate::query::BatchStream;
@@ -34,6 +35,8 @@ pub(super) struct Polled {
     /// Counts what has changed: parts, the end.
     news: watch::Sender<u64>,
     work: Mutex<Option<AbortHandle>>,
+    /// Ends with the queries.
+    pub(super) life: Visit,
 }
 
 #[derive(Default)]
@@ -87,6 +90,7 @@ impl Polled {
             parts: Mutex::default(),
             news: watch::Sender::new(0),
             work: Mutex::default(),
+            life: Visit::default(),
         });
         let gathering = Gathering {
             keeper: Arc::downgrade(&polled),
@@ -123,6 +127,7 @@ impl Polled {
 
     fn end(&self, ended: Result<()>) {
         self.parts().ended = Some(ended);
+        self.life.end();
         self.tell();
     }
 
@@ -204,6 +209,7 @@ impl Polled {
         let cancelled = Error::new(ErrorKind::Cancelled, "the query was cancelled");
         parts.ended = Some(Err(cancelled));
         drop(parts);
+        self.life.end();
         self.tell();
     }
 }

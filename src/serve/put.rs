@@ -23,6 +23,7 @@ use super::running::Task;
 use super::service::Service;
 use super::sql::prepared;
 use super::sql::{no_command, task, without_transaction};
+use super::unread::unreadable;
 use super::upload;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Named, UploadCommand};
@@ -318,7 +319,9 @@ fn gone(status: Status) -> Error {
             Error::new(ErrorKind::ResourcesExhausted, status.message())
                 .with_hint("send smaller messages: fewer rows each")
         }
-        Code::Internal | Code::InvalidArgument => protocol(status.message()),
+        Code::Internal | Code::InvalidArgument => {
+            unreadable(&status).unwrap_or_else(|| protocol(status.message()))
+        }
         _ => went_away(),
     }
 }

@@ -205,7 +205,8 @@ impl Server {
         }
     }
 
-    /// Takes no more connections, lets what runs finish within the time, then ends it and tells those who wait for it. Does nothing the second time.
+    /// Takes no more connections and begins nothing new, lets what runs finish within the time, then ends it and tells those who wait for it: on connections on which somebody asks after a load or an answer, until they have heard its end.
+    /// A query whose rows are kept for nobody who is still there is ended at once. Does nothing the second time.
     pub async fn shutdown(&self, within: Duration) {
         self.service.is_stopping.store(true, Ordering::Release);
         self.stop.send_if_modified(|phase| {
@@ -218,16 +219,20 @@ impl Server {
             accepting,
         } = self.tasks();
         let aborts: Vec<_> = answering.iter().map(JoinHandle::abort_handle).collect();
-        let mut ended = pin!(futures::future::join_all(answering));
-        if tokio::time::timeout(within, &mut ended).await.is_err() {
-            self.service.running.cancel_all();
-            self.service.jobs.cancel_all();
+        let mut done = pin!(async {
+            drop(futures::future::join_all(answering).await);
+            // A load goes on without the client that began it.
+            self.service.jobs.ended().await;
+        });
+        if tokio::time::timeout(within, &mut done).await.is_err() {
+            self.service.cancel_all();
             // Clients are told that their queries were ended; those who do not listen are not waited for.
-            if tokio::time::timeout(LAST_WORDS, ended).await.is_err() {
+            if tokio::time::timeout(LAST_WORDS, done).await.is_err() {
                 aborts.iter().for_each(tokio::task::AbortHandle::abort);
             }
         }
         self.end();
+        self.service.cancel_all();
         drop(futures::future::join_all(accepting).await);
         tracing::info!("stopped");
     }
@@ -235,8 +240,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.service.running.cancel_all();
-        self.service.jobs.cancel_all();
+        self.service.cancel_all();
         self.tasks().answering.iter().for_each(JoinHandle::abort);
         self.end();
     }

@@ -31,7 +31,7 @@ use crate::catalog::Catalog;
 #[cfg(feature = "distributed")]
 use crate::cluster::Cluster;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::REQUEST;
+use crate::flight::{REQUEST, status_of};
 use crate::grid::PartitionGrid;
 use crate::query::{QueryOptions, Session, SessionOptions, Statements, Taken, max_threads};
 use crate::share::copied_bytes;
@@ -41,6 +41,9 @@ const REASONS: [&str; 3] = [NO_TOKEN, EXPIRED, UNKNOWN];
 const NO_TOKEN: &str = "missing";
 const EXPIRED: &str = "expired";
 const UNKNOWN: &str = "unknown";
+
+/// What is said to those who want something new of a server that stops.
+const STOPPING: &str = "the server is stopping: what runs may finish, nothing new begins\nhint: try again once it is back";
 
 /// How often memory is given back.
 const TIDY: Duration = Duration::from_secs(10);
@@ -300,6 +303,36 @@ impl Service {
         match self.is_stopping.load(Ordering::Acquire) {
             false => "serving",
             true => "stopping",
+        }
+    }
+
+    /// # Errors
+    /// `Unavailable` for a call that begins something, once the server stops.
+    pub(super) fn check_serving(&self, call: &Call) -> std::result::Result<(), Status> {
+        if !self.is_stopping.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let kind = ErrorKind::Storage { retryable: true };
+        Err(status_of(kind, STOPPING, &call.request))
+    }
+
+    /// Ends all that runs, and lets go of the answers that are kept.
+    pub(super) fn cancel_all(&self) {
+        self.running.cancel_all();
+        self.jobs.cancel_all();
+        self.answers.cancel_all();
+    }
+
+    /// What is said to a request that is no message of its method: to those who may not come in that alone.
+    pub(super) fn unread(
+        &self,
+        shown: Option<&str>,
+        request: Option<&str>,
+        error: &Error,
+    ) -> Status {
+        match self.admit(shown) {
+            Err(why) => Status::new(Code::Unauthenticated, why),
+            Ok(caller) => Call::new(caller, request, None, Arc::clone(&self.errors)).status(error),
         }
     }
 

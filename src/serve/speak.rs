@@ -21,7 +21,7 @@ use tonic::{Code, Status};
 use super::chunks::Answer;
 use super::get::{Methods, Sent};
 use super::listen::{Connection, Connections};
-use super::visit::Visit;
+use super::visit::{Connected, Visit};
 
 /// Bytes of a stream, and of a connection, that may be under way unread.
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
@@ -48,7 +48,7 @@ pub(super) struct Allowed {
     pub(super) silence: Duration,
 }
 
-/// Answers on connections; ends when it is to stop and all have what they asked for.
+/// Answers on connections; ends when it is to stop and all have what they asked for, or asked after.
 pub(super) async fn speak(
     methods: Methods,
     allowed: Allowed,
@@ -96,17 +96,23 @@ async fn speak_on(
 ) {
     // Ends with the connection, for those who wait for that.
     let visit = Visit::default();
-    let visitor = visit.visitor();
+    let connected = Connected::by(&visit);
+    let on = connected.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let methods = methods.clone();
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(visitor.clone());
+        request.extensions_mut().insert(on.clone());
         async move { Ok::<_, Infallible>(in_time(methods, request).await) }
     });
     let mut spoken = pin!(builder.serve_connection(TokioIo::new(connection), service));
+    let mut closing = pin!(async {
+        // The sender is gone only when the server is.
+        drop(stopped.changed().await);
+        connected.heard_all().await;
+    });
     let ended = tokio::select! {
         ended = &mut spoken => ended,
-        _ = stopped.changed() => {
+        () = &mut closing => {
             spoken.as_mut().graceful_shutdown();
             spoken.await
         }

@@ -321,8 +321,8 @@ pub(super) fn keep(service: &Arc<Service>, call: &Call, begun: Construction) -> 
     let begun = Arc::new(begun);
     let uploads = &service.answers.uploads;
     let name = uploads.keep(&call.caller, Arc::clone(&begun))?;
-    if let Some(visitor) = &call.visitor {
-        begun.senders.add(visitor);
+    if let Some(connected) = &call.connected {
+        begun.senders.add(&connected.visitor);
         let (senders, ended) = (Arc::clone(&begun.senders), begun.life.visitor());
         let grace = service.limits.silence / GRACE_OF_SILENCE;
         let service = Arc::downgrade(service);
@@ -353,8 +353,8 @@ fn abandon(service: &Weak<Service>, name: &[u8; 16]) {
 /// `NotFound` for another's.
 pub(super) fn find(service: &Service, call: &Call, name: &[u8]) -> Result<Arc<Construction>> {
     let found = service.answers.uploads.find(&call.caller, name)?;
-    if let Some(visitor) = &call.visitor {
-        found.senders.add(visitor);
+    if let Some(connected) = &call.connected {
+        found.senders.add(&connected.visitor);
     }
     Ok(found)
 }

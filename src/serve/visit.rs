@@ -1,40 +1,80 @@
 //! Connections, as what outlives a request knows them.
 //!
-//! Comes in: connections that begin and end, and who works on something over them. Goes out: the moment at which nobody has been there for a while. Never here: what they work on.
+//! Comes in: connections that begin and end, who works on something over them, and what their clients ask after. Goes out: the moment at which nobody has been there for a while, or nothing is asked after any more. Never here: what they work on.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Something that others wait for the end of, such as a connection. It ends when it is dropped.
+/// How long a client may take from one question to the next.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(500);
+
+/// Something that others wait for the end of, such as a connection or a load. It ends when somebody says so, or when it is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Visit(watch::Sender<()>);
+pub(super) struct Visit(watch::Sender<bool>);
 
 impl Visit {
     /// Somebody who knows whether it has ended.
     pub(super) fn visitor(&self) -> Visitor {
         Visitor(self.0.subscribe())
     }
+
+    /// It has ended.
+    pub(super) fn end(&self) {
+        self.0.send_replace(true);
+    }
 }
 
 /// Knows whether a [`Visit`] has ended.
 #[derive(Debug, Clone)]
-pub(super) struct Visitor(watch::Receiver<()>);
+pub(super) struct Visitor(watch::Receiver<bool>);
 
 impl Visitor {
     fn is_there(&self) -> bool {
-        self.0.has_changed().is_ok()
+        !*self.0.borrow() && self.0.has_changed().is_ok()
     }
 
     /// Waits for the end.
     pub(super) async fn gone(mut self) {
-        while self.0.changed().await.is_ok() {}
+        // One that was dropped has ended as well.
+        drop(self.0.wait_for(|has_ended| *has_ended).await);
     }
 }
 
-/// Those who work on one thing.
+/// A connection, as the requests on it know it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Connected {
+    /// Knows whether it is still there.
+    pub(super) visitor: Visitor,
+    /// What its client wants to hear the end of.
+    asked_after: Arc<Visitors>,
+}
+
+impl Connected {
+    pub(super) fn by(visit: &Visit) -> Self {
+        Self {
+            visitor: visit.visitor(),
+            asked_after: Arc::default(),
+        }
+    }
+
+    /// Its client wants to hear the end of something, and asks again and again.
+    pub(super) fn asks_after(&self, what: &Visit) {
+        self.asked_after.add(&what.visitor());
+    }
+
+    /// Waits until all has ended that its client asked after, and the client has had the time to hear that.
+    pub(super) async fn heard_all(&self) {
+        let was_asked = self.asked_after.was_there_within(BETWEEN_QUESTIONS);
+        if was_asked {
+            self.asked_after.gone_for(BETWEEN_QUESTIONS).await;
+        }
+    }
+}
+
+/// Those who work on one thing, or things that one waits for.
 #[derive(Debug, Default)]
 pub(super) struct Visitors(Mutex<Known>);
 
@@ -43,6 +83,8 @@ struct Known {
     there: Vec<Visitor>,
     /// How often somebody came.
     num_came: u64,
+    /// When somebody came last.
+    came: Option<Instant>,
 }
 
 impl Visitors {
@@ -56,10 +98,17 @@ impl Visitors {
     pub(super) fn add(&self, visitor: &Visitor) {
         let mut known = self.known();
         known.num_came += 1;
+        known.came = Some(Instant::now());
         let is_known = |other: &Visitor| other.0.same_channel(&visitor.0);
         if !known.there.iter().any(is_known) {
             known.there.push(visitor.clone());
         }
+    }
+
+    /// Whether somebody is there, or came of late.
+    fn was_there_within(&self, time: Duration) -> bool {
+        let known = self.known();
+        !known.there.is_empty() || known.came.is_some_and(|came| came.elapsed() < time)
     }
 
     /// Waits until nobody has been there for a while, and nobody came meanwhile.
@@ -85,7 +134,6 @@ impl Visitors {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::time::Instant;
 
     use futures::FutureExt;
 
@@ -111,5 +159,24 @@ mod tests {
         drop(other);
         gone.await;
         assert!(begun.elapsed() >= 2 * GRACE);
+    }
+
+    #[tokio::test]
+    async fn a_client_hears_the_end_of_what_it_asked_after() {
+        let connection = Visit::default();
+        let connected = Connected::by(&connection);
+        // Nothing was asked: nothing is waited for.
+        let begun = Instant::now();
+        connected.heard_all().await;
+        assert!(begun.elapsed() < BETWEEN_QUESTIONS);
+        let load = Visit::default();
+        connected.asks_after(&load);
+        let mut heard = pin!(connected.heard_all());
+        assert!(heard.as_mut().now_or_never().is_none(), "it goes on");
+        load.end();
+        let ended = Instant::now();
+        heard.await;
+        assert!(ended.elapsed() >= BETWEEN_QUESTIONS, "it may ask once more");
+        assert!(!load.visitor().is_there());
     }
 }

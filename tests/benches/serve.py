@@ -1,7 +1,8 @@
 """What a server gives over loopback: bytes of DoGet beside pyarrow's own Flight server, and small queries of many clients.
 
 Comes in: how many small queries each of 100 clients asks; 1,000 by default. Goes out: tables on standard output. Each figure of bytes is the median of five
-rounds after a warm-up, and both servers are measured in the same run, each in a process of its own, by the same client (pyarrow.flight).
+rounds after a warm-up, and both servers are measured in the same run, each in a process of its own, by the same client (pyarrow.flight). Ends with 1 if an
+answer to a small query was lost, wrong or an error, or if one of a hundred took more than 20 times the median.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from pyarrow import flight
 import partgrid as pg
 
 ROUNDS = 5
+# The most that 99 of 100 small queries may take, in medians.
+MOST_MEDIANS = 20
 ROWS = 1 << 20
 TILES = 16
 
@@ -158,8 +161,8 @@ def ask_at_once(uri: str, numbers: range, queries: int) -> list[tuple[list[float
         return list(threads.map(lambda number: ask(uri, number, queries), numbers))
 
 
-def small_queries(uri: str, clients: int, queries: int) -> None:
-    """Prints what many clients get at once. One process would keep them waiting for one another."""
+def small_queries(uri: str, clients: int, queries: int) -> bool:
+    """Prints what many clients get at once; says whether it is within the bounds. One process would keep them waiting for one another."""
     processes = os.cpu_count() or 1
     shares = [range(clients)[first::processes] for first in range(processes)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
@@ -185,22 +188,23 @@ def small_queries(uri: str, clients: int, queries: int) -> None:
         f"{len(took) / elapsed:.0f} queries/s in {elapsed:.0f} s, median {middle * 1e3:.1f} ms, "
         f"p99 {late * 1e3:.1f} ms ({late / middle:.1f} x), slowest {took[-1] * 1e3:.1f} ms"
     )
+    return right == asked and late < MOST_MEDIANS * middle
 
 
-def main() -> None:
+def main() -> int:
     """Runs both, or the server that is named."""
     if len(sys.argv) > 1 and sys.argv[1] in ("partgrid", "pyarrow"):
         serve(sys.argv[1])
-        return
+        return 0
     ours, theirs = Served("partgrid"), Served("pyarrow")
     try:
         throughput(ours.uri, theirs.uri)
         queries = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-        small_queries(ours.uri, 100, queries)
+        return int(not small_queries(ours.uri, 100, queries))
     finally:
         ours.close()
         theirs.close()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,8 +1,9 @@
 """A server under mixed load for a while: whether its memory, descriptors and threads stay, and every answer is right.
 
 Comes in: seconds (`PARTGRID_SOAK_SECONDS`, 600 by default) and, to measure some alone, kinds of operations. Goes out: a table over time, the number of
-operations of each kind, wrong answers, and the memory after a quiet pause beside that after the warm-up. Ends with 1 if an answer was wrong or an operation
-failed, or if the memory is more than 5 % above.
+operations of each kind, wrong answers, and what the server has after a quiet pause beside that after the warm-up. Ends with 1 if an answer was lost or wrong or
+an operation failed; if the memory is more than 5 % above, or, over ten minutes or more, rose by 1 MB each minute; or if there are more descriptors, threads or
+shared segments than before.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ TURNS = 40
 QUIET_SECONDS = 60
 # The most memory after the pause, beside that after the warm-up.
 MOST_RATIO = 1.05
+# By how much it may rise each minute; in less than ten a few pages of the allocator would decide.
+MOST_BYTES_A_MINUTE = 1_000_000
+LONG_SECONDS = 600
+# A call that takes longer is lost: no query runs for more than 30 seconds.
+LOST_SECONDS = 120
 
 
 def numbers(seed: int, rows: int) -> pa.Table:
@@ -273,6 +279,7 @@ class Load:
     def __init__(self, one: Service, folder: Path, kinds: list[str]) -> None:
         self.one, self.folder, self.kinds, self.base = one, folder, kinds, base()
         self.lock = threading.Lock()
+        self.begun: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self.wrong: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
@@ -292,6 +299,8 @@ class Load:
 
     def _one(self, client: Client, kind: str) -> None:
         wrong = failed = None
+        with self.lock:
+            self.begun[kind] += 1
         try:
             KINDS[kind][0](client)
         except AssertionError as error:
@@ -308,10 +317,16 @@ class Load:
     def run(self, seconds: float) -> list[threading.Thread]:
         """Begins; the threads end in so many seconds."""
         stop = time.monotonic() + seconds
-        threads = [threading.Thread(target=self._work, args=[stop]) for _ in range(WORKERS)]
+        threads = [
+            threading.Thread(target=self._work, args=[stop], daemon=True) for _ in range(WORKERS)
+        ]
         for thread in threads:
             thread.start()
         return threads
+
+    def lost(self) -> int:
+        """Operations of which nothing is heard any more."""
+        return self.begun.total() - self.done.total()
 
 
 class Sample:
@@ -327,15 +342,22 @@ class Sample:
 
         self.resident, self.anonymous = size("VmRSS"), size("RssAnon")
         self.threads = int(status["Threads"])
-        self.descriptors = self.shared = 0
+        self.descriptors = self.shared = self.segments = 0
         for path in Path(f"/proc/{pid}/fd").iterdir():
             self.descriptors += 1
             try:
                 if os.readlink(path).startswith("/memfd:"):
+                    self.segments += 1
                     self.shared += path.stat().st_blocks * 512
             except OSError:
                 # It was closed meanwhile.
                 continue
+
+    def least(self, other: Sample) -> Sample:
+        """Of each the lesser number."""
+        for name, number in vars(other).items():
+            setattr(self, name, min(getattr(self, name), number))
+        return self
 
 
 def show(label: str, sample: Sample, catalog: Path, operations: int, rate: float) -> None:
@@ -348,21 +370,22 @@ def show(label: str, sample: Sample, catalog: Path, operations: int, rate: float
 
 
 def quiet(pid: int, seconds: float) -> Sample:
-    """The least memory within a while in which nobody asks."""
+    """The least of everything within a while in which nobody asks."""
     stop, best = time.monotonic() + seconds, Sample(pid)
     while time.monotonic() < stop:
         time.sleep(1)
-        best = min(best, Sample(pid), key=lambda sample: sample.resident)
+        best = best.least(Sample(pid))
     return best
 
 
-def measure(one: Service, load: Load, catalog: Path, warm_up: float, seconds: float) -> float:
-    """Prints the table; gives memory at the end beside that after the warm-up."""
+def measure(
+    one: Service, load: Load, catalog: Path, warm_up: float, seconds: float
+) -> tuple[Sample, Sample]:
+    """Prints the table; gives what there is after the warm-up and at the end."""
     pid = one.process.pid
     print("| s | operations | /s | resident MB | anonymous | shared | fds | threads | files | MB |")
     print("| --- " * 10 + "|")
-    for thread in load.run(warm_up):
-        thread.join()
+    wait(load.run(warm_up), warm_up)
     after_warm_up = quiet(pid, min(10.0, warm_up))
     show("warm-up", after_warm_up, catalog, load.done.total(), load.done.total() / warm_up)
     begun, before = time.monotonic(), load.done.total()
@@ -372,18 +395,42 @@ def measure(one: Service, load: Load, catalog: Path, warm_up: float, seconds: fl
         now = load.done.total()
         show(f"{seconds * part / 10:.0f}", Sample(pid), catalog, now, (now - before) * 10 / seconds)
         before = now
-    for thread in threads:
-        thread.join()
+    wait(threads, 0)
     at_end = quiet(pid, min(QUIET_SECONDS, seconds))
     show("quiet", at_end, catalog, load.done.total(), 0)
-    return at_end.resident / after_warm_up.resident
+    return after_warm_up, at_end
 
 
-def report(load: Load, ratio: float, said: list[str]) -> None:
+def wait(threads: list[threading.Thread], seconds: float) -> None:
+    """Waits for all that are to end in so many seconds; not for ever."""
+    stop = time.monotonic() + seconds + LOST_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, stop - time.monotonic()))
+
+
+def grown(before: Sample, after: Sample, seconds: float) -> list[str]:
+    """Prints what there is more than before; gives what is too much."""
+    ratio = after.resident / before.resident
+    rise = (after.resident - before.resident) / (seconds / 60)
+    print(
+        f"memory after the pause is {ratio:.3f} of that after the warm-up, {rise / 1e6:+.2f} MB/min"
+    )
+    found = ["memory"] if ratio > MOST_RATIO else []
+    found += (
+        ["memory each minute"] if seconds >= LONG_SECONDS and rise > MOST_BYTES_A_MINUTE else []
+    )
+    for name in ("descriptors", "threads", "segments"):
+        had, has = getattr(before, name), getattr(after, name)
+        print(f"{name}: {had} before, {has} after")
+        found += [name] if has > had else []
+    return found
+
+
+def report(load: Load, said: list[str]) -> None:
     """Prints what became of the operations."""
     print("\n" + ", ".join(f"{kind} {load.done[kind]:,}" for kind in load.kinds))
-    print(f"memory after the pause is {ratio:.3f} of that after the warm-up")
-    print(f"{load.wrong.total()} answers wrong, {load.failed.total()} operations failed")
+    wrong, failed = load.wrong.total(), load.failed.total()
+    print(f"{load.lost()} answers lost, {wrong} wrong, {failed} operations failed")
     for text, times in [*load.wrong.most_common(), *load.failed.most_common()]:
         print(f"  {times} x {text}")
     for line in sorted({line for line in said if "panicked" in line}):
@@ -410,8 +457,10 @@ def main() -> int:
             connection.upload(pa.table({"a": [1, 2, 3]}), "t")
             load = Load(one, data, said.kinds or list(KINDS))
             warm_up = said.warm_up or said.seconds / 10
-            ratio = measure(one, load, catalog, warm_up, said.seconds)
-            report(load, ratio, one.said)
+            before, after = measure(one, load, catalog, warm_up, said.seconds)
+            report(load, one.said)
+            more = grown(before, after, said.seconds)
+            lost = load.lost()
             left = connection.grids()
         if not said.no_catalog:
             begun = time.monotonic()
@@ -421,8 +470,9 @@ def main() -> int:
                 kept = pg.connect(one.uri).grid("base").to_arrow()
                 load.wrong.update([] if kept.equals(load.base) else ["after a restart"])
     print(f"grids that there are: {', '.join(left)}; there should be base, t")
-    grew = ratio > MOST_RATIO
-    return int(bool(load.wrong or load.failed) or left != ["base", "t"] or grew)
+    if more:
+        print(f"too much is left: {', '.join(more)}")
+    return int(bool(lost or load.wrong or load.failed or more) or left != ["base", "t"])
 
 
 if __name__ == "__main__":

@@ -39,10 +39,6 @@ TYPED = {
 }
 
 
-# Bytes that are no protobuf are refused by the library before us, as INTERNAL.
-NO_PROTOBUF = "failed to decode Protobuf message"
-
-
 GROWTH = 150_000_000
 
 
@@ -81,8 +77,7 @@ def send(channel: grpc.Channel, method: str, *messages: bytes) -> grpc.RpcError 
         answer = error
     else:
         return None
-    is_library = NO_PROTOBUF in answer.details()
-    assert answer.code() in TYPED or is_library, (answer.code(), answer.details(), messages)
+    assert answer.code() in TYPED, (answer.code(), answer.details(), messages)
     return answer
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,17 @@ def tickets(info: bytes) -> list[bytes]:
     return [parsed(endpoint)[1][0] for endpoint in parsed(info)[3]]
 
 
+def rows_of(messages: Iterable[bytes]) -> pa.Table:
+    """The rows in the messages of DoGet."""
+    stream = b""
+    for message in map(parsed, messages):
+        header = message[2][0]
+        header += bytes(-len(header) % 8)
+        stream += struct.pack("<Ii", 0xFFFFFFFF, len(header)) + header
+        stream += b"".join(message.get(1000, []))
+    return pa.ipc.open_stream(stream).read_all()
+
+
 def act(client: fl.FlightClient, name: str, body: bytes = b"") -> list[bytes]:
     """The bodies of what an action gives."""
     return [each.body.to_pybytes() for each in client.do_action(fl.Action(name, body))]
@@ -145,6 +156,13 @@ def drained(reader: fl.FlightStreamReader) -> int:
     for chunk in reader:
         rows += chunk.data.num_rows
     return rows
+
+
+def refused(uri: str) -> bool:
+    """Whether nobody can come in any more."""
+    host, port = uri.rsplit("/", 1)[1].rsplit(":", 1)
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) != 0
 
 
 def until(condition: Callable[[], Any], seconds: float = 10) -> Any:

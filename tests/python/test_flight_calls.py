@@ -22,10 +22,15 @@ from services import (
     ours,
     parsed,
     proto,
+    query_request,
+    rows_of,
     running,
     statement,
+    tickets,
     until,
 )
+
+PREFIX = "/arrow.flight.protocol.FlightService/"
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +140,59 @@ def test_a_running_query_is_cancelled_by_its_flight_info(
         act(client, "CancelQuery", old)
 
 
+def test_a_running_query_is_cancelled_by_the_action_of_before(
+    client: fl.FlightClient, server: pg.Server
+) -> None:
+    info = client.get_flight_info(statement(ENDLESS))
+    reader = client.do_get(info.endpoints[0].ticket)
+    until(lambda: running(server))
+    body = flight_sql("ActionCancelQueryRequest", (1, info.serialize()))
+    [result] = act(client, "CancelQuery", body)
+    assert b"ActionCancelQueryResult" in result
+    assert inner(result) == {1: [1]}
+    with pytest.raises(fl.FlightInternalError, match="aborted.*the query was cancelled"):
+        reader.read_all()
+    until(lambda: not running(server))
+    with pytest.raises(pa.ArrowKeyError, match="no such ticket"):
+        client.do_get(info.endpoints[0].ticket).read_all()
+
+
+# With what a packed buffer begins, after its length.
+PACKED = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}
+
+
+@pytest.mark.parametrize("packed", ["lz4", "zstd", ""])
+def test_answers_are_packed_as_the_session_says(
+    server: pg.Server, flights: pg.Grid, packed: str
+) -> None:
+    query = "SELECT month, origin, dep_time FROM flights WHERE month = 2 ORDER BY dep_time, origin"
+    asks = {
+        query_request(query): flights.sql(query.replace("flights", "self")).to_arrow(),
+        proto((1, 1), (3, "flights")): pa.table(flights.tile(0).to_arrow()),
+    }
+    with grpc.insecure_channel(server.uri.removeprefix("grpc://")) as channel:
+        option = proto((1, "compression"), (2, proto((1, packed))))
+        call = channel.unary_stream(PREFIX + "DoAction")
+        answer = call(proto((1, "SetSessionOptions"), (2, proto((1, option)))), timeout=10)
+        assert parsed(b"".join(answer)).get(1, [b""]) == [b""], "no option was wrong"
+        cookie = [("cookie", dict(answer.initial_metadata())["set-cookie"])]
+        info = channel.unary_unary(PREFIX + "GetFlightInfo")
+        get = channel.unary_stream(PREFIX + "DoGet")
+        for request, expected in asks.items():
+            ticket, *_ = tickets(info(request, metadata=cookie, timeout=10))
+            messages = list(get(ticket, metadata=cookie, timeout=10))
+            rows = rows_of(messages)
+            assert rows == expected
+            bodies = [parsed(message).get(1000, [b""])[0] for message in messages]
+            begun = {name for name, begin in PACKED.items() for body in bodies if begin in body}
+            assert begun == ({packed} if packed else set())
+            num_bytes = sum(map(len, bodies))
+            assert num_bytes < rows.nbytes if packed else num_bytes > rows.nbytes * 0.9
+
+
 def test_a_session_is_the_cookie_of_its_client(server: pg.Server) -> None:
     with grpc.insecure_channel(server.uri.removeprefix("grpc://")) as channel:
-        call = channel.unary_stream("/arrow.flight.protocol.FlightService/DoAction")
+        call = channel.unary_stream(PREFIX + "DoAction")
 
         def act(name: str, body: bytes, cookie: str | None) -> tuple[bytes, Any]:
             metadata = [("cookie", cookie)] if cookie else []
@@ -166,35 +221,6 @@ def test_a_session_is_the_cookie_of_its_client(server: pg.Server) -> None:
         assert named(None) == always
         assert parsed(act("CloseSession", b"", cookie)[0]) == {1: [1]}
         assert named(cookie) == always
-
-
-def test_a_long_query_is_polled(server: pg.Server) -> None:
-    with grpc.insecure_channel(server.uri.removeprefix("grpc://")) as channel:
-        prefix = "/arrow.flight.protocol.FlightService/"
-        poll = channel.unary_unary(prefix + "PollFlightInfo")
-        get = channel.unary_stream(prefix + "DoGet")
-
-        def asked(query: str) -> bytes:
-            return proto((1, 2), (2, flight_sql("CommandStatementQuery", (1, query))))
-
-        known = parsed(poll(asked("SELECT * FROM flights"), timeout=10))
-        while 2 in known:
-            known = parsed(poll(known[2][0], timeout=10))
-        assert known[3] == [b"\0\0\0\0\0\0\xf0?"]
-        endpoints = parsed(known[1][0])[3]
-        assert len(endpoints) > 1
-        for endpoint in endpoints:
-            assert list(get(parsed(endpoint)[1][0], timeout=10))
-        known = parsed(poll(asked(ENDLESS), timeout=10))
-        assert running(server)
-        info = parsed(known[1][0])
-        body = proto((1, proto((2, known[2][0]), *((3, each) for each in info.get(3, [])))))
-        act = channel.unary_stream(prefix + "DoAction")
-        list(act(proto((1, "CancelFlightInfo"), (2, body)), timeout=10))
-        until(lambda: not running(server))
-        with pytest.raises(grpc.RpcError) as caught:
-            poll(known[2][0], timeout=10)
-        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
 def test_other_descriptors_are_refused(client: fl.FlightClient) -> None:

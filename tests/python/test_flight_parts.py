@@ -124,7 +124,7 @@ def test_a_query_that_ends_while_its_parts_are_waited_for_is_an_error(
     thread = threading.Thread(target=ask)
     thread.start()
     [run] = until(lambda: running(server))
-    act(client, "CancelRun", ours("RunName", (1, int(run["id"]))))
+    act(client, "CancelRun", ours("RunName", (1, int(run["id"], 16))))
     thread.join(10)
     assert not thread.is_alive()
     with pytest.raises(fl.FlightInternalError, match="aborted.*the query was cancelled"):

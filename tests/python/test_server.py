@@ -23,6 +23,7 @@ from services import (
     drained,
     http_answer,
     proto,
+    refused,
     running,
     service,
     shown,
@@ -72,12 +73,6 @@ def test_stopping_lets_what_runs_finish() -> None:
         stopping.join(15)
         assert not stopping.is_alive()
         assert rows == 5_000_000
-
-
-def refused(uri: str) -> bool:
-    host, port = uri.rsplit("/", 1)[1].rsplit(":", 1)
-    with socket.socket() as probe:
-        return probe.connect_ex((host, int(port))) != 0
 
 
 def test_stopping_ends_what_does_not_finish_in_time() -> None:

@@ -11,6 +11,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from conftest import DATA
 from hostile import harmed
 from services import (
     ENDLESS,
@@ -42,7 +43,8 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def server(tokens: dict[str, str]) -> Iterator[pg.Server]:
-    with pg.Server({"open_1": pa.table({"a": [1, 2, 3]})}, tokens=tokens["file"]) as server:
+    grids, settings = {"open_1": pa.table({"a": [1, 2, 3]})}, {"load.from": str(DATA)}
+    with pg.Server(grids, tokens=tokens["file"], settings=settings) as server:
         yield server
 
 
@@ -94,6 +96,42 @@ def test_what_one_caller_was_given_is_nothing_to_another(
         client.do_get(fl.Ticket(ours("PartTicket", (1, bytes(16)))), shown(admin)).read_all()
     assert asked(client, "SELECT 1 AS a", writer).num_rows == 1
     assert server.tables == ["open_1"]
+
+
+def test_a_token_to_read_begins_and_ends_nothing_of_others(
+    server: pg.Server, client: fl.FlightClient, tokens: dict[str, str]
+) -> None:
+    reader, writer = tokens["read"], tokens["write"]
+    schema = pa.schema([("a", pa.int64())]).serialize().to_pybytes()
+    upload = ours("BeginUpload", (1, "up"), (2, schema), (3, b"\0\0"), (4, b"\0\1"))
+    load = ours("LoadRequest", (1, "loaded"), (2, str(DATA / "airlines.parquet")))
+    for name, body in (("Load", load), ("BeginUpload", upload)):
+        with pytest.raises(DENIED, match="scope `write`"):
+            act(client, name, body, reader)
+    begun = ours("Upload", (1, parsed(act(client, "BeginUpload", upload, writer))[1][0]))
+    for name in ("CommitUpload", "AbortUpload"):
+        with pytest.raises(DENIED, match="this upload was given to another token"):
+            act(client, name, begun, reader)
+    # The first one has the number 0, which is not written.
+    number = parsed(act(client, "Load", load, writer)).get(1, [0])[0]
+    job = ours("JobName", (1, number))
+    for name in ("JobProgress", "CancelJob"):
+        with pytest.raises(pa.ArrowKeyError, match="no such job"):
+            act(client, name, job, reader)
+    info = client.get_flight_info(statement(ENDLESS), shown(writer))
+    rows = client.do_get(info.endpoints[0].ticket, shown(writer))
+    [run] = until(lambda: running(server, writer))
+    cancel = ours("RunName", (1, int(run["id"], 16)))
+    with pytest.raises(pa.ArrowKeyError, match="no such query"):
+        act(client, "CancelRun", cancel, reader)
+    assert running(server, writer)
+    # Whose they are may do all of it.
+    act(client, "CancelRun", cancel, writer)
+    with pytest.raises(fl.FlightInternalError, match="the query was cancelled"):
+        rows.read_all()
+    until(lambda: parsed(act(client, "JobProgress", job, writer))[1] == [b"done"])
+    act(client, "AbortUpload", begun, writer)
+    assert server.deregister("loaded")
 
 
 def test_tickets_of_others_that_were_changed_give_nothing(

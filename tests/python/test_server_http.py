@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import signal
 import socket
 import ssl
 import urllib.request
@@ -13,10 +13,10 @@ import adbc_driver_flightsql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-import trustme
 
 import partgrid as pg
-from services import asked, http_answer, shown, write_tokens
+from certificates import Certificates
+from services import asked, http_answer, service, shown, until, write_tokens
 
 OPEN = ["/", "/style.css", "/page.js", "/tiles.js", "/healthz", "/readyz"]
 GUARDED = ["/api/status", "/api/grids/t", "/metrics"]
@@ -27,32 +27,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-
-
-class Certificates:
-    """Files of certificates, made for this test."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ca, self.other = trustme.CA(), trustme.CA()
-        self.roots = folder / "ca.pem"
-        self.ca.cert_pem.write_to_path(str(self.roots))
-        self.strangers = folder / "other.pem"
-        self.other.cert_pem.write_to_path(str(self.strangers))
-
-    def issue(
-        self, name: str, *hosts: str, ca: trustme.CA | None = None, days: float = 1
-    ) -> tuple[str, str]:
-        expires = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
-        made = (ca or self.ca).issue_cert(
-            *(hosts or ("127.0.0.1", "localhost")),
-            not_before=expires - dt.timedelta(days=2),
-            not_after=expires,
-        )
-        files = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        files[0].write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
-        made.private_key_pem.write_to_path(str(files[1]))
-        return str(files[0]), str(files[1])
 
 
 @pytest.fixture
@@ -232,6 +206,27 @@ def test_certificates_are_read_again(certificates: Certificates) -> None:
         with pytest.raises((pg.errors.NotFoundError, pg.errors.InvalidDataError)):
             server.reload()
         assert pg.connect(server.uri, ca=certificates.strangers).grids() == ["t"]
+
+
+def test_the_command_reads_certificates_again_at_a_signal(certificates: Certificates) -> None:
+    certificate, key = certificates.issue("server")
+    with service("--tls-certificate", certificate, "--tls-key", key) as one:
+        before = pg.connect(one.uri, ca=certificates.roots)
+        certificates.issue("server", ca=certificates.other)
+        one.kill(signal.SIGHUP)
+        until(lambda: "certificates and tokens were read again" in "".join(one.said))
+        assert pg.connect(one.uri, ca=certificates.strangers).grids() == []
+        with pytest.raises(pg.errors.StorageError):
+            pg.connect(one.uri, ca=certificates.roots)
+        # A connection that is open stays, and so does what was good.
+        assert before.grids() == []
+        Path(key).write_text("nonsense")
+        one.kill(signal.SIGHUP)
+        until(lambda: "those of before stay in use" in "".join(one.said))
+        context = ssl.create_default_context(cafile=str(certificates.strangers))
+        with urllib.request.urlopen(one.http_uri + "/readyz", context=context) as answer:
+            assert answer.read() == b"ready\n"
+        assert pg.connect(one.uri, ca=certificates.strangers).grids() == []
 
 
 def test_those_who_vouch_for_clients_are_read_again(certificates: Certificates) -> None:

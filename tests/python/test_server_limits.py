@@ -15,10 +15,12 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from greeting import greeted, pinged
 from services import (
     ENDLESS,
     asked,
     command,
+    http_answer,
     inner,
     ours,
     proto,
@@ -184,6 +186,39 @@ def test_silent_connections_are_closed() -> None:
                 """What the server says before it closes."""
             each.close()
         assert pg.connect(server.uri).grids() == []
+
+
+def test_one_connection_more_than_may_be_is_refused() -> None:
+    with pg.Server(settings={"limits.connections": 2}) as server:
+        host, port = server.uri.rsplit("/", 1)[1].split(":")
+        address = (host, int(port))
+        first, second = (greeted(address) for _ in range(2))
+        with socket.create_connection(address, timeout=10) as third:
+            assert is_hung_up(third)
+        with pytest.raises(pg.errors.StorageError):
+            pg.connect(server.uri)
+        # Those of the page are counted by themselves, and these two go on.
+        assert http_answer(server.http_uri, "/readyz")[0] == 200
+        assert pinged(first)
+        assert pinged(second)
+        first.close()
+        until(lambda: lets_in(server))
+        second.close()
+
+
+def is_hung_up(one: socket.socket) -> bool:
+    """Whether the server closes it without a word."""
+    try:
+        return one.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def lets_in(server: pg.Server) -> bool:
+    try:
+        return pg.connect(server.uri).grids() == []
+    except pg.errors.StorageError:
+        return False
 
 
 def is_closed(drip: socket.socket, byte: int) -> bool:

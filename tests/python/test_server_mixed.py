@@ -23,6 +23,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from greeting import HELLO, greeted, pinged
 from resting import Had, settled
 from served import ingest
 from services import (
@@ -63,6 +64,7 @@ class Asking(threading.Thread):
         self.uri, self.number, self.stop = uri, number, stop
         self.source = random.Random(number)
         self.took: dict[str, list[float]] = {"point": [], "scan": [], "put": []}
+        self.asked: Counter[str] = Counter()
         self.busy: Counter[str] = Counter()
         self.wrong: list[str] = []
 
@@ -73,6 +75,7 @@ class Asking(threading.Thread):
             while time.monotonic() < self.stop and not self.wrong:
                 kind = self.source.choices(["point", "scan", "put"], [8, 1, 1])[0]
                 begun = time.monotonic()
+                self.asked[kind] += 1
                 try:
                     getattr(self, kind)(client)
                 except AssertionError as error:
@@ -126,9 +129,12 @@ def test_clients_that_ask_scan_and_write_at_once_get_right_answers(tmp_path: Pat
             took = sorted(second for client in clients for second in client.took[kind])
             assert took, f"nobody was served a {kind}"
             busy = sum(client.busy[kind] for client in clients)
+            # Each was answered, or told that the server is busy: none is lost.
+            assert len(took) + busy == sum(client.asked[kind] for client in clients)
             median, last = statistics.median(took), took[int(len(took) * 0.99)]
             print(
-                f"{kind}: {len(took)} in {SECONDS:.0f} s, {busy} told that it is busy,"
+                f"{kind}: {len(took)} in {SECONDS:.0f} s ({len(took) / SECONDS:.0f}/s),"
+                f" {busy} told that it is busy,"
                 f" median {median * 1000:.1f} ms, p99 {last * 1000:.1f} ms,"
                 f" which is {last / median:.1f} times as much"
             )
@@ -137,33 +143,6 @@ def test_clients_that_ask_scan_and_write_at_once_get_right_answers(tmp_path: Pat
         assert set(pg.connect(one.uri).grids()) <= {"base", *names}
     with service("--catalog", tmp_path) as one:
         assert pg.connect(one.uri).grid("base").to_arrow() == base()
-
-
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5)
-
-
-PING = b"\0\0\x08\6\0" + bytes(4) + b"are you?"
-
-
-def greeted(address: tuple[str, int], *, said: bytes = HELLO) -> socket.socket:
-    """A connection on which a client has begun to speak, and the server has answered."""
-    one = socket.create_connection(address, timeout=20)
-    if said:
-        one.sendall(said)
-        assert one.recv(9)
-    return one
-
-
-def pinged(one: socket.socket) -> bool:
-    """Whether a connection that rested is still served."""
-    one.sendall(PING)
-    heard = b""
-    while b"are you?" not in heard:
-        more = one.recv(1000)
-        if not more:
-            return False
-        heard += more
-    return True
 
 
 def visit(one: Service, address: tuple[str, int], number: int) -> None:

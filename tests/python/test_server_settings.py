@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import partgrid as pg
+from certificates import Certificates
 from conftest import DATA
 from services import (
     COMMAND,
@@ -47,6 +51,29 @@ def test_strangers_are_let_in_only_when_it_is_said(tmp_path: Path, port: str, ad
         pg.Server(tokens=tmp_path / "t", **wanted)
     with pg.Server(insecure=True, **wanted) as server:
         assert server.tables == []
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_strangers_are_let_in_where_there_are_tls_and_tokens(tmp_path: Path, address: str) -> None:
+    certificates = Certificates(tmp_path)
+    files = certificates.issue("server", "127.0.0.1", "::1")
+    token = write_tokens(tmp_path / "t", a={})["a"]
+    grids = {"t": pa.table({"a": [1, 2]})}
+    with pg.Server(
+        grids, address=address, http=address, tls=files, tokens=tmp_path / "t"
+    ) as server:
+        any_address, here = ("0.0.0.0", "127.0.0.1") if "." in address else ("[::]", "[::1]")
+        assert server.uri.startswith(f"grpc+tls://{any_address}:")
+        uri = server.uri.replace(any_address, here)
+        assert pg.connect(uri, token=token, ca=certificates.roots).grids() == ["t"]
+        with pytest.raises(pg.errors.PermissionDeniedError, match="a token is needed"):
+            pg.connect(uri, ca=certificates.roots).grids()
+        context = ssl.create_default_context(cafile=str(certificates.roots))
+        page = server.http_uri.replace(any_address, here)
+        with urllib.request.urlopen(page + "/healthz", context=context) as answer:
+            assert answer.status == 200
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(page + "/api/status", context=context)
 
 
 @pytest.mark.parametrize(

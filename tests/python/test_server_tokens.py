@@ -76,6 +76,27 @@ def test_no_method_answers_without_a_good_token(
     assert ("expired" in caught.value.details()) == (header == "late")
 
 
+# Nothing is looked at of what is sent to the two others.
+@pytest.mark.parametrize("method", sorted({*METHODS} - {"Handshake", "DoExchange"}))
+def test_what_is_no_message_is_told_to_those_who_may_come_in(
+    server: pg.Server, tokens: dict[str, str], method: str
+) -> None:
+    def said(message: bytes, token: str) -> tuple[grpc.StatusCode, str]:
+        call = channel.stream_stream(PREFIX + method)
+        with pytest.raises(grpc.RpcError) as caught:
+            list(call(iter([message]), metadata=[("authorization", f"Bearer {token}")], timeout=10))
+        return caught.value.code(), caught.value.details()
+
+    # A field that is longer than the message, and one that is no field.
+    with grpc.insecure_channel(server.uri.removeprefix("grpc://")) as channel:
+        for torn in (b"\x0a\x7fcut", b"\xff" * 30):
+            code, text = said(torn, tokens["reader"])
+            assert code == grpc.StatusCode.INVALID_ARGUMENT, text
+            assert text.startswith("the request is no message of its method: ")
+            assert "Protobuf" not in text
+            assert said(torn, "wrong")[0] == grpc.StatusCode.UNAUTHENTICATED
+
+
 def test_a_token_may_be_shown_as_a_password(server: pg.Server, tokens: dict[str, str]) -> None:
     with fl.connect(server.uri) as client:
         bearer = client.authenticate_basic_token("anybody", tokens["reader"])

@@ -3,6 +3,7 @@
 mod catalog;
 mod clients;
 mod hostile;
+mod panics;
 mod types;
 
 use std::sync::Arc;
