@@ -3,8 +3,11 @@
 use std::time::{Duration, Instant};
 
 use arrow::array::Float64Array;
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
+use parquet::file::properties::{WriterPropertiesBuilder, WriterVersion};
 
 use super::*;
+use crate::columns::column_of_every_type;
 
 /// A load of a small file that takes so long hangs.
 const HANG: Duration = Duration::from_secs(10);
@@ -94,10 +97,14 @@ fn assert_same_values(got: &RecordBatch, good: &RecordBatch, place: usize) {
 fn turned_bytes_never_end_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.parquet");
-    write(&path, &frame(0..50), 20);
-    let bytes = fs::read(&path).unwrap();
+    let files = good_files();
+    assert_eq!(files.len(), 20);
+    for good in &files {
+        fs::write(&path, good).unwrap();
+        load_path(&path).unwrap();
+    }
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for _ in 0..10_000 {
+    for bytes in files.iter().cycle().take(10_000) {
         let mut turned = bytes.clone();
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -117,6 +124,53 @@ fn turned_bytes_never_end_the_process() {
             );
         }
     }
+}
+
+/// Numbers and texts, packed in each way, with a dictionary and without, and columns of other types in pages of the second version.
+fn good_files() -> Vec<Vec<u8>> {
+    let ways = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::LZ4_RAW,
+        Compression::ZSTD(ZstdLevel::default()),
+        Compression::GZIP(GzipLevel::default()),
+        Compression::BROTLI(BrotliLevel::default()),
+    ];
+    let rows = frame(0..50);
+    let packed = ways.into_iter().flat_map(|way| {
+        [true, false].map(|has_dictionary| {
+            let properties = WriterProperties::builder().set_compression(way);
+            bytes_of(&rows, properties.set_dictionary_enabled(has_dictionary), 20)
+        })
+    });
+    let columns = column_of_every_type();
+    let kinds = [
+        "boolean",
+        "uint16",
+        "float32",
+        "decimal128",
+        "timestamp_tz",
+        "binary",
+        "list_of_struct",
+        "map",
+    ];
+    let others = kinds.iter().map(|kind| {
+        let (_, column) = columns.iter().find(|(name, _)| name == kind).unwrap();
+        let batch = RecordBatch::try_from_iter([(*kind, Arc::clone(column))]).unwrap();
+        let properties = WriterProperties::builder();
+        let properties = properties.set_writer_version(WriterVersion::PARQUET_2_0);
+        bytes_of(&batch, properties, 4)
+    });
+    packed.chain(others).collect()
+}
+
+fn bytes_of(batch: &RecordBatch, properties: WriterPropertiesBuilder, rows: usize) -> Vec<u8> {
+    let properties = properties.set_max_row_group_row_count(Some(rows)).build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+    bytes
 }
 
 #[test]
