@@ -5,7 +5,7 @@
 # make test-queries  5,000 random queries against DuckDB (make test runs 300)
 # make test-release  what the service and its clusters survive, as often as before a release: an hour or more
 # make lint   formats, clippy, documentation, types, stubs
-# make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million changed messages, packets, manifests and sections of distributed arrays
+# make test-fuzz  fuzz targets of the loader, 60 s each (wants a C++ compiler), and a million changed messages, packets, manifests, parts of plans and sections of distributed arrays
 # make bench  throughput of load and scan
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars

@@ -85,7 +85,8 @@ const BELOW_SERVER: &[&str] = &[
     "cluster",
 ];
 const BELOW_CLUSTER: &[&str] = &[
-    "error", "memory", "location", "grid", "share", "load", "query", "flight", "catalog", "client",
+    "error", "memory", "quiet", "location", "grid", "share", "load", "query", "flight", "catalog",
+    "client",
 ];
 const BELOW_CLI: &[&str] = &[
     "error",

@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use super::address::Address;
+use super::address::{Address, is_elsewhere};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a client shows and trusts.
@@ -177,12 +177,17 @@ impl ClientOptions {
         self
     }
 
+    /// Whether the token would go to another machine in clear text, where whoever is on the way can read it, and nobody has allowed that.
+    pub(crate) fn shows_token_openly(&self, host: &str, is_tls: bool) -> bool {
+        self.token.is_some() && !is_tls && !self.is_insecure && is_elsewhere(host)
+    }
+
     /// Sees that nobody on the way to the server can read the token.
     ///
     /// # Errors
     /// `InvalidArgument` with the remedy.
     pub(super) fn check_token(&self, address: &Address<'_>) -> Result<()> {
-        if self.token.is_none() || address.is_tls || self.is_insecure || !address.is_elsewhere() {
+        if !self.shows_token_openly(address.host(), address.is_tls) {
             return Ok(());
         }
         let text = format!(
@@ -283,6 +288,22 @@ fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_go_to_other_machines_over_tls_or_where_that_was_allowed() {
+        let none = ClientOptions::default();
+        let some = ClientOptions::default().with_token("secret");
+        for host in ["example.com", "192.0.2.1", "[2001:db8::1]", ""] {
+            assert!(some.shows_token_openly(host, false), "{host}");
+            assert!(!some.shows_token_openly(host, true), "{host}");
+            assert!(!none.shows_token_openly(host, false), "{host}");
+            let allowed = some.clone().with_insecure(true);
+            assert!(!allowed.shows_token_openly(host, false), "{host}");
+        }
+        for host in ["localhost", "127.0.0.1", "[::1]"] {
+            assert!(!some.shows_token_openly(host, false), "{host}");
+        }
+    }
 
     #[test]
     fn a_token_of_a_file_changes_for_all_that_was_made_with_it() {

@@ -156,14 +156,18 @@ impl Reading {
         }
     }
 
-    /// The row bands of a grid that a member is to have, by its number among the members.
-    fn row_bands(&self, grid: &PartitionGrid, number: usize) -> Vec<usize> {
+    /// The row bands of a grid that each member is to have.
+    fn row_bands(&self, grid: &PartitionGrid) -> Vec<Vec<usize>> {
         let seats = seats(&self.members, self.members.len());
-        let is_its = |row_band: &usize| {
-            let owners = owners(grid.id().bits(), *row_band as u64, &seats, self.replicas);
-            owners.contains(&number)
-        };
-        (0..grid.rows().num_intervals()).filter(is_its).collect()
+        let mut dealt = vec![Vec::new(); seats.len()];
+        for row_band in 0..grid.rows().num_intervals() {
+            for owner in owners(grid.id().bits(), row_band as u64, &seats, self.replicas) {
+                if let Some(bands) = dealt.get_mut(owner) {
+                    bands.push(row_band);
+                }
+            }
+        }
+        dealt
     }
 
     async fn read_catalog(&self, catalog: &Catalog) {
@@ -171,7 +175,7 @@ impl Reading {
         let grids = self.grids.iter();
         for grid in grids.filter(|grid| catalog.holds(grid)) {
             // This process is the first of its members.
-            for row_band in self.row_bands(grid, 0) {
+            for row_band in self.row_bands(grid).into_iter().next().unwrap_or_default() {
                 for tile in grid.row_band(row_band) {
                     let bytes = tile.data().memory_bytes();
                     let Some(left) = room.checked_sub(bytes) else {
@@ -196,14 +200,14 @@ impl Reading {
         let room = Room::new(self.limit_bytes);
         let mut is_done = true;
         for grid in grids {
-            let members = self.members.iter().enumerate();
-            let each = members.map(|(number, member)| {
-                let row_bands = self.row_bands(grid, number);
+            let dealt = self.row_bands(grid);
+            let members = self.members.iter().zip(&dealt).enumerate();
+            let each = members.map(|(number, (member, row_bands))| {
                 let room = &room;
                 async move {
                     match number {
-                        0 => read_own(grid, &row_bands, room).await,
-                        _ => self.have_read(grid, &row_bands, member).await,
+                        0 => read_own(grid, row_bands, room).await,
+                        _ => self.have_read(grid, row_bands, member).await,
                     }
                 }
             });

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::placed::Placed;
 use crate::catalog::Catalog;
 use crate::grid::{PartitionGrid, Tile};
 use crate::load::{is_below, source_place, task_place};
@@ -16,6 +17,8 @@ pub(super) struct Anywhere {
     pub(super) catalog: Option<Catalog>,
     /// Folders and URLs.
     pub(super) places: Vec<String>,
+    /// Who reads what of it.
+    pub(super) placed: Placed,
 }
 
 impl Anywhere {
@@ -23,6 +26,7 @@ impl Anywhere {
         Self {
             catalog: catalog.filter(Catalog::is_shared),
             places,
+            placed: Placed::default(),
         }
     }
 

@@ -109,10 +109,28 @@ impl Reach {
         known(&self.channels).len()
     }
 
+    /// Sees that nobody on the way to a member can read the token, whoever named the member: a list, or a part of a plan.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the remedy.
+    fn check_token(&self, url: &Url) -> Result<()> {
+        let (host, is_tls) = (url.host_str().unwrap_or_default(), url.scheme() == "https");
+        if !self.options.shows_token_openly(host, is_tls) {
+            return Ok(());
+        }
+        let text =
+            "members must show their token to other hosts over TLS, this one is named without";
+        let error = Error::invalid_argument(text).with_context("member", url.to_string());
+        Err(error.with_hint(
+            "give all members certificates (tls.certificate, tls.key, cluster.ca) and list them as grpc+tls://HOST:PORT; where nobody else is on the way, allow it with insecure=True (`--insecure`, server.insecure)",
+        ))
+    }
+
     async fn channel(&self, url: &Url) -> Result<BoxCloneSyncChannel> {
         if let Some(channel) = known(&self.channels).get(url) {
             return Ok(channel.clone());
         }
+        self.check_token(url)?;
         let endpoint = Endpoint::from_shared(url.to_string())
             .map_err(|error| Error::internal(format!("the URL of a member is none: {error}")))?
             .connect_timeout(CONNECT)
@@ -206,7 +224,9 @@ impl Resolver {
         (resolver, error)
     }
 
-    /// For a part, which asks other members for rows and sends nothing.
+    /// For a part, which asks other members for rows and sends nothing. It goes wherever the part says, and not only to whom this process counts as members: each member may list the others by other addresses, and who has just
+    /// joined is not known to all at the same moment, so that parts of honest statements would be refused. Whoever sends parts has a token for everything already; the token of this process goes to nobody in clear text
+    /// ([`Reach::check_token`]), and over TLS to those alone whom the CA of the members vouches for.
     pub(super) fn of_part(reach: Arc<Reach>) -> Self {
         Self {
             reach,
@@ -330,5 +350,38 @@ impl WorkerChannel for Named {
     ) -> Result<GetWorkerInfoResponse, DataFusionError> {
         let info = self.inner.get_worker_info(request).await;
         info.map_err(self.named())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_would_be_shown_the_token_in_clear_text_is_not_asked() {
+        let url = Url::parse("http://192.0.2.1:7001").unwrap();
+        let options = ClientOptions::default().with_token("secret");
+        let reach = Arc::new(Reach::new(options));
+        let error = reach.open(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let text = error.to_string();
+        assert!(text.contains("192.0.2.1:7001") && text.contains("hint: give all members"));
+        assert!(!text.contains("secret"), "{text}");
+        // Nor by a part that names it.
+        let resolver = Resolver::of_part(Arc::clone(&reach));
+        let refused = resolver.get_worker_client_for_url(&url).await.err();
+        let refused = Error::from(refused.unwrap());
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        assert_eq!(reach.num_channels(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_member_of_this_machine_is_shown_the_token() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let options = ClientOptions::default().with_token("secret");
+        let reach = Reach::new(options);
+        reach.open(&Url::parse(&url).unwrap()).await.unwrap();
+        assert_eq!(reach.num_channels(), 1);
     }
 }

@@ -25,8 +25,9 @@ use super::known::{Class, Constant, KnownExec};
 use super::leaf::touched_bands;
 use super::message::{Bordered, Equal, FORMAT, Numbers, Order, Over, Scan};
 use super::tiles::{self, TileCodec, columns_of, id_bytes};
-use crate::error::Error;
-use crate::query::{GridScanExec, LookupExec};
+use crate::error::{Error, ErrorKind};
+use crate::query::{GridScanExec, LookupExec, kind_within};
+use crate::quiet::quietly;
 
 /// The most shares that a scan of another member may have.
 const MOST_SHARES: u32 = 4096;
@@ -59,39 +60,20 @@ impl PhysicalExtensionCodec for Codec {
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        match inputs {
-            [input] => return over(buffer, input),
-            [own, handed] => return bordered(buffer, own, handed),
-            _ => {}
-        }
-        let message = Scan::decode(buffer).map_err(|_| broken("its bytes"))?;
-        check_format(message.format)?;
-        let tiles = message.tiles.as_ref().ok_or_else(|| broken("no tiles"))?;
-        let grid = Arc::new(self.0.read(tiles)?);
-        let schema = Arc::clone(grid.schema());
-        let decoding = PhysicalPlanDecodeContext::new(context, self);
-        let conditions = message.conditions.iter().map(|condition| {
-            let node = PhysicalExprNode::decode(condition.as_slice());
-            let node = node.map_err(|_| broken("a condition"))?;
-            converter.proto_to_physical_expr(&node, &schema, &decoding)
-        });
-        let conditions: Vec<Arc<dyn PhysicalExpr>> = conditions.collect::<Result<_>>()?;
-        let columns: Vec<usize> = message.columns.iter().map(|at| *at as usize).collect();
-        if columns
-            .iter()
-            .any(|column| *column >= schema.fields().len())
-        {
-            return Err(broken("the number of a column"));
-        }
-        if message.num_shares == 0 || message.num_shares > MOST_SHARES {
-            return Err(broken("the number of shares"));
-        }
-        let limit = message.limit.map(place).transpose()?;
-        let orders: Vec<_> = message.orders.iter().map(order_of).collect();
-        let batch_rows = context.session_config().batch_size();
-        let scan = GridScanExec::over(grid, columns, &conditions)?.with_limit(limit);
-        let scan = scan.into_part(&orders, message.num_shares as usize, batch_rows)?;
-        Ok(Arc::new(scan))
+        let reading = || match inputs {
+            [input] => over(buffer, input),
+            [own, handed] => bordered(buffer, own, handed),
+            _ => self.scan(buffer, context, converter),
+        };
+        // The engine panics over some conditions, and takes others for faults of its own.
+        let read = quietly(reading).unwrap_or_else(|_| Err(broken("its reader gave up")));
+        read.map_err(|error| match kind_within(&error) {
+            ErrorKind::Internal => {
+                let text = "the engine makes nothing of it";
+                tiles::broken(text).with_source(error).into()
+            }
+            _ => error,
+        })
     }
 
     fn try_encode(
@@ -251,6 +233,43 @@ fn order_of(order: &Order) -> Vec<(usize, SortOptions)> {
 }
 
 impl Codec {
+    /// A scan that was written down.
+    fn scan(
+        &self,
+        buffer: &[u8],
+        context: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let message = Scan::decode(buffer).map_err(|_| broken("its bytes"))?;
+        check_format(message.format)?;
+        let tiles = message.tiles.as_ref().ok_or_else(|| broken("no tiles"))?;
+        let grid = Arc::new(self.0.read(tiles)?);
+        let schema = Arc::clone(grid.schema());
+        let decoding = PhysicalPlanDecodeContext::new(context, self);
+        let conditions = message.conditions.iter().map(|condition| {
+            let node = PhysicalExprNode::decode(condition.as_slice());
+            let node = node.map_err(|_| broken("a condition"))?;
+            converter.proto_to_physical_expr(&node, &schema, &decoding)
+        });
+        let conditions: Vec<Arc<dyn PhysicalExpr>> = conditions.collect::<Result<_>>()?;
+        let columns: Vec<usize> = message.columns.iter().map(|at| *at as usize).collect();
+        if columns
+            .iter()
+            .any(|column| *column >= schema.fields().len())
+        {
+            return Err(broken("the number of a column"));
+        }
+        if message.num_shares == 0 || message.num_shares > MOST_SHARES {
+            return Err(broken("the number of shares"));
+        }
+        let limit = message.limit.map(place).transpose()?;
+        let orders: Vec<_> = message.orders.iter().map(order_of).collect();
+        let batch_rows = context.session_config().batch_size();
+        let scan = GridScanExec::over(grid, columns, &conditions)?.with_limit(limit);
+        let scan = scan.into_part(&orders, message.num_shares as usize, batch_rows)?;
+        Ok(Arc::new(scan))
+    }
+
     /// A scan as it is written down.
     fn written(
         &self,

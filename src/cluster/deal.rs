@@ -13,7 +13,7 @@ use super::Cluster;
 use super::join::alive;
 use super::leaf::seats;
 use super::members::{Member, Members};
-use super::placement::owners;
+use super::placement::{Seat, owner};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long is waited before a member is asked again, at first; it is asked four times at most.
@@ -155,14 +155,15 @@ fn dealt(
     members: &Members,
     is_lost: &[bool],
 ) -> Vec<Vec<usize>> {
-    let seats = seats(members, members.len());
+    let seats = seats(members, members.len()).into_iter().enumerate();
+    let there = seats.filter(|(number, _)| !is_lost.get(*number).copied().unwrap_or(true));
+    // Who is lost leaves the others in their order: the first of all owners that is there is the owner among these.
+    let (there, seats): (Vec<usize>, Vec<Seat<'_>>) = there.unzip();
     let mut dealt = vec![Vec::new(); members.len()];
     for number in numbers {
-        let owners = owners(placement, *number as u64, &seats, seats.len());
-        let mut there = owners
-            .into_iter()
-            .filter(|owner| !is_lost.get(*owner).copied().unwrap_or(true));
-        if let Some(of_member) = there.next().and_then(|owner| dealt.get_mut(owner)) {
+        let place = owner(placement, *number as u64, &seats);
+        let member = place.and_then(|place| there.get(place).copied());
+        if let Some(of_member) = member.and_then(|member| dealt.get_mut(member)) {
             of_member.push(*number);
         }
     }

@@ -202,6 +202,7 @@ pub(super) async fn alive(reach: &Arc<Reach>, uris: &[String]) -> (Vec<Member>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::ClientOptions;
 
     #[test]
     fn lists_files_and_names_are_told_apart() {
@@ -221,6 +222,19 @@ mod tests {
         for text in ["a", "", "dns:a", "dns:a:b", "a:1,b"] {
             assert!(text.parse::<Join>().is_err(), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_is_listed_where_the_token_would_go_in_clear_text_is_away_with_a_remedy() {
+        let options = ClientOptions::default().with_token("secret");
+        let reach = Arc::new(Reach::new(options));
+        let (there, away) = alive(&reach, &["grpc://192.0.2.1:7001".to_owned()]).await;
+        assert!(there.is_empty());
+        let [error] = away.as_slice() else {
+            panic!("{away:?}");
+        };
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.hint().unwrap().contains("cluster.ca"), "{error}");
     }
 
     #[test]

@@ -131,13 +131,21 @@ pub(super) fn dealt_bands(
     let number = grid.id().bits();
     let members = query.members.as_ref();
     let seats = seats(members, num_tasks);
+    let placed = query.anywhere.placed.of(grid, &query.members, num_tasks);
+    let place = |row_band: usize| {
+        let find = || owner(number, row_band as u64, &seats);
+        match &placed {
+            Some(placed) => placed.place(row_band, find),
+            None => find(),
+        }
+    };
     let mut looker = query.anywhere.looker();
     for row_band in row_bands {
         let tiles = grid.row_band(row_band);
         let tiles = touched.iter().filter_map(|band| tiles.get(*band));
         let tiles = tiles.filter(|tile| !looker.has(tile));
         let task = nearest(tiles, members, num_tasks)
-            .or_else(|| owner(number, row_band as u64, &seats))
+            .or_else(|| place(row_band))
             .unwrap_or_default();
         if let Some(bands) = dealt.get_mut(task) {
             bands.push(row_band);

@@ -71,7 +71,7 @@ async fn plans_that_are_kept_keep_neither_the_member_nor_its_names() {
     let options = ClusterOptions::default();
     let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
     let members = scale::members(cluster.members().own(), 3);
-    let spread = scale::grid(&cluster, &members, 6);
+    let spread = scale::grid(&cluster.reach, &members, 6);
     cluster.set_members(members.iter().cloned());
     session.register("spread", spread).unwrap();
     session.register("here", grid(0)).unwrap();

@@ -43,6 +43,9 @@ impl Cluster {
         if message.format != FORMAT {
             return Err(broken("tiles in the format of another version"));
         }
+        if let Some(wanted) = &message.wanted {
+            wanted.check()?;
+        }
         let tiles = message.tiles.as_ref().ok_or_else(|| broken("no tiles"))?;
         let part = self.tile_codec(None).read(tiles)?;
         let arranged = match Step::try_from(message.step) {

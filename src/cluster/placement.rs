@@ -10,8 +10,20 @@
 //! Two members must never disagree, so there is no floating point here: `ln` of the C library differs between platforms in the last bit, and the quotient of two such numbers with it. The logarithm is a
 //! series in whole numbers, to about 2^-58, and times are compared by multiplying crosswise in 128 bits, which rounds nothing. The answer is part of the format of a cluster: whoever changes a
 //! number that comes out here lets members of two versions disagree (the test with golden numbers says so).
+//!
+//! It is asked for each row band of large grids, each time for all members. So the hash (XXH64) is worked out in two steps, of which the first is the same for all of them, and a draw that cannot win is given up before its last
+//! step: two nanoseconds for a member.
 
 use twox_hash::XxHash64;
+
+/// The factors and summands of XXH64.
+const PRIMES: [u64; 5] = [
+    0x9E37_79B1_85EB_CA87,
+    0xC2B2_AE3D_27D4_EB4F,
+    0x1656_67B1_9E37_79F9,
+    0x85EB_CA77_C2B2_AE63,
+    0x27D4_EB2F_1656_67C5,
+];
 
 /// One is so many units, in waiting times.
 const UNIT_BITS: u32 = 58;
@@ -41,7 +53,7 @@ const ODD_PARTS: [u128; NUM_TERMS] = {
 pub struct Seat<'a> {
     name: &'a str,
     weight: u64,
-    /// The hash of the name.
+    /// With what the hash of a row band begins, made of the hash of the name.
     seed: u64,
 }
 
@@ -52,7 +64,7 @@ impl<'a> Seat<'a> {
         Self {
             name,
             weight: weight.max(1),
-            seed: XxHash64::oneshot(0, name.as_bytes()),
+            seed: begun(XxHash64::oneshot(0, name.as_bytes())),
         }
     }
 
@@ -63,19 +75,78 @@ impl<'a> Seat<'a> {
     }
 
     /// What it draws for a row band: any number but 0, of 2^64.
-    fn draws(&self, band: u64) -> u64 {
-        XxHash64::oneshot(self.seed, &band.to_le_bytes()) | 1
+    fn draws(&self, band: Lane) -> u64 {
+        ended(self.mixed(band)) | 1
     }
+
+    /// The same without the last step, which leaves the upper half as it is.
+    fn mixed(&self, band: Lane) -> u64 {
+        mixed(self.seed, band)
+    }
+}
+
+/// The hash of a row band, as it goes into the draws of all members.
+#[derive(Debug, Clone, Copy)]
+struct Lane(u64);
+
+impl Lane {
+    /// That of a row band of a grid, the same for all members.
+    fn of(grid: u128, row_band: u64) -> Self {
+        let mut bytes = [0; 24];
+        let (of_grid, of_band) = bytes.split_at_mut(16);
+        of_grid.copy_from_slice(&grid.to_le_bytes());
+        of_band.copy_from_slice(&row_band.to_le_bytes());
+        Self::new(XxHash64::oneshot(0, &bytes))
+    }
+
+    fn new(number: u64) -> Self {
+        let [first, second, ..] = PRIMES;
+        Self(
+            number
+                .wrapping_mul(second)
+                .rotate_left(31)
+                .wrapping_mul(first),
+        )
+    }
+}
+
+/// With what XXH64 of the eight bytes of a number begins, for a seed.
+fn begun(seed: u64) -> u64 {
+    let [.., last] = PRIMES;
+    seed.wrapping_add(last).wrapping_add(8)
+}
+
+/// XXH64 of the eight bytes of a number, but for its last step.
+fn mixed(begun: u64, number: Lane) -> u64 {
+    let [first, second, third, fourth, _] = PRIMES;
+    let mut hash = begun ^ number.0;
+    hash = hash.rotate_left(27).wrapping_mul(first);
+    hash = hash.wrapping_add(fourth);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(second);
+    (hash ^ (hash >> 29)).wrapping_mul(third)
+}
+
+/// Its last step.
+fn ended(mixed: u64) -> u64 {
+    mixed ^ (mixed >> 32)
 }
 
 /// The place in `seats` of the member that is to have a row band of a grid; `None` if there are no seats. The order of the seats does not matter. Takes time in proportion to their number, and no memory.
 #[must_use]
 pub fn owner(grid: u128, row_band: u64, seats: &[Seat<'_>]) -> Option<usize> {
-    let band = band_hash(grid, row_band);
+    let band = Lane::of(grid, row_band);
+    let heaviest = heaviest(seats);
     let mut first: Option<Bid<'_>> = None;
+    let mut least = 0;
     for (place, seat) in seats.iter().enumerate() {
-        let bid = Bid::of(place, seat, band, first.as_ref());
-        first = bid.or(first);
+        // Nearly all members are done here.
+        if seat.mixed(band) < least {
+            continue;
+        }
+        if let Some(bid) = Bid::of(place, seat, band, first.as_ref()) {
+            least = bid.least_before(heaviest);
+            first = Some(bid);
+        }
     }
     first.map(|bid| bid.place)
 }
@@ -83,27 +154,31 @@ pub fn owner(grid: u128, row_band: u64, seats: &[Seat<'_>]) -> Option<usize> {
 /// The places in `seats` of the first `most` members for a row band, the owner first; all of them, if they are fewer. When one of them goes, the others stay in their order, so that who has the first copy is the next owner.
 #[must_use]
 pub fn owners(grid: u128, row_band: u64, seats: &[Seat<'_>], most: usize) -> Vec<usize> {
-    let band = band_hash(grid, row_band);
+    let band = Lane::of(grid, row_band);
+    let heaviest = heaviest(seats);
     let most = most.min(seats.len());
     let mut first: Vec<Bid<'_>> = Vec::with_capacity(most.saturating_add(1));
+    let mut least = 0;
     for (place, seat) in seats.iter().enumerate() {
+        if seat.mixed(band) < least {
+            continue;
+        }
         let last = first.last().filter(|_| first.len() >= most);
         if let Some(bid) = Bid::of(place, seat, band, last) {
             let before = first.partition_point(|other| other.is_before(&bid));
             first.insert(before, bid);
             first.truncate(most);
+            let last = first.last().filter(|_| first.len() >= most);
+            least = last.map_or(0, |last| last.least_before(heaviest));
         }
     }
     first.into_iter().map(|bid| bid.place).collect()
 }
 
-/// The hash of a row band, the same for all members.
-fn band_hash(grid: u128, row_band: u64) -> u64 {
-    let mut bytes = [0; 24];
-    let (of_grid, of_band) = bytes.split_at_mut(16);
-    of_grid.copy_from_slice(&grid.to_le_bytes());
-    of_band.copy_from_slice(&row_band.to_le_bytes());
-    XxHash64::oneshot(0, &bytes)
+/// The weight of the heaviest seat.
+fn heaviest(seats: &[Seat<'_>]) -> u64 {
+    let weights = seats.iter().map(|seat| seat.weight);
+    weights.max().unwrap_or_default()
 }
 
 /// How long a member waits for a row band: `time / weight`.
@@ -115,14 +190,14 @@ struct Bid<'a> {
 
 impl<'a> Bid<'a> {
     /// That of a member, unless it is known not to come before another.
-    fn of(place: usize, seat: &'a Seat<'a>, band: u64, other: Option<&Bid<'_>>) -> Option<Self> {
+    fn of(place: usize, seat: &'a Seat<'a>, band: Lane, other: Option<&Bid<'_>>) -> Option<Self> {
         let drawn = seat.draws(band);
         let mut bid = Self {
             place,
             seat,
             time: least_time(drawn),
         };
-        // Most members are done here, without a logarithm.
+        // Many are done here, without a logarithm.
         if other.is_some_and(|other| other.is_before(&bid)) {
             return None;
         }
@@ -139,6 +214,18 @@ impl<'a> Bid<'a> {
             u128::from(other.time) * u128::from(self.seat.weight),
         );
         (own, self.seat.name) < (others, other.seat.name)
+    }
+
+    /// The least of [`Seat::mixed`] with which a member may come before it, where none weighs more than `heaviest`.
+    fn least_before(&self, heaviest: u64) -> u64 {
+        // Who comes before has `least_time(drawn) * self.weight <= self.time * weight`.
+        let most = u128::from(self.time) * u128::from(heaviest) / u128::from(self.seat.weight);
+        // `(!drawn >> 6) + 1 <= most`, so that `!drawn` is less than 64 times as much.
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        let most = most.checked_mul(1 << (u64::BITS - UNIT_BITS));
+        let drawn = most.map_or(0, |most| !most);
+        // Only the upper half of what is drawn is known before the last step.
+        drawn >> 32 << 32
     }
 }
 
@@ -218,6 +305,27 @@ mod tests {
             let mut before = first(9, grid, band, &seats(&all));
             before.retain(|name| *name != gone.name());
             prop_assert_eq!(first(9, grid, band, &left), before);
+        }
+
+        #[test]
+        fn members_are_passed_over_only_where_they_come_later(
+            all in members(1), grid: u128, band: u64, most in 1..10_usize,
+        ) {
+            let seats = seats(&all);
+            let lane = Lane::of(grid, band);
+            let bids = seats.iter().enumerate();
+            let mut bids: Vec<_> = bids
+                .filter_map(|(place, seat)| Bid::of(place, seat, lane, None))
+                .collect();
+            bids.sort_by(|one, other| other.is_before(one).cmp(&one.is_before(other)));
+            let places = bids.iter().map(|bid| bid.place).take(most);
+            prop_assert_eq!(owners(grid, band, &seats, most), places.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn draws_are_hashes(seed: u64, number: u64) {
+            let hash = ended(mixed(begun(seed), Lane::new(number)));
+            prop_assert_eq!(hash, XxHash64::oneshot(seed, &number.to_le_bytes()));
         }
 
         #[test]

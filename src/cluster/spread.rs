@@ -51,6 +51,7 @@ use super::led::{in_pieces, is_led_here};
 use super::limits::limited_once;
 use super::members::Members;
 use super::owner::of_member;
+use super::pairs::gathered_for_pairs;
 use super::together::are_together;
 use super::unions::dealt_to_all;
 use crate::error::{Error, ErrorKind};
@@ -111,6 +112,7 @@ impl Statement {
         let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach), here);
         let planned = reset_plan_states(Arc::clone(&self.plan))?;
         let planned = limited_once(planned)?;
+        let planned = gathered_for_pairs(planned, num_members)?;
         let planned = dealt_to_all(planned, num_members)?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
         let query = Arc::new(cluster.of_query(members));

@@ -25,7 +25,7 @@ use crate::share::{Handle, Heard, Incarnation};
 pub(super) struct Outline {
     pub(super) handle: Handle,
     /// Where its owner answers; empty if nobody knows.
-    pub(super) uri: String,
+    pub(super) uri: Arc<str>,
     pub(super) schema: SchemaRef,
     pub(super) num_rows: u64,
     pub(super) memory_bytes: u64,
@@ -63,6 +63,7 @@ impl MemberTile {
         reach: &Arc<Reach>,
     ) -> Result<PartitionGrid> {
         let (rows, columns) = (part.rows().clone(), part.columns().clone());
+        let uri: Arc<str> = uri.into();
         let mut builder = GridBuilder::try_new(Arc::clone(part.schema()), rows, columns)?;
         for (position, tile) in part.geometry().positions().zip(part.tiles()) {
             let tile = match elsewhere(tile) {
@@ -70,7 +71,7 @@ impl MemberTile {
                 Some(handle) => {
                     let outline = Outline {
                         handle: handle.clone(),
-                        uri: uri.to_owned(),
+                        uri: Arc::clone(&uri),
                         schema: tile.data().schema(),
                         num_rows: tile.num_rows(),
                         memory_bytes: tile.data().memory_bytes(),
@@ -99,7 +100,7 @@ impl MemberTile {
         let handle = &self.outline.handle;
         let text = format!("{what}: {}, grid {}", handle.owner, handle.grid);
         let lost = Error::new(ErrorKind::PartitionLost, text).with_position(&handle.position);
-        match self.outline.uri.as_str() {
+        match self.outline.uri.as_ref() {
             "" => lost,
             uri => lost.with_context("member", uri),
         }

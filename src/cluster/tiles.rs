@@ -4,6 +4,7 @@
 //! the catalog by their files; and on the other side a grid of just those tiles: its own where it has them, such that it reads from where all members can, and such that can be fetched. The message of
 //! another member is not believed: what does not fit together is an error. Never here: which tiles (`leaf.rs`).
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -169,15 +170,27 @@ impl TileCodec {
         }
         let rows = Axis::try_from_lengths(message.band_rows.iter().copied())?;
         let num_row_bands = rows.num_intervals();
+        // Each tile is there before room is made for all: a short message can speak of many places.
+        let tiles = message.runs.iter().map(|run| run.tile_bytes.len());
+        match tiles.sum::<usize>().cmp(&(num_row_bands * bands.len())) {
+            Ordering::Less => return Err(broken("fewer tiles than places")),
+            Ordering::Greater => return Err(broken("more tiles than places")),
+            Ordering::Equal => {}
+        }
+        let mut bytes = message.runs.iter().flat_map(|run| &run.tile_bytes);
+        if bytes
+            .try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes))
+            .is_none()
+        {
+            return Err(broken("tiles of more bytes than there can be"));
+        }
         let mut reading = Reading::of(self, message)?;
         let mut builder = GridBuilder::try_new(schema, rows, columns)?;
         let mut number = 0;
         for run in &message.runs {
             for further in 0..run.tile_bytes.len() {
                 let (row_band, band) = (number % num_row_bands, number / num_row_bands);
-                let schema = bands
-                    .get(band)
-                    .ok_or_else(|| broken("more tiles than places"))?;
+                let schema = bands.get(band).ok_or_else(|| broken("a column band"))?;
                 let rows = message.band_rows.get(row_band).copied().unwrap_or_default();
                 let tile = reading.tile(run, further, (schema, rows))?;
                 if tile.num_rows() != rows {
@@ -186,9 +199,6 @@ impl TileCodec {
                 builder.set(&[row_band, band], tile)?;
                 number += 1;
             }
-        }
-        if number != num_row_bands * bands.len() {
-            return Err(broken("fewer tiles than places"));
         }
         builder.build()
     }
@@ -252,7 +262,8 @@ struct Known {
     grid: GridId,
     incarnation: Incarnation,
     owner: Location,
-    uri: String,
+    /// All its tiles have the same one.
+    uri: Arc<str>,
     /// If this process has it.
     here: Option<Arc<PartitionGrid>>,
 }
@@ -264,7 +275,7 @@ fn known(source: &Source) -> Result<Known> {
         grid,
         incarnation: Incarnation::from_bits(id_bits(&source.incarnation)?),
         owner: Location::new(host, source.process, Device::CPU),
-        uri: source.uri.clone(),
+        uri: source.uri.as_str().into(),
         here: find(grid),
     })
 }
@@ -312,7 +323,7 @@ impl<'a> Reading<'a> {
                         incarnation: source.incarnation,
                         owner: source.owner.clone(),
                     },
-                    uri: source.uri.clone(),
+                    uri: Arc::clone(&source.uri),
                     schema: Arc::clone(schema),
                     num_rows: rows,
                     memory_bytes,

@@ -56,6 +56,11 @@ pub(super) fn dealt_to_all(
     .data()
 }
 
+/// Whether the stage that ends with a plan reads tiles.
+pub(super) fn reads_tiles(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    Made::of(plan).reads
+}
+
 /// What the engine will do with the stage that ends with a plan.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Made {

@@ -26,6 +26,9 @@ const GROUPS_EACH: u64 = 4;
 /// From how many keys a group is cut.
 const KEYS_OF_GROUP: u64 = 64;
 
+/// The most groups, and the most partitions: each process makes lists of them.
+const MOST_GROUPS: u64 = 1 << 22;
+
 /// How the rows of a grid are to lie, for all who work at it.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Arrangement {
@@ -104,8 +107,36 @@ impl Arrangement {
             num_groups: num_groups.min(num_bands),
             cuts: Vec::new(),
         };
+        wanted.check()?;
         wanted.wish(grid)?;
         Ok(Some(wanted))
+    }
+
+    /// Sees that a process can do as it says, whoever says it.
+    ///
+    /// # Errors
+    /// `Unsupported` for more groups or partitions than a process has lists for, `InvalidData` for rows that belong to none.
+    pub(crate) fn check(&self) -> Result<()> {
+        let is_partitioned = !self.partitioned_by.is_empty();
+        let num_partitions = if is_partitioned {
+            self.num_partitions
+        } else {
+            1
+        };
+        if num_partitions == 0 {
+            return Err(Error::invalid_data(
+                "rows cannot be dealt out to no partition",
+            ));
+        }
+        let most = num_partitions.max(self.num_groups);
+        if most > MOST_GROUPS {
+            let text = format!(
+                "rows can be dealt out to {MOST_GROUPS} groups or partitions at most, got {most}"
+            );
+            return Err(Error::unsupported(text)
+                .with_hint("load with more tile_rows, or fewer num_partitions"));
+        }
+        Ok(())
     }
 
     /// The order that the rows have in the end.
@@ -241,7 +272,7 @@ impl Arrangement {
             usize::try_from(all.div_ceil(self.num_groups.max(1))).unwrap_or(usize::MAX)
         };
         let group = group as u64;
-        first(group)..first(group + 1)
+        first(group)..first(group.saturating_add(1))
     }
 
     /// The row bands of a group, in order, of its pieces: what was scattered to it, in the order of the row bands that it came from.
@@ -261,7 +292,8 @@ impl Arrangement {
         let lengths = match wish.is_partitioned() {
             true => {
                 let of_group = places.get(self.partitions_of(group));
-                let of_group = of_group.ok_or_else(|| Error::internal("a group past the last"))?;
+                let of_group =
+                    of_group.ok_or_else(|| Error::invalid_data("a group past the last"))?;
                 of_group.iter().map(|places| places.len() as u64).collect()
             }
             false => {
@@ -377,6 +409,25 @@ mod tests {
         for num_partitions in [1, 7, 64, 200] {
             let options = options.clone().with_num_partitions(num_partitions);
             assert_eq!(arranged(&all, &options, 700), sorted(&all, &options));
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_process_has_lists_for_are_refused() {
+        let of = |num_groups, num_partitions| Arrangement {
+            partitioned_by: vec!["k".to_owned()],
+            num_groups,
+            num_partitions,
+            ..Arrangement::default()
+        };
+        of(MOST_GROUPS, MOST_GROUPS).check().unwrap();
+        for (num_groups, num_partitions) in [(u64::MAX, 1), (1, 1 << 40), (1, 0)] {
+            assert!(of(num_groups, num_partitions).check().is_err());
+        }
+        let pieces = grid_of(&rows(10)).unwrap();
+        for group in [1, usize::MAX] {
+            let error = of(1, 7).arranged(&pieces, group).unwrap_err();
+            assert_eq!(error.kind(), crate::error::ErrorKind::InvalidData);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The same tables in several processes.
 //!
-//! Comes in: a number of members, a seed. Goes out: a session whose tables have their row bands there, each with a member that the seed chooses; this process is the first of them. Never here: which
+//! Comes in: a number of members, a seed, whether they may fetch tiles of each other. Goes out: a session whose tables have their row bands there, each with a member that the seed chooses; this process is the first of them. Never here: which
 //! files are run.
 
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -22,6 +22,9 @@ const PART: &str = "PARTGRID_SLT_PART";
 
 /// Says to a child where the list of members is.
 const JOIN: &str = "PARTGRID_SLT_JOIN";
+
+/// Says to a child that it may fetch tiles.
+const MAY_FETCH: &str = "PARTGRID_SLT_MAY_FETCH";
 
 /// Before what a child says: the harness writes to the same stream.
 const MARK: &str = "\u{1}member ";
@@ -48,12 +51,18 @@ impl Drop for Members {
 }
 
 impl Members {
-    pub(crate) fn start(runtime: &tokio::runtime::Runtime, of: u64, seed: u64) -> Self {
+    pub(crate) fn start(
+        runtime: &tokio::runtime::Runtime,
+        of: u64,
+        seed: u64,
+        may_fetch: bool,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let join = folder.path().join("members");
         std::fs::write(&join, "").unwrap();
-        let others = (1..of).map(|part| child(&join, part, of, seed)).collect();
-        let server = runtime.block_on(server(&join, (0, of, seed)));
+        let others = (1..of).map(|part| child(&join, (part, of, seed), may_fetch));
+        let others = others.collect();
+        let server = runtime.block_on(server(&join, (0, of, seed), may_fetch));
         let mut members = Self {
             others,
             server,
@@ -84,12 +93,19 @@ impl Members {
     }
 }
 
-fn child(join: &Path, part: u64, of: u64, seed: u64) -> (Child, Lines<BufReader<ChildStdout>>) {
+fn child(
+    join: &Path,
+    (part, of, seed): (u64, u64, u64),
+    may_fetch: bool,
+) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "cluster::a_member_of_a_cluster", "--ignored"]);
     command.args(["--nocapture", "--test-threads=1"]);
     command.env(PART, format!("{part} {of} {seed}"));
     command.env(JOIN, join);
+    if may_fetch {
+        command.env(MAY_FETCH, "1");
+    }
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let said = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -107,9 +123,10 @@ fn line(said: &mut Lines<BufReader<ChildStdout>>) -> String {
 }
 
 /// A member with its part of all tables.
-async fn server(join: &Path, (part, of, seed): (u64, u64, u64)) -> Server {
+async fn server(join: &Path, (part, of, seed): (u64, u64, u64), may_fetch: bool) -> Server {
     let cluster = ClusterOptions {
         join: Some(Join::File(join.to_owned())),
+        forbids_fetching: !may_fetch,
         ..ClusterOptions::default()
     };
     let limits = Limits {
@@ -171,7 +188,8 @@ fn a_member_of_a_cluster() {
     let [part, of, seed] = numbers.try_into().unwrap();
     let join = std::env::var(JOIN).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let server = runtime.block_on(server(Path::new(&join), (part, of, seed)));
+    let may_fetch = std::env::var(MAY_FETCH).is_ok();
+    let server = runtime.block_on(server(Path::new(&join), (part, of, seed), may_fetch));
     println!("{MARK}{}", server.uri());
     for line in std::io::stdin().lines() {
         assert_eq!(line.unwrap(), "refresh");
