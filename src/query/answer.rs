@@ -169,6 +169,13 @@ impl Query {
         Some(progress(&self.last.load_full()?.plan()))
     }
 
+    /// The most bytes that the run that began last used of its memory limit at once; 0 before the first. Tiles do not count.
+    #[must_use]
+    pub fn peak_memory_bytes(&self) -> u64 {
+        let last = self.last.load_full();
+        last.map_or(0, |run| run.peak_memory_bytes())
+    }
+
     /// What the run did that began last, so far or until it ended; `None` before the first. Bytes of tiles that are here are worked out now.
     #[must_use]
     pub fn metrics(&self) -> Option<QueryMetrics> {

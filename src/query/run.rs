@@ -76,11 +76,16 @@ impl Run {
             waited: self.waited.get().copied().unwrap_or(elapsed),
             num_rows: self.num_rows.load(Ordering::Relaxed),
             num_batches: self.num_batches.load(Ordering::Relaxed),
-            peak_memory_bytes: self.memory.peak() as u64,
+            peak_memory_bytes: self.peak_memory_bytes(),
             ..QueryMetrics::default()
         };
         metrics.add(&self.plan(), 0);
         metrics
+    }
+
+    /// The most bytes that it used of its memory limit at once.
+    pub(super) fn peak_memory_bytes(&self) -> u64 {
+        self.memory.peak() as u64
     }
 
     fn end(&self) {

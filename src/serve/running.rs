@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -13,7 +13,7 @@ use super::auth::{Caller, Scope};
 use super::call::unknown;
 use super::counts::TimesBy;
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::{Query, Watched};
+use crate::query::{Query, QueryProgress, Watched};
 
 /// How many that have ended are listed.
 const ENDED: usize = 20;
@@ -57,6 +57,22 @@ impl State {
     }
 }
 
+/// How far a query is, or came.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Figures {
+    pub(super) progress: QueryProgress,
+    pub(super) peak_memory_bytes: u64,
+}
+
+impl Figures {
+    fn of(query: &Query) -> Self {
+        Self {
+            progress: query.progress().unwrap_or_default(),
+            peak_memory_bytes: query.peak_memory_bytes(),
+        }
+    }
+}
+
 /// A query that runs or ran.
 pub(super) struct Run {
     pub(super) id: u64,
@@ -64,6 +80,8 @@ pub(super) struct Run {
     pub(super) text: Arc<str>,
     /// Until it ends: a plan keeps its grids.
     query: ArcSwapOption<Query>,
+    /// How far it came, once it has ended.
+    last: OnceLock<Figures>,
     begun: Instant,
     took_micros: AtomicU64,
     pub(super) num_rows: AtomicU64,
@@ -71,9 +89,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The query, while it runs.
-    pub(super) fn query(&self) -> Option<Arc<Query>> {
-        self.query.load_full()
+    /// How far it is, or came.
+    pub(super) fn figures(&self) -> Figures {
+        match self.query.load_full() {
+            Some(query) => Figures::of(&query),
+            None => self.last.get().copied().unwrap_or_default(),
+        }
     }
 
     pub(super) fn state(&self) -> State {
@@ -140,6 +161,7 @@ impl Running {
             caller: Arc::clone(caller.name()),
             text,
             query: ArcSwapOption::from_pointee(task.query.clone()),
+            last: OnceLock::new(),
             begun: Instant::now(),
             took_micros: AtomicU64::new(0),
             num_rows: AtomicU64::new(0),
@@ -235,6 +257,7 @@ impl Drop for Guard {
         let state = &self.run.state;
         let _ended_before = state.compare_exchange(0, 3, Ordering::AcqRel, Ordering::Acquire);
         self.running.times.count(self.run.state().name(), elapsed);
+        self.run.last.get_or_init(|| self.run.figures());
         self.run.query.store(None);
         let mut listed = self.running.listed();
         listed.running.remove(&self.run.id);

@@ -159,10 +159,8 @@ pub(super) fn grid(name: &str, grid: &PartitionGrid) -> Value {
 fn queries(service: &Service, caller: &Caller) -> Vec<Value> {
     let runs = service.running.seen_by(caller).into_iter();
     runs.map(|run| {
-        let query = run.query();
-        let progress = query.as_ref().and_then(|query| query.progress());
-        let progress = progress.unwrap_or_default();
-        let metrics = query.as_ref().and_then(|query| query.metrics());
+        let figures = run.figures();
+        let progress = figures.progress;
         let is_running = run.state() == State::Running;
         json!({
             "id": format!("{:x}", run.id),
@@ -174,7 +172,7 @@ fn queries(service: &Service, caller: &Caller) -> Vec<Value> {
             "tiles_done": progress.num_tiles,
             "tiles_total": progress.total_tiles,
             "progress": if is_running { progress.fraction() } else { None },
-            "memory_bytes": metrics.map_or(0, |metrics| metrics.peak_memory_bytes),
+            "memory_bytes": figures.peak_memory_bytes,
             "can_cancel": is_running,
         })
     })

@@ -163,6 +163,21 @@ def is_page(request: Request) -> bool:
     return request.method == "GET" and request.range is not None
 
 
+def cut_off(handler: Any, forward: Any) -> None:
+    """Answers with half of the body, and closes the connection."""
+    status, headers, content = forward()
+    headers = [pair for pair in headers if pair[0].lower() != "content-length"]
+    handler.close_connection = True
+    with contextlib.suppress(OSError):
+        send(
+            handler,
+            status,
+            [*headers, ("Content-Length", str(len(content)))],
+            content[: len(content) // 2],
+        )
+        handler.connection.shutdown(socket.SHUT_RDWR)
+
+
 def test_passing_faults_are_healed(proxy: Proxy) -> None:
     failed: set[str] = set()
 
@@ -175,17 +190,7 @@ def test_passing_faults_are_healed(proxy: Proxy) -> None:
         if kind == "reset":
             reset(handler)
         elif kind == "cut":
-            status, headers, content = forward()
-            headers = [pair for pair in headers if pair[0].lower() != "content-length"]
-            handler.close_connection = True
-            with contextlib.suppress(OSError):
-                send(
-                    handler,
-                    status,
-                    [*headers, ("Content-Length", str(len(content)))],
-                    content[: len(content) // 2],
-                )
-                handler.connection.shutdown(socket.SHUT_RDWR)
+            cut_off(handler, forward)
         else:
             send(handler, int(kind), [], b"later")
         return True
@@ -208,6 +213,7 @@ def _always(status: int) -> Any:
     ("status", "error"),
     [
         (500, pg.errors.StorageError),
+        (503, pg.errors.StorageError),
         (403, pg.errors.PermissionDeniedError),
         (404, pg.errors.PathNotFoundError),
         (412, pg.errors.InvalidDataError),
@@ -218,12 +224,30 @@ def test_faults_that_stay_are_errors_in_time(
 ) -> None:
     proxy.fault = _always(status)
     start = time.monotonic()
+    # One that is busy for ever is given up as one that is broken is, after as many tries.
+    more = {"max_retries": "2"} if status == 503 else None
     with pytest.raises(error, match="year=2012/b.parquet") as raised:
-        load(proxy.address)
+        load(proxy.address, more=more)
     assert time.monotonic() - start < ERROR_SECONDS
     if status == 403:
         for part in ("bucket: flights", "region: us-east-1", "anonymous", "requester_pays"):
             assert part in str(raised.value)
+
+
+def test_bodies_that_are_always_cut_off_are_an_error_in_time(proxy: Proxy) -> None:
+    def fault(_number: int, request: Request, handler: Any, forward: Any) -> bool:
+        if is_page(request):
+            cut_off(handler, forward)
+        return is_page(request)
+
+    proxy.fault = fault
+    start = time.monotonic()
+    with pytest.raises(pg.errors.StorageError, match="year=2012/b.parquet"):
+        load(proxy.address, more={"max_retries": "2"})
+    assert time.monotonic() - start < ERROR_SECONDS
+    # What was missing of them was asked for before, and came no better.
+    ends = [(request.path, request.range[1]) for request in proxy.requests if request.range]
+    assert len(set(ends)) < len(ends)
 
 
 def test_a_body_that_is_short_but_says_so_is_an_error(proxy: Proxy) -> None:
