@@ -92,8 +92,9 @@ class Pretended:
         self.jobs.append({**what, **numbers, **sorting, **more})
         return self.jobs[-1]
 
-    def member(self, pid: int, state: str = "serving") -> dict[str, Any]:
-        what = {"uri": f"grpc://10.0.0.{pid}:8815", "host": f"10.0.0.{pid}", "pid": pid}
+    def member(self, pid: int, state: str = "serving", uri: str = "") -> dict[str, Any]:
+        uri = uri or f"grpc://10.0.0.{pid}:8815"
+        what = {"uri": uri, "host": f"10.0.0.{pid}", "pid": pid}
         self.members.append({**what, "state": state, "version": "0.1.0", "is_here": pid == 1})
         return self.members[-1]
 
@@ -114,10 +115,6 @@ class Pretended:
         places = [{"locality": "memory", "tiles": len(at), "bytes": 5}]
         what = {"name": name, "id": name, "durable": True, "tiles": len(at), "bytes": 5}
         self.grids.append({**what, **shape, "localities": places})
-
-    def member(self, uri: str, state: str = "serving", *, is_here: bool = False) -> None:
-        what = {"uri": uri, "host": "10.0.0.7", "pid": 4711, "state": state, "version": "0.1.0"}
-        self.members.append({**what, "is_here": is_here})
 
     def error(self, message: str, *, time: str = "2026-11-22T09:00:03Z", **more: Any) -> None:
         what = {"request": "0f3a9c7b1d2e4f56", "caller": "anonymous", "kind": "Query"}
