@@ -284,10 +284,10 @@ class Failing:
 def failing(
     store: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Proxy, list[Member], Any]]:
-    """A cluster for all ways to fail, each with a grid of its own, whose stores wait for two seconds at most."""
+    """A cluster for all ways to fail, each with a grid of its own, whose stores wait for four seconds at most."""
     folder = tmp_path_factory.mktemp("failing")
     table = sent(store, folder, "failing")
-    with fault_proxy(store) as proxy, cluster(proxy, folder, "failing", timeout="2s") as members:
+    with fault_proxy(store) as proxy, cluster(proxy, folder, "failing", timeout="4s") as members:
         yield proxy, members, table
 
 
