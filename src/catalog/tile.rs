@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
+use tokio::sync::Mutex;
 
 use super::files::{Files, Held};
 use super::manifest::{TileFile, checksum};
@@ -31,6 +32,8 @@ pub(super) struct KeptTile {
     schema: SchemaRef,
     runtime: Option<Runtime>,
     bytes: ColumnBytes,
+    /// So that nobody reads what another is reading.
+    reading: Mutex<()>,
 }
 
 /// Tiles that were read and are known to be right, by their paths; those that nobody asks for go first.
@@ -62,6 +65,7 @@ impl KeptTile {
             bytes: ColumnBytes::new(schema.fields().len()),
             schema,
             runtime: Runtime::try_current().ok(),
+            reading: Mutex::new(()),
         }
     }
 
@@ -92,6 +96,10 @@ impl KeptTile {
     }
 
     async fn load(&self) -> Result<RecordBatch> {
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
+        let _reading = self.reading.lock().await;
         if let Some(known) = self.known() {
             return Ok(known);
         }

@@ -142,6 +142,24 @@ def test_lazy_grids_in_a_store_are_read_by_all(store: str, tmp_path: Path) -> No
         assert proxy.read_bytes() == read
 
 
+def test_a_tile_that_several_threads_read_at_once_is_read_once(store: str) -> None:
+    tables = [
+        pa.table({"x": range(first, first + 300_000)}) for first in range(0, 900_000, 300_000)
+    ]
+    catalog = f"s3://{BUCKET}/threads/catalog"
+    with fault_proxy(store) as proxy, reached(proxy, "alone"):
+        with pg.Server(catalog=catalog, http=None) as server:
+            grid = pg.from_arrow(pa.concat_tables(tables))
+            assert grid.tiling == (3, 1)
+            pg.connect(server.uri).upload(grid, "few")
+        proxy.requests.clear()
+        with pg.Server(catalog=catalog, http=None, settings={"server.threads": 8}) as server:
+            answer = pg.connect(server.uri).sql("SELECT sum(x % 10) AS x FROM few").to_arrow()
+            assert answer.to_pydict() == {"x": [900_000 * 45 // 10]}
+        asked = [each.path for each in proxy.requests if "/catalog/tiles/" in each.path]
+        assert len(asked) == len(set(asked)) == 3
+
+
 def test_a_slow_store_is_only_slow(store: str, tmp_path: Path) -> None:
     table = sent(store, tmp_path, "slow")
     with fault_proxy(store) as proxy, cluster(proxy, tmp_path, "slow") as members:
@@ -266,10 +284,10 @@ class Failing:
 def failing(
     store: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Proxy, list[Member], Any]]:
-    """A cluster for all ways to fail, each with a grid of its own, whose stores wait for two seconds at most."""
+    """A cluster for all ways to fail, each with a grid of its own, whose stores wait for four seconds at most."""
     folder = tmp_path_factory.mktemp("failing")
     table = sent(store, folder, "failing")
-    with fault_proxy(store) as proxy, cluster(proxy, folder, "failing", timeout="2s") as members:
+    with fault_proxy(store) as proxy, cluster(proxy, folder, "failing", timeout="4s") as members:
         yield proxy, members, table
 
 
