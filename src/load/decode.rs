@@ -16,6 +16,7 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy,
 };
 
+use super::claims::Claims;
 use super::error::from_parquet;
 use super::footer::Footer;
 use super::hive::{HiveColumn, PLAIN_NAMES};
@@ -99,7 +100,8 @@ impl ColumnWork<'_> {
         let Ok(root) = root else {
             return Ok(new_null_array(self.field.data_type(), self.num_rows()));
         };
-        let column = self.read(pages.clone(), root)?;
+        let claims = Claims::of(self.footer.parquet(), self.task.row_groups.clone(), root);
+        let column = self.read(pages.checked(claims), root)?;
         if column.data_type() == self.field.data_type() {
             return Ok(column);
         }

@@ -16,6 +16,7 @@ use object_store::{GetOptions, GetRange};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::claims::Claims;
 use super::error::from_io;
 use super::ranges::requests;
 use super::source::{Place, Remote, SourceFile, stamp_of};
@@ -97,6 +98,7 @@ pub(super) async fn pages(file: &SourceFile, ranges: &[Range<u64>]) -> Result<Pa
         file_bytes: file.size_bytes,
         source,
         block: Mutex::default(),
+        claims: None,
     })
 }
 
@@ -171,6 +173,8 @@ pub(super) struct Pages {
     source: PageSource,
     /// The part of a local file that was read last, and where it starts.
     block: Mutex<(u64, Bytes)>,
+    /// Looks at pages before a decoder gets them.
+    claims: Option<Arc<Claims>>,
 }
 
 #[derive(Debug, Clone)]
@@ -190,11 +194,30 @@ impl Clone for Pages {
             file_bytes: self.file_bytes,
             source: self.source.clone(),
             block: Mutex::default(),
+            claims: self.claims.clone(),
         }
     }
 }
 
 impl Pages {
+    /// The same, for one decoder of these columns.
+    pub(super) fn checked(&self, claims: Claims) -> Self {
+        let mut pages = self.clone();
+        pages.claims = Some(Arc::new(claims));
+        pages
+    }
+
+    /// So many bytes from `start` on.
+    fn exactly(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let rest = self.rest(start, length as u64)?;
+        if length > rest.len() {
+            return Err(ParquetError::EOF(format!(
+                "{length} bytes at {start} reach past the column chunk"
+            )));
+        }
+        Ok(rest.slice(..length))
+    }
+
     /// The bytes from `start` on: at least one, and `wanted` if the column chunk has so many.
     fn rest(&self, start: u64, wanted: u64) -> Result<Bytes, ParquetError> {
         match &self.source {
@@ -247,6 +270,7 @@ impl ChunkReader for Pages {
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         Ok(PageRead {
             bytes: self.rest(start, 1)?,
+            start,
             next: start,
             pages: self.clone(),
         }
@@ -254,16 +278,14 @@ impl ChunkReader for Pages {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        if length == 0 {
-            return Ok(Bytes::new());
+        let bytes = match length {
+            0 => Bytes::new(),
+            _ => self.exactly(start, length)?,
+        };
+        if let Some(claims) = &self.claims {
+            claims.check(start, &bytes)?;
         }
-        let rest = self.rest(start, length as u64)?;
-        if length > rest.len() {
-            return Err(ParquetError::EOF(format!(
-                "{length} bytes at {start} reach past the column chunk"
-            )));
-        }
-        Ok(rest.slice(..length))
+        Ok(bytes)
     }
 }
 
@@ -271,6 +293,8 @@ impl ChunkReader for Pages {
 #[derive(Debug)]
 pub(super) struct PageRead {
     bytes: Bytes,
+    /// Where it began to read.
+    start: u64,
     /// Where `bytes` ends in the file.
     next: u64,
     pages: Pages,
@@ -298,6 +322,9 @@ impl Read for PageRead {
             return Ok(0);
         };
         into.copy_from_slice(from);
+        if let Some(claims) = &self.pages.claims {
+            claims.note(self.start, into);
+        }
         self.bytes.advance(count);
         Ok(count)
     }

@@ -14,6 +14,7 @@ mod budget;
 mod cache;
 mod checkpoint;
 mod choose;
+mod claims;
 mod decode;
 mod error;
 mod filter;

@@ -1,6 +1,6 @@
-//! A look over the bytes of a Parquet footer before the Parquet reader sees them.
+//! A look over the bytes of a Parquet footer, and of the headers of pages, before the Parquet reader sees them.
 //!
-//! Comes in: the Thrift compact bytes of `FileMetaData` (parquet-format, `parquet.thrift`). Goes out: nothing, or what is implausible about them. Needed because
+//! Comes in: the Thrift compact bytes of `FileMetaData` or `PageHeader` (parquet-format, `parquet.thrift`). Goes out: nothing, or what is implausible about them; what a page claims to be. Needed because
 //! parquet 59 reserves memory for as many row groups as the bytes claim, and descends into nested columns by recursion: both end the process, and cannot be
 //! caught. Never here: meaning beyond that.
 
@@ -11,6 +11,12 @@ const MAX_VALUE_DEPTH: usize = 32;
 /// Numbers of the fields within their structs.
 const FILE_SCHEMA: i64 = 2;
 const ELEMENT_NUM_CHILDREN: i64 = 5;
+const PAGE_DATA: i64 = 5;
+const PAGE_DICTIONARY: i64 = 7;
+const PAGE_DATA_V2: i64 = 8;
+const DICTIONARY_NUM_VALUES: i64 = 1;
+const DATA_ENCODING: i64 = 2;
+const DATA_V2_ENCODING: i64 = 4;
 
 type Scanned<T> = Result<T, String>;
 
@@ -36,6 +42,38 @@ pub(super) fn check_struct(bytes: &[u8]) -> Scanned<()> {
         scanner.value(kind, 0)?;
     }
     Ok(())
+}
+
+/// What the header of a page says of the page.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct PageHeader {
+    /// How long the header is.
+    pub(super) num_bytes: usize,
+    /// How many values are in a dictionary.
+    pub(super) dictionary_values: Vec<i32>,
+    /// The encodings of data, by number.
+    pub(super) encodings: Vec<i32>,
+}
+
+/// Reads the header of a page at the start of the bytes. What it says several times is there several times: readers do not agree which one counts.
+pub(super) fn page_header(bytes: &[u8]) -> Scanned<PageHeader> {
+    let mut scanner = Scanner { rest: bytes };
+    let mut header = PageHeader::default();
+    let mut number = 0;
+    while let Some(kind) = scanner.field(&mut number)? {
+        let (found, wanted) = match number {
+            PAGE_DICTIONARY => (&mut header.dictionary_values, DICTIONARY_NUM_VALUES),
+            PAGE_DATA => (&mut header.encodings, DATA_ENCODING),
+            PAGE_DATA_V2 => (&mut header.encodings, DATA_V2_ENCODING),
+            _ => {
+                scanner.value(kind, 0)?;
+                continue;
+            }
+        };
+        scanner.numbers(kind, wanted, found)?;
+    }
+    header.num_bytes = bytes.len() - scanner.rest.len();
+    Ok(header)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +114,7 @@ struct Scanner<'a> {
 
 impl Scanner<'_> {
     fn byte(&mut self) -> Scanned<u8> {
-        let (first, rest) = self.rest.split_first().ok_or("the footer ends too early")?;
+        let (first, rest) = self.rest.split_first().ok_or("it ends too early")?;
         self.rest = rest;
         Ok(*first)
     }
@@ -86,7 +124,7 @@ impl Scanner<'_> {
         self.rest = self
             .rest
             .get(count..)
-            .ok_or("a value is longer than the footer")?;
+            .ok_or("a value is longer than what is left")?;
         Ok(())
     }
 
@@ -123,7 +161,31 @@ impl Scanner<'_> {
             0 => self.signed()?,
             step => number.saturating_add(i64::from(step)),
         };
+        // The reader would take another number that ends in the same bits.
+        if i16::try_from(*number).is_err() {
+            return Err(format!("there is no field {number}"));
+        }
         Kind::try_new(header & 0x0f).map(Some)
+    }
+
+    /// The numbers of one field of a struct. The reader takes it for a number, whatever its kind says.
+    fn numbers(&mut self, kind: Kind, wanted: i64, found: &mut Vec<i32>) -> Scanned<()> {
+        let wrong = || "the header of a page has a field of another kind".to_owned();
+        if kind != Kind::Struct {
+            return Err(wrong());
+        }
+        let mut number = 0;
+        while let Some(kind) = self.field(&mut number)? {
+            match (number == wanted, kind) {
+                (true, Kind::Varint) => {
+                    let value = self.signed()?;
+                    found.push(i32::try_from(value).map_err(|_| wrong())?);
+                }
+                (true, _) => return Err(wrong()),
+                (false, kind) => self.value(kind, 1)?,
+            }
+        }
+        Ok(())
     }
 
     /// Kind and number of the elements of a list.
@@ -242,7 +304,7 @@ impl Scanner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_footer, check_struct};
+    use super::{check_footer, check_struct, page_header};
 
     #[test]
     fn a_list_longer_than_its_bytes_is_refused() {
@@ -262,6 +324,23 @@ mod tests {
         assert!(check_struct(&[0x19, 0x33, 1, 2]).is_err());
         assert!(check_struct(&[0x19, 0xf3, 0xff, 0xff, 0xff, 0x7f, 1, 2]).is_err());
         assert!(check_struct(&[]).is_err());
+    }
+
+    #[test]
+    fn a_page_says_what_it_is() {
+        // Field 1, a number; field 7, a struct whose field 1 is 3; the end; other bytes may follow.
+        let header = page_header(&[0x15, 0x04, 0x6c, 0x15, 0x06, 0x15, 0x00, 0, 0, 9]).unwrap();
+        assert_eq!(header.dictionary_values, [3]);
+        assert_eq!((header.num_bytes, header.encodings.len()), (9, 0));
+        // Field 5, whose field 2 is 7, and once more, whose field 2 is 0.
+        let twice = [
+            0x5c, 0x25, 0x0e, 0, 0x0c, 0x0a, 0x25, 0x00, 0, 0x3c, 0x45, 0x0c, 0, 0,
+        ];
+        assert_eq!(page_header(&twice).unwrap().encodings, [7, 0, 6]);
+        // A number that is said to be text, one of more than 32 bits, a field whose number ends in the bits of another's.
+        assert!(page_header(&[0x5c, 0x28, 0x0e, 0, 0]).is_err());
+        assert!(page_header(&[0x5c, 0x25, 0x8e, 0x80, 0x80, 0x80, 0x20, 0, 0]).is_err());
+        assert!(page_header(&[0x0c, 0x8a, 0x80, 0x08, 0x25, 0x0e, 0, 0]).is_err());
     }
 
     #[test]

@@ -99,7 +99,7 @@ def held_files(count: int = 4) -> Iterator[HeldFiles]:
 
     server = Server(("127.0.0.1", 0), Handler)
     files = HeldFiles(f"http://127.0.0.1:{server.server_port}", count)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield files
     finally:
