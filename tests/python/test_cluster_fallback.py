@@ -16,7 +16,7 @@ from services import Service, until
 # So many that the tile of each member is larger than what members keep of each other (4 MiB).
 ROWS = 300_000
 
-# Joins that must see all rows in one place.
+# A join that must see all rows in one place, and one whose rows are sent to one.
 FULL = "SELECT count(*) AS n, sum(x) AS x, count(k) AS k FROM (VALUES (5), (17)) AS few(k) FULL JOIN wide ON x < k"
 NOT_IN = "SELECT count(*) AS n, sum(x) AS x FROM wide WHERE x NOT IN (SELECT y FROM wide WHERE y % 1000 = 1 AND random() < 2)"
 
@@ -61,19 +61,23 @@ def bytes_of(number: str) -> float:
     return float(digits) * {"": 1, "K": 1e3, "M": 1e6}[unit]
 
 
-@pytest.mark.parametrize("text", [FULL, NOT_IN])
-def test_tiles_that_are_fetched_are_counted_and_logged(members: list[Service], text: str) -> None:
+def alone() -> pg.Session:
+    session = pg.Session()
+    session.register("wide", pg.from_arrow(pa.concat_tables(map(rows, range(3)))))
+    return session
+
+
+def test_tiles_that_are_fetched_are_counted_and_logged(members: list[Service]) -> None:
     first, *others = members
-    one = pg.Session()
-    one.register("wide", pg.from_arrow(pa.concat_tables(map(rows, range(3)))))
+    one = alone()
     connection = pg.connect(first.uri)
     sizes = connection.sql("SELECT bytes FROM tiles('wide')").to_arrow()["bytes"].to_pylist()
     assert len(sizes) == 3
     assert min(sizes) > 4 * 2**20
     # Again and again: nothing of such tiles is kept.
     for _ in range(2):
-        assert connection.sql(text).to_arrow() == one.sql(text).to_arrow()
-        plan = connection.sql(text).explain(analyze=True)
+        assert connection.sql(NOT_IN).to_arrow() == one.sql(NOT_IN).to_arrow()
+        plan = connection.sql(NOT_IN).explain(analyze=True)
         [scan] = [line for line in plan.splitlines() if "GridScanExec: tiles=3/3" in line]
         counted = dict(re.findall(r"(\w+)=(?:\{0:)?([\d.]+(?: [KM])?)", scan))
         assert (counted["memory_tiles"], counted["process_tiles"]) == ("1", "2"), scan
@@ -83,21 +87,29 @@ def test_tiles_that_are_fetched_are_counted_and_logged(members: list[Service], t
     assert fetched(others[0]) == fetched(others[1]) == set()
 
 
-@pytest.mark.parametrize("text", [FULL, NOT_IN])
-def test_a_statement_counts_what_its_last_stage_fetches(members: list[Service], text: str) -> None:
+def test_a_statement_counts_what_its_last_stage_fetches(members: list[Service]) -> None:
     """What it says of itself is what all of its scans have counted, also those of the member that was asked."""
-    plan = pg.connect(members[0].uri).sql(text).explain(analyze=True)
+    plan = pg.connect(members[0].uri).sql(NOT_IN).explain(analyze=True)
     [counted] = re.findall(r"metrics=\[([^\[\]]*)\]$", plan)
     assert " process_tiles=2," in counted, plan
 
 
-@pytest.mark.parametrize("text", [FULL, NOT_IN])
-def test_tiles_that_must_not_be_fetched_are_an_error(members: list[Service], text: str) -> None:
+def test_tiles_that_must_not_be_fetched_are_an_error(members: list[Service]) -> None:
     connection = pg.connect(members[2].uri)
     with pytest.raises(
         pg.errors.NotLocalError, match=r"lives in another member.* not to be fetched"
     ):
-        connection.sql(text).to_arrow()
+        connection.sql(NOT_IN).to_arrow()
     # What needs none of them is answered.
     where = "SELECT count(*) AS n, sum(x) AS x FROM wide WHERE x % 7 = 3"
     assert connection.sql(where).to_arrow() == pg.connect(members[0].uri).sql(where).to_arrow()
+
+
+def test_rows_of_a_full_join_without_keys_come_from_where_they_are(members: list[Service]) -> None:
+    expected = alone().sql(FULL).to_arrow()
+    for member in members:
+        connection = pg.connect(member.uri)
+        assert connection.sql(FULL).to_arrow() == expected
+        plan = connection.sql(FULL).explain(analyze=True)
+        [counted] = re.findall(r"metrics=\[([^\[\]]*)\]$", plan)
+        assert "process_tiles" not in counted or " process_tiles=0," in counted, plan
