@@ -229,13 +229,13 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
         let _at_work = service.work.enter();
         LoadJob::start(request.sources, options)?
     };
-    let job = Job {
-        again,
-        load: Some(load),
-        #[cfg(feature = "distributed")]
-        spread,
-        ..service.jobs.made(call, request.name)
-    };
+    let mut job = service.jobs.made(call, request.name);
+    job.again = again;
+    job.load = Some(load);
+    #[cfg(feature = "distributed")]
+    {
+        job.spread = spread;
+    }
     let job = Arc::new(job);
     service.jobs.add(&job)?;
     let (service, watched, replace) = (Arc::clone(service), Arc::clone(&job), request.replace);
