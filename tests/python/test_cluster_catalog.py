@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +33,8 @@ print(server.uri, flush=True)
 class Member(Child):
     """A server in a child."""
 
-    def __init__(self, **wishes: object) -> None:
-        super().__init__(MEMBER, json.dumps(wishes))
+    def __init__(self, environment: Mapping[str, str] | None = None, **wishes: object) -> None:
+        super().__init__(MEMBER, json.dumps(wishes), environment=environment)
         self.uri = self.line()
 
 
