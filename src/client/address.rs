@@ -13,13 +13,26 @@ use super::options::ClientOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::error_of;
 
-/// How long a server may take to answer a knock.
-pub(super) const CONNECT: Duration = Duration::from_secs(10);
+/// How long a client waits for a server that says nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waits {
+    /// For the answer to a knock.
+    pub(crate) knock: Duration,
+    /// A connection on which nothing comes for so long is asked whether anybody is there,
+    pub(crate) ask: Duration,
+    /// and given up when then nothing comes for so long.
+    pub(crate) patience: Duration,
+}
 
-/// A connection on which nothing comes for so long is asked whether anybody is there,
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// and given up when then nothing comes for so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+impl Default for Waits {
+    fn default() -> Self {
+        Self {
+            knock: Duration::from_secs(10),
+            ask: Duration::from_secs(20),
+            patience: Duration::from_secs(10),
+        }
+    }
+}
 
 /// What the channel says then.
 const GIVEN_UP: &str = "keep-alive timed out";
@@ -149,9 +162,9 @@ pub(super) fn endpoint(address: &Address<'_>, options: &ClientOptions) -> Result
         ))
     })?;
     let endpoint = endpoint
-        .connect_timeout(CONNECT)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(PATIENCE)
+        .connect_timeout(options.waits.knock)
+        .http2_keep_alive_interval(options.waits.ask)
+        .keep_alive_timeout(options.waits.patience)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .tcp_nodelay(true);
@@ -164,7 +177,7 @@ pub(super) fn endpoint(address: &Address<'_>, options: &ClientOptions) -> Result
 }
 
 /// The error that a status says. One that no server wrote says what became of the connection, or of the answer.
-pub(super) fn error_at(uri: &str, status: &Status) -> Error {
+pub(super) fn error_at(uri: &str, waits: Waits, status: &Status) -> Error {
     let text = status.message();
     match status.source() {
         None if UNREADABLE.iter().any(|begin| text.starts_with(begin)) => {
@@ -175,13 +188,13 @@ pub(super) fn error_at(uri: &str, status: &Status) -> Error {
         }
         None if status.code() == Code::Unauthenticated => error_of(status).with_hint(SHOW),
         None => error_of(status),
-        Some(cause) => broken(uri, &chain(cause)),
+        Some(cause) => broken(uri, waits, &chain(cause)),
     }
 }
 
-fn broken(uri: &str, cause: &str) -> Error {
+fn broken(uri: &str, waits: Waits, cause: &str) -> Error {
     if cause.contains(GIVEN_UP) {
-        return silent(uri, KEEP_ALIVE + PATIENCE);
+        return silent(uri, waits.ask + waits.patience);
     }
     let cause = match cause.contains(TORN) {
         true => "the server ended it",

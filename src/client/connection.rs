@@ -22,7 +22,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-use super::address::{Address, CONNECT, endpoint, error_at, silent};
+use super::address::{Address, Waits, endpoint, error_at, silent};
 use super::describe::{self, Described};
 use super::options::{Bearer, ClientOptions, QueryBounds};
 use super::session;
@@ -56,6 +56,7 @@ type Service = FlightServiceClient<InterceptedService<Channel, Shows>>;
 #[derive(Clone)]
 pub struct Client {
     uri: Arc<str>,
+    waits: Waits,
     service: Service,
 }
 
@@ -89,14 +90,16 @@ impl Client {
                 .max_encoding_message_size(usize::MAX);
             let client = Self {
                 uri: Arc::from(uri),
+                waits: options.waits,
                 service,
             };
             let knocked = client.knock(&options.bounds).await;
             knocked.map_err(|error| address.unanswered(error))?;
             Ok(client)
         };
-        let opened = tokio::time::timeout(CONNECT, Box::pin(opening)).await;
-        opened.unwrap_or_else(|_| Err(silent(uri, CONNECT)))
+        let knock = options.waits.knock;
+        let opened = tokio::time::timeout(knock, Box::pin(opening)).await;
+        opened.unwrap_or_else(|_| Err(silent(uri, knock)))
     }
 
     /// Sees that somebody answers: that a connection was taken says only that there is a system. What the server does not know of the bounds is said now, not with the first query.
@@ -113,7 +116,7 @@ impl Client {
 
     /// The error that a status of this connection says.
     fn failed(&self, status: &Status) -> Error {
-        error_at(&self.uri, status)
+        error_at(&self.uri, self.waits, status)
     }
 
     /// Where the server is.
@@ -172,7 +175,7 @@ impl Client {
         let ticket = Ticket::new(ticket.into());
         let answer = self.service.clone().do_get(ticket).await;
         let messages = answer.map_err(|status| self.failed(&status))?.into_inner();
-        Ok(batches(Arc::clone(&self.uri), messages).boxed())
+        Ok(batches(self.clone(), messages).boxed())
     }
 
     /// Sends messages; gives what the server says to them once it has done all.
@@ -216,7 +219,7 @@ impl Client {
 
 /// Messages of a server -> batches. The server is trusted no more than a client.
 fn batches(
-    uri: Arc<str>,
+    client: Client,
     messages: tonic::Streaming<FlightData>,
 ) -> impl futures::Stream<Item = Result<RecordBatch>> + Send {
     let bounds = Bounds {
@@ -224,18 +227,18 @@ fn batches(
         ..Bounds::default()
     };
     stream::try_unfold(
-        (uri, messages, Decoder::new(bounds)),
-        |(uri, mut messages, mut decoder)| async {
+        (client, messages, Decoder::new(bounds)),
+        |(client, mut messages, mut decoder)| async {
             loop {
                 let message = messages
                     .message()
                     .await
-                    .map_err(|status| error_at(&uri, &status))?;
+                    .map_err(|status| client.failed(&status))?;
                 let Some(message) = message else {
                     return Ok(None);
                 };
                 if let Decoded::Batch(batch) = decoder.take(message)? {
-                    return Ok(Some((batch, (uri, messages, decoder))));
+                    return Ok(Some((batch, (client, messages, decoder))));
                 }
             }
         },

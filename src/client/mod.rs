@@ -18,6 +18,8 @@ mod tables;
 mod tile;
 mod upload;
 
+#[cfg(feature = "distributed")]
+pub(crate) use address::Waits;
 #[cfg(feature = "cli")]
 pub(crate) use address::check_uri;
 pub use asked::Asked;

@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use super::address::{Address, is_elsewhere};
+use super::address::{Address, Waits, is_elsewhere};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a client shows and trusts.
@@ -23,6 +23,7 @@ pub struct ClientOptions {
     server_name: Option<String>,
     is_insecure: bool,
     pub(super) bounds: QueryBounds,
+    pub(super) waits: Waits,
 }
 
 /// Where the token comes from.
@@ -160,6 +161,13 @@ impl ClientOptions {
     #[must_use]
     pub fn with_insecure(mut self, is_insecure: bool) -> Self {
         self.is_insecure = is_insecure;
+        self
+    }
+
+    /// How long the client waits for a server that says nothing.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn with_waits(mut self, waits: Waits) -> Self {
+        self.waits = waits;
         self
     }
 

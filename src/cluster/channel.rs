@@ -20,7 +20,9 @@ use datafusion_distributed::{
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use http::HeaderMap;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 use tower::ServiceExt;
@@ -29,7 +31,7 @@ use url::Url;
 use super::here::{Here, Rows, Told, num_operators, to_the_end};
 use super::members::{Member, Members};
 use super::small::SmallTiles;
-use crate::client::{Client, ClientOptions};
+use crate::client::{Client, ClientOptions, Waits};
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::traveling;
 
@@ -41,6 +43,13 @@ const CONNECT: Duration = Duration::from_secs(2);
 const ASK: Duration = Duration::from_secs(3);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
+/// The same where members ask each other for tiles, for what they have, and in loads. There a member may take longer to answer a knock.
+const WAITS: Waits = Waits {
+    knock: Duration::from_secs(5),
+    ask: ASK,
+    patience: KEEP_ALIVE,
+};
+
 /// Bytes that may be under way unread, of a stream. Of the connection as many as HTTP/2 can count: all plans between two members share it, and streams that nobody reads for a while must not keep others from going on,
 /// for which they may be waiting.
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
@@ -48,6 +57,8 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
 /// Connections to members.
 pub(super) struct Reach {
+    /// Carries them. Its threads run no parts of plans, which may keep all others busy while a connection breaks.
+    runtime: Handle,
     options: ClientOptions,
     channels: Mutex<HashMap<Url, BoxCloneSyncChannel>>,
     clients: Mutex<HashMap<String, Client>>,
@@ -61,9 +72,10 @@ impl fmt::Debug for Reach {
 }
 
 impl Reach {
-    pub(super) fn new(options: ClientOptions) -> Self {
+    pub(super) fn new(options: ClientOptions, runtime: Handle) -> Self {
         Self {
-            options,
+            runtime,
+            options: options.with_waits(WAITS),
             channels: Mutex::default(),
             clients: Mutex::default(),
             small: SmallTiles::new(),
@@ -89,12 +101,14 @@ impl Reach {
     /// A client of the server of a member.
     ///
     /// # Errors
-    /// As [`Client::connect`].
+    /// As [`Client::connect`]; `WorkerLost` when this process is no member any more.
     pub(super) async fn client(&self, uri: &str) -> Result<Client> {
         if let Some(client) = known(&self.clients).get(uri) {
             return Ok(client.clone());
         }
-        let client = Client::connect(uri, &self.options).await?;
+        let (to, options) = (uri.to_owned(), self.options.clone());
+        let connecting = async move { Box::pin(Client::connect(&to, &options)).await };
+        let client = self.runtime.spawn(connecting).await.map_err(ended)??;
         let mut known = known(&self.clients);
         Ok(known.entry(uri.to_owned()).or_insert(client).clone())
     }
@@ -146,10 +160,9 @@ impl Reach {
                 .map_err(|error| Error::invalid_data(format!("TLS cannot be set up: {error}")))?,
             _ => endpoint,
         };
-        let channel = endpoint
-            .connect()
-            .await
-            .map_err(|error| lost(url, &chain(&error)))?;
+        let connecting = self.runtime.spawn(async move { endpoint.connect().await });
+        let channel = connecting.await.map_err(ended)?;
+        let channel = channel.map_err(|error| lost(url, &chain(&error)))?;
         let bearer = self.options.bearer()?;
         let channel = channel.map_request(move |mut request: http::Request<tonic::body::Body>| {
             let token = bearer.now();
@@ -171,6 +184,12 @@ impl Reach {
 
 fn known<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nobody carries connections any more.
+fn ended(_: JoinError) -> Error {
+    let text = "the server that is a member of the cluster was closed";
+    Error::new(ErrorKind::WorkerLost, text)
 }
 
 /// A member does not answer.
@@ -224,6 +243,11 @@ impl Resolver {
         (resolver, error)
     }
 
+    /// Whom to tell that the statement cannot go on.
+    pub(super) fn unsent(&self) -> Unsent {
+        self.unsent.clone()
+    }
+
     /// For a part, which asks other members for rows and sends nothing. It goes wherever the part says, and not only to whom this process counts as members: each member may list the others by other addresses, and who has just
     /// joined is not known to all at the same moment, so that parts of honest statements would be refused. Whoever sends parts has a token for everything already; the token of this process goes to nobody in clear text
     /// ([`Reach::check_token`]), and over TLS to those alone whom the CA of the members vouches for.
@@ -236,13 +260,13 @@ impl Resolver {
     }
 }
 
-/// Whom to tell of the first part that could not be sent.
+/// Whom to tell of the first part that could not be sent, or of a member that is not there any more.
 #[derive(Clone, Default)]
-struct Unsent(Arc<Mutex<Option<oneshot::Sender<DataFusionError>>>>);
+pub(super) struct Unsent(Arc<Mutex<Option<oneshot::Sender<DataFusionError>>>>);
 
 impl Unsent {
     /// Tells it, and gives it back.
-    fn tell(&self, error: DataFusionError) -> DataFusionError {
+    pub(super) fn tell(&self, error: DataFusionError) -> DataFusionError {
         let error = Arc::new(error);
         if let Some(sender) = known(&self.0).take() {
             // Nobody listens any more when the statement is over.

@@ -1,6 +1,6 @@
 //! The door of the service that runs parts of plans.
 //!
-//! Comes in: a request of gRPC. Goes out: its answer, if whoever asks may come in, made on the threads that run queries, not on those that speak with clients. Never here: what is asked.
+//! Comes in: a request of gRPC. Goes out: its answer, if whoever asks may come in, made on the threads that run queries, not on those that speak with clients; but those say who is there, however busy the others are. Never here: what is asked.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use super::stops::Stops;
 
 /// The method by which a coordinator sends a part, and stays for as long as its statement.
 const CHANNEL: &str = "/CoordinatorChannel";
+
+/// The method that asks whether anybody is there.
+const KNOCK: &str = "/GetWorkerInfo";
 
 /// Says whether whoever shows this header may send parts of plans, or what to tell them.
 pub(crate) type Admit = Arc<dyn Fn(Option<&str>) -> Result<(), Status> + Send + Sync>;
@@ -78,6 +81,9 @@ where
             return std::future::ready(Ok(status.into_http())).boxed();
         }
         let mut inner = self.inner.clone();
+        if request.uri().path().ends_with(KNOCK) {
+            return inner.call(request).boxed();
+        }
         let request = match request.uri().path().ends_with(CHANNEL) {
             true => self.stops.watched(request),
             false => request,

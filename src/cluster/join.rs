@@ -171,8 +171,8 @@ fn introduced(uri: &str, said: &str) -> Result<Member> {
     Ok(member.with_name(name))
 }
 
-/// The member at a URI, if it is there.
-async fn ping(reach: &Arc<Reach>, uri: &str) -> Result<Member> {
+/// The member at a URI, if it says within a time that it is there.
+pub(super) async fn ping(reach: &Arc<Reach>, uri: &str, within: Duration) -> Result<Member> {
     // Its life is not known yet, its URL is.
     let unknown = Member::try_new(uri, Incarnation::from_bits(0), Location::here())?;
     let url = unknown.url();
@@ -181,14 +181,15 @@ async fn ping(reach: &Arc<Reach>, uri: &str) -> Result<Member> {
         let mut channel = resolver.get_worker_client_for_url(url).await?;
         Ok::<_, Error>(channel.get_worker_info(GetWorkerInfoRequest {}).await?)
     };
-    let answer = tokio::time::timeout(PING, asking).await;
-    let info = answer.map_err(|_| super::channel::lost(url, "it said nothing for 2 seconds"))?;
+    let answer = tokio::time::timeout(within, asking).await;
+    let why = || format!("it said nothing for {} seconds", within.as_secs());
+    let info = answer.map_err(|_| super::channel::lost(url, &why()))?;
     introduced(uri, &info?.version)
 }
 
 /// Those who are there, and why the others are not.
 pub(super) async fn alive(reach: &Arc<Reach>, uris: &[String]) -> (Vec<Member>, Vec<Error>) {
-    let answers = join_all(uris.iter().map(|uri| ping(reach, uri))).await;
+    let answers = join_all(uris.iter().map(|uri| ping(reach, uri, PING))).await;
     let (mut there, mut away) = (Vec::new(), Vec::new());
     for answer in answers {
         match answer {

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -31,18 +30,18 @@ use datafusion::physical_plan::{
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
     CompressionType, DistributedConfig, DistributedExec, DistributedExt,
-    DistributedMetricsFormat::PerTask, SessionStateBuilderExt, WorkerResolver, display_plan_ascii,
-    rewrite_distributed_plan_with_metrics,
+    DistributedMetricsFormat::PerTask, NetworkBoundaryExt, SessionStateBuilderExt, WorkerResolver,
+    display_plan_ascii, rewrite_distributed_plan_with_metrics,
 };
 use futures::stream::BoxStream;
-use futures::{FutureExt, Stream, StreamExt, TryFutureExt, stream};
+use futures::{FutureExt, StreamExt, TryFutureExt, stream};
 use http::HeaderMap;
 use tokio::sync::oneshot;
 use url::Url;
 
 use super::Cluster;
 use super::again::without_lost;
-use super::channel::Resolver;
+use super::channel::{Resolver, Unsent};
 use super::codec::Codec;
 use super::counted::counted;
 use super::last::{Last, to_its_end, told, until_last};
@@ -52,11 +51,12 @@ use super::limits::limited_once;
 use super::members::Members;
 use super::owner::of_member;
 use super::pairs::gathered_for_pairs;
+use super::there::{until_told, watching};
 use super::together::are_together;
 use super::unions::dealt_to_all;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
-use crate::query::{Facts, Spread, Stop, asks_for_counts, dense_apart, part};
+use crate::query::{Facts, Spread, Stop, asks_for_counts, dense_apart, last_part, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -110,6 +110,7 @@ impl Statement {
         let mut config = self.config.clone();
         let here = (own, cluster.worker.clone());
         let (resolver, unsent) = Resolver::of_statement(Arc::clone(&cluster.reach), here);
+        let tells = resolver.unsent();
         let planned = reset_plan_states(Arc::clone(&self.plan))?;
         let planned = limited_once(planned)?;
         let planned = gathered_for_pairs(planned, num_members)?;
@@ -144,16 +145,18 @@ impl Statement {
             .create_physical_plan(&LogicalPlan::default(), &state)
             .await?;
         plan = cluster.as_sent(plan, &query, state.config().batch_size())?;
+        let stop = cluster.stops.of_part(&headers);
         // EXPLAIN ANALYZE has it below the top.
-        if !plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
+        plan = match plan.exists(|node| Ok(node.is::<DistributedExec>()))? {
+            true => last_part(plan, &stop, &is_sent)?,
             // A plan of one stage runs here, like a part that came from elsewhere.
-            let stop = cluster.stops.of_part(&headers);
-            plan = part(plan, state.config(), &stop)?;
-        }
+            false => part(plan, state.config(), &stop)?,
+        };
         Ok(Cut {
             plan,
             state,
             unsent,
+            tells,
         })
     }
 }
@@ -169,12 +172,14 @@ impl Statement {
         runtime: &Arc<RuntimeEnv>,
         last: &Last,
     ) -> Result<Rows> {
-        let (headers, ends) = self.cluster.stops.statement(&self.stop)?;
+        let (headers, ends, stop) = self.cluster.stops.statement(&self.stop)?;
         let Cut {
             plan,
             state,
             unsent,
+            tells,
         } = self.cut(Arc::clone(members), headers).await?;
+        let ends = (ends, watching(&self.cluster, members, tells, stop));
         let told = match self.counts {
             true => None,
             false => told(&plan)?,
@@ -186,7 +191,7 @@ impl Statement {
         kept(last).replace(Arc::clone(&plan));
         let context = TaskContext::from(&state).with_runtime(Arc::clone(runtime));
         let rows = execute_stream(Arc::clone(&plan), Arc::new(context))?;
-        let rows = until_unsent(rows, unsent);
+        let rows = until_told(rows, unsent);
         if let Some(given) = given {
             let runtime = self.cluster.runtime.clone();
             return Ok(until_last(rows, given, runtime, ends).boxed());
@@ -229,21 +234,13 @@ struct Cut {
     state: SessionState,
     /// The error of the first part that could not be sent.
     unsent: oneshot::Receiver<DataFusionError>,
+    /// Who tells it.
+    tells: Unsent,
 }
 
-/// The rows, until a part could not be sent.
-fn until_unsent(
-    mut rows: SendableRecordBatchStream,
-    unsent: oneshot::Receiver<DataFusionError>,
-) -> impl Stream<Item = Result<RecordBatch>> + Send {
-    let mut unsent = unsent.fuse();
-    stream::poll_fn(move |context| {
-        // Whoever would tell it is gone when all were sent.
-        if let Poll::Ready(Ok(error)) = unsent.poll_unpin(context) {
-            return Poll::Ready(Some(Err(error)));
-        }
-        rows.poll_next_unpin(context)
-    })
+/// Whether other stages begin there, which are sent to members.
+fn is_sent(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is_network_boundary()
 }
 
 /// The members of a query, which do not change while it is planned and runs.

@@ -1,7 +1,7 @@
 //! Stopping what members do for a statement that is over.
 //!
 //! Comes in: the name of a statement, as its coordinator draws it, and the connections by which it sends its parts. Goes out: a flag that all parts of the statement in this process look at, set once a connection
-//! ends: with the statement, or with its coordinator. The engine lets go of parts then; a join that does not pause would not notice. Never here: looking at the flag (`query/exec/stop.rs`).
+//! ends: with the statement, or with its coordinator, who says no more once nobody wants rows. The engine lets go of parts then; a join that does not pause would not notice. Never here: looking at the flag (`query/exec/stop.rs`).
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -55,11 +55,11 @@ impl Stops {
         told.is_ok()
     }
 
-    /// A new statement of a run: the headers that its parts carry, and what ends it when it is dropped. It ends with the run as well: at once, also where all threads are busy with its parts.
+    /// A new statement of a run: the headers that its parts carry, what ends it when it is dropped, and the flag that its parts here look at. It ends with the run as well: at once, also where all threads are busy with its parts.
     ///
     /// # Errors
     /// `Internal` when the operating system gives no random bytes.
-    pub(super) fn statement(&self, run: &Stop) -> Result<(HeaderMap, Ends)> {
+    pub(super) fn statement(&self, run: &Stop) -> Result<(HeaderMap, Ends, Stop)> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| {
             Error::internal("the operating system gave no random bytes").with_source(error)
@@ -69,8 +69,9 @@ impl Stops {
         if let Ok(value) = HeaderValue::from_str(&name) {
             headers.insert(STATEMENT, value);
         }
-        self.known().insert(name.clone(), run.attempt());
-        Ok((headers, self.ends(name)))
+        let stop = run.attempt();
+        self.known().insert(name.clone(), stop.clone());
+        Ok((headers, self.ends(name), stop))
     }
 
     /// The flag of the statement that a part belongs to; one that nobody sets, if it names none. It is set if the statement was over before the part began: nobody would end it.
@@ -94,7 +95,7 @@ impl Stops {
         }
     }
 
-    /// The request, whose statement is over for this process when its body breaks off, or nobody reads it any more. It is read where this is called, which must be on threads that run no parts: those may all be busy with what is to end.
+    /// The request, whose statement is over for this process when its body ends or breaks off, or nobody reads it any more. It is read where this is called, which must be on threads that run no parts: those may all be busy with what is to end.
     pub(super) fn watched(&self, request: http::Request<Body>) -> http::Request<Body> {
         let Some(name) = name_in(request.headers()) else {
             return request;
@@ -131,39 +132,32 @@ impl Drop for Ends {
 /// A frame of a body.
 type Passing = std::result::Result<Frame<Bytes>, Status>;
 
-/// Passes a body on; ends the statement once it breaks off, or nobody takes it.
+/// Passes a body on; ends the statement with it, or once nobody takes it. Whoever takes it does not say when it is at its end: that may have to wait for a thread, and all of them for this.
 async fn pass(
     body: Body,
     sender: mpsc::Sender<Passing>,
-    mut taken: oneshot::Receiver<()>,
+    taken: oneshot::Receiver<()>,
     _ends: Ends,
 ) {
-    let is_whole = tokio::select! {
-        _ = &mut taken => return,
-        is_whole = all(body, sender) => is_whole,
-    };
-    // A coordinator that has said everything may still want rows.
-    if is_whole {
-        let _nobody_takes_it = taken.await;
+    tokio::select! {
+        _ = taken => {}
+        () = all(body, sender) => {}
     }
 }
 
-/// Passes all frames on; says whether the body came to its end.
-async fn all(mut body: Body, sender: mpsc::Sender<Passing>) -> bool {
-    loop {
-        match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            Some(Ok(frame)) => {
-                if sender.send(Ok(frame)).await.is_err() {
-                    return false;
-                }
-            }
-            // hyper gives a stream that was reset no error but an end; it has not come to its end then.
-            None => return body.is_end_stream(),
-            Some(Err(error)) => {
+/// Passes frames on until the body ends, or nobody takes them.
+async fn all(mut body: Body, sender: mpsc::Sender<Passing>) {
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let passed = match frame {
+            Ok(frame) => sender.send(Ok(frame)).await.is_ok(),
+            Err(error) => {
                 // Where nobody has read what came before, nobody reads this.
                 drop(sender.try_send(Err(error)));
-                return false;
+                false
             }
+        };
+        if !passed {
+            return;
         }
     }
 }
@@ -201,7 +195,7 @@ mod tests {
     #[tokio::test]
     async fn a_statement_is_over_when_its_end_is_dropped() {
         let stops = Stops::default();
-        let (headers, ends) = stops.statement(&Stop::default()).unwrap();
+        let (headers, ends, _) = stops.statement(&Stop::default()).unwrap();
         let stop = stops.of_part(&headers);
         assert!(stop.check().is_ok());
         let request = http::Request::builder().header(STATEMENT, headers[STATEMENT].clone());
@@ -229,23 +223,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_statement_whose_coordinator_is_gone_is_over_though_nobody_reads() {
-        let stops = Stops::default();
-        let (headers, _ends) = stops.statement(&Stop::default()).unwrap();
-        let stop = stops.of_part(&headers);
-        let request = http::Request::builder().header(STATEMENT, headers[STATEMENT].clone());
-        let _unread = stops.watched(request.body(Body::new(Reset)).unwrap());
-        until(|| stop.check().is_err()).await;
+    async fn a_statement_whose_coordinator_is_gone_or_has_said_all_is_over_though_nobody_reads() {
+        for body in [Body::new(Reset), Body::empty()] {
+            let stops = Stops::default();
+            let (headers, _ends, _) = stops.statement(&Stop::default()).unwrap();
+            let stop = stops.of_part(&headers);
+            let request = http::Request::builder().header(STATEMENT, headers[STATEMENT].clone());
+            let _unread = stops.watched(request.body(body).unwrap());
+            until(|| stop.check().is_err()).await;
+        }
     }
 
     #[test]
     fn a_run_ends_its_statements_and_is_not_ended_by_them() {
         let (stops, run) = (Stops::default(), Stop::default());
-        let (first, ends) = stops.statement(&run).unwrap();
+        let (first, ends, _) = stops.statement(&run).unwrap();
         let first = stops.of_part(&first);
         drop(ends);
         assert!(first.check().is_err() && run.check().is_ok());
-        let (second, _ends) = stops.statement(&run).unwrap();
+        let (second, _ends, _) = stops.statement(&run).unwrap();
         let second = stops.of_part(&second);
         assert!(second.check().is_ok());
         run.set();

@@ -79,6 +79,6 @@ pub(crate) use {
     plan::beyond::Numbers,
     plan::estimate::{sample, sample_of_parts},
     plan::facts::{Extent, Facts},
-    spread::{Spread, asks_for_counts, part},
+    spread::{Spread, asks_for_counts, last_part, part},
     travel::{of_plans, traveling},
 };

@@ -32,7 +32,7 @@ use super::exec::{
     reported::reported,
     scan::GridScanExec,
     spool::SpoolExec,
-    stop::{Stop, stoppable},
+    stop::{Stop, obeying, stoppable},
     wait::waiting,
 };
 #[cfg(feature = "distributed")]
@@ -298,6 +298,23 @@ pub(crate) fn part(
     let plan = connected(plan, options)?;
     let plan = bounded(waiting(divided(plan)?)?, Place::Instead)?;
     reported(stoppable(plan, stop)?)
+}
+
+#[cfg(feature = "distributed")]
+/// What of a plan runs where it was planned, and ends when `stop` is set; what `is_sent` to other processes, with all below it, stays as it is, since it has to travel.
+///
+/// # Errors
+/// As the engine says.
+pub(crate) fn last_part(
+    plan: Arc<dyn ExecutionPlan>,
+    stop: &Stop,
+    is_sent: &dyn Fn(&Arc<dyn ExecutionPlan>) -> bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_down(|node| match is_sent(&node) {
+        true => Ok(Transformed::new(node, false, TreeNodeRecursion::Jump)),
+        false => obeying(node, stop),
+    })
+    .data()
 }
 
 #[cfg(feature = "distributed")]

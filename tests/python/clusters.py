@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,14 +20,21 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 import partgrid as pg
+from resting import Had, all_steady, seconds_of
 from services import act, ours, parsed
 
 T = TypeVar("T")
+
+# What a statement says whose rows were with a member that is not there any more.
+LOST = (pg.errors.WorkerLostError, pg.errors.PartitionLostError)
 
 # Rows of a row band, and row bands of a part.
 BAND_ROWS = 100
 BANDS = 6
 PART_ROWS = BAND_ROWS * BANDS
+
+# Rows of a large part.
+LARGE_ROWS = 2_000_000
 
 # The end of a program that is asked: it answers each line with the value of that expression, or with the error.
 ASKED = """
@@ -67,11 +76,11 @@ def part(number: int, shift: int = 0) -> pg.Grid:
     return pg.from_arrow(rows_of(number, shift))
 
 
-def large(number: int) -> pg.Grid:
+def large(number: int, shift: int = 0) -> pg.Grid:
     """The same columns in two hundred row bands of 10,000 rows: so many take a while to move."""
-    first = number * 2_000_000
-    x = np.arange(first, first + 2_000_000)
-    table = pa.table({"g": x % 7, "x": x, "who": np.full(len(x), number)})
+    first = number * LARGE_ROWS
+    x = np.arange(first, first + LARGE_ROWS)
+    table = pa.table({"g": x % 7, "x": x + shift, "who": np.full(len(x), number)})
     return pg.from_arrow(pa.Table.from_batches(table.to_batches(max_chunksize=10_000)))
 
 
@@ -96,13 +105,19 @@ def answer(uri: str) -> dict[str, list[Any]]:
 class Child:
     """A process that runs a program, and then says what it is asked (`ASKED`)."""
 
-    def __init__(self, program: str, *arguments: str, within: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        program: str,
+        *arguments: str,
+        within: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
             [*within, sys.executable, "-c", program + ASKED, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path_of_tests()},
+            env={**os.environ, "PYTHONPATH": path_of_tests(), **(environment or {})},
         )
 
     def line(self) -> str:
@@ -139,8 +154,10 @@ class Child:
 class Member(Child):
     """A server in a child."""
 
-    def __init__(self, members: Path, **settings: object) -> None:
-        super().__init__(MEMBER, str(members), json.dumps(settings))
+    def __init__(
+        self, members: Path, environment: Mapping[str, str] | None = None, **settings: object
+    ) -> None:
+        super().__init__(MEMBER, str(members), json.dumps(settings), environment=environment)
         self.uri = self.line()
 
     def contribute(self, number: int, of: int, replicas: int = 1, shift: int = 0) -> None:
@@ -148,6 +165,15 @@ class Member(Child):
             f"server.contribute('sales', part({number}, {shift}), part={number}, of={of}, replicas={replicas})"
         )
         assert told is None, told
+
+
+def free_port() -> int:
+    """A port of this host that nobody has, and that the system gives to nobody who asks for any."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(first // 2, first)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def path_of_tests() -> str:
@@ -280,6 +306,47 @@ def copies(members: list[Member], name: str = "sales") -> list[int]:
     """The numbers of the parts of which these members have copies."""
     parts = (each for member in members for each in held(member, name))
     return sorted(number for _, number, is_copy in parts if is_copy)
+
+
+def status_of(member: Member) -> Any:
+    """What a member says that it does and has."""
+    with fl.connect(member.uri) as client:
+        [said] = act(client, "Status")
+    return json.loads(said)
+
+
+def works(members: Sequence[Child]) -> list[bool]:
+    """Which of them compute."""
+    before = [seconds_of(member) for member in members]
+    time.sleep(0.5)
+    # Of a busy machine each may have little; one at rest looks at the others, which takes less.
+    return [seconds_of(member) - then > 0.05 for member, then in zip(members, before, strict=True)]
+
+
+def does_nothing(status: Any) -> bool:
+    """Whether who says so runs nothing, and has no memory for what runs."""
+    runs = [each["text"] for each in status["queries"] if each["state"] == "running"]
+    memory = status["memory"]
+    return not runs and memory["query_bytes"] == memory["incoming_bytes"] == 0
+
+
+@contextmanager
+def nothing_stays(
+    members: Sequence[Child], status: Callable[[Any], Any] = status_of
+) -> Iterator[None]:
+    """Afterwards these members do nothing for anybody, and have no more of the system than before."""
+    before = all_steady(members)
+    yield
+
+    def stays() -> list[object]:
+        """What is too much, member by member."""
+        told = [status(member) for member in members]
+        busy = [(each["queries"], each["memory"]) for each in told if not does_nothing(each)]
+        had = [(Had(member), then) for member, then in zip(members, before, strict=True)]
+        more = [each for each in had if not each[0].is_within(each[1])]
+        return [*busy, *((vars(now), vars(then)) for now, then in more)]
+
+    until(stays, lambda seen: not seen, 30)
 
 
 def maps_tiles(member: Member) -> bool:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from services import Service, running, status, until
 
 
-def seconds_of(one: Service) -> float:
-    """Time for which the server has computed."""
+class OfProcess(Protocol):
+    """Whoever runs in a process of its own."""
+
+    process: subprocess.Popen[str]
+
+
+def seconds_of(one: OfProcess) -> float:
+    """Time for which it has computed."""
     fields = Path(f"/proc/{one.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -32,49 +42,61 @@ def at_rest(one: Service) -> None:
 class Had:
     """What a server has of the system, once nothing moves any more."""
 
-    def __init__(self, one: Service) -> None:
+    def __init__(self, one: OfProcess) -> None:
         folder = Path(f"/proc/{one.process.pid}")
-        links = [os.readlink(path) for path in (folder / "fd").iterdir() if path.is_symlink()]
+        links = []
+        for path in (folder / "fd").iterdir():
+            # Some are closed before they are looked at.
+            with suppress(FileNotFoundError):
+                links.append(os.readlink(path))
         self.descriptors = len(links)
         self.sockets = sum(link.startswith("socket:") for link in links)
         self.segments = sum("memfd:" in link for link in links)
         self.threads = len(list((folder / "task").iterdir()))
 
+    def is_within(self, before: Had, *, threads: bool = True) -> bool:
+        """Whether it has no more than before."""
+        return (
+            self.descriptors <= before.descriptors
+            and self.sockets <= before.sockets
+            and self.segments <= before.segments
+            and (self.threads <= before.threads or not threads)
+        )
 
-def steady(one: Service) -> Had:
-    """What a server has, once that stays as it is for a while."""
-    last: dict[str, int] = {}
 
-    def is_steady() -> Had | None:
+def all_steady(ones: Sequence[OfProcess]) -> list[Had]:
+    """What servers have, once that stays as it is for a while."""
+    last: list[dict[str, int]] = []
+
+    def are_steady() -> list[Had] | None:
         nonlocal last
         try:
-            now = Had(one)
+            now = [Had(one) for one in ones]
         except OSError:
             return None
-        before, last = last, vars(now)
+        before, last = last, [vars(each) for each in now]
         if before == last:
             return now
         time.sleep(0.5)
         return None
 
-    had = until(is_steady, 60)
-    assert isinstance(had, Had)
+    had: list[Had] = until(are_steady, 60)
     return had
 
 
-def settled(one: Service, before: Had, *, threads: bool = True) -> None:
+def steady(one: OfProcess) -> Had:
+    """The same of one server."""
+    [had] = all_steady([one])
+    return had
+
+
+def settled(one: OfProcess, before: Had, *, threads: bool = True) -> None:
     """Waits until the server has no more than before. Threads that had work go when they had none for ten seconds."""
 
     def is_settled() -> bool:
         try:
-            now = Had(one)
+            return Had(one).is_within(before, threads=threads)
         except OSError:
             return False
-        return (
-            now.descriptors <= before.descriptors
-            and now.sockets <= before.sockets
-            and now.segments <= before.segments
-            and (now.threads <= before.threads or not threads)
-        )
 
     until(is_settled, 30)

@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +33,8 @@ print(server.uri, flush=True)
 class Member(Child):
     """A server in a child."""
 
-    def __init__(self, **wishes: object) -> None:
-        super().__init__(MEMBER, json.dumps(wishes))
+    def __init__(self, environment: Mapping[str, str] | None = None, **wishes: object) -> None:
+        super().__init__(MEMBER, json.dumps(wishes), environment=environment)
         self.uri = self.line()
 
 
@@ -288,6 +288,25 @@ def test_a_load_goes_on_without_a_member_that_is_lost(tmp_path: Path) -> None:
         assert connection.sql(QUERY).to_arrow().to_pylist() == expected(table)
         # Tiles of the member that it had not told of are there twice, and go after the grace.
         assert len(tiles(tmp_path)) >= 240
+
+
+def test_a_load_goes_on_without_a_member_that_hangs(tmp_path: Path) -> None:
+    table = files(tmp_path, count=60)
+    with ThreadPoolExecutor() as threads, cluster(tmp_path) as members:
+        job = threads.submit(load, members[0], tmp_path)
+        wait_for(lambda: len(tiles(tmp_path)) > 10)
+        members[2].stop()
+        assert not job.done()
+        began = time.monotonic()
+        assert job.result(120) == 120_000
+        # It is taken for lost after ten seconds.
+        assert time.monotonic() - began < 25
+        members[2].go_on()
+        # Whatever it still writes is of no grid.
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            rows = pg.connect(member.uri).sql(QUERY).to_arrow().to_pylist()
+            assert rows == expected(table)
 
 
 def test_a_load_whose_coordinator_is_lost_leaves_no_grid(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +15,7 @@ import pytest
 import partgrid as pg
 from clusters import (
     PART_ROWS,
+    QUERY,
     Member,
     answer,
     cluster,
@@ -148,6 +152,37 @@ def test_a_member_that_hangs_is_stood_for_until_it_goes_on(tmp_path: Path) -> No
         until(lambda: processes(members[1].uri), lambda seen: members[0].pid in seen)
         until(lambda: copies(members), lambda seen: seen == [0, 1, 2])
         assert answer(members[1].uri) == wanted
+
+
+def test_statements_are_answered_while_the_list_of_members_changes(tmp_path: Path) -> None:
+    """Each goes by the members of one moment, whoever comes and goes meanwhile."""
+    with cluster(tmp_path, 3) as members:
+        contributed(members, replicas=3)
+        path, over = tmp_path / "members", threading.Event()
+        late = Member(path)
+        members.append(late)
+        lists = [members[:3], members[:2], members, [members[0], members[2]], [members[0], late]]
+
+        def rewrite() -> set[int]:
+            """Writes one list after the other; gives how many members were seen."""
+            seen = set()
+            for turn in itertools.count():
+                write_list(path, lists[turn % len(lists)])
+                assert members[0].ask("server.refresh()") is None
+                seen.add(len(members[0].ask("server.members")))
+                if over.wait(0.05):
+                    return seen
+            raise AssertionError
+
+        connection, wanted = pg.connect(members[0].uri), expected(0, 1, 2)
+        with ThreadPoolExecutor(1) as threads:
+            rewriting = threads.submit(rewrite)
+            try:
+                for _ in range(200):
+                    assert connection.sql(QUERY).to_arrow().to_pydict() == wanted
+            finally:
+                over.set()
+            assert rewriting.result(30) >= {2, 3}
 
 
 def test_copies_go_with_what_was_withdrawn(tmp_path: Path) -> None:

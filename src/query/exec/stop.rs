@@ -68,37 +68,42 @@ pub(in crate::query) fn stoppable(
     plan: Arc<dyn ExecutionPlan>,
     stop: &Stop,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    plan.transform_up(|node| {
-        if let Some(scan) = node.downcast_ref::<GridScanExec>() {
-            let scan = scan.clone().with_stop(stop.clone());
-            return Ok(Transformed::yes(Arc::new(scan) as _));
-        }
-        if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
-            && let Some(filter) = join.filter()
-        {
-            let inputs = (Arc::clone(join.left()), Arc::clone(join.right()));
-            let stopping = NestedLoopJoinExecBuilder::new(inputs.0, inputs.1, *join.join_type())
-                .with_projection_ref(join.projection().clone())
-                .with_filter(Some(watched(filter, stop)))
-                .build()?;
-            return Ok(Transformed::yes(Arc::new(stopping) as _));
-        }
-        if let Some(join) = node.downcast_ref::<HashJoinExec>()
-            && let Some(filter) = join.filter()
-        {
-            let stopping = join.builder().with_filter(Some(watched(filter, stop)));
-            return Ok(Transformed::yes(stopping.build_exec()?));
-        }
-        with_expressions(node, &|expression, _| {
-            Arc::clone(expression).transform_up(|part| {
-                Ok(match calls_user(&part) {
-                    true => Transformed::yes(Arc::new(Watched::new(part, stop)) as _),
-                    false => Transformed::no(part),
-                })
+    plan.transform_up(|node| obeying(node, stop)).data()
+}
+
+/// An operator that obeys it.
+pub(in crate::query) fn obeying(
+    node: Arc<dyn ExecutionPlan>,
+    stop: &Stop,
+) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    if let Some(scan) = node.downcast_ref::<GridScanExec>() {
+        let scan = scan.clone().with_stop(stop.clone());
+        return Ok(Transformed::yes(Arc::new(scan) as _));
+    }
+    if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
+        && let Some(filter) = join.filter()
+    {
+        let inputs = (Arc::clone(join.left()), Arc::clone(join.right()));
+        let stopping = NestedLoopJoinExecBuilder::new(inputs.0, inputs.1, *join.join_type())
+            .with_projection_ref(join.projection().clone())
+            .with_filter(Some(watched(filter, stop)))
+            .build()?;
+        return Ok(Transformed::yes(Arc::new(stopping) as _));
+    }
+    if let Some(join) = node.downcast_ref::<HashJoinExec>()
+        && let Some(filter) = join.filter()
+    {
+        let stopping = join.builder().with_filter(Some(watched(filter, stop)));
+        return Ok(Transformed::yes(stopping.build_exec()?));
+    }
+    with_expressions(node, &|expression, _| {
+        Arc::clone(expression).transform_up(|part| {
+            Ok(match calls_user(&part) {
+                true => Transformed::yes(Arc::new(Watched::new(part, stop)) as _),
+                false => Transformed::no(part),
             })
         })
     })
-    .data()
 }
 
 fn calls_user(expression: &Arc<dyn PhysicalExpr>) -> bool {
