@@ -292,7 +292,11 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_given_up_says_how_long_nobody_answered() {
-        let error = broken("grpc://h:1", "http2 error: keep-alive timed out");
+        let error = broken(
+            "grpc://h:1",
+            Waits::default(),
+            "http2 error: keep-alive timed out",
+        );
         let text = error.to_string();
         assert!(
             text.starts_with("the server at grpc://h:1 has not answered for 30 s\nhint: "),

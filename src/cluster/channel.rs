@@ -385,7 +385,7 @@ mod tests {
     async fn who_would_be_shown_the_token_in_clear_text_is_not_asked() {
         let url = Url::parse("http://192.0.2.1:7001").unwrap();
         let options = ClientOptions::default().with_token("secret");
-        let reach = Arc::new(Reach::new(options));
+        let reach = Arc::new(Reach::new(options, Handle::current()));
         let error = reach.open(&url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         let text = error.to_string();
@@ -404,7 +404,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let options = ClientOptions::default().with_token("secret");
-        let reach = Reach::new(options);
+        let reach = Reach::new(options, Handle::current());
         reach.open(&Url::parse(&url).unwrap()).await.unwrap();
         assert_eq!(reach.num_channels(), 1);
     }

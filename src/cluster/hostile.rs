@@ -56,7 +56,10 @@ fn runtime() -> tokio::runtime::Runtime {
 fn codec_of(catalog: Catalog) -> Codec {
     let own = Member::here("grpc://127.0.0.1:9").unwrap();
     Codec(TileCodec {
-        reach: Arc::new(Reach::new(ClientOptions::default())),
+        reach: Arc::new(Reach::new(
+            ClientOptions::default(),
+            runtime().handle().clone(),
+        )),
         members: Some(Arc::new(scale::members(&own, 3))),
         forbids_fetching: false,
         anywhere: Arc::new(Anywhere::new(Some(catalog), Vec::new())),

@@ -228,7 +228,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_listed_where_the_token_would_go_in_clear_text_is_away_with_a_remedy() {
         let options = ClientOptions::default().with_token("secret");
-        let reach = Arc::new(Reach::new(options));
+        let reach = Arc::new(Reach::new(options, tokio::runtime::Handle::current()));
         let (there, away) = alive(&reach, &["grpc://192.0.2.1:7001".to_owned()]).await;
         assert!(there.is_empty());
         let [error] = away.as_slice() else {
