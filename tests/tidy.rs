@@ -131,13 +131,8 @@ fn the_source_is_in_order() {
     for folder in ["src", "python/src", "tests"] {
         for path in rust_files(&root.join(folder)) {
             let text = std::fs::read_to_string(&path).unwrap();
-            let name = path
-                .strip_prefix(root)
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .to_owned();
-            faults.extend(check_file(&name, &text));
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            faults.extend(check_file(name, &text));
             num_files += 1;
         }
     }
