@@ -16,7 +16,7 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -91,13 +91,14 @@ fn finished(stage: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPl
         .transpose()
 }
 
-/// Whether an operator does in one task what it does in several, to the rows that are there.
+/// Whether an operator does in one task what it does in several, to the rows that are there; of a limit the operators above it make one for all.
 fn is_of_each_row(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<ProjectionExec>()
         || node.is::<FilterExec>()
         || node.is::<SortExec>()
         || node.is::<WindowAggExec>()
         || node.is::<BoundedWindowAggExec>()
+        || node.is::<LocalLimitExec>()
         || node.is::<CooperativeExec>()
 }
 

@@ -4,6 +4,7 @@
 //! that was written twice) are a table, which all of them read. Where conditions around every one of these places would take rows away before they are grouped, each is planned for itself, as before.
 //! Never here: keeping rows (`exec/spool.rs`).
 
+#[cfg(feature = "distributed")]
 mod few;
 mod find;
 mod table;
@@ -19,6 +20,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
+#[cfg(feature = "distributed")]
 pub(in crate::query) use few::made_once_of_few;
 use find::{Key, counted};
 pub(super) use table::RepeatedTable;
