@@ -64,6 +64,11 @@ def own_segments() -> list[dict[str, Any]]:
     return next((each["segments"] for each in processes if each["pid"] == os.getpid()), [])
 
 
+def grids_shared() -> set[str]:
+    """The grids of which this process shares tiles. A server within it may have lent some, of another test."""
+    return {each["grid"] for each in own_segments()}
+
+
 def total(grid: pg.Grid) -> tuple[int, int]:
     """Runs in other processes."""
     return os.getpid(), grid.sql("SELECT sum(a) AS s FROM self").to_arrow()["s"][0].as_py()

@@ -173,7 +173,9 @@ def test_rows_that_are_together_are_not_sent(engines: Engines, text: str) -> Non
 @pytest.mark.parametrize("text", APART)
 def test_rows_that_are_apart_are_sent_or_read_by_all(engines: Engines, text: str) -> None:
     plan = engines[1].sql(text).explain()
-    is_sent = "NetworkShuffleExec" in plan or "NetworkBroadcastExec" in plan
+    # Few groups are finished by the member that was asked.
+    is_finished = "mode=FinalPartitioned" in plan.split("Stage", maxsplit=1)[0]
+    is_sent = "NetworkShuffleExec" in plan or "NetworkBroadcastExec" in plan or is_finished
     assert is_sent or "tiles=3/3" in plan, plan
     same(engines, text)
 

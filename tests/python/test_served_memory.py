@@ -111,7 +111,8 @@ def test_a_grid_of_a_server_is_in_memory_once_when_others_map_it(
                 assert float(reader.line()) == pytest.approx(expected)
                 assert reader.line() == "open"
             segments = segments_of(process)
-            assert [each["position"] for each in segments] == [(band, 0) for band in range(8)]
+            positions = sorted(each["position"] for each in segments)
+            assert positions == [(band, 0) for band in range(8)]
             assert not any(each["copy"] for each in segments)
             readers = sorted([first.process.pid, second.process.pid])
             assert all(sorted(each["readers"]) == readers for each in segments)
@@ -225,7 +226,7 @@ def test_a_pickled_grid_of_a_server_is_the_memory_of_the_server(
             owners = {each["pid"]: each["segments"] for each in pg.shared_memory()}
             assert not owners.get(sender.process.pid)
             segments = owners[one.process.pid]
-            assert [each["position"] for each in segments] == [(0, 0), (1, 0)]
+            assert sorted(each["position"] for each in segments) == [(0, 0), (1, 0)]
             assert all(set(each["readers"]) == {opener.process.pid} for each in segments)
 
 
@@ -244,4 +245,5 @@ def test_a_pickled_grid_of_a_server_elsewhere_is_as_its_process_has_it(
             assert opener.line() == "read 0"
             sender.end()
             opener.tell(b"go on\n")
-            assert opener.line() == "PartitionLostError"
+            # Whoever opens it is on another host, as it says.
+            assert opener.line() == "NotLocalError"

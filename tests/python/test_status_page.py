@@ -372,7 +372,7 @@ def test_a_screen_reader_is_told_what_everything_is(everything: Browser) -> None
             ("combobox", "Colour tiles by"),
             ("grid", "Tiles of steady: 3 row bands, 2 column bands. Arrow keys move."),
             ("table", "Tiles of steady as a table"),
-            ("rowheader", "grpc://10.0.0.7:8815 this server"),
+            ("rowheader", "grpc://10.0.0.1:8815 this server"),
         ]:
             assert told in plain
         assert sum(role == "gridcell" for role, _ in heard) == 6
