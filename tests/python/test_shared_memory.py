@@ -19,9 +19,9 @@ import pytest
 import partgrid as pg
 from programs import on_ranks
 from sharing import (
-    grids_shared,
     BUFFERS,
     ON_LINUX,
+    grids_shared,
     in_another,
     numbers,
     own_segments,

@@ -22,7 +22,6 @@ from sharing import (
     grids_shared,
     in_another,
     numbers,
-    own_segments,
     shared_kilobytes,
     soon,
 )
