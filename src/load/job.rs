@@ -5,6 +5,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -16,8 +17,11 @@ use super::{needs_runtime, run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 
+/// The grid of a load, until it is let go of.
+type Kept = Arc<ArcSwapOption<PartitionGrid>>;
+
 /// What came of a load; nothing while it runs.
-type Outcome = Option<Result<PartitionGrid>>;
+type Outcome = Option<Result<Kept>>;
 
 /// A load that runs in the background. Dropping the last clone cancels it, unless it is finished.
 #[derive(Debug, Clone)]
@@ -56,6 +60,7 @@ impl LoadJob {
                 ))
             };
             let result = running.catch_unwind().await.unwrap_or_else(broken);
+            let result = result.map(|grid| Arc::new(ArcSwapOption::from_pointee(grid)));
             counted.end();
             // Nobody may be left to hear it.
             drop(sender.send(Some(result)));
@@ -96,6 +101,17 @@ impl LoadJob {
         let cancelled = || Error::new(ErrorKind::Cancelled, "the load was cancelled");
         let found = outcome.wait_for(Option::is_some).await;
         let found = found.map_err(|_| cancelled())?;
-        found.clone().ok_or_else(cancelled)?
+        let kept = found.clone().ok_or_else(cancelled)??;
+        let grid = kept.load_full();
+        let grid = grid.ok_or_else(|| Error::internal("the grid of a load was let go of"))?;
+        Ok(PartitionGrid::clone(&grid))
+    }
+
+    /// Keeps the grid no longer, which somebody has by now; how far it is, is known still.
+    #[cfg(feature = "serve")]
+    pub(crate) fn let_go(&self) {
+        if let Some(Ok(kept)) = self.shared.outcome.borrow().as_ref() {
+            kept.store(None);
+        }
     }
 }

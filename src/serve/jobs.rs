@@ -252,6 +252,10 @@ fn end(service: &Service, job: &Job, done: Result<u64>) {
         service.errors.by_kind.count(kind_name(error.kind()));
         tracing::info!(job = job.id, request = %job.request, caller = %job.caller.name(), %error, "a load failed");
     }
+    // Ended loads are listed for a while, and would keep what was dropped since.
+    if let Some(load) = &job.load {
+        load.let_go();
+    }
     job.end(done);
     service.loads.count(job.state());
 }
