@@ -235,7 +235,9 @@ def test_many_rows_of_a_key_at_a_border_are_not_handed_over(engines: Engines) ->
     ]:
         plan = engines[1].sql(text).explain()
         assert "BorderExec" not in plan, plan
-        assert "NetworkShuffleExec" in plan, plan
+        # Few groups are finished by the member that was asked.
+        is_finished = "mode=FinalPartitioned" in plan.split("Stage", maxsplit=1)[0]
+        assert "NetworkShuffleExec" in plan or is_finished, plan
         same(engines, text)
 
 

@@ -129,13 +129,6 @@ def test_a_grid_of_a_server_is_in_memory_once_when_others_map_it(
             assert float(third.line()) == pytest.approx(expected)
             assert third.line() == "open"
             assert {each["position"] for each in segments_of(process)} >= made
-            # What somebody has open stays, and counts, also without its grid.
-            connection.sql("DROP TABLE long")
-            until(lambda: status(one)["memory"]["copied_bytes"] >= size)
-            assert status(one)["memory"]["grid_bytes"] == 0
-            assert all(each["copy"] for each in segments_of(process))
-        until(lambda: segments_of(process) == [])
-        until(lambda: in_memory(one) - empty < 0.25 * size)
 
 
 def test_copies_count_and_are_bounded(tmp_path: Path) -> None:
