@@ -170,6 +170,7 @@ def test_grids_of_the_catalog_are_there_after_all_members_have_ended(tmp_path: P
     table = files(tmp_path)
     with cluster(tmp_path) as members:
         load(members[1], tmp_path)
+        wait_for(lambda: members[0].ask("server.tables") == ["sales"])
         pg.connect(members[0].uri).sql("CREATE TABLE few AS SELECT x FROM sales WHERE x < 10")
     with cluster(tmp_path, of=2) as members:
         connection = pg.connect(members[1].uri)
