@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::buffer::{Buffer, MutableBuffer};
@@ -32,8 +33,9 @@ pub(super) struct KeptTile {
     schema: SchemaRef,
     runtime: Option<Runtime>,
     bytes: ColumnBytes,
-    /// So that nobody reads what another is reading.
-    reading: Mutex<()>,
+    /// So that nobody reads what another is reading; how that failed last.
+    reading: Mutex<Option<Error>>,
+    num_failed: AtomicU64,
 }
 
 /// Tiles that were read and are known to be right, by their paths; those that nobody asks for go first.
@@ -65,7 +67,8 @@ impl KeptTile {
             bytes: ColumnBytes::new(schema.fields().len()),
             schema,
             runtime: Runtime::try_current().ok(),
-            reading: Mutex::new(()),
+            reading: Mutex::default(),
+            num_failed: AtomicU64::new(0),
         }
     }
 
@@ -99,10 +102,25 @@ impl KeptTile {
         if let Some(known) = self.known() {
             return Ok(known);
         }
-        let _reading = self.reading.lock().await;
+        let before = self.num_failed.load(Ordering::Acquire);
+        let mut failed = self.reading.lock().await;
         if let Some(known) = self.known() {
             return Ok(known);
         }
+        // All who waited for a reader hear what it heard: one after the other would wait for the same store.
+        let has_failed = self.num_failed.load(Ordering::Acquire) != before;
+        if let (true, Some(error)) = (has_failed, failed.as_ref()) {
+            return Err(error.clone());
+        }
+        let read = self.read().await;
+        *failed = read.as_ref().err().cloned();
+        if failed.is_some() {
+            self.num_failed.fetch_add(1, Ordering::AcqRel);
+        }
+        read
+    }
+
+    async fn read(&self) -> Result<RecordBatch> {
         let bytes = self.store().read(&self.file.path).await?;
         let (file, schema) = (self.file.clone(), Arc::clone(&self.schema));
         let decoded = tokio::task::spawn_blocking(move || decode(&bytes, &file, &schema)).await;
@@ -188,5 +206,83 @@ impl TileData for KeptTile {
         if !self.is_lazy() {
             self.cache().insert(self.file.path.clone(), memory);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use arrow::datatypes::Schema;
+    use bytes::Bytes;
+    use futures::future::join_all;
+
+    use super::super::store::Listed;
+    use super::*;
+
+    /// A place that answers nothing but errors, each after a while.
+    #[derive(Debug, Default)]
+    struct Stalled {
+        num_reads: AtomicU64,
+    }
+
+    /// Long enough that all are there before it is over.
+    const STALL: Duration = Duration::from_millis(500);
+
+    #[async_trait]
+    impl Store for Stalled {
+        fn place(&self) -> String {
+            "nowhere".to_owned()
+        }
+
+        fn is_ours_alone(&self) -> bool {
+            false
+        }
+
+        async fn put_new(&self, _: &str, _: Bytes) -> Result<bool> {
+            Err(Error::internal("nothing is written here"))
+        }
+
+        async fn read(&self, _: &str) -> Result<Bytes> {
+            let number = self.num_reads.fetch_add(1, Ordering::AcqRel);
+            tokio::time::sleep(STALL).await;
+            Err(Error::not_found(format!("attempt {number} took too long")))
+        }
+
+        async fn list(&self, _: &str) -> Result<Vec<Listed>> {
+            Ok(Vec::new())
+        }
+
+        async fn now(&self, _: &str) -> Result<SystemTime> {
+            Ok(SystemTime::now())
+        }
+
+        async fn remove(&self, _: &str) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_for_a_stalled_store_wait_for_it_once() {
+        let store = Arc::new(Stalled::default());
+        let files = Files::new(Arc::clone(&store) as Arc<dyn Store>, cache());
+        let file = TileFile {
+            path: "tiles/0".to_owned(),
+            position: vec![0, 0],
+            rows: 1,
+            bytes: 1,
+            memory_bytes: 1,
+            checksum: String::new(),
+        };
+        let tile = KeptTile::new(&files, file, Arc::new(Schema::empty()));
+        let failed = join_all((0..100).map(|_| tile.fetch(&[]))).await;
+        for one in failed {
+            assert_eq!(one.unwrap_err().message(), "attempt 0 took too long");
+        }
+        // Whoever comes later asks anew.
+        assert_eq!(store.num_reads.load(Ordering::Acquire), 1);
+        let again = tile.fetch(&[]).await;
+        assert_eq!(again.unwrap_err().message(), "attempt 1 took too long");
+        assert_eq!(store.num_reads.load(Ordering::Acquire), 2);
     }
 }

@@ -3,7 +3,7 @@
 //! Comes in: a plan, and what its session lets it use. Goes out: its schema, its plan as text, its answer in batches, how far it is. Never here: planning.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -25,7 +25,7 @@ use super::exec::batch_rows::{batch_rows, in_batches};
 use super::exec::stop::Stop;
 use super::kept::Kept;
 use super::metrics::QueryMetrics;
-use super::names::Names;
+use super::names::{Known, Names};
 use super::progress::{QueryProgress, progress};
 use super::run::{BatchStream, Run, Start};
 use super::spread::Uncounted;
@@ -39,6 +39,8 @@ pub(super) struct Bounds {
     pub(super) memory: Arc<SessionMemory>,
     pub(super) queue: Queue,
     pub(super) names: Names,
+    /// What they stood for when it was planned, as long as they do.
+    pub(super) known: Weak<Known>,
     pub(super) timeout: Option<Duration>,
     pub(super) on: Option<Handle>,
     pub(super) memory_limit_bytes: Option<usize>,
@@ -82,6 +84,12 @@ impl Query {
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         self.plan.schema()
+    }
+
+    /// Whether some name has changed since it was planned: the same text may mean other rows now, and nobody else may have the grids that this one reads.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        Weak::as_ptr(&self.bounds.known) != Arc::as_ptr(&self.bounds.names.now())
     }
 
     /// The physical plan as text, one operator a line.

@@ -65,7 +65,7 @@ pub use options::{
 pub use parameters::Parameters;
 pub use prepared::Prepared;
 pub use progress::QueryProgress;
-pub use run::BatchStream;
+pub use run::{BatchStream, Counted};
 pub use session::Session;
 #[cfg(feature = "serve")]
 pub(crate) use spill::RAISE_SPILL_LIMIT;

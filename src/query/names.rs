@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
@@ -68,9 +68,20 @@ pub(super) struct Known {
     pub(super) functions: BTreeMap<String, Function>,
     /// Plans over exactly these names; a changed picture begins without any.
     pub(super) plans: Arc<PlanCache>,
+    /// What is seen of exactly these names by those who see some of them: it goes with them.
+    seen: Arc<ArcSwap<Vec<(Weak<Seen>, Arc<Known>)>>>,
 }
 
 impl Known {
+    /// The same names, of which nothing was made yet.
+    fn changed(&self) -> Self {
+        Self {
+            plans: Arc::default(),
+            seen: Arc::default(),
+            ..self.clone()
+        }
+    }
+
     /// The table of a name: exactly that one, or else the only one that differs in case.
     pub(super) fn table(&self, name: &str) -> Option<(&str, &Table)> {
         if let Some((name, table)) = self.tables.get_key_value(name) {
@@ -107,10 +118,9 @@ pub(super) struct Names {
     seen: Option<Arc<Seen>>,
 }
 
-/// Which names of tables are seen, and what is seen of the picture that was looked at last.
+/// Which names of tables are seen.
 struct Seen {
     may_see: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    last: ArcSwapOption<[Arc<Known>; 2]>,
 }
 
 impl fmt::Debug for Seen {
@@ -124,7 +134,6 @@ impl Names {
     pub(super) fn seeing(&self, may_see: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         let seen = Seen {
             may_see: Box::new(may_see),
-            last: ArcSwapOption::empty(),
         };
         Self {
             all: Arc::clone(&self.all),
@@ -142,19 +151,19 @@ impl Names {
         let Some(seen) = &self.seen else {
             return all;
         };
-        if let Some(last) = seen.last.load().as_deref()
-            && let [of, known] = last
-            && Arc::ptr_eq(of, &all)
-        {
+        let is_ours = |of: &Weak<Seen>| Weak::as_ptr(of) == Arc::as_ptr(seen);
+        if let Some((_, known)) = all.seen.load().iter().find(|(of, _)| is_ours(of)) {
             return Arc::clone(known);
         }
-        let mut known = Known::clone(&all);
+        let mut known = all.changed();
         known.tables.retain(|name, _| (seen.may_see)(name));
         known.damaged.retain(|name| (seen.may_see)(name));
-        known.plans = Arc::default();
-        let known = Arc::new(known);
-        seen.last.store(Some(Arc::new([all, Arc::clone(&known)])));
-        known
+        let ours = (Arc::downgrade(seen), Arc::new(known));
+        all.seen.rcu(|others| {
+            let others = others.iter().filter(|(of, _)| of.strong_count() > 0);
+            others.cloned().chain([ours.clone()]).collect::<Vec<_>>()
+        });
+        ours.1
     }
 
     /// Those that the plan which this thread makes goes by, so that all its tables and views are of one moment; elsewhere those of now.
@@ -167,8 +176,7 @@ impl Names {
     pub(super) fn change<T>(&self, change: impl Fn(&mut Known) -> T) -> T {
         let mut outcome = None;
         self.all.rcu(|known| {
-            let mut known = Known::clone(known);
-            known.plans = Arc::default();
+            let mut known = known.changed();
             outcome = Some(change(&mut known));
             known
         });

@@ -252,7 +252,7 @@ impl Session {
                 or_replace,
             } => {
                 self.check_name(&name, true).await?;
-                let query = self.query(plan, config.clone(), options);
+                let query = self.query(&self.names.now(), plan, config.clone(), options);
                 let watched = options.watch.as_ref().map(|watch| watch.begun(&query));
                 let made = self.make_table(&name, &query, or_replace).await;
                 if let Some(watched) = watched {

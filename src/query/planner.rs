@@ -51,6 +51,12 @@ pub(super) enum Planned {
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) statement: PreparedStatement,
+    pub(super) found: Found,
+}
+
+/// What was found under its names.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
     pub(super) plan: LogicalPlan,
     /// The names of its columns that the planner did not take.
     pub(super) wanted: Wanted,
@@ -140,21 +146,24 @@ impl Planner {
         &self,
         state: SessionState,
         names: Names,
-        looked: Arc<Looked>,
+        statement: PreparedStatement,
+        found: Option<Arc<Found>>,
         parameters: Parameters,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.on_thread(async move {
             let known = names.now();
             plans_with(&known);
             let executing = async {
-                if Arc::ptr_eq(&known, &looked.known) {
-                    let plan = physical(&state, parameters.bind(looked.plan.clone())?).await?;
-                    return Ok(restored(plan, &looked.wanted)?);
+                if let Some(found) = found
+                    && Arc::ptr_eq(&known, &found.known)
+                {
+                    let plan = physical(&state, parameters.bind(found.plan.clone())?).await?;
+                    return Ok(restored(plan, &found.wanted)?);
                 }
-                rows(&state, looked.statement.statement.clone(), &parameters).await
+                rows(&state, statement.statement.clone(), &parameters).await
             };
             let planned = executing.await;
-            planned.map_err(|error| placed(error, &looked.statement.text, &state, &known))
+            planned.map_err(|error| placed(error, &statement.text, &state, &known))
         })
         .await
     }
@@ -266,12 +275,12 @@ async fn look_up(
         statement,
         types,
     };
-    Ok(Some(Looked {
-        statement,
+    let found = Found {
         plan,
         wanted,
         known,
-    }))
+    };
+    Ok(Some(Looked { statement, found }))
 }
 
 async fn rows(

@@ -4,28 +4,54 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use super::answer::Query;
 use super::faults::own_text;
+use super::names::PreparedStatement;
 use super::options::QueryOptions;
 use super::parameters::Parameters;
-use super::planner::{Looked, within};
+use super::planner::{Found, Looked, within};
 use super::session::Session;
 use crate::error::Result;
 
 /// A statement whose names were looked up, and whose parameters wait for values.
 #[derive(Clone)]
 pub struct Prepared {
-    pub(super) session: Session,
-    pub(super) looked: Arc<Looked>,
+    session: Session,
+    statement: PreparedStatement,
+    parameters: Result<Vec<(String, Option<DataType>)>>,
+    schema: SchemaRef,
+    /// As long as the names stand for it.
+    found: Arc<ArcSwapOption<Found>>,
 }
 
 impl Prepared {
+    pub(super) fn new(session: Session, looked: Looked) -> Self {
+        let Looked { statement, found } = looked;
+        Self {
+            session,
+            statement,
+            parameters: parameters_of(&found),
+            schema: schema_of(&found),
+            found: Arc::new(ArcSwapOption::from_pointee(found)),
+        }
+    }
+
     /// The SQL text.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.looked.statement.text
+        &self.statement.text
+    }
+
+    /// Lets go of what the names stood for once any of them has changed, which keeps grids in memory. To run it, they are looked up again, as after any change.
+    pub fn forget_outdated(&self) {
+        let now = self.session.names.now();
+        let is_outdated = |found: &Arc<Found>| !Arc::ptr_eq(&found.known, &now);
+        if self.found.load().as_ref().is_some_and(is_outdated) {
+            self.found.store(None);
+        }
     }
 
     /// The parameters, sorted, with the types that their places suggest; values of other types are cast as SQL casts by itself.
@@ -33,27 +59,13 @@ impl Prepared {
     /// # Errors
     /// `Query` when one parameter stands in places of different types.
     pub fn parameters(&self) -> Result<Vec<(String, Option<DataType>)>> {
-        let mut parameters: Vec<_> = self
-            .looked
-            .plan
-            .get_parameter_types()?
-            .into_iter()
-            .collect();
-        parameters.sort_by(|(one, _), (other, _)| (one.len(), one).cmp(&(other.len(), other)));
-        Ok(parameters)
+        self.parameters.clone()
     }
 
     /// The columns of its rows, as far as they are known before the parameters have values.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
-        let schema = self.looked.plan.schema().as_arrow();
-        let fields = schema.fields().iter().map(|field| {
-            let wanted = self.looked.wanted.get(field.name());
-            let name = wanted.unwrap_or_else(|| field.name());
-            field.as_ref().clone().with_name(name)
-        });
-        let fields: Vec<Field> = fields.collect();
-        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+        Arc::clone(&self.schema)
     }
 
     /// The query with values for the parameters; runs nothing yet. Needs a tokio runtime.
@@ -65,10 +77,32 @@ impl Prepared {
         let session = &self.session;
         let state = session.state(options);
         let config = state.config().clone();
-        let (names, looked) = (session.names.clone(), Arc::clone(&self.looked));
-        let shown = own_text(&looked.statement.text, &names.now());
-        let planning = session.planner.execute(state, names, looked, parameters);
+        let (names, known) = (session.names.clone(), session.names.now());
+        let (statement, found) = (self.statement.clone(), self.found.load_full());
+        let shown = own_text(&statement.text, &known);
+        let planner = &session.planner;
+        let planning = planner.execute(state, names, statement, found, parameters);
         let plan = within(session.timeout(options), planning).await?;
-        Ok(session.query(plan, config, options).with_text(shown))
+        let query = session.query(&known, plan, config, options);
+        Ok(query.with_text(shown))
     }
+}
+
+/// Sorted: `$2` before `$10`.
+fn parameters_of(found: &Found) -> Result<Vec<(String, Option<DataType>)>> {
+    let types = found.plan.get_parameter_types()?;
+    let mut parameters: Vec<_> = types.into_iter().collect();
+    parameters.sort_by(|(one, _), (other, _)| (one.len(), one).cmp(&(other.len(), other)));
+    Ok(parameters)
+}
+
+fn schema_of(found: &Found) -> SchemaRef {
+    let schema = found.plan.schema().as_arrow();
+    let fields = schema.fields().iter().map(|field| {
+        let wanted = found.wanted.get(field.name());
+        let name = wanted.unwrap_or_else(|| field.name());
+        field.as_ref().clone().with_name(name)
+    });
+    let fields: Vec<Field> = fields.collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }

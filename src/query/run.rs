@@ -139,6 +139,12 @@ pub struct BatchStream {
     ended: bool,
 }
 
+/// Batches of a run that is over count against the memory limit as long as it is there.
+#[derive(Debug)]
+pub struct Counted {
+    _kept: Option<Kept>,
+}
+
 struct Deadline {
     timeout: Duration,
     at: Instant,
@@ -207,6 +213,14 @@ impl BatchStream {
             text: start.text,
             ended: false,
         })
+    }
+
+    /// Ends it, and gives what its batches count with as long as they are kept, without the plan and its grids.
+    #[must_use]
+    pub fn into_counted(mut self) -> Counted {
+        Counted {
+            _kept: self.kept.take(),
+        }
     }
 
     /// The run, for those who ask what it does.

@@ -33,7 +33,7 @@ use super::error::{is_a_view, no_table};
 use super::faults::own_text;
 use super::function::{Function, Kind};
 use super::growing::bounded;
-use super::names::{CATALOG, Catalog, Names, Table, state_of};
+use super::names::{CATALOG, Catalog, Known, Names, Table, state_of};
 use super::naming::Naming;
 use super::options::{QueryOptions, SessionOptions};
 use super::parameters::Parameters;
@@ -320,15 +320,16 @@ impl Session {
     ) -> Result<Query> {
         options.check()?;
         let question = self.question(text, options);
+        let known = self.names.now();
         if parameters.is_empty()
-            && let Some(found) = self.names.now().plans.get(&question)
+            && let Some(found) = known.plans.get(&question)
         {
             let CachedPlan {
                 plan,
                 config,
                 shown,
             } = found;
-            return Ok(self.query(plan, config, options).with_text(shown));
+            return Ok(self.query(&known, plan, config, options).with_text(shown));
         }
         let (state, names) = (self.state(options), self.names.clone());
         let config = state.config().clone();
@@ -337,14 +338,14 @@ impl Session {
         match within(self.timeout(options), planning).await? {
             Planned::Rows { plan, .. } => {
                 let shown = own_text(&text, &self.names.now());
-                Ok(self.query(plan, config, options).with_text(shown))
+                Ok(self.query(&known, plan, config, options).with_text(shown))
             }
             Planned::Change(change) => {
                 let done = Box::pin(self.change(change, &config, options)).await?;
                 let schema = Schema::new(vec![Field::new("status", DataType::Utf8, false)]);
                 let status = Arc::new(StringArray::from(vec![done]));
                 let batch = RecordBatch::try_new(Arc::new(schema), vec![status])?;
-                Ok(self.query(constant(&batch)?, config, options))
+                Ok(self.query(&known, constant(&batch)?, config, options))
             }
         }
     }
@@ -374,10 +375,7 @@ impl Session {
         let question = self.question(text, options);
         let looking = self.planner.prepare(state, self.names.clone(), question);
         let looked = within(self.timeout(options), looking).await?;
-        Ok(looked.map(|looked| Prepared {
-            session: self.clone(),
-            looked: Arc::new(looked),
-        }))
+        Ok(looked.map(|looked| Prepared::new(self.clone(), looked)))
     }
 
     fn question(&self, text: &str, options: &QueryOptions) -> Question {
@@ -472,8 +470,10 @@ impl Session {
         own.into_iter().chain(shared).min()
     }
 
+    /// The query of a plan that was made when the names stood for `known`.
     pub(super) fn query(
         &self,
+        known: &Arc<Known>,
         plan: Arc<dyn ExecutionPlan>,
         config: SessionConfig,
         options: &QueryOptions,
@@ -484,6 +484,7 @@ impl Session {
             memory: Arc::clone(&self.memory),
             queue: self.queue.clone(),
             names: self.names.clone(),
+            known: Arc::downgrade(known),
             timeout: self.timeout(options),
             on: self.options.runtime.clone(),
             memory_limit_bytes: self.query_limit(options),

@@ -3,6 +3,7 @@
 //! Comes in: what a caller asked for. Goes out: a random name under which only that caller finds it again, until nobody asked for a while. Bounded in number. Never here: running.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -16,7 +17,7 @@ use super::poll::Polled;
 use super::running::Task;
 use super::upload::Construction;
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::{Parameters, Prepared};
+use crate::query::{Parameters, Prepared, Query};
 
 /// How long something is kept that nobody asks for.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(300);
@@ -108,6 +109,14 @@ impl<T: Clone + Send + Sync + 'static> Named<T> {
         self.known.remove(name).map(|known| known.what)
     }
 
+    /// Forgets those of which it is true. Looking at them does not keep them longer.
+    fn forget_if(&self, is_over: impl Fn(&T) -> bool) {
+        let over = self.known.iter().filter(|(_, kept)| is_over(&kept.what));
+        for (name, _) in over {
+            self.known.invalidate(name.as_ref());
+        }
+    }
+
     /// Gives back the memory of those whose time is over.
     fn tidy(&self) {
         self.known.run_pending_tasks();
@@ -123,7 +132,12 @@ impl<T: Clone + Send + Sync + 'static> Named<T> {
 #[derive(Clone)]
 pub(super) enum Answer {
     /// The rows of queries, one after the other: one for each row of parameters.
-    Queries { tasks: Vec<Task>, schema: SchemaRef },
+    Queries {
+        tasks: Vec<Task>,
+        schema: SchemaRef,
+        /// Whether somebody has begun to read them.
+        is_read: Arc<AtomicBool>,
+    },
     /// What is known already.
     Batch(RecordBatch),
 }
@@ -146,6 +160,35 @@ pub(super) struct Answers {
     pub(super) uploads: Named<Arc<Construction>>,
 }
 
+impl Answer {
+    /// Of queries that nobody has read.
+    pub(super) fn of_queries(tasks: Vec<Task>, schema: SchemaRef) -> Self {
+        Self::Queries {
+            tasks,
+            schema,
+            is_read: Arc::default(),
+        }
+    }
+
+    /// Says that somebody begins to read it.
+    pub(super) fn begin(&self) {
+        if let Self::Queries { is_read, .. } = self {
+            is_read.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether it was read, and would keep grids that its names do not stand for any more.
+    fn is_spent(&self) -> bool {
+        match self {
+            Self::Batch(_) => false,
+            Self::Queries { tasks, is_read, .. } => {
+                let mut queries = tasks.iter().map(|task| &task.query);
+                is_read.load(Ordering::Acquire) && queries.any(Query::is_outdated)
+            }
+        }
+    }
+}
+
 impl Answers {
     pub(super) fn new() -> Self {
         Self {
@@ -163,8 +206,17 @@ impl Answers {
         }
     }
 
-    /// Gives back the memory of what nobody asks for any more; to be called now and then.
+    /// Gives back the memory of what nobody asks for any more, and of grids that are gone; to be called now and then.
     pub(super) fn tidy(&self) {
+        self.tickets.forget_if(Answer::is_spent);
+        for (_, kept) in &self.statements.known {
+            if let Some(prepared) = &kept.what.prepared {
+                prepared.forget_outdated();
+            }
+        }
+        for (_, kept) in &self.polled.known {
+            kept.what.forget_outdated();
+        }
         self.tickets.tidy();
         self.statements.tidy();
         self.polled.tidy();

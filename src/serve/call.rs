@@ -360,6 +360,7 @@ pub(super) fn unknown(what: &str) -> Error {
     Error::not_found(format!(
         "the server has no such {what}: it was closed, has expired, or belongs to somebody else"
     ))
+    .with_hint("ask again for what it stood for")
 }
 
 /// A message of Flight SQL.

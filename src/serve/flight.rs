@@ -283,7 +283,9 @@ impl Flight {
         let answer = match command(any)? {
             Command::TicketStatementQuery(ticket) => {
                 let tickets = &self.0.answers.tickets;
-                tickets.find(&call.caller, &ticket.statement_handle)?
+                let answer = tickets.find(&call.caller, &ticket.statement_handle)?;
+                answer.begin();
+                answer
             }
             other => Answer::Batch(sql::metadata::batch(&self.0, call, &other).await?),
         };

@@ -146,7 +146,7 @@ fn tasks(service: &Service, call: &Call, ticket: &[u8]) -> Result<Vec<Task>> {
     let any = any_of(ticket)?;
     if let Some(part) = PartTicket::from_any(&any)? {
         let polled = service.answers.polled.find(&call.caller, &part.answer)?;
-        return Ok(polled.tasks.clone());
+        return polled.tasks();
     }
     let Command::TicketStatementQuery(ticket) = command(any)? else {
         return Err(Error::unsupported("only queries have a plan"));

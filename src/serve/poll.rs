@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
@@ -19,7 +20,7 @@ use super::running::{Guard, Running, Task};
 use super::visit::Visit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::slice_bytes;
-use crate::query::BatchStream;
+use crate::query::{BatchStream, Counted};
 
 /// A part is handed out once it has so many bytes.
 const PART_BYTES: u64 = 16 * 1024 * 1024;
@@ -29,7 +30,8 @@ pub(super) const WAIT: Duration = Duration::from_secs(2);
 
 /// Queries whose rows the server keeps: those of one after those of the other.
 pub(super) struct Polled {
-    pub(super) tasks: Vec<Task>,
+    /// Until they have ended and a name has changed.
+    tasks: ArcSwap<Vec<Task>>,
     pub(super) schema: SchemaRef,
     parts: Mutex<Parts>,
     /// Counts what has changed: parts, the end.
@@ -45,8 +47,8 @@ struct Parts {
     num_rows: u64,
     num_bytes: u64,
     ended: Option<Result<()>>,
-    /// Of queries that have ended: hold the memory that the parts were counted with.
-    counted: Vec<BatchStream>,
+    /// Of queries that have ended.
+    counted: Vec<Counted>,
 }
 
 /// What is known of it at one moment.
@@ -86,7 +88,7 @@ impl Polled {
         let begun = Begun::of(first, caller, running)?;
         let polled = Arc::new(Self {
             schema,
-            tasks,
+            tasks: ArcSwap::from_pointee(tasks),
             parts: Mutex::default(),
             news: watch::Sender::new(0),
             work: Mutex::default(),
@@ -182,8 +184,9 @@ impl Polled {
 
     /// How far all queries are, of which some have ended.
     fn progress(&self, num_ended: usize) -> Option<f64> {
-        let progress = self.tasks.get(num_ended)?.query.progress()?;
-        Some((num_ended as f64 + progress.fraction()?) / self.tasks.len() as f64)
+        let tasks = self.tasks.load();
+        let progress = tasks.get(num_ended)?.query.progress()?;
+        Some((num_ended as f64 + progress.fraction()?) / tasks.len() as f64)
     }
 
     /// A part that is finished. An answer without rows has a part without rows.
@@ -200,9 +203,33 @@ impl Polled {
         }
     }
 
+    /// The queries.
+    ///
+    /// # Errors
+    /// `NotFound` when they have ended, and names stand for something else since then.
+    pub(super) fn tasks(&self) -> Result<Vec<Task>> {
+        let tasks = self.tasks.load_full();
+        match tasks.is_empty() {
+            true => Err(Error::not_found(
+                "the plan of this answer is not kept any more: grids that it read may be gone",
+            )
+            .with_hint("ask again")),
+            false => Ok(Vec::clone(&tasks)),
+        }
+    }
+
+    /// Lets go of queries that have ended, once a name has changed: of the grids that they read. The rows stay.
+    pub(super) fn forget_outdated(&self) {
+        let is_outdated = |task: &Task| task.query.is_outdated();
+        if self.parts().ended.is_some() && self.tasks.load().iter().any(is_outdated) {
+            self.tasks.store(Arc::default());
+        }
+    }
+
     /// Stops them, and lets go of what they have.
     pub(super) fn cancel(&self) {
-        self.tasks.iter().for_each(|task| task.query.cancel());
+        let tasks = self.tasks.load();
+        tasks.iter().for_each(|task| task.query.cancel());
         let mut parts = self.parts();
         parts.finished.clear();
         parts.counted.clear();
@@ -259,10 +286,11 @@ impl Gathering {
                 if parts.ended.is_some() {
                     return;
                 }
-                parts.counted.push(batches);
+                parts.counted.push(batches.into_counted());
                 parts.counted.len()
             };
-            let Some(next) = keeper.tasks.get(num_ended) else {
+            let tasks = keeper.tasks.load_full();
+            let Some(next) = tasks.get(num_ended) else {
                 keeper.finish(std::mem::take(&mut self.part));
                 return keeper.end(Ok(()));
             };

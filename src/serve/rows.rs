@@ -74,7 +74,7 @@ pub(super) fn rows(
             schema: batch.schema(),
             batches: stream::iter([Ok(batch)]).boxed(),
         },
-        Answer::Queries { tasks, schema } => {
+        Answer::Queries { tasks, schema, .. } => {
             let (caller, running) = (caller.clone(), Arc::clone(running));
             let each = stream::iter(tasks).map(move |task| {
                 Ok::<_, Error>(stream::unfold(

@@ -46,7 +46,7 @@ const UNKNOWN: &str = "unknown";
 const STOPPING: &str = "the server is stopping: what runs may finish, nothing new begins\nhint: try again once it is back";
 
 /// How often memory is given back.
-const TIDY: Duration = Duration::from_secs(10);
+const TIDY: Duration = Duration::from_secs(2);
 
 /// The state of a server.
 pub(super) struct Service {

@@ -159,6 +159,28 @@ def test_the_plan_behind_a_part_is_that_of_its_query(client: fl.FlightClient) ->
         assert b"GridScanExec" in plan
 
 
+def test_the_parts_of_an_answer_stay_when_its_grid_is_dropped(
+    client: fl.FlightClient, server: pg.Server
+) -> None:
+    connection = pg.connect(server.uri)
+    connection.upload(pa.table({"a": [1, 2, 3]}), "passing")
+    info = in_parts(client, "SELECT a + 1 AS b FROM passing ORDER BY a")
+    ticket = info.endpoints[0].ticket
+    request = ours("ExplainRequest", (1, ticket.ticket))
+    assert "GridScanExec" in act(client, "Explain", request)[0].decode()
+    connection.sql("DROP TABLE passing")
+
+    def plan_is_gone() -> bool:
+        try:
+            act(client, "Explain", request)
+        except pa.ArrowKeyError as error:
+            return "the plan of this answer is not kept any more" in str(error)
+        return False
+
+    until(plan_is_gone)
+    assert client.do_get(ticket).read_all().to_pydict() == {"b": [2, 3, 4]}
+
+
 def test_a_session_says_it_for_all_its_queries(server: pg.Server, ordered: pa.Table) -> None:
     option = adbc_driver_flightsql.ConnectionOptions.OPTION_SESSION_OPTION_PREFIX.value
     option += "endpoints"

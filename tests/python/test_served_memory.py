@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_flightsql.dbapi as adbc
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -129,6 +130,44 @@ def test_a_grid_of_a_server_is_in_memory_once_when_others_map_it(
             assert float(third.line()) == pytest.approx(expected)
             assert third.line() == "open"
             assert {each["position"] for each in segments_of(process)} >= made
+            # What somebody has open stays, and counts, also without its grid.
+            connection.sql("DROP TABLE long")
+            until(lambda: status(one)["memory"]["copied_bytes"] >= size)
+            assert status(one)["memory"]["grid_bytes"] == 0
+            assert all(each["copy"] for each in segments_of(process))
+        until(lambda: segments_of(process) == [])
+        until(lambda: in_memory(one) - empty < 0.25 * size)
+
+
+@pytest.mark.parametrize("sees", [None, "l*"], ids=["all names", "some names"])
+def test_a_grid_that_was_queried_goes_when_it_is_dropped(tmp_path: Path, sees: str | None) -> None:
+    size = 8 << 23
+    path = written(tmp_path, size // 8)
+    at_once = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
+    some = {} if sees is None else {"grids": [sees]}
+    tokens = write_tokens(tmp_path / "tokens.toml", ann={"scope": "write", **some})
+    shown = {"adbc.flight.sql.authorization_header": f"Bearer {tokens['ann']}"}
+    arguments = ["--set", f"load.from={tmp_path}", "--tokens", tmp_path / "tokens.toml"]
+    with service(*arguments, **at_once) as one:
+        connection = pg.connect(one.uri, token=tokens["ann"])
+        connection.sql("CREATE TABLE last AS SELECT 1 AS a")
+        empty = in_memory(one)
+        connection.load_parquet(str(path), "long")
+        query = "SELECT count(*) AS n FROM long WHERE a < {}"
+        results = [connection.sql(query.format(2 + number)) for number in range(3)]
+        assert [each.to_arrow()["n"][0].as_py() for each in results] == [size // 8] * 3
+        with adbc.connect(one.uri, shown, autocommit=True) as client, client.cursor() as cursor:
+            # The statement stays prepared.
+            cursor.execute("SELECT count(*) AS n FROM long WHERE a < ?", [0.5])
+            few = cursor.fetchall()
+            assert in_memory(one) - empty >= size
+            connection.sql("DROP TABLE long")
+            until(lambda: in_memory(one) - empty < 0.25 * size)
+            with pytest.raises(pg.errors.NotFoundError, match="expired"):
+                results[0].to_arrow()
+            connection.load_parquet(str(path), "long")
+            cursor.execute("SELECT count(*) AS n FROM long WHERE a < ?", [0.5])
+            assert cursor.fetchall() == few
 
 
 def test_copies_count_and_are_bounded(tmp_path: Path) -> None:

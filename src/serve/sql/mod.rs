@@ -41,10 +41,7 @@ pub(super) async fn answer(
         return Ok((command.into_any(), schema));
     };
     let schema = columns_of(&tasks)?;
-    let answer = Answer::Queries {
-        tasks,
-        schema: Arc::clone(&schema),
-    };
+    let answer = Answer::of_queries(tasks, Arc::clone(&schema));
     let name = service.answers.tickets.keep(&call.caller, answer)?;
     let ticket = TicketStatementQuery {
         statement_handle: Bytes::copy_from_slice(&name),
