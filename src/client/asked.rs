@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::query::RemoteQuery;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::query::{Query, QueryMetrics, QueryProgress};
 
 /// A query that was planned, here or by a server.
@@ -87,17 +87,20 @@ impl Asked {
         }
     }
 
-    /// Ends its runs.
+    /// Ends its runs. What a server does not know any more does not run there.
     ///
     /// # Errors
-    /// As [`RemoteQuery::cancel`].
+    /// Whatever the server says.
     pub async fn cancel(&self) -> Result<()> {
         match self {
             Self::Here(query) => {
                 query.cancel();
                 Ok(())
             }
-            Self::There(query) => query.cancel().await,
+            Self::There(query) => match query.cancel().await {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                ended => ended,
+            },
         }
     }
 

@@ -62,6 +62,8 @@ pub struct Query {
     last: Arc<ArcSwapOption<Run>>,
     /// What was written, if errors of a run can be shown in it.
     text: Option<Arc<str>>,
+    /// What a statement said that was done when it was planned.
+    said: Option<RecordBatch>,
 }
 
 impl Query {
@@ -72,12 +74,25 @@ impl Query {
             cancel: watch::Sender::new(0),
             last: Arc::default(),
             text: None,
+            said: None,
         }
+    }
+
+    /// Of a statement that was done already, and said this.
+    pub(super) fn that_said(self, batch: RecordBatch) -> Self {
+        let said = Some(batch);
+        Self { said, ..self }
     }
 
     /// Errors of its runs show where they are in this text.
     pub(super) fn with_text(self, text: Option<Arc<str>>) -> Self {
         Self { text, ..self }
+    }
+
+    /// The answer of a statement that changed what names stand for: it took effect when it was planned. `None` for one that reads.
+    #[must_use]
+    pub fn said(&self) -> Option<&RecordBatch> {
+        self.said.as_ref()
     }
 
     /// The columns of the result.

@@ -345,7 +345,8 @@ impl Session {
                 let schema = Schema::new(vec![Field::new("status", DataType::Utf8, false)]);
                 let status = Arc::new(StringArray::from(vec![done]));
                 let batch = RecordBatch::try_new(Arc::new(schema), vec![status])?;
-                Ok(self.query(&known, constant(&batch)?, config, options))
+                let query = self.query(&known, constant(&batch)?, config, options);
+                Ok(query.that_said(batch))
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Comes in: what a caller asked for. Goes out: a random name under which only that caller finds it again, until nobody asked for a while. Bounded in number. Never here: running.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -135,11 +135,43 @@ pub(super) enum Answer {
     Queries {
         tasks: Vec<Task>,
         schema: SchemaRef,
-        /// Whether somebody has begun to read them.
-        is_read: Arc<AtomicBool>,
+        readers: Arc<Readers>,
     },
     /// What is known already.
     Batch(RecordBatch),
+}
+
+/// Who reads an answer.
+#[derive(Debug, Default)]
+pub(super) struct Readers {
+    /// How many at this moment.
+    now: AtomicUsize,
+    /// Whether somebody ever did.
+    ever: AtomicBool,
+}
+
+impl Readers {
+    fn are_through(&self) -> bool {
+        self.ever.load(Ordering::Acquire) && self.now.load(Ordering::Acquire) == 0
+    }
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Reader(Arc<Readers>);
+
+impl Reader {
+    pub(super) fn of(readers: &Arc<Readers>) -> Self {
+        readers.now.fetch_add(1, Ordering::AcqRel);
+        readers.ever.store(true, Ordering::Release);
+        Self(Arc::clone(readers))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What a handle of a prepared statement stands for.
@@ -166,14 +198,7 @@ impl Answer {
         Self::Queries {
             tasks,
             schema,
-            is_read: Arc::default(),
-        }
-    }
-
-    /// Says that somebody begins to read it.
-    pub(super) fn begin(&self) {
-        if let Self::Queries { is_read, .. } = self {
-            is_read.store(true, Ordering::Release);
+            readers: Arc::default(),
         }
     }
 
@@ -181,9 +206,9 @@ impl Answer {
     fn is_spent(&self) -> bool {
         match self {
             Self::Batch(_) => false,
-            Self::Queries { tasks, is_read, .. } => {
+            Self::Queries { tasks, readers, .. } => {
                 let mut queries = tasks.iter().map(|task| &task.query);
-                is_read.load(Ordering::Acquire) && queries.any(Query::is_outdated)
+                readers.are_through() && queries.any(Query::is_outdated)
             }
         }
     }

@@ -283,9 +283,7 @@ impl Flight {
         let answer = match command(any)? {
             Command::TicketStatementQuery(ticket) => {
                 let tickets = &self.0.answers.tickets;
-                let answer = tickets.find(&call.caller, &ticket.statement_handle)?;
-                answer.begin();
-                answer
+                tickets.find(&call.caller, &ticket.statement_handle)?
             }
             other => Answer::Batch(sql::metadata::batch(&self.0, call, &other).await?),
         };

@@ -11,7 +11,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tracing::Span;
 
-use super::answers::Answer;
+use super::answers::{Answer, Reader};
 use super::auth::Caller;
 use super::options::Limits;
 use super::running::{Guard, Running, Task};
@@ -74,7 +74,12 @@ pub(super) fn rows(
             schema: batch.schema(),
             batches: stream::iter([Ok(batch)]).boxed(),
         },
-        Answer::Queries { tasks, schema, .. } => {
+        Answer::Queries {
+            tasks,
+            schema,
+            readers,
+        } => {
+            let reader = Reader::of(&readers);
             let (caller, running) = (caller.clone(), Arc::clone(running));
             let each = stream::iter(tasks).map(move |task| {
                 Ok::<_, Error>(stream::unfold(
@@ -83,6 +88,7 @@ pub(super) fn rows(
                 ))
             });
             let bounded = each.try_flatten().map(move |batch| {
+                let _reader = &reader;
                 let batch = batch?;
                 room.take(&batch)?;
                 Ok(batch)
