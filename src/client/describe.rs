@@ -22,6 +22,8 @@ use crate::flight::messages::{GridPart, GridParts, Named, RebalanceResult};
 #[cfg(feature = "distributed")]
 use crate::flight::schema_of;
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, Tile};
+#[cfg(feature = "distributed")]
+use crate::location::Locality;
 use crate::location::Location;
 use crate::share::{Handle, Incarnation, find};
 
@@ -44,6 +46,10 @@ struct DescribedTile {
     /// Host, process and device of each place where it can be read; older servers do not say it.
     #[serde(default)]
     at: Vec<(IpAddr, u64, String)>,
+    /// How near it is to the server.
+    #[cfg(feature = "distributed")]
+    #[serde(default)]
+    locality: String,
 }
 
 impl DescribedTile {
@@ -252,6 +258,10 @@ pub(super) fn grid(
             schema: Arc::clone(band.ok_or_else(|| broken("the position of a tile"))?),
             num_rows: tile.rows,
             memory_bytes: tile.bytes,
+            #[cfg(feature = "distributed")]
+            is_in_memory: [Locality::Memory, Locality::Shared]
+                .iter()
+                .any(|locality| locality.name() == tile.locality),
         };
         let data = ServedTile::new(outline);
         builder.set(&tile.position, Tile::new(Arc::new(data)))?;

@@ -36,6 +36,9 @@ pub(super) struct Outline {
     pub(super) schema: SchemaRef,
     pub(super) num_rows: u64,
     pub(super) memory_bytes: u64,
+    /// Whether it was in the server's memory when that was asked.
+    #[cfg(feature = "distributed")]
+    pub(super) is_in_memory: bool,
 }
 
 /// A tile that a server holds.
@@ -86,7 +89,14 @@ impl ServedTile {
             schema,
             num_rows,
             memory_bytes,
+            is_in_memory: false,
         })
+    }
+
+    /// Whether it was in the server's memory when that was asked, so that nothing has to be read to share it.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn was_in_memory(&self) -> bool {
+        self.outline.is_in_memory
     }
 
     /// Its handle, where the server said it.

@@ -30,6 +30,7 @@ use url::Url;
 
 use super::here::{Here, Rows, Told, num_operators, to_the_end};
 use super::members::{Member, Members};
+use super::near::Mapped;
 use super::small::SmallTiles;
 use crate::client::{Client, ClientOptions, Waits};
 use crate::error::{Error, ErrorKind, Result};
@@ -63,6 +64,8 @@ pub(super) struct Reach {
     channels: Mutex<HashMap<Url, BoxCloneSyncChannel>>,
     clients: Mutex<HashMap<String, Client>>,
     pub(super) small: SmallTiles,
+    /// How many tiles of members on this host are mapped.
+    pub(super) near: Mapped,
 }
 
 impl fmt::Debug for Reach {
@@ -79,6 +82,7 @@ impl Reach {
             channels: Mutex::default(),
             clients: Mutex::default(),
             small: SmallTiles::new(),
+            near: Mapped::default(),
         }
     }
 

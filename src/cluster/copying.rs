@@ -14,7 +14,7 @@ use futures::try_join;
 use super::Cluster;
 use super::channel::Reach;
 use super::members::Member;
-use super::tile::MemberTile;
+use super::tile::{Access, MemberTile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{GridBuilder, MemoryTile, PartitionGrid, Tile};
@@ -130,7 +130,7 @@ async fn copied(
     let client = reach.client(member.uri()).await?;
     let (described, told) = try_join!(client.part(part), client.part_statistics(part))?;
     let heard = Heard::read(&told, described.schema(), described.rows().num_intervals())?;
-    let there = MemberTile::of_part(&described, heard, (member.uri(), false), reach)?;
+    let there = MemberTile::of_part(&described, heard, (member.uri(), Access::default()), reach)?;
     if part.is_read_again() {
         let told = client.part_files(part).await?;
         let ends = || Error::new(ErrorKind::Cancelled, "this member ends");

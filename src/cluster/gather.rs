@@ -17,7 +17,7 @@ use super::channel::lost;
 use super::copies::{Choice, Deal, Dealt, Survey, Told, data_of};
 use super::members::{Member, Members};
 use super::parts::{Made, of_parts, sample_rows, sample_told};
-use super::tile::MemberTile;
+use super::tile::{Access, MemberTile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{GridId, PartitionGrid};
@@ -241,8 +241,11 @@ impl Cluster {
             None
         });
         let heard = Heard::read(&told, described.schema(), described.rows().num_intervals())?;
-        let forbids = self.forbids_fetching;
-        let part = MemberTile::of_part(&described, heard, (member.uri(), forbids), &self.reach)?;
+        let access = Access {
+            forbids_fetching: self.forbids_fetching,
+            is_near: self.near.is_on(),
+        };
+        let part = MemberTile::of_part(&described, heard, (member.uri(), access), &self.reach)?;
         Ok((Arc::new(part), sample))
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use twox_hash::XxHash64;
 use url::{Host, Url};
 
 use super::allowed::Cores;
@@ -144,6 +145,8 @@ pub struct Members {
     names: Vec<String>,
     /// Their incarnations as texts, in the same order.
     lives: Vec<String>,
+    /// One number for all of their lives.
+    digest: u64,
 }
 
 impl Members {
@@ -179,9 +182,10 @@ impl Members {
         let after = others.partition_point(|member| member.url < own.url);
         others.rotate_left(after);
         let all = std::iter::once(&own).chain(&others);
-        let lives = all.map(|member| member.incarnation.to_string()).collect();
+        let lives: Vec<String> = all.map(|member| member.incarnation.to_string()).collect();
         Self {
             names: names(&own, &others),
+            digest: XxHash64::oneshot(0, lives.concat().as_bytes()),
             lives,
             own,
             others,
@@ -207,6 +211,11 @@ impl Members {
     /// The names of what they have in memory now, and have no more when they are started again: their lives.
     pub(super) fn lives(&self) -> impl Iterator<Item = &str> {
         self.lives.iter().map(String::as_str)
+    }
+
+    /// A number that others than these have not: of other lives, or of more or fewer.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// How many there are.
@@ -266,6 +275,19 @@ mod tests {
         assert_eq!(uris, ["grpc://b:1", "grpc://c:1", "grpc://a:1"]);
         assert_eq!(members.number_of(Incarnation::from_bits(1)), Some(2));
         assert_eq!(members.number_of(Incarnation::from_bits(7)), None);
+    }
+
+    #[test]
+    fn a_digest_is_that_of_lives() {
+        let of = |lives: [u128; 2]| {
+            let [own, other] = lives;
+            Members::of(member("grpc://a:1", own), [member("grpc://b:1", other)]).digest()
+        };
+        assert_eq!(of([1, 2]), of([1, 2]));
+        // One was started again at the same address.
+        assert_ne!(of([1, 2]), of([1, 3]));
+        let alone = Members::alone(member("grpc://a:1", 1));
+        assert_ne!(alone.digest(), of([1, 2]));
     }
 
     #[test]

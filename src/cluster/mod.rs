@@ -3,7 +3,7 @@
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
 //! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is),
 //! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `led.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `last.rs` (the last row), `stages.rs` (what the engine does not know of plans) with `cores.rs` (how many shares parts have) and `allowed.rs` (of which cores), `borders.rs` with `cuts.rs` and `border.rs` (few rows that change the member), `pairs.rs` (full joins without keys), `unions.rs` (inputs of unions that one task makes), `hashed.rs` (rows that are where their hash says), `few.rs` (groups that one finishes), `single.rs` (a row that all make), `numbers.rs` (which joins look up by number), `orders.rs` (groups that come in order), `leaf.rs` with `placement.rs` and `placed.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
-//! travels), `tile.rs` (tiles by their handles), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
+//! travels), `tile.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
 
 mod again;
 mod ahead;
@@ -39,6 +39,7 @@ mod limits;
 mod looks;
 mod members;
 mod message;
+mod near;
 mod numbers;
 mod orders;
 mod owner;
@@ -78,6 +79,7 @@ use tokio::runtime::Handle;
 pub(crate) use guarded::{Admit, GrpcService};
 pub use join::Join;
 pub use members::{Member, Members};
+pub use near::NEAR_BYTES;
 pub(crate) use parts::tell_sample;
 pub use parts::{PartOf, of_parts};
 pub use placement::{Seat, owner, owners};
@@ -89,6 +91,7 @@ use anywhere::Anywhere;
 use channel::Reach;
 use copying::Copying;
 use guarded::Guarded;
+use near::Near;
 use parts::Parts;
 use stops::Stops;
 use tiles::TileCodec;
@@ -110,6 +113,9 @@ pub struct ClusterOptions {
     pub client: ClientOptions,
     /// Whether parts of plans that want tiles of other members fail with `NotLocal`, instead of fetching them.
     pub forbids_fetching: bool,
+    /// How many bytes of other members on its host the member that was asked reads in a statement that it runs alone, over their memory, which it maps: no part of it is sent then ([`NEAR_BYTES`] is what servers are started with). 0
+    /// spreads all statements over tiles of others.
+    pub near_bytes: u64,
     /// Folders and URLs whose files every member reads alike: lazy tiles of files below them are read by the member where placement puts them, and by no other.
     pub shared: Vec<String>,
     /// Whether the tiles of that catalog, and of lazy grids of those files, are read into memory by the members where placement puts them as soon as the members and the grids are known, instead of on first use.
@@ -173,6 +179,7 @@ pub struct Cluster {
     /// What cuts plans, once there was one.
     planning: OnceLock<SessionState>,
     forbids_fetching: bool,
+    near: Near,
     anywhere: Arc<Anywhere>,
     parts: Mutex<Parts>,
     copying: Copying,
@@ -226,6 +233,7 @@ impl Cluster {
             join: ArcSwapOption::new(options.join.map(Arc::new)),
             planning: OnceLock::new(),
             forbids_fetching: options.forbids_fetching,
+            near: Near::new(options.near_bytes),
             anywhere,
             parts: Mutex::default(),
             copying: Copying::default(),
@@ -252,7 +260,9 @@ impl Cluster {
             tracing::info!(members = ?uris, "the members of the cluster are others than before");
             // Who comes back is reached anew; statements that run keep what they have.
             self.reach.keep_only(&now);
-            self.members.store(Arc::new(now));
+            let now = Arc::new(now);
+            self.members.store(Arc::clone(&now));
+            self.let_go_of_gone(&now);
         }
     }
 
@@ -371,6 +381,7 @@ async fn look(cluster: Weak<Cluster>) {
         }
         let now = cluster.refresh().await.err().map(|error| error.to_string());
         cluster.read_ahead();
+        cluster.let_go_of_unread();
         // What stays wrong is said once.
         let now = now.unwrap_or_default();
         if !now.is_empty() && now != said {

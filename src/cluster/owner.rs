@@ -21,6 +21,13 @@ pub(super) fn elsewhere(tile: &Tile) -> Option<&Handle> {
     data.downcast_ref::<RemoteTile>().map(RemoteTile::handle)
 }
 
+/// Whether the memory of the process that has a tile, as that describes it, is where the tile lies.
+pub(super) fn was_in_memory(tile: &Tile) -> bool {
+    let data: &dyn Any = tile.data().as_ref();
+    let served = data.downcast_ref::<ServedTile>();
+    served.is_some_and(ServedTile::was_in_memory)
+}
+
 /// The handle of a tile that another member has, or had.
 pub(super) fn of_member(tile: &Tile) -> Option<&Handle> {
     member_tile(tile).map(MemberTile::handle)

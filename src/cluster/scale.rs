@@ -13,7 +13,7 @@ use prost::Message;
 use super::channel::Reach;
 use super::leaf::{dealt, seats};
 use super::members::{Member, Members};
-use super::tile::{MemberTile, Outline};
+use super::tile::{Access, MemberTile, Outline};
 use super::{Cluster, ClusterOptions, owner};
 use crate::catalog::{Catalog, KeptFile};
 use crate::counting::allocated_bytes;
@@ -84,7 +84,7 @@ pub(super) fn grid(reach: &Arc<Reach>, members: &Members, num_tiles: usize) -> A
             schema: Arc::clone(schema),
             num_rows: TILE_ROWS,
             memory_bytes: 16 * TILE_ROWS,
-            forbids_fetching: false,
+            access: Access::default(),
         };
         Arc::new(MemberTile::new(outline, Arc::clone(reach)))
     })

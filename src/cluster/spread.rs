@@ -56,7 +56,7 @@ use super::together::are_together;
 use super::unions::dealt_to_all;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
-use crate::query::{Facts, Spread, Stop, asks_for_counts, dense_apart, last_part, part};
+use crate::query::{Facts, Reads, Spread, Stop, asks_for_counts, dense_apart, last_part, part};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -66,6 +66,18 @@ impl Spread for Cluster {
 
     fn num_processes(&self) -> usize {
         self.members().len()
+    }
+
+    fn moment(&self) -> u64 {
+        self.members().digest()
+    }
+
+    fn may_be_near(&self, reads: &[Reads]) -> bool {
+        self.might_be_alone(reads)
+    }
+
+    fn is_near(&self, reads: &[Reads]) -> bool {
+        self.is_alone_with(reads)
     }
 
     fn are_together(&self, one: (&Facts, usize), other: (&Facts, usize)) -> bool {

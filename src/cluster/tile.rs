@@ -1,11 +1,13 @@
 //! Tiles of other members.
 //!
-//! Comes in: a handle, columns, number of rows, where the owner answers. Goes out: a tile that is fetched from there when it is read after all: mapped where the owner is on this host, column by column
-//! elsewhere; columns of small ones are kept (`small.rs`). Parts of plans are sent to where the tiles are, so that this is the exception: it is counted like any tile that is brought, logged, and an error where it is forbidden. Never here: which
-//! member reads what.
+//! Comes in: a handle, columns, number of rows, where the owner answers. Goes out: a tile that lies in memory which its owner shares with this process, once somebody has it mapped (`near.rs`); else one that is fetched from there when it is
+//! read after all: mapped where the owner is on this host, column by column elsewhere; columns of small ones are kept (`small.rs`). Parts of plans are sent to where the tiles are, so that fetching is the exception: it is counted like any tile that is
+//! brought, logged, and an error where it is forbidden. Never here: which member reads what.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwapOption;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -13,13 +15,14 @@ use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
 use tokio::sync::OnceCell;
 
 use super::channel::Reach;
-use super::owner::elsewhere;
+use super::near::{Counted, about_bytes};
+use super::owner::{elsewhere, was_in_memory};
 use super::small::SMALL_BYTES;
 use crate::client::ServedTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridBuilder, PartitionGrid, Tile, TileData};
-use crate::location::{Locality, Location};
-use crate::share::{Handle, Heard, Incarnation};
+use crate::location::{Locality, Location, host_address};
+use crate::share::{Handle, Heard, Incarnation, acquire, answers};
 
 /// What is known of a tile of another member.
 pub(super) struct Outline {
@@ -29,7 +32,16 @@ pub(super) struct Outline {
     pub(super) schema: SchemaRef,
     pub(super) num_rows: u64,
     pub(super) memory_bytes: u64,
+    pub(super) access: Access,
+}
+
+/// How this process may have tiles of another member.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Access {
+    /// Whether they are never fetched.
     pub(super) forbids_fetching: bool,
+    /// Whether they are on this host, and their memory is mapped for statements over little data.
+    pub(super) is_near: bool,
 }
 
 /// A tile that another member has.
@@ -37,6 +49,19 @@ pub struct MemberTile {
     outline: Outline,
     reach: Arc<Reach>,
     served: OnceCell<ServedTile>,
+    /// The tile in memory that its owner shares, as long as it is mapped for statements over little data.
+    mapped: ArcSwapOption<Near>,
+    /// Whether somebody has read that since it was looked at last.
+    was_read: AtomicBool,
+    /// Whether it was mapped once, so that it is mapped again for whoever reads it.
+    was_mapped: AtomicBool,
+}
+
+/// Memory of another member that is mapped.
+#[derive(Debug)]
+struct Near {
+    tile: Tile,
+    _counted: Counted,
 }
 
 impl std::fmt::Debug for MemberTile {
@@ -52,6 +77,9 @@ impl MemberTile {
             outline,
             reach,
             served: OnceCell::new(),
+            mapped: ArcSwapOption::empty(),
+            was_read: AtomicBool::new(false),
+            was_mapped: AtomicBool::new(false),
         }
     }
 
@@ -59,23 +87,28 @@ impl MemberTile {
     pub(super) fn of_part(
         part: &PartitionGrid,
         mut heard: Heard,
-        (uri, forbids_fetching): (&str, bool),
+        (uri, access): (&str, Access),
         reach: &Arc<Reach>,
     ) -> Result<PartitionGrid> {
         let (rows, columns) = (part.rows().clone(), part.columns().clone());
-        let uri: Arc<str> = uri.into();
+        let (uri, here): (Arc<str>, _) = (uri.into(), host_address());
         let mut builder = GridBuilder::try_new(Arc::clone(part.schema()), rows, columns)?;
         for (position, tile) in part.geometry().positions().zip(part.tiles()) {
             let tile = match elsewhere(tile) {
                 None => tile.clone(),
                 Some(handle) => {
+                    let is_near = access.is_near && handle.owner.host() == here;
+                    let access = Access {
+                        is_near: is_near && was_in_memory(tile),
+                        ..access
+                    };
                     let outline = Outline {
                         handle: handle.clone(),
                         uri: Arc::clone(&uri),
                         schema: tile.data().schema(),
                         num_rows: tile.num_rows(),
                         memory_bytes: tile.data().memory_bytes(),
-                        forbids_fetching,
+                        access,
                     };
                     let data = Arc::new(Self::new(outline, Arc::clone(reach)));
                     let known = match position.as_slice() {
@@ -94,6 +127,86 @@ impl MemberTile {
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.outline.handle
+    }
+
+    /// Whether it may be mapped for statements over little data.
+    pub(super) fn is_near(&self) -> bool {
+        self.outline.access.is_near
+    }
+
+    /// Whether it is mapped for them.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.mapped.load().is_some()
+    }
+
+    /// Maps it, unless it is mapped. Waits for its owner, seconds at most if that hangs.
+    ///
+    /// # Errors
+    /// As [`acquire`]; `InvalidData` for other rows or columns than it is said to have; `ResourcesExhausted` when as many are mapped as may be.
+    pub(super) fn map(&self) -> Result<()> {
+        self.was_read.store(true, Ordering::Relaxed);
+        if self.is_mapped() {
+            return Ok(());
+        }
+        let outline = &self.outline;
+        let counted = self.reach.near.counted()?;
+        let (tile, _) = acquire(&outline.handle)?;
+        let fields = tile.data().schema();
+        if tile.num_rows() != outline.num_rows || fields.fields() != outline.schema.fields() {
+            let text = "the tile that came has other rows or columns than its grid says";
+            return Err(Error::invalid_data(text).with_position(&outline.handle.position));
+        }
+        let near = Near {
+            tile,
+            _counted: counted,
+        };
+        self.mapped.store(Some(Arc::new(near)));
+        self.was_mapped.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets go of what is mapped; who reads it has it until then.
+    pub(super) fn let_go(&self) {
+        self.mapped.store(None);
+    }
+
+    /// The same if nobody has read it since this was asked last.
+    pub(super) fn let_go_if_unread(&self) {
+        if !self.was_read.swap(false, Ordering::Relaxed) {
+            self.let_go();
+        }
+    }
+
+    /// The tile that is mapped.
+    fn shared(&self) -> Option<Tile> {
+        let mapped = self.mapped.load();
+        let near = mapped.as_ref()?;
+        self.was_read.store(true, Ordering::Relaxed);
+        Some(near.tile.clone())
+    }
+
+    /// The same, mapped again if it was let go of: a plan that counts on it may have been kept.
+    fn shared_again(&self) -> Option<Tile> {
+        if let Some(tile) = self.shared() {
+            return Some(tile);
+        }
+        if !self.was_mapped.load(Ordering::Relaxed) {
+            return None;
+        }
+        // One that hangs is not waited for twice.
+        let map = || match answers(&self.outline.handle) {
+            true => self.map(),
+            false => Err(self.lost("the member that had the tile does not share it any more")),
+        };
+        let mapped = match Runtime::try_current().map(|here| here.runtime_flavor()) {
+            // Its owner may take its time.
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(map),
+            _ => map(),
+        };
+        if let Err(error) = mapped {
+            tracing::debug!(%error, "a tile of a member on this host is not mapped again");
+        }
+        self.shared()
     }
 
     fn lost(&self, what: &str) -> Error {
@@ -120,7 +233,7 @@ impl MemberTile {
             schema,
             num_rows,
             memory_bytes,
-            forbids_fetching,
+            access,
         } = &self.outline;
         if handle.incarnation == Incarnation::current()? {
             return Err(self.lost("the grid was dropped, its tile is gone"));
@@ -128,7 +241,7 @@ impl MemberTile {
         if uri.is_empty() {
             return Err(self.gone());
         }
-        if *forbids_fetching {
+        if access.forbids_fetching {
             let text = format!(
                 "the tile lives in another member, {}, and tiles are not to be fetched",
                 handle.owner
@@ -169,7 +282,7 @@ impl MemberTile {
     /// Whether what it gave is kept for others who read it.
     fn is_kept(&self) -> bool {
         let outline = &self.outline;
-        outline.memory_bytes <= SMALL_BYTES && !outline.forbids_fetching
+        outline.memory_bytes <= SMALL_BYTES && !outline.access.forbids_fetching
     }
 
     /// Its columns: those that were fetched before as they are, all others fetched now, and kept.
@@ -216,17 +329,29 @@ impl TileData for MemberTile {
         self.outline.memory_bytes
     }
 
+    /// Of one that is not mapped about so many: nothing is fetched to know it.
+    fn column_bytes(&self, columns: &[usize]) -> u64 {
+        match self.shared() {
+            Some(tile) => tile.data().column_bytes(columns),
+            None => about_bytes(self, columns),
+        }
+    }
+
     /// Its owner, whose process has it whatever others have mapped or kept of it.
     fn locations(&self) -> Vec<Location> {
         vec![self.outline.handle.owner.clone()]
     }
 
-    /// It may be fetched to be read, and for nothing else: not for what planning would like to know.
+    /// It may be fetched to be read, and for nothing else: not for what planning would like to know. One that is mapped is here.
     fn is_lazy(&self) -> bool {
-        true
+        !self.is_mapped()
     }
 
     fn locality(&self) -> Locality {
+        // Scans are planned by it, once for all, before anything is mapped.
+        if self.is_near() {
+            return Locality::Shared;
+        }
         let outline = &self.outline;
         let num_columns = outline.schema.fields().len();
         if self.is_kept() && self.reach.small.has_any(&outline.handle, num_columns) {
@@ -239,11 +364,17 @@ impl TileData for MemberTile {
     }
 
     fn open(&self) -> Result<RecordBatch> {
+        if let Some(tile) = self.shared() {
+            return tile.open();
+        }
         let all: Vec<usize> = (0..self.outline.schema.fields().len()).collect();
         self.open_columns(&all)
     }
 
     fn open_columns(&self, columns: &[usize]) -> Result<RecordBatch> {
+        if let Some(tile) = self.shared() {
+            return tile.data().open_columns(columns);
+        }
         let runtime = Runtime::try_current().map_err(|_| {
             Error::internal("a tile of another member was opened outside of a runtime")
         })?;
@@ -257,6 +388,9 @@ impl TileData for MemberTile {
     }
 
     async fn fetch(&self, columns: &[usize]) -> Result<RecordBatch> {
+        if let Some(tile) = self.shared_again() {
+            return tile.data().fetch(columns).await;
+        }
         match self.is_kept() {
             true => self.kept(columns).await,
             false => self.brought(columns).await,

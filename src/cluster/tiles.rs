@@ -16,7 +16,7 @@ use super::channel::Reach;
 use super::members::Members;
 use super::message::{From, Kept, Run, Source, Tiles};
 use super::owner::elsewhere;
-use super::tile::{MemberTile, Outline};
+use super::tile::{Access, MemberTile, Outline};
 use crate::catalog::KeptFile;
 use crate::error::{Error, Result};
 use crate::flight::{schema_bytes, schema_of};
@@ -327,7 +327,11 @@ impl<'a> Reading<'a> {
                     schema: Arc::clone(schema),
                     num_rows: rows,
                     memory_bytes,
-                    forbids_fetching: self.forbids_fetching,
+                    // It is another member's statement, which has been spread.
+                    access: Access {
+                        forbids_fetching: self.forbids_fetching,
+                        is_near: false,
+                    },
                 };
                 self.of_process(source, outline)
             }

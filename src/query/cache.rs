@@ -32,8 +32,8 @@ pub(super) struct Question {
     pub(super) memory_limit: usize,
     /// What the statement may do; a plan is only kept of one that may do what it does.
     pub(super) may: Statements,
-    /// How many processes it would be spread over: one that is alone plans for itself what all could read.
-    pub(super) processes: usize,
+    /// The processes that it would be spread over: one that is alone plans for itself what all could read, and what it reads of others alone is theirs of that moment.
+    pub(super) moment: u64,
     /// A child never runs plans of its parent.
     pub(super) pid: u32,
 }

@@ -23,6 +23,8 @@ mod kept;
 mod metrics;
 mod names;
 mod naming;
+#[cfg(feature = "distributed")]
+mod near;
 mod options;
 mod parameters;
 mod pattern;
@@ -76,6 +78,7 @@ pub(crate) use {
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
     exec::{relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec, stop::Stop},
     metrics::PROCESS,
+    near::Reads,
     plan::beyond::Numbers,
     plan::estimate::{sample, sample_of_parts},
     plan::facts::{Extent, Facts},

@@ -19,6 +19,8 @@ use super::error::placed;
 use super::faults::own_text;
 use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
+#[cfg(feature = "distributed")]
+use super::near::planned_near;
 use super::parameters::Parameters;
 use super::permission;
 use super::plan::repeated::made_once;
@@ -302,7 +304,26 @@ pub(super) async fn physical(
     Ok(plan)
 }
 
-/// The same, and whether it reads grids and nothing else, wherever it runs.
+/// The plan of a statement that this process runs alone, and whether it reads grids and nothing else.
+///
+/// # Errors
+/// As the engine says.
+pub(super) async fn planned_here(
+    state: &SessionState,
+    logical: &LogicalPlan,
+) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
+    let plan = match made_once(state, logical)? {
+        None => state.create_physical_plan(logical).await?,
+        Some(optimised) => {
+            let planner = state.query_planner();
+            planner.create_physical_plan(&optimised, state).await?
+        }
+    };
+    let is_of_grids = reads_grids_only(&plan);
+    Ok((plan, is_of_grids))
+}
+
+/// The same, wherever it runs.
 async fn spread_or_not(
     state: &SessionState,
     logical: LogicalPlan,
@@ -313,16 +334,12 @@ async fn spread_or_not(
         .with_allow_statements(false);
     read_only.verify_plan(&logical)?;
     let Some(spread) = spreads(state, &logical) else {
-        let plan = match made_once(state, &logical)? {
-            None => state.create_physical_plan(&logical).await?,
-            Some(optimised) => {
-                let planner = state.query_planner();
-                planner.create_physical_plan(&optimised, state).await?
-            }
-        };
-        let is_of_grids = reads_grids_only(&plan);
-        return Ok((plan, is_of_grids));
+        return planned_here(state, &logical).await;
     };
+    #[cfg(feature = "distributed")]
+    if let Some(planned) = Box::pin(planned_near(&spread, state, &logical)).await {
+        return Ok(planned);
+    }
     let apart = apart(state, &spread);
     Ok(Box::pin(spread_out(spread, apart, &logical)).await?)
 }

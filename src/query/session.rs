@@ -385,7 +385,7 @@ impl Session {
             threads: self.threads(options),
             memory_limit: self.planned_limit(options),
             may: options.statements,
-            processes: self.spreader.num_processes(),
+            moment: self.spreader.moment(),
             pid: std::process::id(),
         }
     }

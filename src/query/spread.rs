@@ -36,6 +36,8 @@ use super::exec::{
     wait::waiting,
 };
 #[cfg(feature = "distributed")]
+use super::near::Reads;
+#[cfg(feature = "distributed")]
 use super::plan::facts::Facts;
 #[cfg(feature = "distributed")]
 use super::plan::join_order::JoinOrder;
@@ -65,7 +67,19 @@ pub(crate) trait Spread: fmt::Debug + Send + Sync {
     fn concerns(&self, grid: &PartitionGrid) -> bool;
 
     /// How many processes a plan is spread over.
+    #[cfg(feature = "distributed")]
     fn num_processes(&self) -> usize;
+
+    /// A number that is another one once there are other processes: plans of one moment may be kept for that moment only.
+    fn moment(&self) -> u64;
+
+    /// Whether a statement that mentions these columns of grids, and no others, might be run by this process alone ([`Spread::is_near`]), so that it is worth a look what it reads of them.
+    #[cfg(feature = "distributed")]
+    fn may_be_near(&self, reads: &[Reads]) -> bool;
+
+    /// Whether this process runs a statement alone that reads this: little, and in memory of this host, where all of it is at hand from now on.
+    #[cfg(feature = "distributed")]
+    fn is_near(&self, reads: &[Reads]) -> bool;
 
     /// Whether no process has a value of one of these columns (a grid and a number each) that another has as well, so that a join by them runs where the rows are.
     #[cfg(feature = "distributed")]
@@ -112,9 +126,9 @@ impl Spreader {
         }
     }
 
-    /// How many processes plans are spread over at this moment.
-    pub(super) fn num_processes(&self) -> usize {
-        self.now().map_or(1, |spread| spread.num_processes())
+    /// A number that is another one once plans would be spread over other processes.
+    pub(super) fn moment(&self) -> u64 {
+        self.now().map_or(0, |spread| spread.moment())
     }
 }
 

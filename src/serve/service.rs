@@ -33,6 +33,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{REQUEST, status_of};
 use crate::grid::PartitionGrid;
+use crate::location::Locality;
 use crate::query::{QueryOptions, Session, SessionOptions, Statements, Taken, max_threads};
 use crate::share::copied_bytes;
 
@@ -478,5 +479,10 @@ async fn tidy(service: Weak<Service>) {
 /// Bytes of the tiles of a grid that lie in memory; those that are still in files are not read to know.
 pub(super) fn here_bytes(grid: &PartitionGrid) -> u64 {
     let here = grid.tiles().iter().filter(|tile| !tile.data().is_lazy());
+    // Memory that another member shares is its own.
+    let here = here.filter(|tile| {
+        let mut places = tile.locations().into_iter();
+        tile.data().locality() != Locality::Shared || places.any(|place| place.is_here())
+    });
     here.map(|tile| tile.data().memory_bytes()).sum()
 }

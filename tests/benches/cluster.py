@@ -1,14 +1,17 @@
 """TPC-H over three members of a cluster on this machine, beside one server with the same rows, and DuckDB.
 
 Run `make bench-cluster`, or `python tests/benches/cluster.py --help`. Each member has a third of each table: cut between rows ("cluster"), or, as whoever
-loads by key would have it, between keys, so that the rows of an order and those of a part are with one member each ("by key"). All share the cores that the
-one server has, so that the ratio is what being many costs. Both are asked through a port, as clients would. Prints tables; decides nothing.
+loads by key would have it, between keys, so that the rows of an order and those of a part are with one member each ("by key"). Each statement is asked twice:
+of a member as it is started without settings, which runs statements over little data alone, and of one with `cluster.near=0` ("near=0", "key near=0"), which
+spreads all of them. All share the cores that the one server has, so that the ratio is what being many costs. Both are asked through a port, as clients would.
+Prints tables; decides nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import tpch
 
@@ -34,7 +37,8 @@ tpch.ENGINES["cluster"] = '''
                 return grid.shape[0] * part // of
             values = grid[[key]].to_arrow().column(0).combine_chunks().to_numpy()
             return values.searchsorted(values[-1] * part // of, side="right") if part < of else len(values)
-        server = pg.Server(join="file:" + members, http=None, settings={"server.threads": threads})
+        settings = {"cluster.near": 0} if part == 1 else {}
+        server = pg.Server(join="file:" + members, http=None, settings={"server.threads": threads, **settings})
         for path in sorted(tables.glob("*.parquet")):
             grid = pg.read_parquet(path)
             first, end = (int(begin(grid, keys.get(path.stem), each)) for each in (part, part + 1))
@@ -57,11 +61,33 @@ tpch.ENGINES["cluster"] = '''
     for process in started:
         print(file=process.stdin, flush=True)
         assert len(process.stdout.readline().split()) == len(TABLES)
-    connection = pg.connect(uris[0])
-    ask = lambda text: connection.sql(text).to_arrow()
+    near, spread = pg.connect(uris[0]), pg.connect(uris[1])
+    ask = lambda text: (spread if text.startswith("-- near=0") else near).sql(text).to_arrow()
 '''
 tpch.ENGINES["by key"] = tpch.ENGINES["cluster"].replace("BY_KEY", "True")
 tpch.ENGINES["cluster"] = tpch.ENGINES["cluster"].replace("BY_KEY", "False")
+
+
+class Spread:
+    """The members of an engine, asked by way of the one that spreads all statements."""
+
+    def __init__(self, engine: tpch.Engine, name: str) -> None:
+        """Starts nothing: they are there."""
+        self.engine, self.name = engine, name
+
+    @property
+    def loaded_mb(self) -> float:
+        """What they have in memory once they have loaded."""
+        return self.engine.loaded_mb
+
+    @property
+    def peak_mb(self) -> float:
+        """What they had at most."""
+        return self.engine.peak_mb
+
+    def ask(self, text: str) -> dict[str, Any]:
+        """Runs a query once."""
+        return self.engine.ask(f"-- near=0\n{text}")
 
 
 def main() -> None:
@@ -77,15 +103,19 @@ def main() -> None:
     wishes = parser.parse_args()
     wishes.data.mkdir(parents=True, exist_ok=True)
     source = tpch.tpch(wishes.data, wishes.scale)
-    names = ["cluster", "by key", "server", "duckdb"]
-    engines = [tpch.Engine(name, source, wishes.threads) for name in names]
-    results = {name: tpch.measure(engines, text, wishes.repetitions) for name, text in tpch.QUERIES}
+    cluster, by_key, *others = engines = [
+        tpch.Engine(name, source, wishes.threads)
+        for name in ("cluster", "by key", "server", "duckdb")
+    ]
+    many = [cluster, Spread(cluster, "near=0"), by_key, Spread(by_key, "key near=0")]
+    asked = [*many, *others]
+    results = {name: tpch.measure(asked, text, wishes.repetitions) for name, text in tpch.QUERIES}
     print(
         f"TPC-H, scale {wishes.scale:g}, three members of {wishes.threads} threads, best of {wishes.repetitions}"
     )
-    for many in engines[:2]:
+    for one in many:
         print()
-        tpch.table([many, *engines[2:]], results)
+        tpch.table([one, *others], results)
     for engine in engines:
         engine.stop()
 

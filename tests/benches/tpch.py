@@ -14,8 +14,9 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 QUERIES = [
@@ -90,6 +91,23 @@ TAIL = """
 """
 
 
+class Asked(Protocol):
+    """Who answers one query after the other."""
+
+    name: str
+
+    @property
+    def loaded_mb(self) -> float:
+        """What it has in memory once it has loaded."""
+
+    @property
+    def peak_mb(self) -> float:
+        """What it had at most."""
+
+    def ask(self, text: str) -> dict[str, Any]:
+        """Runs a query once."""
+
+
 class Engine:
     """A process that answers one query after the other."""
 
@@ -128,7 +146,7 @@ class Engine:
         self.process.communicate()
 
 
-def measure(engines: list[Engine], text: str, repetitions: int) -> dict[str, dict[str, Any]]:
+def measure(engines: Sequence[Asked], text: str, repetitions: int) -> dict[str, dict[str, Any]]:
     """The best run of each engine, or its error, for one query; the engines take turns."""
     best: dict[str, dict[str, Any]] = {}
     for engine in engines:
@@ -161,7 +179,7 @@ def tpch(folder: Path, scale: float) -> Path:
     return target
 
 
-def table(engines: list[Engine], results: dict[str, dict[str, dict[str, Any]]]) -> None:
+def table(engines: Sequence[Asked], results: dict[str, dict[str, dict[str, Any]]]) -> None:
     """Prints the times, and those of the others in relation to the first engine's."""
     names = [engine.name for engine in engines]
     print(

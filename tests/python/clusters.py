@@ -21,7 +21,7 @@ import pyarrow.flight as fl
 
 import partgrid as pg
 from resting import Had, all_steady, seconds_of
-from services import act, ours, parsed
+from services import SPREAD, act, ours, parsed
 
 T = TypeVar("T")
 
@@ -152,12 +152,13 @@ class Child:
 
 
 class Member(Child):
-    """A server in a child."""
+    """A server in a child. It spreads all statements unless a test says otherwise; a setting that is `None` is left as it is without one."""
 
     def __init__(
         self, members: Path, environment: Mapping[str, str] | None = None, **settings: object
     ) -> None:
-        super().__init__(MEMBER, str(members), json.dumps(settings), environment=environment)
+        said = {key: value for key, value in (SPREAD | settings).items() if value is not None}
+        super().__init__(MEMBER, str(members), json.dumps(said), environment=environment)
         self.uri = self.line()
 
     def contribute(self, number: int, of: int, replicas: int = 1, shift: int = 0) -> None:
@@ -205,14 +206,14 @@ def cluster(folder: Path, count: int, **settings: object) -> Iterator[list[Membe
             member.kill()
 
 
-# Argument: which part of how many of each table, the file of members, the folder of the tables, rows of a tile.
+# Argument: which part of how many of each table, the file of members, the folder of the tables, rows of a tile, settings.
 OF_FILES = """
-import sys
+import json, sys
 from pathlib import Path
 import partgrid as pg
 
 part, of, members, tables, tile_rows = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]), int(sys.argv[5])
-server = pg.Server(join="file:" + members, http=None)
+server = pg.Server(join="file:" + members, http=None, settings=json.loads(sys.argv[6]))
 for path in sorted(tables.glob("*.parquet")):
     grid = pg.read_parquet(path, tile_rows=tile_rows)
     rows = grid.shape[0]
@@ -227,11 +228,12 @@ sys.stdin.readline()
 
 @contextmanager
 def members_of_files(
-    tables: Path, folder: Path, of: int = 3, tile_rows: int = 50_000
+    tables: Path, folder: Path, of: int = 3, tile_rows: int = 50_000, **settings: object
 ) -> Iterator[pg.Connection]:
     """Members, each with its part of every table of a folder, and a connection to the first."""
     members = folder / "members"
-    arguments = [str(of), str(members), str(tables), str(tile_rows)]
+    said = json.dumps(SPREAD | settings)
+    arguments = [str(of), str(members), str(tables), str(tile_rows), said]
     started = [
         subprocess.Popen(
             [sys.executable, "-c", OF_FILES, str(part), *arguments],

@@ -18,7 +18,7 @@ import pytest
 import partgrid as pg
 from clusters import Child
 from conftest import DATA
-from services import Service, free_ports, http_answer, until, write_tokens
+from services import SPREAD, Service, free_ports, http_answer, until, write_tokens
 
 MEMBER = """
 import json, sys
@@ -37,7 +37,8 @@ class Member(Child):
     """A child with 1,000 rows of `sales`."""
 
     def __init__(self, part: int, of: int, members: Path, **settings: object) -> None:
-        super().__init__(MEMBER, str(part), str(of), str(members), json.dumps(settings))
+        said = json.dumps(SPREAD | settings)
+        super().__init__(MEMBER, str(part), str(of), str(members), said)
         self.uri = self.line()
 
 

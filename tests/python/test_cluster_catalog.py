@@ -19,7 +19,7 @@ import pytest
 
 import partgrid as pg
 from clusters import Child
-from services import act
+from services import SPREAD, act
 
 MEMBER = """
 import json, sys
@@ -33,7 +33,9 @@ print(server.uri, flush=True)
 class Member(Child):
     """A server in a child."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None, **wishes: object) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, **wishes: Any) -> None:
+        if "join" in wishes:
+            wishes["settings"] = SPREAD | wishes.get("settings", {})
         super().__init__(MEMBER, json.dumps(wishes), environment=environment)
         self.uri = self.line()
 

@@ -33,7 +33,7 @@ from clusters import (
     until,
     write_list,
 )
-from services import act, asked, command, flight_sql, inner, shown
+from services import SPREAD, act, asked, command, flight_sql, inner, shown
 
 # Has imported all before the one is killed whose address it takes.
 NEXT = f"""
@@ -59,7 +59,7 @@ class Next(Member):
     """A member that begins when it is told to."""
 
     def __init__(self, members: Path, **settings: object) -> None:
-        Child.__init__(self, NEXT, str(members), json.dumps(settings))
+        Child.__init__(self, NEXT, str(members), json.dumps(SPREAD | settings))
 
     def live(self) -> None:
         self.begin("")

@@ -80,7 +80,9 @@ def listen(
             join=[],
             insecure=True,
             # Only the program itself asks: its queries may spill as much as those of a session.
+            # Parts of statements run where the tiles are, however small these are.
             settings={
+                "cluster.near": 0,
                 "cluster.token": str(shown),
                 "limits.spill": "100GiB",
                 **(settings or {}),

@@ -23,6 +23,9 @@ pub(super) enum Kind {
     Seconds,
     /// A size such as 512MB.
     Size,
+    /// The same, or 0.
+    #[cfg(feature = "distributed")]
+    SizeOrNone,
     /// `ip:port`, or `localhost:port`.
     Address,
     /// The same, or `off`.
@@ -164,6 +167,12 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
         Kind::Flag,
         "whether a member may fetch tiles of others where a plan wants them",
     ),
+    #[cfg(feature = "distributed")]
+    (
+        "cluster.near",
+        Kind::SizeOrNone,
+        "what a statement may read of members on one host to be run by the member that was asked alone, over their memory; 0 spreads all",
+    ),
     (
         "limits.message",
         Kind::Size,
@@ -247,6 +256,8 @@ impl Kind {
             Self::CountOrNone => "a whole number from 0",
             Self::Seconds => "a number of seconds, more than 0",
             Self::Size => "a size such as 512MB or 4GiB",
+            #[cfg(feature = "distributed")]
+            Self::SizeOrNone => "a size such as 32MiB, or 0",
             Self::Address => "an IP address or localhost, and a port, such as 127.0.0.1:8815",
             Self::AddressOrOff => {
                 "an IP address or localhost, and a port, such as 127.0.0.1:8816, or off"
@@ -282,6 +293,11 @@ impl Kind {
                 };
                 Some(Value::Integer(i64::try_from(size).ok()?))
             }
+            #[cfg(feature = "distributed")]
+            Self::SizeOrNone => match whole {
+                Some(0) => Some(Value::Integer(0)),
+                _ => Self::Size.read(value),
+            },
             Self::Address => {
                 let text = text?.trim();
                 let here = text.strip_prefix("localhost:");

@@ -18,7 +18,7 @@ use super::accounts::CallerLimits;
 use super::options::{Limits, ServerOptions};
 use super::tls::TlsFiles;
 #[cfg(feature = "distributed")]
-use crate::cluster::ClusterOptions;
+use crate::cluster::{ClusterOptions, NEAR_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 
 /// With what the names of our variables begin.
@@ -289,6 +289,7 @@ impl Settings {
         let mut options = ClusterOptions {
             join: Some(join.parse()?),
             forbids_fetching: flag("cluster.fetch") == Some(false),
+            near_bytes: self.number("cluster.near").unwrap_or(NEAR_BYTES),
             is_eager: flag("cluster.eager") == Some(true),
             replicas: replicas.and_then(|replicas| usize::try_from(replicas).ok()),
             ..ClusterOptions::default()
@@ -412,6 +413,8 @@ fn default_of(key: &str) -> String {
         "log.format" => "text".to_owned(),
         "server.stop_within" => Settings::default().stop_within().as_secs_f64().to_string(),
         "cluster.fetch" => "true".to_owned(),
+        #[cfg(feature = "distributed")]
+        "cluster.near" => NEAR_BYTES.to_string(),
         "limits.message" => limits.message_bytes.to_string(),
         "limits.query_time" => limits.query_time.as_secs_f64().to_string(),
         "limits.query_memory" => limits.query_memory_bytes.to_string(),

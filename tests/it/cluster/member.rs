@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use partgrid::cluster::{ClusterOptions, Join, PartOf};
+use partgrid::cluster::{ClusterOptions, Join, NEAR_BYTES, PartOf};
 use partgrid::query::Session;
 use partgrid::serve::Server;
 use tokio::time::timeout;
@@ -23,6 +23,8 @@ const DATA: &str = "PARTGRID_TEST_MEMBER";
 const JOIN: &str = "PARTGRID_TEST_JOIN";
 /// Says to the child that it may fetch tiles.
 const MAY_FETCH: &str = "PARTGRID_TEST_MAY_FETCH";
+/// Says to the child how much it reads of others in statements that it runs alone.
+const NEAR: &str = "PARTGRID_TEST_NEAR";
 /// What lines for the parent begin with; the test harness writes others.
 const MARK: &str = "@@ ";
 
@@ -67,12 +69,17 @@ impl Drop for Process {
 
 impl Process {
     /// A member with the rows of a seed, which are part `part` of `of`.
-    fn start(join: &Path, (seed, part, of): (u64, usize, usize), may_fetch: bool) -> Self {
+    fn start(
+        join: &Path,
+        (seed, part, of): (u64, usize, usize),
+        (may_fetch, near_bytes): (bool, u64),
+    ) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "cluster::member::a_member_of_a_cluster"]);
         command.args(["--ignored", "--nocapture", "--test-threads=1"]);
         command.env(DATA, format!("{seed} {part} {of}"));
         command.env(JOIN, join);
+        command.env(NEAR, near_bytes.to_string());
         if may_fetch {
             command.env(MAY_FETCH, "1");
         }
@@ -137,11 +144,20 @@ impl Process {
     }
 }
 
-/// Processes that know each other, and whose tiles are the grids `data::GRIDS`; their list is in `folder`.
+/// Processes that know each other, and whose tiles are the grids `data::GRIDS`; their list is in `folder`. They spread all statements.
 pub(super) fn cluster(folder: &Path, seeds: &[u64], may_fetch: bool) -> Vec<Process> {
+    started(folder, seeds, (may_fetch, 0))
+}
+
+/// The same, which run statements over little data alone and fetch nothing.
+pub(super) fn near(folder: &Path, seeds: &[u64]) -> Vec<Process> {
+    started(folder, seeds, (false, NEAR_BYTES))
+}
+
+fn started(folder: &Path, seeds: &[u64], wishes: (bool, u64)) -> Vec<Process> {
     let join = folder.join("members");
     let of = seeds.len();
-    let start = |(part, seed): (usize, &u64)| Process::start(&join, (*seed, part, of), may_fetch);
+    let start = |(part, seed): (usize, &u64)| Process::start(&join, (*seed, part, of), wishes);
     let mut processes: Vec<Process> = seeds.iter().enumerate().map(start).collect();
     let uris: Vec<String> = processes
         .iter()
@@ -209,6 +225,7 @@ fn a_member_of_a_cluster() {
         let cluster = ClusterOptions {
             join: Some(Join::File(std::env::var(JOIN).unwrap().into())),
             forbids_fetching: std::env::var(MAY_FETCH).is_err(),
+            near_bytes: std::env::var(NEAR).unwrap().parse().unwrap(),
             ..ClusterOptions::default()
         };
         let options = Server::builder().with_http_address(None).with_threads(2);

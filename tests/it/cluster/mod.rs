@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use partgrid::cluster::of_parts;
 use partgrid::query::{Session, SessionOptions};
 
-use member::{answer, cluster};
+use member::{answer, cluster, near};
 
 /// Each of them cut into stages in another way.
 const STATEMENTS: [&str; 56] = [
@@ -96,6 +96,25 @@ fn each_statement_runs_where_the_tiles_are() {
     for sql in STATEMENTS {
         let expected = runtime.block_on(answer(&session, sql)).unwrap();
         for process in &mut processes {
+            let got = process.sql(sql);
+            assert_eq!(got.as_ref(), Ok(&expected), "{}: {sql}", process.uri);
+        }
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn statements_over_little_data_of_one_host_run_in_the_member_that_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let seeds = [5, 1, 3];
+    let mut processes = near(folder.path(), &seeds);
+    let session = alone(&seeds);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for sql in STATEMENTS {
+        let expected = runtime.block_on(answer(&session, sql)).unwrap();
+        for process in &mut processes {
+            let plan = process.ask(&format!("explain {sql}"));
+            assert!(!plan.contains("SpreadExec"), "{sql}: {plan}");
             let got = process.sql(sql);
             assert_eq!(got.as_ref(), Ok(&expected), "{}: {sql}", process.uri);
         }
