@@ -159,7 +159,8 @@ struct OfOthers<'a> {
 
 /// Finds what a statement reads of others.
 struct Finding<'a> {
-    members: Arc<Members>,
+    /// Those whose tiles count; without them those of all who were members once, which filters may leave unread.
+    members: Option<Arc<Members>>,
     looker: Looker<'a>,
     /// Whether there is anything that all members reach.
     is_any: bool,
@@ -170,8 +171,10 @@ impl Finding<'_> {
     fn bytes(&mut self, tile: &Tile, columns: &[usize]) -> Option<u64> {
         let data: &dyn TileData = tile.data().as_ref();
         if let Some(of) = member_tile(tile) {
-            let lives = self.members.number_of(of.handle().incarnation).is_some();
-            return (lives && of.is_near()).then(|| about_bytes(data, columns));
+            let life = of.handle().incarnation;
+            let is_there = |members: &Arc<Members>| members.number_of(life).is_some();
+            let is_there = self.members.as_ref().is_none_or(is_there);
+            return (is_there && of.is_near()).then(|| about_bytes(data, columns));
         }
         if data.is_lazy() {
             return None;
@@ -218,9 +221,9 @@ impl Finding<'_> {
 }
 
 impl Cluster {
-    fn finding(&self) -> Finding<'_> {
+    fn finding(&self, members: Option<Arc<Members>>) -> Finding<'_> {
         Finding {
-            members: self.members(),
+            members,
             looker: self.anywhere.looker(),
             is_any: self.anywhere.is_any(),
         }
@@ -229,16 +232,14 @@ impl Cluster {
     /// Whether a statement that mentions this may turn out to be one that this member runs alone.
     pub(super) fn might_be_alone(&self, reads: &[Reads]) -> bool {
         let most = self.near.bytes.saturating_mul(MENTIONED);
-        self.near.is_on() && self.finding().of_others(reads, most).is_some()
+        self.near.is_on() && self.finding(None).of_others(reads, most).is_some()
     }
 
     /// Whether this member runs a statement alone that reads this; what others have of it is mapped then.
     pub(super) fn is_alone_with(&self, reads: &[Reads]) -> bool {
         let most = self.near.bytes;
-        let found = match self.near.is_on() {
-            true => self.finding().of_others(reads, most),
-            false => None,
-        };
+        let members = self.near.is_on().then(|| self.members());
+        let found = members.and_then(|members| self.finding(Some(members)).of_others(reads, most));
         let most_whole = most.saturating_mul(WHOLE);
         let Some(found) = found.filter(|found| found.whole_bytes <= most_whole) else {
             return false;
