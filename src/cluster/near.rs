@@ -28,7 +28,7 @@ pub const NEAR_BYTES: u64 = 32 * 1024 * 1024;
 const WHOLE: u64 = 16;
 
 /// A statement is looked at in earnest if what it mentions is at most so many times as much as it may read: filters may leave less of it.
-const MENTIONED: u64 = 16;
+const MENTIONED: u64 = 4;
 
 /// The most tiles that are mapped at a time. The owner of each keeps a descriptor for it.
 const MOST_TILES: usize = 256;
