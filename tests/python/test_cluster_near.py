@@ -249,7 +249,7 @@ def test_memory_goes_with_its_grid(tmp_path: Path) -> None:
 
         assert near.pid in readers()
         for member in (near, other):
-            assert member.ask("server.withdraw('sales')") is None
+            assert member.ask("server.withdraw('sales')") is True
         until(lambda: maps_tiles(near), lambda maps: not maps)
         until(readers, lambda seen: near.pid not in seen)
 
