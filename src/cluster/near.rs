@@ -4,7 +4,7 @@
 //! as long as somebody reads it now and then, its grid is there, and its owner is a member. Never here: mapping a tile (`tile.rs`), planning, reading.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -67,11 +67,24 @@ impl Near {
 
 /// How many tiles of other members this process has mapped.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Mapped(Arc<AtomicUsize>);
+pub(super) struct Mapped {
+    number: Arc<AtomicUsize>,
+    num_let_go: Arc<AtomicU64>,
+}
 
 impl Mapped {
     fn number(&self) -> usize {
-        self.0.load(Ordering::Acquire)
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Says that one was let go of: plans that counted on it are not to be used any more.
+    pub(super) fn was_let_go(&self) {
+        self.num_let_go.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many were let go of while their grids were there.
+    pub(super) fn num_let_go(&self) -> u64 {
+        self.num_let_go.load(Ordering::Acquire)
     }
 
     /// Counts one more, as long as what it gives is there.
@@ -79,8 +92,8 @@ impl Mapped {
     /// # Errors
     /// `ResourcesExhausted` when there are as many as may be.
     pub(super) fn counted(&self) -> Result<Counted> {
-        let counted = Counted(Arc::clone(&self.0));
-        if self.0.fetch_add(1, Ordering::AcqRel) < MOST_TILES {
+        let counted = Counted(Arc::clone(&self.number));
+        if self.number.fetch_add(1, Ordering::AcqRel) < MOST_TILES {
             return Ok(counted);
         }
         // It is taken off again.
@@ -108,12 +121,12 @@ pub(super) fn about_bytes(tile: &dyn TileData, columns: &[usize]) -> u64 {
         fixed_bytes(field.data_type(), rows)
     };
     let all: Vec<usize> = (0..schema.fields().len()).collect();
-    let known: u64 = all.iter().filter_map(fixed).sum();
+    let known = all.iter().filter_map(fixed).fold(0, u64::saturating_add);
     let others = all.iter().filter(|column| fixed(column).is_none()).count() as u64;
     let rest = tile.memory_bytes().saturating_sub(known);
     let each = rest.checked_div(others).unwrap_or_default();
     let bytes = columns.iter().map(|column| fixed(column).unwrap_or(each));
-    bytes.sum()
+    bytes.fold(0, u64::saturating_add)
 }
 
 /// What so many values of a type have, if all have the same.
@@ -238,8 +251,9 @@ impl Cluster {
     /// Whether this member runs a statement alone that reads this; what others have of it is mapped then.
     pub(super) fn is_alone_with(&self, reads: &[Reads]) -> bool {
         let most = self.near.bytes;
-        let members = self.near.is_on().then(|| self.members());
-        let found = members.and_then(|members| self.finding(Some(members)).of_others(reads, most));
+        let members = self.members();
+        let known = self.near.is_on().then(|| Arc::clone(&members));
+        let found = known.and_then(|known| self.finding(Some(known)).of_others(reads, most));
         let most_whole = most.saturating_mul(WHOLE);
         let Some(found) = found.filter(|found| found.whole_bytes <= most_whole) else {
             return false;
@@ -248,7 +262,18 @@ impl Cluster {
         if let Err(error) = &mapped {
             tracing::debug!(%error, "a statement over little data is spread: not all of it can be mapped");
         }
-        mapped.is_ok()
+        // Who left meanwhile was looked for before this was mapped.
+        let now = self.members();
+        if !Arc::ptr_eq(&members, &now) {
+            self.let_go_of_gone(&now);
+        }
+        mapped.is_ok() && Arc::ptr_eq(&members, &now)
+    }
+
+    /// A number that is another one once a plan of before may not be right any more: others are members, or tiles that it counts on were let go of.
+    pub(super) fn near_moment(&self) -> u64 {
+        let num_let_go = self.reach.near.num_let_go();
+        self.members().digest().wrapping_add(num_let_go)
     }
 
     /// Maps tiles of members, each once.

@@ -69,10 +69,14 @@ impl Spread for Cluster {
     }
 
     fn moment(&self) -> u64 {
-        self.members().digest()
+        self.near_moment()
     }
 
-    fn may_be_near(&self, reads: &[Reads]) -> bool {
+    fn may_be_near(&self) -> bool {
+        self.near.is_on()
+    }
+
+    fn might_be_near(&self, reads: &[Reads]) -> bool {
         self.might_be_alone(reads)
     }
 

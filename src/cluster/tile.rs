@@ -167,7 +167,9 @@ impl MemberTile {
 
     /// Lets go of what is mapped; who reads it has it until then.
     pub(super) fn let_go(&self) {
-        self.mapped.store(None);
+        if self.mapped.swap(None).is_some() {
+            self.reach.near.was_let_go();
+        }
     }
 
     /// The same if nobody has read it since this was asked last.

@@ -158,12 +158,20 @@ impl Names {
         let mut known = all.changed();
         known.tables.retain(|name, _| (seen.may_see)(name));
         known.damaged.retain(|name| (seen.may_see)(name));
-        let ours = (Arc::downgrade(seen), Arc::new(known));
+        let made = Arc::new(known);
+        let mut known = Arc::clone(&made);
         all.seen.rcu(|others| {
+            // Another thread may have made it meanwhile: all go by one.
+            if let Some((_, theirs)) = others.iter().find(|(of, _)| is_ours(of)) {
+                known = Arc::clone(theirs);
+                return Arc::clone(others);
+            }
+            known = Arc::clone(&made);
             let others = others.iter().filter(|(of, _)| of.strong_count() > 0);
-            others.cloned().chain([ours.clone()]).collect::<Vec<_>>()
+            let ours = (Arc::downgrade(seen), Arc::clone(&made));
+            Arc::new(others.cloned().chain([ours]).collect())
         });
-        ours.1
+        known
     }
 
     /// Those that the plan which this thread makes goes by, so that all its tables and views are of one moment; elsewhere those of now.

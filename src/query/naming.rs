@@ -17,6 +17,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::answer::Query;
 use super::error::is_a_view;
+use super::exec::own::own;
 use super::names::{Names, Table, View};
 use super::options::QueryOptions;
 use super::session::Session;
@@ -278,7 +279,13 @@ impl Session {
 
     /// Runs a query, and puts its answer under a name; gives the number of its rows.
     async fn make_table(&self, name: &str, query: &Query, or_replace: bool) -> Result<u64> {
-        let grid = PartitionGrid::try_from_batches(query.schema(), &query.collect().await?)?;
+        let mut batches = query.collect().await?;
+        if self.spreader.now().is_some() {
+            // Tiles of other members would be there as long as the table is, for a few of their rows.
+            let copied: Result<_, _> = batches.iter().map(own).collect();
+            batches = copied?;
+        }
+        let grid = PartitionGrid::try_from_batches(query.schema(), &batches)?;
         let rows = grid.num_rows();
         let grid = self.write_ahead(name, Arc::new(grid)).await?;
         let named = self.put_table(name, true, |before| match before {

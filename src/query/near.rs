@@ -37,7 +37,7 @@ pub(super) async fn planned_near(
     logical: &LogicalPlan,
 ) -> Option<(Arc<dyn ExecutionPlan>, bool)> {
     // A statement that reads much is not planned twice.
-    if !spread.may_be_near(&mentioned(logical).ok()?) {
+    if !spread.may_be_near() || !spread.might_be_near(&mentioned(logical).ok()?) {
         return None;
     }
     let explained = match logical {

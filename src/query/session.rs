@@ -73,7 +73,7 @@ pub struct Session {
     pub(super) spilled: Arc<SessionMemory>,
     queue: Queue,
     pub(super) naming: Naming,
-    spreader: Spreader,
+    pub(super) spreader: Spreader,
     num_functions_given: Arc<AtomicU64>,
 }
 

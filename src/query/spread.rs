@@ -73,9 +73,13 @@ pub(crate) trait Spread: fmt::Debug + Send + Sync {
     /// A number that is another one once there are other processes: plans of one moment may be kept for that moment only.
     fn moment(&self) -> u64;
 
+    /// Whether this process runs any statement alone that it could spread.
+    #[cfg(feature = "distributed")]
+    fn may_be_near(&self) -> bool;
+
     /// Whether a statement that mentions these columns of grids, and no others, might be run by this process alone ([`Spread::is_near`]), so that it is worth a look what it reads of them.
     #[cfg(feature = "distributed")]
-    fn may_be_near(&self, reads: &[Reads]) -> bool;
+    fn might_be_near(&self, reads: &[Reads]) -> bool;
 
     /// Whether this process runs a statement alone that reads this: little, and in memory of this host, where all of it is at hand from now on.
     #[cfg(feature = "distributed")]

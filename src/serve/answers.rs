@@ -109,6 +109,14 @@ impl<T: Clone + Send + Sync + 'static> Named<T> {
         self.known.remove(name).map(|known| known.what)
     }
 
+    /// Keeps those longer of which it is true.
+    fn renew_if(&self, is_used: impl Fn(&T) -> bool) {
+        let used = self.known.iter().filter(|(_, kept)| is_used(&kept.what));
+        for (name, _) in used {
+            drop(self.known.get(name.as_ref()));
+        }
+    }
+
     /// Forgets those of which it is true. Looking at them does not keep them longer.
     fn forget_if(&self, is_over: impl Fn(&T) -> bool) {
         let over = self.known.iter().filter(|(_, kept)| is_over(&kept.what));
@@ -202,6 +210,14 @@ impl Answer {
         }
     }
 
+    /// Whether somebody reads it at this moment, who can end it as long as it is kept.
+    fn is_being_read(&self) -> bool {
+        match self {
+            Self::Batch(_) => false,
+            Self::Queries { readers, .. } => readers.now.load(Ordering::Acquire) > 0,
+        }
+    }
+
     /// Whether it was read, and would keep grids that its names do not stand for any more.
     fn is_spent(&self) -> bool {
         match self {
@@ -233,6 +249,7 @@ impl Answers {
 
     /// Gives back the memory of what nobody asks for any more, and of grids that are gone; to be called now and then.
     pub(super) fn tidy(&self) {
+        self.tickets.renew_if(Answer::is_being_read);
         self.tickets.forget_if(Answer::is_spent);
         for (_, kept) in &self.statements.known {
             if let Some(prepared) = &kept.what.prepared {

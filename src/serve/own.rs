@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_flight::sql::{Any, Command};
 use prost::Message;
 
-use super::answers::Answer;
+use super::answers::{Answer, Reader};
 use super::call::Call;
 use super::flight::{any_of, command, protocol};
 use super::jobs;
@@ -128,7 +128,7 @@ async fn of_member(
 /// # Errors
 /// `NotFound` for another's ticket; `Unsupported` for what has no plan; whatever stops the run.
 async fn explained(service: &Service, call: &Call, wanted: ExplainRequest) -> Result<String> {
-    let tasks = tasks(service, call, &wanted.ticket)?;
+    let (tasks, reader) = tasks(service, call, &wanted.ticket)?;
     let task = tasks
         .first()
         .ok_or_else(|| Error::internal("a statement without a query"))?;
@@ -138,22 +138,23 @@ async fn explained(service: &Service, call: &Call, wanted: ExplainRequest) -> Re
     let guard = service.running.begin(&call.caller, task);
     let done = Box::pin(task.query.explain_analyze()).await;
     guard.end(done.as_ref().err());
+    drop(reader);
     done
 }
 
-/// The queries behind a ticket.
-fn tasks(service: &Service, call: &Call, ticket: &[u8]) -> Result<Vec<Task>> {
+/// The queries behind a ticket, which is kept as long as somebody reads it.
+fn tasks(service: &Service, call: &Call, ticket: &[u8]) -> Result<(Vec<Task>, Option<Reader>)> {
     let any = any_of(ticket)?;
     if let Some(part) = PartTicket::from_any(&any)? {
         let polled = service.answers.polled.find(&call.caller, &part.answer)?;
-        return polled.tasks();
+        return Ok((polled.tasks()?, None));
     }
     let Command::TicketStatementQuery(ticket) = command(any)? else {
         return Err(Error::unsupported("only queries have a plan"));
     };
     let tickets = &service.answers.tickets;
     match tickets.find(&call.caller, &ticket.statement_handle)? {
-        Answer::Queries { tasks, .. } => Ok(tasks),
+        Answer::Queries { tasks, readers, .. } => Ok((tasks, Some(Reader::of(&readers)))),
         Answer::Batch(_) => Err(Error::unsupported("only queries have a plan")),
     }
 }

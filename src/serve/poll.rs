@@ -281,15 +281,14 @@ impl Gathering {
                 Ok(batches) => batches,
                 Err(error) => return keeper.end(Err(error)),
             };
-            let num_ended = {
+            let (tasks, num_ended) = {
                 let mut parts = keeper.parts();
                 if parts.ended.is_some() {
                     return;
                 }
                 parts.counted.push(batches.into_counted());
-                parts.counted.len()
+                (keeper.tasks.load_full(), parts.counted.len())
             };
-            let tasks = keeper.tasks.load_full();
             let Some(next) = tasks.get(num_ended) else {
                 keeper.finish(std::mem::take(&mut self.part));
                 return keeper.end(Ok(()));

@@ -343,10 +343,13 @@ class Sample:
         self.resident, self.anonymous = size("VmRSS"), size("RssAnon")
         self.threads = int(status["Threads"])
         self.descriptors = self.shared = self.segments = 0
+        self.kinds: Counter[str] = Counter()
         for path in Path(f"/proc/{pid}/fd").iterdir():
             self.descriptors += 1
             try:
-                if os.readlink(path).startswith("/memfd:"):
+                target = os.readlink(path)
+                self.kinds[re.sub(r"\d+", "N", target)] += 1
+                if target.startswith("/memfd:"):
                     self.segments += 1
                     self.shared += path.stat().st_blocks * 512
             except OSError:
@@ -355,8 +358,11 @@ class Sample:
 
     def least(self, other: Sample) -> Sample:
         """Of each the lesser number."""
+        if other.descriptors < self.descriptors:
+            self.kinds = other.kinds
         for name, number in vars(other).items():
-            setattr(self, name, min(getattr(self, name), number))
+            if name != "kinds":
+                setattr(self, name, min(getattr(self, name), number))
         return self
 
 
@@ -423,6 +429,12 @@ def grown(before: Sample, after: Sample, seconds: float) -> list[str]:
         had, has = getattr(before, name), getattr(after, name)
         print(f"{name}: {had} before, {has} after")
         found += [name] if has > had else []
+    if "descriptors" in found:
+        more = after.kinds - before.kinds
+        print(
+            "descriptors that there are more of: "
+            + ", ".join(f"{n} x {kind}" for kind, n in more.items())
+        )
     return found
 
 

@@ -248,6 +248,9 @@ def test_memory_goes_with_its_grid(tmp_path: Path) -> None:
             ]
 
         assert near.pid in readers()
+        # A few rows of a table do not keep all others.
+        few = pg.connect(near.uri).sql("CREATE TABLE few AS SELECT x FROM sales WHERE x % 50 = 7")
+        assert few.to_arrow().num_rows == 1
         for member in (near, other):
             assert member.ask("server.withdraw('sales')") is True
         until(lambda: maps_tiles(near), lambda maps: not maps)

@@ -71,7 +71,7 @@ impl Between for OwnRows {
 }
 
 /// The batch in buffers that hold its rows and no others; as it is, if its buffers hold little else.
-fn own(batch: &RecordBatch) -> Result<RecordBatch> {
+pub(in crate::query) fn own(batch: &RecordBatch) -> Result<RecordBatch> {
     let bytes = |column: &ArrayRef| {
         column
             .to_data()
