@@ -147,6 +147,8 @@ pub(super) enum Answer {
     },
     /// What is known already.
     Batch(RecordBatch),
+    /// What a statement said that was done when it was planned, and its plan as text.
+    Said { said: RecordBatch, plan: Arc<str> },
 }
 
 /// Who reads an answer.
@@ -213,7 +215,7 @@ impl Answer {
     /// Whether somebody reads it at this moment, who can end it as long as it is kept.
     fn is_being_read(&self) -> bool {
         match self {
-            Self::Batch(_) => false,
+            Self::Batch(_) | Self::Said { .. } => false,
             Self::Queries { readers, .. } => readers.now.load(Ordering::Acquire) > 0,
         }
     }
@@ -221,7 +223,7 @@ impl Answer {
     /// Whether it was read, and would keep grids that its names do not stand for any more.
     fn is_spent(&self) -> bool {
         match self {
-            Self::Batch(_) => false,
+            Self::Batch(_) | Self::Said { .. } => false,
             Self::Queries { tasks, readers, .. } => {
                 let mut queries = tasks.iter().map(|task| &task.query);
                 readers.are_through() && queries.any(Query::is_outdated)

@@ -70,7 +70,7 @@ pub(super) fn rows(
     mut room: Room,
 ) -> Rows {
     match answer {
-        Answer::Batch(batch) => Rows {
+        Answer::Batch(batch) | Answer::Said { said: batch, .. } => Rows {
             schema: batch.schema(),
             batches: stream::iter([Ok(batch)]).boxed(),
         },

@@ -43,7 +43,10 @@ pub(super) async fn answer(
     let schema = columns_of(&tasks)?;
     let answer = match tasks.as_slice() {
         // Few read what is said of a change: nothing else is kept of it.
-        [task] if let Some(said) = task.query.said() => Answer::Batch(said.clone()),
+        [task] if let Some(said) = task.query.said() => Answer::Said {
+            said: said.clone(),
+            plan: task.query.explain().into(),
+        },
         _ => Answer::of_queries(tasks, Arc::clone(&schema)),
     };
     let name = service.answers.tickets.keep(&call.caller, answer)?;
