@@ -23,6 +23,9 @@ from sharing import ON_LINUX, in_another, numbers
 
 pytestmark = ON_LINUX
 
+# Process, user and group at the other end of a socket.
+CREDENTIALS = (socket.SOL_SOCKET, getattr(socket, "SO_PEERCRED", 0))
+
 
 class Liar:
     """An owner that answers as it is told: a descriptor, and how long it is said to be."""
@@ -41,9 +44,12 @@ class Liar:
         parts = (5, [0, 0], self.name << 64 | self.secret, host, os.getpid(), "kDLCPU")
         return pg.Handle._from_parts(parts)
 
-    def serve(self) -> None:
-        """Answers one reader."""
+    def serve(self, reader: int) -> None:
+        """Answers a process. Others of this machine may look whose memory is shared: they are none of its readers."""
         connection, _ = self.socket.accept()
+        while struct.unpack("3i", connection.getsockopt(*CREDENTIALS, 12))[0] != reader:
+            connection.close()
+            connection, _ = self.socket.accept()
         with contextlib.suppress(OSError), connection:
             assert connection.recv(100) == b"\x01PGSM\x01\x00"
             connection.send(b"\x01PGSM\x01\x00" + struct.pack("<Q", self.proof))
@@ -62,7 +68,7 @@ class Liar:
         reader = subprocess.Popen([sys.executable, "-c", command], stdin=-1, stdout=-1, stderr=-1)
         reader.stdin.write(pickle.dumps((self.handle(),)))
         reader.stdin.close()
-        self.serve()
+        self.serve(reader.pid)
         said, error = reader.stdout.read(), reader.stderr.read()
         assert reader.wait(30) == 0, (reader.returncode, error.decode())
         self.socket.close()
@@ -194,7 +200,7 @@ def test_flipped_bytes_of_a_footer_are_an_error_and_no_crash() -> None:
     reader.stdin.write(pickle.dumps(([liar.handle() for liar in liars],)))
     reader.stdin.close()
     for liar in liars:
-        liar.serve()
+        liar.serve(reader.pid)
         liar.socket.close()
     assert b"InvalidDataError" in reader.stdout.read()
     assert reader.wait(30) == 0
