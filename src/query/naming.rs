@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::prelude::SessionConfig;
 use tokio::sync::Mutex;
@@ -21,7 +22,7 @@ use super::exec::own::own;
 use super::names::{Names, Table, View};
 use super::options::QueryOptions;
 use super::session::Session;
-use super::statement::Change;
+use super::statement::{Change, constant};
 use super::table::GridTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
@@ -275,6 +276,16 @@ impl Session {
             Some(keeper) => keeper.check(name, is_kept).await,
             None => Ok(()),
         }
+    }
+
+    /// The query of what a statement said that was done already.
+    ///
+    /// # Errors
+    /// `Internal` when the engine does not take the rows.
+    pub(crate) fn query_of_said(&self, said: RecordBatch, options: &QueryOptions) -> Result<Query> {
+        let config = self.state(options).config().clone();
+        let query = self.query(&self.names.now(), constant(&said)?, config, options);
+        Ok(query.that_said(said))
     }
 
     /// Runs a query, and puts its answer under a name; gives the number of its rows.

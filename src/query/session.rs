@@ -42,7 +42,6 @@ use super::prepared::Prepared;
 #[cfg(feature = "distributed")]
 use super::spread::Spread;
 use super::spread::Spreader;
-use super::statement::constant;
 use super::table::GridTable;
 use super::tiles::Tiles;
 use super::{extremes, string_agg, sums};
@@ -345,8 +344,7 @@ impl Session {
                 let schema = Schema::new(vec![Field::new("status", DataType::Utf8, false)]);
                 let status = Arc::new(StringArray::from(vec![done]));
                 let batch = RecordBatch::try_new(Arc::new(schema), vec![status])?;
-                let query = self.query(&known, constant(&batch)?, config, options);
-                Ok(query.that_said(batch))
+                self.query_of_said(batch, options)
             }
         }
     }

@@ -147,8 +147,8 @@ pub(super) enum Answer {
     },
     /// What is known already.
     Batch(RecordBatch),
-    /// What a statement said that was done when it was planned, and its plan as text.
-    Said { said: RecordBatch, plan: Arc<str> },
+    /// What a statement said that was done when it was planned, and its text.
+    Said { said: RecordBatch, text: Arc<str> },
 }
 
 /// Who reads an answer.

@@ -128,10 +128,7 @@ async fn of_member(
 /// # Errors
 /// `NotFound` for another's ticket; `Unsupported` for what has no plan; whatever stops the run.
 async fn explained(service: &Service, call: &Call, wanted: ExplainRequest) -> Result<String> {
-    let (tasks, reader) = match behind(service, call, &wanted.ticket)? {
-        Behind::Plan(plan) => return Ok(plan.as_ref().to_owned()),
-        Behind::Queries(tasks, reader) => (tasks, reader),
-    };
+    let (tasks, reader) = tasks(service, call, &wanted.ticket)?;
     let task = tasks
         .first()
         .ok_or_else(|| Error::internal("a statement without a query"))?;
@@ -145,29 +142,24 @@ async fn explained(service: &Service, call: &Call, wanted: ExplainRequest) -> Re
     done
 }
 
-/// What is behind a ticket.
-enum Behind {
-    /// Queries; the ticket is kept as long as somebody reads it.
-    Queries(Vec<Task>, Option<Reader>),
-    /// A statement that was done when it was planned.
-    Plan(Arc<str>),
-}
-
-fn behind(service: &Service, call: &Call, ticket: &[u8]) -> Result<Behind> {
+/// The queries behind a ticket, which is kept as long as somebody reads it.
+fn tasks(service: &Service, call: &Call, ticket: &[u8]) -> Result<(Vec<Task>, Option<Reader>)> {
     let any = any_of(ticket)?;
     if let Some(part) = PartTicket::from_any(&any)? {
         let polled = service.answers.polled.find(&call.caller, &part.answer)?;
-        return Ok(Behind::Queries(polled.tasks()?, None));
+        return Ok((polled.tasks()?, None));
     }
     let Command::TicketStatementQuery(ticket) = command(any)? else {
         return Err(Error::unsupported("only queries have a plan"));
     };
     let tickets = &service.answers.tickets;
     match tickets.find(&call.caller, &ticket.statement_handle)? {
-        Answer::Queries { tasks, readers, .. } => {
-            Ok(Behind::Queries(tasks, Some(Reader::of(&readers))))
+        Answer::Queries { tasks, readers, .. } => Ok((tasks, Some(Reader::of(&readers)))),
+        Answer::Said { said, text } => {
+            let session = service.session_of(&call.caller)?;
+            let query = session.query_of_said(said, &service.query_options(call))?;
+            Ok((vec![Task { query, text }], None))
         }
-        Answer::Said { plan, .. } => Ok(Behind::Plan(plan)),
         Answer::Batch(_) => Err(Error::unsupported("only queries have a plan")),
     }
 }

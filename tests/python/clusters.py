@@ -191,19 +191,31 @@ def write_list(path: Path, members: list[Member], host: str = "127.0.0.1") -> No
     fresh.replace(path)
 
 
+def refresh(members: list[Member]) -> None:
+    """Each looks what the others have."""
+    for member in members:
+        assert member.ask("server.refresh()") is None
+
+
+@contextmanager
+def known_to_each_other(path: Path, members: list[Member]) -> Iterator[list[Member]]:
+    """Members whose list is at `path`. Those that a test adds end with the others."""
+    try:
+        write_list(path, members)
+        refresh(members)
+        yield members
+    finally:
+        for member in members:
+            member.kill()
+
+
 @contextmanager
 def cluster(folder: Path, count: int, **settings: object) -> Iterator[list[Member]]:
     """Members without parts, which know each other. Those that a test adds end with the others."""
     path = folder / "members"
     members = [Member(path, **settings) for _ in range(count)]
-    try:
-        write_list(path, members)
-        for member in members:
-            assert member.ask("server.refresh()") is None
+    with known_to_each_other(path, members):
         yield members
-    finally:
-        for member in members:
-            member.kill()
 
 
 # Argument: which part of how many of each table, the file of members, the folder of the tables, rows of a tile, settings.

@@ -23,7 +23,9 @@ from clusters import (
     answer,
     copies,
     expected,
+    known_to_each_other,
     maps_tiles,
+    refresh,
     until,
     write_list,
 )
@@ -62,16 +64,11 @@ def cluster(
         Member(path, environments.get(f"of_{number}"), **settings)
         for number, settings in enumerate(each)
     ]
-    try:
-        write_list(path, members)
+    with known_to_each_other(path, members):
         for number, member in enumerate(members):
             member.contribute(number, len(members), replicas)
-        for member in members:
-            assert member.ask("server.refresh()") is None
+        refresh(members)
         yield members
-    finally:
-        for member in members:
-            member.kill()
 
 
 @pytest.fixture(scope="module")
@@ -272,20 +269,15 @@ def test_one_server_and_three_members_answer_alike_over_more_rows(tmp_path: Path
     keys = np.arange(3 * count)
     table = pa.table({"k": keys, "g": keys % 1000, "t": [f"a text of row {key}" for key in keys]})
     members = [Member(path, **DEFAULT) for _ in range(3)]
-    try:
-        write_list(path, members)
+    with known_to_each_other(path, members):
         for number, member in enumerate(members):
             rows = f"range({number * count}, {(number + 1) * count})"
             columns = f"'k': list({rows}), 'g': [k % 1000 for k in {rows}], 't': [f'a text of row {{k}}' for k in {rows}]"
             told = f"server.contribute('rows', pa.table({{{columns}}}), part={number}, of=3)"
             assert member.ask(told) is None
-        for member in members:
-            assert member.ask("server.refresh()") is None
+        refresh(members)
         text = "SELECT a.g, max(b.t) AS t, count(*) AS n FROM rows a JOIN rows b ON a.k = b.k + 1000 WHERE a.g < 50 GROUP BY a.g ORDER BY a.g"
         wanted = pg.sql(text, rows=table).to_arrow()
         for member in members:
             assert not is_spread(explained(member, text))
             assert pg.connect(member.uri).sql(text).to_arrow().equals(wanted)
-    finally:
-        for member in members:
-            member.kill()

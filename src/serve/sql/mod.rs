@@ -45,7 +45,7 @@ pub(super) async fn answer(
         // Few read what is said of a change: nothing else is kept of it.
         [task] if let Some(said) = task.query.said() => Answer::Said {
             said: said.clone(),
-            plan: task.query.explain().into(),
+            text: Arc::clone(&task.text),
         },
         _ => Answer::of_queries(tasks, Arc::clone(&schema)),
     };
