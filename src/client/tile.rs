@@ -131,7 +131,7 @@ impl ServedTile {
         match (self.mapped.get(), &self.outline.handle) {
             (Some(mapped), _) => mapped.is_some(),
             (None, Some(handle)) if self.is_on_this_host() => {
-                *self.outline.answers.get_or_init(|| answers(handle))
+                *self.outline.answers.get_or_init(|| answers(handle).is_ok())
             }
             _ => false,
         }

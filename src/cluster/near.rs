@@ -3,9 +3,9 @@
 //! Comes in: what a statement reads of grids. Goes out: whether the member that was asked runs it alone, over its own tiles and over memory that the others share with it, which is mapped then: no stages, no streams, nothing copied. What is mapped stays so
 //! as long as somebody reads it now and then, its grid is there, and its owner is a member. Never here: mapping a tile (`tile.rs`), planning, reading.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::DataType;
@@ -18,8 +18,8 @@ use super::tile::MemberTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{PartitionGrid, Tile, TileData};
 use crate::location::Locality;
-use crate::query::Reads;
-use crate::share::answers;
+use crate::query::{Alone, Reads};
+use crate::share::{Incarnation, answers};
 
 /// How much servers read of other members in statements that they run alone (`cluster.near`), in bytes.
 pub const NEAR_BYTES: u64 = 32 * 1024 * 1024;
@@ -36,17 +36,25 @@ const MOST_TILES: usize = 256;
 /// How often it is looked which tiles nobody has read since the last look: they are let go of.
 const UNREAD: Duration = Duration::from_secs(300);
 
+/// How long an owner that did not answer, or had no room, is not asked again.
+const SILENT: Duration = Duration::from_secs(10);
+
 /// How much a member reads of others in statements that it runs alone.
 pub(super) struct Near {
     bytes: u64,
     /// When it was looked last which tiles nobody reads.
     looked: Mutex<Instant>,
+    silent: Silent,
 }
 
 impl Near {
     pub(super) fn new(bytes: u64) -> Self {
-        let looked = Mutex::new(Instant::now());
-        Self { bytes, looked }
+        let (looked, silent) = (Mutex::new(Instant::now()), Silent::default());
+        Self {
+            bytes,
+            looked,
+            silent,
+        }
     }
 
     /// Whether there are such statements.
@@ -62,6 +70,27 @@ impl Near {
             *looked = Instant::now();
         }
         is_time
+    }
+}
+
+/// Owners that did not answer, or had no room. Each statement would wait for them anew, and few others are planned meanwhile.
+#[derive(Default)]
+struct Silent(Mutex<HashMap<Incarnation, Instant>>);
+
+impl Silent {
+    /// Those who are not to be asked at this moment.
+    fn known(&self, now: Instant) -> MutexGuard<'_, HashMap<Incarnation, Instant>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, since| now.saturating_duration_since(*since) < SILENT);
+        known
+    }
+
+    fn has(&self, owner: Incarnation, now: Instant) -> bool {
+        self.known(now).contains_key(&owner)
+    }
+
+    fn add(&self, owner: Incarnation, now: Instant) {
+        self.known(now).insert(owner, now);
     }
 }
 
@@ -249,15 +278,19 @@ impl Cluster {
     }
 
     /// Whether this member runs a statement alone that reads this; what others have of it is mapped then.
-    pub(super) fn is_alone_with(&self, reads: &[Reads]) -> bool {
+    pub(super) fn is_alone_with(&self, reads: &[Reads]) -> Alone {
         let most = self.near.bytes;
         let members = self.members();
         let known = self.near.is_on().then(|| Arc::clone(&members));
         let found = known.and_then(|known| self.finding(Some(known)).of_others(reads, most));
         let most_whole = most.saturating_mul(WHOLE);
         let Some(found) = found.filter(|found| found.whole_bytes <= most_whole) else {
-            return false;
+            return Alone::No;
         };
+        // There is room once some are let go of, or their grids are gone: then plans are made anew.
+        if !self.has_room_for(&found.tiles) {
+            return Alone::No;
+        }
         let mapped = self.map(&found.tiles);
         if let Err(error) = &mapped {
             tracing::debug!(%error, "a statement over little data is spread: not all of it can be mapped");
@@ -266,8 +299,13 @@ impl Cluster {
         let now = self.members();
         if !Arc::ptr_eq(&members, &now) {
             self.let_go_of_gone(&now);
+            return Alone::NotNow;
         }
-        mapped.is_ok() && Arc::ptr_eq(&members, &now)
+        match mapped.map_err(|error| error.kind()) {
+            Ok(()) => Alone::Yes,
+            Err(ErrorKind::ResourcesExhausted) => Alone::NotNow,
+            Err(_) => Alone::No,
+        }
     }
 
     /// A number that is another one once a plan of before may not be right any more: others are members, or tiles that it counts on were let go of.
@@ -276,25 +314,36 @@ impl Cluster {
         self.members().digest().wrapping_add(num_let_go)
     }
 
+    /// Whether so many tiles may be mapped beside those that are.
+    fn has_room_for(&self, tiles: &[&MemberTile]) -> bool {
+        let missing = tiles.iter().filter(|tile| !tile.is_mapped()).count();
+        self.reach.near.number().saturating_add(missing) <= MOST_TILES
+    }
+
     /// Maps tiles of members, each once.
     ///
     /// # Errors
-    /// As [`MemberTile::map`]; `PartitionLost` when an owner does not answer at once.
+    /// As [`MemberTile::map`]; `ResourcesExhausted` when an owner does not answer at once, or did not a while ago.
     fn map(&self, tiles: &[&MemberTile]) -> Result<()> {
-        let missing = tiles.iter().filter(|tile| !tile.is_mapped()).count();
-        if self.reach.near.number().saturating_add(missing) > MOST_TILES {
-            let text = format!("more than {MOST_TILES} tiles of other members would be mapped");
-            return Err(Error::new(ErrorKind::ResourcesExhausted, text));
-        }
-        let mut asked = HashSet::new();
+        let (silent, mut greeted) = (&self.near.silent, HashSet::new());
         for tile in tiles {
-            let handle = tile.handle();
-            // Of one that hangs nobody waits for longer.
-            if !tile.is_mapped() && asked.insert(handle.incarnation) && !answers(handle) {
-                let text = "the member that has a tile does not share its memory with this process";
-                return Err(Error::new(ErrorKind::PartitionLost, text));
+            let (handle, is_mapped) = (tile.handle(), tile.is_mapped());
+            let owner = handle.incarnation;
+            if !is_mapped && silent.has(owner, Instant::now()) {
+                let text =
+                    "the member that has a tile did not answer, or had no room, a moment ago";
+                return Err(Error::new(ErrorKind::ResourcesExhausted, text));
             }
-            tile.map()?;
+            // Of one that hangs nobody waits for longer than a glance.
+            let heard = match !is_mapped && greeted.insert(owner) {
+                true => answers(handle),
+                false => Ok(()),
+            };
+            heard.and_then(|()| tile.map()).inspect_err(|error| {
+                if error.kind() == ErrorKind::ResourcesExhausted {
+                    silent.add(owner, Instant::now());
+                }
+            })?;
         }
         Ok(())
     }
@@ -353,6 +402,20 @@ mod tests {
         assert_eq!(about_bytes(&tile, &[1]), 2);
         assert_eq!(about_bytes(&tile, &[2, 0]), text + 16 * 8);
         assert_eq!(about_bytes(&tile, &[]), 0);
+    }
+
+    #[test]
+    fn who_did_not_answer_is_not_asked_for_a_while() {
+        let silent = Silent::default();
+        let (owner, other) = (Incarnation::from_bits(7), Incarnation::from_bits(8));
+        let now = Instant::now();
+        silent.add(owner, now);
+        silent.add(other, now + SILENT / 2);
+        assert!(silent.has(owner, now + SILENT - Duration::from_millis(1)));
+        assert!(!silent.has(owner, now + SILENT));
+        assert!(silent.has(other, now + SILENT));
+        // Nothing is kept of who may be asked again.
+        assert_eq!(silent.known(now + SILENT * 2).len(), 0);
     }
 
     #[test]

@@ -56,7 +56,9 @@ use super::together::are_together;
 use super::unions::dealt_to_all;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
-use crate::query::{Facts, Reads, Spread, Stop, asks_for_counts, dense_apart, last_part, part};
+use crate::query::{
+    Alone, Facts, Reads, Spread, Stop, asks_for_counts, dense_apart, last_part, part,
+};
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -80,7 +82,7 @@ impl Spread for Cluster {
         self.might_be_alone(reads)
     }
 
-    fn is_near(&self, reads: &[Reads]) -> bool {
+    fn is_near(&self, reads: &[Reads]) -> Alone {
         self.is_alone_with(reads)
     }
 

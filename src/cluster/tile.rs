@@ -196,10 +196,7 @@ impl MemberTile {
             return None;
         }
         // One that hangs is not waited for twice.
-        let map = || match answers(&self.outline.handle) {
-            true => self.map(),
-            false => Err(self.lost("the member that had the tile does not share it any more")),
-        };
+        let map = || answers(&self.outline.handle).and_then(|()| self.map());
         let mapped = match Runtime::try_current().map(|here| here.runtime_flavor()) {
             // Its owner may take its time.
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(map),

@@ -78,7 +78,7 @@ pub(crate) use {
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
     exec::{relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec, stop::Stop},
     metrics::PROCESS,
-    near::Reads,
+    near::{Alone, Reads},
     plan::beyond::Numbers,
     plan::estimate::{sample, sample_of_parts},
     plan::facts::{Extent, Facts},

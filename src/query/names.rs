@@ -58,6 +58,9 @@ pub(super) struct PreparedStatement {
     pub(super) types: Vec<DataType>,
 }
 
+/// Those who see some names, each with what they see.
+type SeenNames = Vec<(Weak<Seen>, Arc<Known>)>;
+
 /// All names at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
@@ -69,7 +72,7 @@ pub(super) struct Known {
     /// Plans over exactly these names; a changed picture begins without any.
     pub(super) plans: Arc<PlanCache>,
     /// What is seen of exactly these names by those who see some of them: it goes with them.
-    seen: Arc<ArcSwap<Vec<(Weak<Seen>, Arc<Known>)>>>,
+    seen: Arc<ArcSwap<SeenNames>>,
 }
 
 impl Known {

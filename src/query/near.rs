@@ -1,7 +1,7 @@
 //! Statements over little data that lies in several processes of this host.
 //!
 //! Comes in: a statement, whoever spreads plans. Goes out: what it mentions and what it reads of grids; and if that is little and at hand, as whoever spreads says, its plan for this process alone, which is that of any statement over
-//! grids of one process. Nothing if it is to be spread. Never here: which process has what, how much is little, how tiles come to be at hand.
+//! grids of one process. Else whether it is to be spread from now on, or for now. Never here: which process has what, how much is little, how tiles come to be at hand.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -30,29 +30,60 @@ pub(crate) struct Reads {
     pub(crate) row_bands: Vec<usize>,
 }
 
-/// The plan of a statement for this process alone, and whether it reads grids and nothing else; `None` for one that is to be spread, also where it cannot be planned: whoever plans it to be spread says why.
+/// Whether a process runs a statement alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// All that it reads is little, and at hand from now on.
+    Yes,
+    /// Not as long as names and the [moment](Spread::moment) are the same.
+    No,
+    /// Something is not at hand that may be later.
+    NotNow,
+}
+
+/// How a statement is planned.
+pub(super) enum Near {
+    /// For this process alone; and whether it reads grids and nothing else.
+    Alone(Arc<dyn ExecutionPlan>, bool),
+    /// To be spread, each time that it is asked or only this time.
+    Spread { lasting: bool },
+}
+
+/// The plan of a statement for this process alone, if that runs it. A statement that cannot be planned so is to be spread: whoever plans it for that says why.
 pub(super) async fn planned_near(
     spread: &Arc<dyn Spread>,
     state: &SessionState,
     logical: &LogicalPlan,
-) -> Option<(Arc<dyn ExecutionPlan>, bool)> {
+) -> Near {
+    match alone(spread, state, logical).await {
+        Ok(near) => near,
+        Err(_) => Near::Spread { lasting: true },
+    }
+}
+
+async fn alone(
+    spread: &Arc<dyn Spread>,
+    state: &SessionState,
+    logical: &LogicalPlan,
+) -> Result<Near> {
     // A statement that reads much is not planned twice.
-    if !spread.may_be_near() || !spread.might_be_near(&mentioned(logical).ok()?) {
-        return None;
+    if !spread.may_be_near() || !spread.might_be_near(&mentioned(logical)?) {
+        return Ok(Near::Spread { lasting: true });
     }
     let explained = match logical {
         LogicalPlan::Explain(explain) => Some(explain.plan.as_ref()),
         _ => None,
     };
-    let statement = explained.unwrap_or(logical);
-    let planned = planned_here(state, statement).await.ok()?;
-    if !spread.is_near(&scanned(&planned.0).ok()?) {
-        return None;
+    let (mut plan, mut is_of_grids) = planned_here(state, explained.unwrap_or(logical)).await?;
+    match spread.is_near(&scanned(&plan)?) {
+        Alone::Yes => {}
+        Alone::No => return Ok(Near::Spread { lasting: true }),
+        Alone::NotNow => return Ok(Near::Spread { lasting: false }),
     }
-    match explained {
-        None => Some(planned),
-        Some(_) => planned_here(state, logical).await.ok(),
+    if explained.is_some() {
+        (plan, is_of_grids) = planned_here(state, logical).await?;
     }
+    Ok(Near::Alone(plan, is_of_grids))
 }
 
 /// The grids of a statement that nothing was done to, whole, in the columns whose names stand anywhere in it: no less than it reads.

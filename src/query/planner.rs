@@ -20,7 +20,7 @@ use super::faults::own_text;
 use super::guard::{self, Does};
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
 #[cfg(feature = "distributed")]
-use super::near::planned_near;
+use super::near::{Near, planned_near};
 use super::parameters::Parameters;
 use super::permission;
 use super::plan::repeated::made_once;
@@ -148,8 +148,7 @@ impl Planner {
         &self,
         state: SessionState,
         names: Names,
-        statement: PreparedStatement,
-        found: Option<Arc<Found>>,
+        (statement, found): (PreparedStatement, Option<Arc<Found>>),
         parameters: Parameters,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.on_thread(async move {
@@ -323,7 +322,7 @@ pub(super) async fn planned_here(
     Ok((plan, is_of_grids))
 }
 
-/// The same, wherever it runs.
+/// The same, wherever it runs; and whether it may be kept for the next time, which it may not if it reads anything but grids.
 async fn spread_or_not(
     state: &SessionState,
     logical: LogicalPlan,
@@ -337,9 +336,13 @@ async fn spread_or_not(
         return planned_here(state, &logical).await;
     };
     #[cfg(feature = "distributed")]
-    if let Some(planned) = Box::pin(planned_near(&spread, state, &logical)).await {
-        return Ok(planned);
-    }
+    let is_lasting = match Box::pin(planned_near(&spread, state, &logical)).await {
+        Near::Alone(plan, is_of_grids) => return Ok((plan, is_of_grids)),
+        Near::Spread { lasting } => lasting,
+    };
+    #[cfg(not(feature = "distributed"))]
+    let is_lasting = true;
     let apart = apart(state, &spread);
-    Ok(Box::pin(spread_out(spread, apart, &logical)).await?)
+    let (plan, is_of_grids) = Box::pin(spread_out(spread, apart, &logical)).await?;
+    Ok((plan, is_of_grids && is_lasting))
 }

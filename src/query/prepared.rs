@@ -78,10 +78,10 @@ impl Prepared {
         let state = session.state(options);
         let config = state.config().clone();
         let (names, known) = (session.names.clone(), session.names.now());
-        let (statement, found) = (self.statement.clone(), self.found.load_full());
-        let shown = own_text(&statement.text, &known);
+        let looked = (self.statement.clone(), self.found.load_full());
+        let shown = own_text(&self.statement.text, &known);
         let planner = &session.planner;
-        let planning = planner.execute(state, names, statement, found, parameters);
+        let planning = planner.execute(state, names, looked, parameters);
         let plan = within(session.timeout(options), planning).await?;
         let query = session.query(&known, plan, config, options);
         Ok(query.with_text(shown))

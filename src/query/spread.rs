@@ -36,7 +36,7 @@ use super::exec::{
     wait::waiting,
 };
 #[cfg(feature = "distributed")]
-use super::near::Reads;
+use super::near::{Alone, Reads};
 #[cfg(feature = "distributed")]
 use super::plan::facts::Facts;
 #[cfg(feature = "distributed")]
@@ -83,7 +83,7 @@ pub(crate) trait Spread: fmt::Debug + Send + Sync {
 
     /// Whether this process runs a statement alone that reads this: little, and in memory of this host, where all of it is at hand from now on.
     #[cfg(feature = "distributed")]
-    fn is_near(&self, reads: &[Reads]) -> bool;
+    fn is_near(&self, reads: &[Reads]) -> Alone;
 
     /// Whether no process has a value of one of these columns (a grid and a number each) that another has as well, so that a join by them runs where the rows are.
     #[cfg(feature = "distributed")]

@@ -215,16 +215,16 @@ fn elsewhere(handle: &Handle) -> Result<(Tile, Region)> {
     Err(not_local(handle))
 }
 
-/// Whether the owner of a handle answers here, so that processes like this one can open it; takes a second at most.
+/// Looks whether the owner of a handle answers here, so that processes like this one can open it; takes a second at most.
+///
+/// # Errors
+/// `PartitionLost` when it is not there, also for who is in another namespace of networks; `PermissionDenied` when it is another user's; `ResourcesExhausted` when it does not answer in time; `NotLocal` outside Linux.
 #[cfg(feature = "serve")]
-pub(crate) fn answers(handle: &Handle) -> bool {
+pub(crate) fn answers(handle: &Handle) -> Result<()> {
     #[cfg(target_os = "linux")]
     return reader::answers(handle);
     #[cfg(not(target_os = "linux"))]
-    {
-        let _ = handle;
-        false
-    }
+    Err(not_local(handle))
 }
 
 /// Lets other processes of this user and host open the handles of this one, from now on. Starts a thread, once; whoever sends a handle away calls it before.

@@ -174,10 +174,17 @@ fn greeted(incarnation: Incarnation, patience: Duration) -> Result<Descriptor, F
     Ok(socket)
 }
 
-/// Whether the owner of a handle is there, and lets this process in.
+/// Says hello to the owner of a handle, and waits no longer than a glance.
+///
+/// # Errors
+/// As [`acquire`].
 #[cfg(feature = "serve")]
-pub(super) fn answers(handle: &Handle) -> bool {
-    greeted(handle.incarnation, GLANCE).is_ok()
+pub(super) fn answers(handle: &Handle) -> Result<()> {
+    match greeted(handle.incarnation, GLANCE) {
+        Ok(_) => Ok(()),
+        Err(Fault::Ended) => Err(super::gone(handle)),
+        Err(Fault::Other(error)) => Err(error),
+    }
 }
 
 /// Says hello, and returns what the owner says to prove itself.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,23 @@ def test_a_member_that_begins_anew_has_the_rows_of_now(tmp_path: Path) -> None:
         assert all(rows in (old, new, None) for rows in seen)
         assert tried(members[0], text) == new
         assert not is_spread(explained(members[0], text))
+
+
+def test_what_is_not_at_hand_once_is_mapped_later(tmp_path: Path) -> None:
+    """The plan that was spread because an owner was busy is not the one for ever after."""
+    with cluster(tmp_path, DEFAULT, DEFAULT) as (near, busy):
+        with ThreadPoolExecutor(1) as threads:
+            busy.stop()
+            try:
+                asked = threads.submit(answer, near.uri)
+                # Shorter than a member may be silent.
+                time.sleep(2)
+            finally:
+                busy.go_on()
+            assert asked.result(60) == expected(0, 1)
+        assert not maps_tiles(near)
+        # Nobody else is asked meanwhile, so that names and members are the same.
+        until(lambda: answer(near.uri) == expected(0, 1) and maps_tiles(near), bool)
 
 
 def test_memory_goes_with_its_grid(tmp_path: Path) -> None:
