@@ -1,8 +1,8 @@
 """What a server gives over loopback: bytes of DoGet beside pyarrow's own Flight server, and small queries of many clients.
 
-Comes in: how many small queries each of 100 clients asks; 1,000 by default. Goes out: tables on standard output. Each figure of bytes is the median of five
-rounds after a warm-up, and both servers are measured in the same run, each in a process of its own, by the same client (pyarrow.flight). Ends with 1 if an
-answer to a small query was lost, wrong or an error, or if one of a hundred took more than 20 times the median.
+Comes in: how many small queries each of 100 clients asks; 1,000 by default. Goes out: tables on standard output. Each figure of bytes is the median of nine
+rounds after a warm-up, and both servers are measured in the same run, in turns, each in a process of its own, by the same client (pyarrow.flight). Ends with 1
+if an answer to a small query was lost, wrong or an error, or if one of a hundred took more than 20 times the median.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -24,7 +25,7 @@ from pyarrow import flight
 
 import partgrid as pg
 
-ROUNDS = 5
+ROUNDS = 9
 # The most that 99 of 100 small queries may take, in medians.
 MOST_MEDIANS = 20
 ROWS = 1 << 20
@@ -113,27 +114,26 @@ def fetch(uri: str, name: str) -> int:
         return sum(part.nbytes for part in read)
 
 
-def median(work: Callable[[], object]) -> float:
-    """Seconds, after a warm-up."""
-    work()
-    times = []
-    for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return statistics.median(times)
+def in_turns(works: Sequence[Callable[[], object]]) -> list[float]:
+    """Seconds of each, in turns, after a warm-up: what slows the machine for a while slows all."""
+    times: list[list[float]] = [[] for _ in works]
+    for number in range(ROUNDS + 1):
+        for work, taken in zip(works, times, strict=True):
+            begun = time.perf_counter()
+            work()
+            if number:
+                taken.append(time.perf_counter() - begun)
+    return [statistics.median(taken) for taken in times]
 
 
 def throughput(ours: str, theirs: str) -> None:
     """Prints the table of bytes."""
-    print("DoGet over loopback, GB/s (median of 5)")
+    print(f"DoGet over loopback, GB/s (median of {ROUNDS}, in turns)")
     print(f"{'table':8} {'MB':>6} {'partgrid':>9} {'pyarrow':>9} {'ratio':>6}")
     for name in tables():
         num_bytes = fetch(ours, name)
-        rates = [
-            num_bytes / median(lambda uri=uri, name=name: fetch(uri, name)) / 1e9
-            for uri in (ours, theirs)
-        ]
+        taken = in_turns([partial(fetch, uri, name) for uri in (ours, theirs)])
+        rates = [num_bytes / seconds / 1e9 for seconds in taken]
         print(
             f"{name:8} {num_bytes / 1e6:6.0f} {rates[0]:9.2f} {rates[1]:9.2f} {rates[0] / rates[1]:6.2f}"
         )
