@@ -233,16 +233,24 @@ impl Store for Folder {
 
     async fn remove(&self, path: &str) -> Result<()> {
         let target = self.root.join(path);
-        blocking(move || match fs::remove_file(&target) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(failed(
-                "the catalog cannot remove",
-                error,
-                &target.display().to_string(),
-            )),
-        })
-        .await
+        blocking(move || removed(&target, fs::remove_file(&target))).await
+    }
+
+    async fn remove_folder(&self, path: &str) -> Result<()> {
+        let target = self.root.join(path);
+        blocking(move || removed(&target, fs::remove_dir(&target))).await
+    }
+}
+
+/// What came of removing something, which may be gone.
+fn removed(target: &Path, outcome: io::Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(
+            "the catalog cannot remove",
+            error,
+            &target.display().to_string(),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -20,6 +20,7 @@ mod tile;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -33,11 +34,12 @@ use files::Files;
 pub use health::Fault;
 use health::Health;
 use manifest::{Contents, Manifest, TileFile, checksum};
-use paths::{MANIFESTS, MAX_FOLDER_BYTES, TILES, encoded, name_of, number_of, unique};
+use paths::{MANIFESTS, TILES, folder_of, name_of, number_of, unique};
 pub use shared::Changed;
 #[cfg(feature = "distributed")]
 pub(crate) use shared::KeptFile;
 use store::{Listed, Store};
+use sweep::Dropped;
 use tile::KeptTile;
 
 /// Tiles that are written at a time: so many, of so much memory together (one that is larger is written alone).
@@ -58,6 +60,8 @@ pub struct Catalog {
     room: Arc<Semaphore>,
     /// The number of the manifest of each name that this process goes by.
     known: Arc<Mutex<BTreeMap<String, u64>>>,
+    /// What says that tables were dropped, and may go some time.
+    dropped: Arc<Dropped>,
     health: Arc<Health>,
     /// Whether tables that are damaged are left out of a catalog that is of this process alone.
     skips_damaged: bool,
@@ -82,6 +86,7 @@ impl Catalog {
             writing: Arc::default(),
             room: Arc::new(Semaphore::new(WRITING_MEBIBYTES as usize)),
             known: Arc::default(),
+            dropped: Arc::default(),
             health: Arc::default(),
             skips_damaged: false,
         };
@@ -253,14 +258,20 @@ impl Catalog {
     /// # Errors
     /// Whatever stands in the way of writing; then the name keeps what it had.
     pub async fn drop_grid(&self, name: &str) -> Result<()> {
+        let Ok(folder) = folder_of(name) else {
+            // No table has such a name.
+            return Ok(());
+        };
         // Also one that this process has not heard of: that is said.
-        match self
-            .noted(MANIFESTS, self.latest().await)?
-            .contains_key(name)
-        {
-            true => self.put_manifest(name, None).await,
-            false => Ok(()),
+        let listed = self.noted(MANIFESTS, self.store.list(&folder).await)?;
+        if !listed.iter().any(|file| number_of(&file.path).is_some()) {
+            return Ok(());
         }
+        self.put_manifest(name, None).await?;
+        if self.store.is_ours_alone() {
+            self.forget_dropped(SystemTime::now()).await;
+        }
+        Ok(())
     }
 
     async fn write_tile(
@@ -322,15 +333,7 @@ impl Catalog {
     async fn put_manifest(&self, name: &str, contents: Option<&Contents>) -> Result<()> {
         let _alone = self.writing.lock().await;
         self.check_whole(name)?;
-        let encoded = encoded(name);
-        if encoded.len() > MAX_FOLDER_BYTES {
-            let text = format!(
-                "the name is too long for a catalog: as the name of a folder it may have {MAX_FOLDER_BYTES} bytes, it has {}",
-                encoded.len()
-            );
-            return Err(Error::invalid_argument(text).with_context("table", name));
-        }
-        let folder = format!("{MANIFESTS}/{encoded}");
+        let folder = folder_of(name)?;
         for _ in 0..ATTEMPTS {
             let listed = self.noted(MANIFESTS, self.store.list(&folder).await)?;
             let numbers = listed.iter().filter_map(|file| number_of(&file.path));
@@ -351,6 +354,9 @@ impl Catalog {
                 self.known().insert(name.to_owned(), number);
                 self.files.name(name, contents);
                 self.forget_manifests(&listed, number).await;
+                if contents.is_none() && self.store.is_ours_alone() {
+                    self.dropped.add(path, SystemTime::now());
+                }
                 return Ok(());
             }
         }

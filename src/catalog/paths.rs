@@ -10,14 +10,30 @@ pub(super) const MANIFESTS: &str = "grids";
 pub(super) const TILES: &str = "tiles";
 
 /// The longest name that file systems take.
-pub(super) const MAX_FOLDER_BYTES: usize = 255;
+const MAX_FOLDER_BYTES: usize = 255;
 
 /// What stays as it is in the name of a folder.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 /// The name of a table as that of a folder.
-pub(super) fn encoded(name: &str) -> String {
+fn encoded(name: &str) -> String {
     utf8_percent_encode(name, &PLAIN).to_string()
+}
+
+/// The folder of the manifests of a table.
+///
+/// # Errors
+/// `InvalidArgument` for a name that is too long for one.
+pub(super) fn folder_of(name: &str) -> Result<String> {
+    let encoded = encoded(name);
+    if encoded.len() <= MAX_FOLDER_BYTES {
+        return Ok(format!("{MANIFESTS}/{encoded}"));
+    }
+    let text = format!(
+        "the name is too long for a catalog: as the name of a folder it may have {MAX_FOLDER_BYTES} bytes, it has {}",
+        encoded.len()
+    );
+    Err(Error::invalid_argument(text).with_context("table", name))
 }
 
 /// A name that nobody else draws.

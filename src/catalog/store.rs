@@ -51,4 +51,10 @@ pub(super) trait Store: Debug + Send + Sync {
 
     /// Removes a file; nothing when it is gone.
     async fn remove(&self, path: &str) -> Result<()>;
+
+    /// Removes a folder with nothing in it, of a place that has folders and nobody else writes to.
+    async fn remove_folder(&self, path: &str) -> Result<()> {
+        let _ = path;
+        Ok(())
+    }
 }

@@ -138,8 +138,9 @@ class Loading(threading.Thread):
         self.refusal: Exception | None = None
 
     def run(self) -> None:
-        connection = pg.connect(self.uri)
         try:
+            # It may die before it is known.
+            connection = pg.connect(self.uri)
             done = connection.load_parquet(
                 self.source, self.name, if_exists="replace", tile_rows=5_000, progress=False
             )

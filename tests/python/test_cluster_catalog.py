@@ -323,6 +323,8 @@ def test_a_load_whose_coordinator_is_lost_leaves_no_grid(tmp_path: Path) -> None
         members[1].ask("server.refresh()")
         assert members[1].ask("server.tables") == []
         assert load(members[1], tmp_path) == 120_000
+        # It is told meanwhile, and nobody waits for that.
+        assert members[2].ask("server.refresh()") is None
         answer = pg.connect(members[2].uri).sql(QUERY).to_arrow()
         assert answer.to_pylist() == expected(table)
 
