@@ -20,6 +20,8 @@ struct Column {
     value: Expr,
     /// Whether that is what the left table has.
     is_left: bool,
+    /// Whether others have other values of it. Of all of them the engine has the one in `*` whose table has the first name.
+    differs: bool,
 }
 
 /// Puts the values in place of the names in the ORDER BY of a query.
@@ -62,9 +64,13 @@ fn gives(item: &SelectItem, name: &Ident) -> bool {
 /// Puts the values in place of the names in a SELECT.
 ///
 /// # Errors
-/// `Unsupported` for chains of joins in which the value depends on more than two tables, and for NATURAL RIGHT and FULL JOIN.
+/// `Unsupported` for chains of joins in which the value depends on more than two tables, for NATURAL RIGHT and FULL JOIN, and for `*` of a NATURAL LEFT JOIN of which the engine would take the right side.
 pub(super) fn rewrite_select(select: &mut Select) -> Result<()> {
     let columns = columns(&mut select.from)?;
+    let is_wild = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
+    if select.projection.iter().any(is_wild) {
+        check_natural(&mut select.from)?;
+    }
     if columns.is_empty() {
         return Ok(());
     }
@@ -103,7 +109,7 @@ fn replace_in_wildcard(options: &mut WildcardAdditionalOptions, columns: &[Colum
     for item in &mut items {
         put(columns, &mut item.expr);
     }
-    for column in columns.iter().filter(|column| !column.is_left) {
+    for column in columns.iter().filter(|column| column.differs) {
         if !items
             .iter()
             .any(|item| same(&item.column_name, &column.name))
@@ -143,6 +149,46 @@ fn columns(from: &mut [TableWithJoins]) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
+/// In `*` the engine has that of the columns of one name whose table has the first name, which must be the left one.
+///
+/// # Errors
+/// `Unsupported` for another one.
+fn check_natural(from: &mut [TableWithJoins]) -> Result<()> {
+    let is_natural_left = |operator: &JoinOperator| {
+        matches!(sides(operator), Some((Side::Left, JoinConstraint::Natural)))
+    };
+    for table in from {
+        let mut joins = table.joins.iter();
+        if !joins.any(|join| is_natural_left(&join.join_operator)) {
+            continue;
+        }
+        let mut left = vec![plain_name(&mut table.relation)];
+        for join in &mut table.joins {
+            let right = plain_name(&mut join.relation);
+            let is_first = |name: &Option<String>| name.is_some() && *name < right;
+            if is_natural_left(&join.join_operator) && !left.iter().all(is_first) {
+                let text = "* of a NATURAL LEFT JOIN is not supported where the name of a table on the left comes after that of the right one in the alphabet";
+                return Err(Error::unsupported(text)
+                    .with_hint("write LEFT JOIN … USING (…) with the columns that both have"));
+            }
+            left.push(right);
+        }
+    }
+    Ok(())
+}
+
+/// The name of a table of one part, as it is compared with others.
+fn plain_name(factor: &mut TableFactor) -> Option<String> {
+    if let TableFactor::Table {
+        name, alias: None, ..
+    } = factor
+        && name.0.len() != 1
+    {
+        return None;
+    }
+    name_of(factor, "").map(|name| folded(&name))
+}
+
 /// `(a JOIN b) JOIN c` is `a JOIN b JOIN c`.
 fn open_parentheses(table: &mut TableWithJoins) {
     while let TableFactor::NestedJoin {
@@ -159,6 +205,8 @@ fn open_parentheses(table: &mut TableWithJoins) {
 /// Whose value a column of USING has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
+    /// All have the same.
+    Inner,
     Left,
     Right,
     Either,
@@ -166,10 +214,12 @@ enum Side {
 
 fn sides(operator: &JoinOperator) -> Option<(Side, &JoinConstraint)> {
     let (side, constraint) = match operator {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint) => (Side::Left, constraint),
+        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => {
+            (Side::Inner, constraint)
+        }
+        JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
+            (Side::Left, constraint)
+        }
         JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
             (Side::Right, constraint)
         }
@@ -189,10 +239,11 @@ fn join_columns(
     right: Option<&Ident>,
     (side, constraint): (Side, &JoinConstraint),
 ) -> Result<()> {
+    let is_left = matches!(side, Side::Inner | Side::Left);
     let names = match constraint {
         JoinConstraint::Using(names) => names,
         // Which columns those are is known where the tables are.
-        _ if side == Side::Left && columns.iter().all(|column| column.is_left) => return Ok(()),
+        _ if is_left && columns.iter().all(|column| column.is_left) => return Ok(()),
         _ => {
             return Err(unsupported(
                 "NATURAL RIGHT JOIN and NATURAL FULL JOIN are not supported",
@@ -205,7 +256,11 @@ fn join_columns(
         };
         let known = columns.iter().position(|column| same(&column.name, name));
         let before = match (known.and_then(|known| columns.get(known)), left) {
-            (Some(column), _) if column.is_left => Some(column.value.clone()),
+            (Some(column), _) if column.is_left => {
+                let value =
+                    Some(&column.value).filter(|value| !matches!(value, Expr::Identifier(_)));
+                value.cloned()
+            }
             (Some(_), _) => {
                 return Err(unsupported(
                     "USING of a column that a RIGHT or FULL JOIN before has made is not supported",
@@ -216,26 +271,26 @@ fn join_columns(
         };
         let after = right.map(|table| of_table(table, name));
         let value = match side {
+            Side::Inner => before,
             // Of several tables the engine finds the one that has it.
-            Side::Left => before,
+            Side::Left => before.or_else(|| Some(Expr::Identifier(name.clone()))),
             Side::Right => after,
             Side::Either => before.zip(after).map(coalesce),
         };
         let Some(value) = value else {
-            if side == Side::Left {
+            if side == Side::Inner {
                 continue;
             }
             return Err(unsupported(
                 "USING of a RIGHT or FULL JOIN after other joins is not supported",
             ));
         };
-        if let Some(known) = known {
-            columns.remove(known);
-        }
+        let known = known.map(|known| columns.remove(known));
         columns.push(Column {
             name: name.clone(),
             value,
-            is_left: side == Side::Left,
+            is_left,
+            differs: side != Side::Inner || known.is_some_and(|known| known.differs),
         });
     }
     Ok(())
@@ -294,11 +349,14 @@ fn coalesce((one, other): (Expr, Expr)) -> Expr {
 
 /// Whether two names mean the same: without quotes they fold to lower case.
 pub(super) fn same(one: &Ident, other: &Ident) -> bool {
-    let folded = |name: &Ident| match name.quote_style {
+    folded(one) == folded(other)
+}
+
+fn folded(name: &Ident) -> String {
+    match name.quote_style {
         None => name.value.to_lowercase(),
         Some(_) => name.value.clone(),
-    };
-    folded(one) == folded(other)
+    }
 }
 
 /// Puts the values of columns in place of their names, but not within subqueries.
