@@ -1,7 +1,7 @@
 //! The columns of `JOIN … USING (…)`, of which there is one, though both tables have it.
 //!
 //! Comes in: a query or a SELECT. Goes out: the same, in which the name of such a column stands for the value of the side that has a row: of the left one, of the right one after RIGHT JOIN, of
-//! either after FULL JOIN. The engine takes the left one always. Never here: names with a table before them, subqueries.
+//! either after FULL JOIN. The engine takes the left one always, and in `*` that of the table whose name comes first in the alphabet. Never here: names with a table before them, subqueries.
 
 use std::ops::ControlFlow;
 
