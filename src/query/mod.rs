@@ -34,6 +34,7 @@ mod plan;
 mod planner;
 mod prepared;
 mod progress;
+mod renamed;
 mod row_in;
 mod run;
 mod same_names;

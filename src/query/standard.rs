@@ -2,19 +2,20 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, columns of
-//! USING as what they stand for (`using.rs`), queries in FROM with a name where they need one (`derived.rs`), rows IN queries (`row_in.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Fetch, Function, GroupByExpr, Ident, LimitClause, NamedWindowDefinition,
-    NamedWindowExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
-    WindowSpec, WindowType, visit_expressions,
+    NamedWindowExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut,
+    VisitorMut, WindowSpec, WindowType, visit_expressions,
 };
 
 use super::derived;
 use super::pattern;
+use super::renamed;
 use super::row_in;
 use super::using::{self, same};
 use crate::error::{Error, ErrorKind, Result};
@@ -43,6 +44,8 @@ struct Rewriting {
     named: usize,
     /// How many queries in FROM got one.
     derived: usize,
+    /// How many items got one.
+    items: usize,
     /// How many queries are compared with rows.
     rows: usize,
 }
@@ -56,6 +59,9 @@ impl VisitorMut for Rewriting {
             SetExpr::Select(select) => select.named_window.clone(),
             _ => Vec::new(),
         });
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            renamed::tell_apart(&mut cte.query, &cte.alias, &mut self.items);
+        }
         fetch_as_limit(query);
         order_by_values(query);
         match using::rewrite_order(query) {
@@ -91,6 +97,18 @@ impl VisitorMut for Rewriting {
 
     fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
         self.windows.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        if let TableFactor::Derived {
+            subquery,
+            alias: Some(alias),
+            ..
+        } = factor
+        {
+            renamed::tell_apart(subquery, alias, &mut self.items);
+        }
         ControlFlow::Continue(())
     }
 

@@ -1,7 +1,7 @@
 //! Steps of `WITH RECURSIVE` whose rows say something else about themselves than those that they go on from.
 //!
 //! Comes in: a logical plan whose types are settled. Goes out: the same plan, in which a step gives its columns with the metadata of the first rows, as the answer has them; the engine refuses a step over a table
-//! with metadata, as pandas writes it. Never here: names, types, nulls.
+//! with metadata, as pandas writes it. A step that asks for what it goes on from in a query for one value is refused: the engine works that out before there are rows. Never here: names, types, nulls.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -24,6 +26,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
+use crate::error::Error;
 use crate::query::exec::relabel::RelabelExec;
 
 /// Gives steps the metadata of the first rows.
@@ -45,6 +48,7 @@ impl AnalyzerRule for Steps {
 }
 
 fn relabelled(query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
+    check_values(&query)?;
     let (first, step) = (query.static_term.schema(), query.recursive_term.schema());
     let mut fields = first.fields().iter().zip(step.fields());
     let is_same = first.metadata() == step.metadata()
@@ -63,6 +67,41 @@ fn relabelled(query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
         query.is_distinct,
     )?;
     Ok(Transformed::yes(LogicalPlan::RecursiveQuery(query)))
+}
+
+/// # Errors
+/// `Unsupported` for a query for one value that reads the rows of the step before.
+fn check_values(query: &RecursiveQuery) -> Result<()> {
+    query.recursive_term.apply(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| match part {
+                Expr::ScalarSubquery(value)
+                    if value.outer_ref_columns.is_empty()
+                        && reads_step(&value.subquery, &query.name)? =>
+                {
+                    let text = format!("`{}` is read in a query for one value within its own step", query.name);
+                    Err(Error::unsupported(text)
+                        .with_hint("name it once, in FROM of the step; max(…) OVER () has a value of all its rows")
+                        .into())
+                }
+                _ => Ok(TreeNodeRecursion::Continue),
+            })
+        })
+    })?;
+    Ok(())
+}
+
+fn reads_step(plan: &LogicalPlan, name: &str) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(table) = source_as_provider(&scan.source)?.downcast_ref::<CteWorkTable>()
+        {
+            found |= table.name() == name;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
 }
 
 fn has_metadata_below(plan: &LogicalPlan) -> Result<bool> {

@@ -1,15 +1,16 @@
 //! The columns of `JOIN … USING (…)`, of which there is one, though both tables have it.
 //!
 //! Comes in: a query or a SELECT. Goes out: the same, in which the name of such a column stands for the value of the side that has a row: of the left one, of the right one after RIGHT JOIN, of
-//! either after FULL JOIN. The engine takes the left one always, and in `*` that of the table whose name comes first in the alphabet. Never here: names with a table before them, subqueries.
+//! either after FULL JOIN. The engine takes the left one always, and in `*` that of the table whose name comes first in the alphabet (`wildcard.rs`). Never here: names with a table before them, subqueries.
+
+mod wildcard;
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OrderByKind, Query,
-    ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SetExpr, TableAlias, TableFactor,
-    TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OrderByKind, Query, Select,
+    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 
 use crate::error::{Error, Result};
@@ -22,6 +23,10 @@ struct Column {
     is_left: bool,
     /// Whether others have other values of it. Of all of them the engine has the one in `*` whose table has the first name.
     differs: bool,
+    /// The tables that have it, from the left; none if the text does not say them.
+    tables: Vec<Ident>,
+    /// Which of the tables in FROM they are joined to.
+    from: usize,
 }
 
 /// Puts the values in place of the names in the ORDER BY of a query.
@@ -74,17 +79,16 @@ pub(super) fn rewrite_select(select: &mut Select) -> Result<()> {
     if columns.is_empty() {
         return Ok(());
     }
+    wildcard::rewrite(select, &columns);
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
-            && let Some(column) = columns.iter().find(|column| same(&column.name, name))
+            && let Some(column) = only(&columns, name)
         {
             *item = SelectItem::ExprWithAlias {
                 alias: name.clone(),
                 expr: column.value.clone(),
             };
-        } else if let SelectItem::Wildcard(options) = item {
-            replace_in_wildcard(options, &columns);
-        } else {
+        } else if !is_wild(item) {
             put(&columns, item);
         }
     }
@@ -100,28 +104,6 @@ pub(super) fn rewrite_select(select: &mut Select) -> Result<()> {
     put(&columns, &mut select.named_window);
     put(&columns, &mut select.qualify);
     Ok(())
-}
-
-/// `*` has the column once, with what the left table has; a REPLACE of the user comes before ours.
-fn replace_in_wildcard(options: &mut WildcardAdditionalOptions, columns: &[Column]) {
-    let items = options.opt_replace.take().map(|replace| replace.items);
-    let mut items = items.unwrap_or_default();
-    for item in &mut items {
-        put(columns, &mut item.expr);
-    }
-    for column in columns.iter().filter(|column| column.differs) {
-        if !items
-            .iter()
-            .any(|item| same(&item.column_name, &column.name))
-        {
-            items.push(Box::new(ReplaceSelectElement {
-                expr: column.value.clone(),
-                column_name: column.name.clone(),
-                as_keyword: true,
-            }));
-        }
-    }
-    options.opt_replace = (!items.is_empty()).then_some(ReplaceSelectItem { items });
 }
 
 /// The columns of USING of a FROM clause.
@@ -141,7 +123,12 @@ fn columns(from: &mut [TableWithJoins]) -> Result<Vec<Column>> {
         for (place, join) in table.joins.iter_mut().enumerate() {
             let right = name_of(&mut join.relation, &format!("__from_{number}_{place}"));
             if let Some((side, constraint)) = sides(&join.join_operator) {
-                join_columns(&mut columns, &left, right.as_ref(), (side, constraint))?;
+                join_columns(
+                    &mut columns,
+                    &left,
+                    right.as_ref(),
+                    (side, constraint, number),
+                )?;
             }
             left.push(right);
         }
@@ -237,7 +224,7 @@ fn join_columns(
     columns: &mut Vec<Column>,
     left: &[Option<Ident>],
     right: Option<&Ident>,
-    (side, constraint): (Side, &JoinConstraint),
+    (side, constraint, from): (Side, &JoinConstraint, usize),
 ) -> Result<()> {
     let is_left = matches!(side, Side::Inner | Side::Left);
     let names = match constraint {
@@ -254,7 +241,8 @@ fn join_columns(
         let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
             continue;
         };
-        let known = columns.iter().position(|column| same(&column.name, name));
+        let mut all = columns.iter();
+        let known = all.position(|column| column.from == from && same(&column.name, name));
         let before = match (known.and_then(|known| columns.get(known)), left) {
             (Some(column), _) if column.is_left => {
                 let value =
@@ -286,14 +274,31 @@ fn join_columns(
             ));
         };
         let known = known.map(|known| columns.remove(known));
+        let tables = tables_of(known.as_ref(), left, right);
         columns.push(Column {
             name: name.clone(),
             value,
             is_left,
             differs: side != Side::Inner || known.is_some_and(|known| known.differs),
+            tables,
+            from,
         });
     }
     Ok(())
+}
+
+/// The tables that have a column after one more join; none if that is not known.
+fn tables_of(known: Option<&Column>, left: &[Option<Ident>], right: Option<&Ident>) -> Vec<Ident> {
+    let mut tables = match (known, left) {
+        (Some(column), _) => column.tables.clone(),
+        (None, [Some(table)]) => vec![table.clone()],
+        _ => Vec::new(),
+    };
+    match right {
+        Some(table) if !tables.is_empty() => tables.push(table.clone()),
+        _ => tables.clear(),
+    }
+    tables
 }
 
 fn unsupported(text: &str) -> Error {
@@ -352,11 +357,18 @@ pub(super) fn same(one: &Ident, other: &Ident) -> bool {
     folded(one) == folded(other)
 }
 
-fn folded(name: &Ident) -> String {
+/// A name as SQL reads it.
+pub(super) fn folded(name: &Ident) -> String {
     match name.quote_style {
         None => name.value.to_lowercase(),
         Some(_) => name.value.clone(),
     }
+}
+
+/// The column of that name, unless several joins have one: then the name is ambiguous.
+fn only<'a>(columns: &'a [Column], name: &Ident) -> Option<&'a Column> {
+    let mut named = columns.iter().filter(|column| same(&column.name, name));
+    named.next().filter(|_| named.next().is_none())
 }
 
 /// Puts the values of columns in place of their names, but not within subqueries.
@@ -389,7 +401,7 @@ impl VisitorMut for Putting<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if self.queries == 0
             && let Expr::Identifier(name) = expr
-            && let Some(column) = self.columns.iter().find(|column| same(&column.name, name))
+            && let Some(column) = only(self.columns, name)
         {
             *expr = column.value.clone();
         }

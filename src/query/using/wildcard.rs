@@ -1,0 +1,148 @@
+//! `*` over `JOIN … USING (…)`: the columns of the tables from the left, that of USING once, where its first table has it.
+//!
+//! Comes in: a SELECT and its columns of USING. Goes out: the same, in which `*` is `a.*, b.* EXCLUDE (k)`; where the text does not say which tables have the column (NATURAL, several tables on the left), or the user
+//! leaves out or replaces columns, `*` with the value in place of what the engine takes. Never here: names of columns.
+
+use datafusion::sql::sqlparser::ast::{
+    ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, ReplaceSelectElement,
+    ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor,
+    TableWithJoins, WildcardAdditionalOptions,
+};
+
+use super::{Column, folded, of_table, put, same};
+
+/// Writes out each `*`.
+pub(super) fn rewrite(select: &mut Select, columns: &[Column]) {
+    let is_wild = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
+    if !select.projection.iter().any(is_wild) {
+        return;
+    }
+    let written_out = written_out(&select.from, columns);
+    let items = std::mem::take(&mut select.projection);
+    for item in items {
+        match (item, &written_out) {
+            (SelectItem::Wildcard(options), Some(all)) if is_plain(&options) => {
+                select.projection.extend(all.iter().cloned());
+            }
+            (SelectItem::Wildcard(mut options), _) => {
+                replace(&mut options, columns);
+                select.projection.push(SelectItem::Wildcard(options));
+            }
+            (item, _) => select.projection.push(item),
+        }
+    }
+}
+
+/// Whether it is `*` alone.
+fn is_plain(options: &WildcardAdditionalOptions) -> bool {
+    let text = WildcardAdditionalOptions {
+        wildcard_token: options.wildcard_token.clone(),
+        ..WildcardAdditionalOptions::default()
+    };
+    *options == text
+}
+
+/// `*` of each table; `None` if a table has no name, or one of a kind for which that is something else.
+fn written_out(from: &[TableWithJoins], columns: &[Column]) -> Option<Vec<SelectItem>> {
+    let mut items = Vec::new();
+    for (number, table) in from.iter().enumerate() {
+        items.push(all_of(&table.relation, columns)?);
+        for join in &table.joins {
+            let constraint = match &join.join_operator {
+                JoinOperator::Join(constraint)
+                | JoinOperator::Inner(constraint)
+                | JoinOperator::Left(constraint)
+                | JoinOperator::LeftOuter(constraint)
+                | JoinOperator::Right(constraint)
+                | JoinOperator::RightOuter(constraint)
+                | JoinOperator::FullOuter(constraint)
+                | JoinOperator::CrossJoin(constraint) => constraint,
+                _ => return None,
+            };
+            let is_known = match constraint {
+                JoinConstraint::Natural => false,
+                JoinConstraint::Using(names) => {
+                    let mut names = names.iter();
+                    names.all(|name| has_tables(name, number, columns))
+                }
+                JoinConstraint::On(_) | JoinConstraint::None => true,
+            };
+            if !is_known {
+                return None;
+            }
+            items.push(all_of(&join.relation, columns)?);
+        }
+    }
+    Some(items)
+}
+
+/// Whether the tables of a column of USING are known.
+fn has_tables(name: &ObjectName, from: usize, columns: &[Column]) -> bool {
+    let name = name.0.last().and_then(|part| part.as_ident());
+    let is_it = |column: &Column, name: &Ident| column.from == from && same(&column.name, name);
+    name.is_some_and(|name| {
+        let mut columns = columns.iter().filter(|column| is_it(column, name));
+        columns.any(|column| !column.tables.is_empty())
+    })
+}
+
+/// `t.* EXCLUDE (…) REPLACE (…)`: without the columns that a table on the left has, with what those are that it has first.
+fn all_of(table: &TableFactor, columns: &[Column]) -> Option<SelectItem> {
+    let (name, full) = match table {
+        TableFactor::Table {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Derived {
+            alias: Some(alias), ..
+        } => (&alias.name, ObjectName::from(alias.name.clone())),
+        TableFactor::Table {
+            name, args: None, ..
+        } => (name.0.last()?.as_ident()?, name.clone()),
+        _ => return None,
+    };
+    let mut options = WildcardAdditionalOptions::default();
+    let (mut excluded, mut replaced) = (Vec::new(), Vec::new());
+    for column in columns {
+        match column.tables.iter().position(|table| same(table, name)) {
+            None => {}
+            Some(0) if column.value == of_table(name, &column.name) => {}
+            Some(0) => replaced.push(element(column)),
+            Some(_) => excluded.push(ObjectName::from(folded_name(&column.name))),
+        }
+    }
+    if !excluded.is_empty() {
+        options.opt_exclude = Some(ExcludeSelectItem::Multiple(excluded));
+    }
+    options.opt_replace = (!replaced.is_empty()).then_some(ReplaceSelectItem { items: replaced });
+    let kind = SelectItemQualifiedWildcardKind::ObjectName(full);
+    Some(SelectItem::QualifiedWildcard(kind, options))
+}
+
+/// A name in quotes: the engine compares those of EXCLUDE and REPLACE as they are written.
+fn folded_name(name: &Ident) -> Ident {
+    Ident::with_quote('"', folded(name))
+}
+
+fn element(column: &Column) -> Box<ReplaceSelectElement> {
+    Box::new(ReplaceSelectElement {
+        expr: column.value.clone(),
+        column_name: folded_name(&column.name),
+        as_keyword: true,
+    })
+}
+
+/// `*` has the column once, with what the left table has; a REPLACE of the user comes before ours.
+fn replace(options: &mut WildcardAdditionalOptions, columns: &[Column]) {
+    let items = options.opt_replace.take().map(|replace| replace.items);
+    let mut items = items.unwrap_or_default();
+    for item in &mut items {
+        put(columns, &mut item.expr);
+    }
+    for column in columns.iter().filter(|column| column.differs) {
+        let is_named = |item: &Box<ReplaceSelectElement>| same(&item.column_name, &column.name);
+        if !items.iter().any(is_named) {
+            items.push(element(column));
+        }
+    }
+    options.opt_replace = (!items.is_empty()).then_some(ReplaceSelectItem { items });
+}
