@@ -204,6 +204,13 @@ pub(super) fn lost(url: &Url, why: &str) -> Error {
         .with_hint("the statement can be asked again once the member is back, or gone from the list of members")
 }
 
+/// A server of gRPC answers that knows nothing of members.
+fn no_member(url: &Url) -> Error {
+    Error::unsupported("what answers there is no member of a cluster")
+        .with_context("member", url.to_string())
+        .with_hint("list the address at which a member answers (`partgrid serve --join`), or take this one out of the list")
+}
+
 /// What a connection says that broke off.
 fn why(status: &Status) -> String {
     match std::error::Error::source(status) {
@@ -377,7 +384,11 @@ impl WorkerChannel for Named {
         request: GetWorkerInfoRequest,
     ) -> Result<GetWorkerInfoResponse, DataFusionError> {
         let info = self.inner.get_worker_info(request).await;
-        info.map_err(self.named())
+        info.map_err(|error| match status_within(&error).map(Status::code) {
+            // Whatever it is, it is there.
+            Some(Code::Unimplemented) => traveling(no_member(&self.url)),
+            _ => self.named()(error),
+        })
     }
 }
 
