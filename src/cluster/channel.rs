@@ -117,6 +117,11 @@ impl Reach {
         Ok(known.entry(uri.to_owned()).or_insert(client).clone())
     }
 
+    /// Whether there is a connection for such clients already.
+    pub(super) fn has_client(&self, uri: &str) -> bool {
+        known(&self.clients).contains_key(uri)
+    }
+
     #[cfg(test)]
     pub(super) async fn open(&self, url: &Url) -> Result<()> {
         self.channel(url).await.map(drop)

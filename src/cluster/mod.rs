@@ -195,7 +195,9 @@ pub struct Cluster {
     listed: Listed,
     /// Who did not take in a change of the catalog a moment ago.
     silent: Arc<Silent>,
-    /// One looks at a time.
+    /// One looks who there is at a time, which takes seconds while somebody hangs.
+    finding: tokio::sync::Mutex<()>,
+    /// One looks what these have at a time.
     looking: tokio::sync::Mutex<()>,
 }
 
@@ -251,6 +253,7 @@ impl Cluster {
             rebalancing: tokio::sync::Mutex::default(),
             listed: Listed::default(),
             silent: Arc::default(),
+            finding: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
         });
         let spread: Arc<dyn Spread> = Arc::clone(&cluster) as _;
@@ -291,7 +294,7 @@ impl Cluster {
     /// # Errors
     /// Whatever stands in the way of reading the list of members, or of asking them what they have.
     pub async fn refresh(&self) -> Result<()> {
-        let _turn = self.looking.lock().await;
+        let _turn = self.finding.lock().await;
         let mut are_all = true;
         if let Some(join) = self.join.load_full() {
             let is_tls = self.members().own().uri().starts_with("grpc+tls://");
@@ -301,6 +304,7 @@ impl Cluster {
             self.listed.look(self.members().own(), &uris, &there, &away);
             self.set_members(there);
         }
+        let _turn_to_look = self.looking.lock().await;
         self.gather(&self.members(), are_all).await
     }
 

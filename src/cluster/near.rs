@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{PartitionGrid, Tile, TileData};
 use crate::location::Locality;
 use crate::query::{Alone, Reads};
-use crate::share::answers;
+use crate::share::{GLANCE, answers};
 
 /// How much servers read of other members in statements that they run alone (`cluster.near`), in bytes.
 pub const NEAR_BYTES: u64 = 32 * 1024 * 1024;
@@ -314,7 +314,7 @@ impl Cluster {
             }
             // Of one that hangs nobody waits for longer than a glance.
             let heard = match !is_mapped && greeted.insert(owner) {
-                true => answers(handle),
+                true => answers(handle, GLANCE),
                 false => Ok(()),
             };
             heard.and_then(|()| tile.map()).inspect_err(|error| {
