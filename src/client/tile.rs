@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::flight::messages::{Named, TileTicket};
 use crate::grid::{GridId, Tile, TileData};
 use crate::location::{Locality, Location, host_address};
-use crate::share::{Handle, acquire, answers};
+use crate::share::{GLANCE, Handle, acquire, answers};
 use crate::still::wait_for;
 
 /// What is known of a tile before it is read.
@@ -130,9 +130,10 @@ impl ServedTile {
     fn is_shared(&self) -> bool {
         match (self.mapped.get(), &self.outline.handle) {
             (Some(mapped), _) => mapped.is_some(),
-            (None, Some(handle)) if self.is_on_this_host() => {
-                *self.outline.answers.get_or_init(|| answers(handle).is_ok())
-            }
+            (None, Some(handle)) if self.is_on_this_host() => *self
+                .outline
+                .answers
+                .get_or_init(|| answers(handle, GLANCE).is_ok()),
             _ => false,
         }
     }

@@ -117,6 +117,11 @@ impl Reach {
         Ok(known.entry(uri.to_owned()).or_insert(client).clone())
     }
 
+    /// Whether there is a connection for such clients already.
+    pub(super) fn has_client(&self, uri: &str) -> bool {
+        known(&self.clients).contains_key(uri)
+    }
+
     #[cfg(test)]
     pub(super) async fn open(&self, url: &Url) -> Result<()> {
         self.channel(url).await.map(drop)
@@ -202,6 +207,13 @@ pub(super) fn lost(url: &Url, why: &str) -> Error {
     Error::new(ErrorKind::WorkerLost, text)
         .with_context("member", url.to_string())
         .with_hint("the statement can be asked again once the member is back, or gone from the list of members")
+}
+
+/// A server of gRPC answers that knows nothing of members.
+fn no_member(url: &Url) -> Error {
+    Error::unsupported("what answers there is no member of a cluster")
+        .with_context("member", url.to_string())
+        .with_hint("list the address at which a member answers (`partgrid serve --join`), or take this one out of the list")
 }
 
 /// What a connection says that broke off.
@@ -377,7 +389,11 @@ impl WorkerChannel for Named {
         request: GetWorkerInfoRequest,
     ) -> Result<GetWorkerInfoResponse, DataFusionError> {
         let info = self.inner.get_worker_info(request).await;
-        info.map_err(self.named())
+        info.map_err(|error| match status_within(&error).map(Status::code) {
+            // Whatever it is, it is there.
+            Some(Code::Unimplemented) => traveling(no_member(&self.url)),
+            _ => self.named()(error),
+        })
     }
 }
 

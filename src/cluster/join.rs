@@ -187,14 +187,17 @@ pub(super) async fn ping(reach: &Arc<Reach>, uri: &str, within: Duration) -> Res
     introduced(uri, &info?.version)
 }
 
-/// Those who are there, and why the others are not.
-pub(super) async fn alive(reach: &Arc<Reach>, uris: &[String]) -> (Vec<Member>, Vec<Error>) {
+/// Those who are there, and the URIs of the others with why they are not.
+pub(super) async fn alive(
+    reach: &Arc<Reach>,
+    uris: &[String],
+) -> (Vec<Member>, Vec<(String, Error)>) {
     let answers = join_all(uris.iter().map(|uri| ping(reach, uri, PING))).await;
     let (mut there, mut away) = (Vec::new(), Vec::new());
-    for answer in answers {
+    for (uri, answer) in uris.iter().zip(answers) {
         match answer {
             Ok(member) => there.push(member),
-            Err(error) => away.push(error),
+            Err(error) => away.push((uri.clone(), error)),
         }
     }
     (there, away)
@@ -231,7 +234,7 @@ mod tests {
         let reach = Arc::new(Reach::new(options, tokio::runtime::Handle::current()));
         let (there, away) = alive(&reach, &["grpc://192.0.2.1:7001".to_owned()]).await;
         assert!(there.is_empty());
-        let [error] = away.as_slice() else {
+        let [(_, error)] = away.as_slice() else {
             panic!("{away:?}");
         };
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);

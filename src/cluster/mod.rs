@@ -1,9 +1,9 @@
 //! 4. The same plan on many processes.
 //!
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
-//! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is),
+//! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is) with `listed.rs` (what is wrong with the list of them),
 //! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `led.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `last.rs` (the last row), `stages.rs` (what the engine does not know of plans) with `cores.rs` (how many shares parts have) and `allowed.rs` (of which cores), `borders.rs` with `cuts.rs` and `border.rs` (few rows that change the member), `pairs.rs` (full joins without keys), `unions.rs` (inputs of unions that one task makes), `hashed.rs` (rows that are where their hash says), `few.rs` (groups that one finishes), `single.rs` (a row that all make), `numbers.rs` (which joins look up by number), `orders.rs` (groups that come in order), `leaf.rs` with `placement.rs` and `placed.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
-//! travels), `tile.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
+//! travels), `tile.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `tell.rs` (that the catalog has changed) with `silent.rs` (who did not answer lately), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
 
 mod again;
 mod ahead;
@@ -35,6 +35,7 @@ mod last;
 mod leaf;
 mod led;
 mod limits;
+mod listed;
 #[cfg(test)]
 mod looks;
 mod members;
@@ -52,11 +53,13 @@ mod rebalance;
 #[cfg(test)]
 mod scale;
 mod shares;
+mod silent;
 mod single;
 mod small;
 mod spread;
 mod stages;
 mod stops;
+mod tell;
 mod there;
 mod tile;
 mod tiles;
@@ -91,8 +94,10 @@ use anywhere::Anywhere;
 use channel::Reach;
 use copying::Copying;
 use guarded::Guarded;
+use listed::Listed;
 use near::Near;
 use parts::Parts;
+use silent::Silent;
 use stops::Stops;
 use tiles::TileCodec;
 
@@ -186,9 +191,13 @@ pub struct Cluster {
     ahead: Ahead,
     /// One deals rows out anew at a time.
     rebalancing: tokio::sync::Mutex<()>,
-    /// Why members that are listed do not take part, as it was said last.
-    away: Mutex<Vec<String>>,
-    /// One looks at a time.
+    /// What is wrong with the list of members, as it was said last.
+    listed: Listed,
+    /// Who did not take in a change of the catalog a moment ago.
+    silent: Arc<Silent>,
+    /// One looks who there is at a time, which takes seconds while somebody hangs.
+    finding: tokio::sync::Mutex<()>,
+    /// One looks what these have at a time.
     looking: tokio::sync::Mutex<()>,
 }
 
@@ -242,7 +251,9 @@ impl Cluster {
                 false => 0,
             }),
             rebalancing: tokio::sync::Mutex::default(),
-            away: Mutex::default(),
+            listed: Listed::default(),
+            silent: Arc::default(),
+            finding: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
         });
         let spread: Arc<dyn Spread> = Arc::clone(&cluster) as _;
@@ -263,6 +274,7 @@ impl Cluster {
             let now = Arc::new(now);
             self.members.store(Arc::clone(&now));
             self.let_go_of_gone(&now);
+            self.tell_those_who_came(&before, &now);
         }
     }
 
@@ -282,23 +294,17 @@ impl Cluster {
     /// # Errors
     /// Whatever stands in the way of reading the list of members, or of asking them what they have.
     pub async fn refresh(&self) -> Result<()> {
-        let _turn = self.looking.lock().await;
+        let _turn = self.finding.lock().await;
         let mut are_all = true;
         if let Some(join) = self.join.load_full() {
             let is_tls = self.members().own().uri().starts_with("grpc+tls://");
             let uris = join.uris(is_tls).await?;
             let (there, away) = join::alive(&self.reach, &uris).await;
-            let away: Vec<String> = away.iter().map(ToString::to_string).collect();
             are_all = away.is_empty();
-            let mut said = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-            // What stays as it is is said once.
-            for error in away.iter().filter(|error| !said.contains(error)) {
-                tracing::warn!(%error, "a member that is listed does not take part");
-            }
-            *said = away;
-            drop(said);
+            self.listed.look(self.members().own(), &uris, &there, &away);
             self.set_members(there);
         }
+        let _turn_to_look = self.looking.lock().await;
         self.gather(&self.members(), are_all).await
     }
 
@@ -319,8 +325,7 @@ impl Cluster {
     /// How many of those that are listed as members do not take part, as the last look saw it.
     #[must_use]
     pub fn num_away(&self) -> usize {
-        let away = self.away.lock();
-        away.unwrap_or_else(PoisonError::into_inner).len()
+        self.listed.num_away()
     }
 
     /// What writes tiles down for these members, and reads them.

@@ -3,9 +3,9 @@
 //! Comes in: what a statement reads of grids. Goes out: whether the member that was asked runs it alone, over its own tiles and over memory that the others share with it, which is mapped then: no stages, no streams, nothing copied. What is mapped stays so
 //! as long as somebody reads it now and then, its grid is there, and its owner is a member. Never here: mapping a tile (`tile.rs`), planning, reading.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::DataType;
@@ -14,12 +14,13 @@ use super::Cluster;
 use super::anywhere::Looker;
 use super::members::Members;
 use super::owner::{elsewhere, member_tile};
+use super::silent::Silent;
 use super::tile::MemberTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{PartitionGrid, Tile, TileData};
 use crate::location::Locality;
 use crate::query::{Alone, Reads};
-use crate::share::{Incarnation, answers};
+use crate::share::{GLANCE, answers};
 
 /// How much servers read of other members in statements that they run alone (`cluster.near`), in bytes.
 pub const NEAR_BYTES: u64 = 32 * 1024 * 1024;
@@ -36,14 +37,12 @@ const MOST_TILES: usize = 256;
 /// How often it is looked which tiles nobody has read since the last look: they are let go of.
 const UNREAD: Duration = Duration::from_secs(300);
 
-/// How long an owner that did not answer, or had no room, is not asked again.
-const SILENT: Duration = Duration::from_secs(10);
-
 /// How much a member reads of others in statements that it runs alone.
 pub(super) struct Near {
     bytes: u64,
     /// When it was looked last which tiles nobody reads.
     looked: Mutex<Instant>,
+    /// Owners that did not answer, or had no room. Each statement would wait for them anew, and few others are planned meanwhile.
     silent: Silent,
 }
 
@@ -70,27 +69,6 @@ impl Near {
             *looked = Instant::now();
         }
         is_time
-    }
-}
-
-/// Owners that did not answer, or had no room. Each statement would wait for them anew, and few others are planned meanwhile.
-#[derive(Default)]
-struct Silent(Mutex<HashMap<Incarnation, Instant>>);
-
-impl Silent {
-    /// Those who are not to be asked at this moment.
-    fn known(&self, now: Instant) -> MutexGuard<'_, HashMap<Incarnation, Instant>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, since| now.saturating_duration_since(*since) < SILENT);
-        known
-    }
-
-    fn has(&self, owner: Incarnation, now: Instant) -> bool {
-        self.known(now).contains_key(&owner)
-    }
-
-    fn add(&self, owner: Incarnation, now: Instant) {
-        self.known(now).insert(owner, now);
     }
 }
 
@@ -336,7 +314,7 @@ impl Cluster {
             }
             // Of one that hangs nobody waits for longer than a glance.
             let heard = match !is_mapped && greeted.insert(owner) {
-                true => answers(handle),
+                true => answers(handle, GLANCE),
                 false => Ok(()),
             };
             heard.and_then(|()| tile.map()).inspect_err(|error| {
@@ -402,20 +380,6 @@ mod tests {
         assert_eq!(about_bytes(&tile, &[1]), 2);
         assert_eq!(about_bytes(&tile, &[2, 0]), text + 16 * 8);
         assert_eq!(about_bytes(&tile, &[]), 0);
-    }
-
-    #[test]
-    fn who_did_not_answer_is_not_asked_for_a_while() {
-        let silent = Silent::default();
-        let (owner, other) = (Incarnation::from_bits(7), Incarnation::from_bits(8));
-        let now = Instant::now();
-        silent.add(owner, now);
-        silent.add(other, now + SILENT / 2);
-        assert!(silent.has(owner, now + SILENT - Duration::from_millis(1)));
-        assert!(!silent.has(owner, now + SILENT));
-        assert!(silent.has(other, now + SILENT));
-        // Nothing is kept of who may be asked again.
-        assert_eq!(silent.known(now + SILENT * 2).len(), 0);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
 use arrow::ipc::writer::StreamWriter;
-use futures::future::join_all;
 
 use super::Cluster;
 use super::copies::Deal;
@@ -354,19 +353,6 @@ impl Cluster {
         let all = parts.own.values().chain(parts.copies.values());
         let mut grids = all.map(|(_, grid)| grid);
         grids.find(|grid| grid.id() == id).map(Arc::clone)
-    }
-
-    /// Tells all other members that the catalog that they share has changed; who does not hear it looks by itself.
-    pub(crate) async fn tell_of_catalog(&self) {
-        let members = self.members();
-        let others = members.iter().skip(1);
-        let telling = others.map(|member| async {
-            let told = async { self.reach.client(member.uri()).await?.look_at_catalog().await };
-            if let Err(error) = told.await {
-                tracing::debug!(member = member.uri(), %error, "a member was not told of a change of the catalog");
-            }
-        });
-        join_all(telling).await;
     }
 }
 

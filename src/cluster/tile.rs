@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -22,7 +23,10 @@ use crate::client::ServedTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridBuilder, PartitionGrid, Tile, TileData};
 use crate::location::{Locality, Location, host_address};
-use crate::share::{Handle, Heard, Incarnation, acquire, answers};
+use crate::share::{GLANCE, Handle, Heard, Incarnation, acquire, answers};
+
+/// How long an owner on this host may take to greet where its tile is to be fetched, and nothing else can be done.
+const GREETING: Duration = Duration::from_secs(2);
 
 /// What is known of a tile of another member.
 pub(super) struct Outline {
@@ -196,7 +200,7 @@ impl MemberTile {
             return None;
         }
         // One that hangs is not waited for twice.
-        let map = || answers(&self.outline.handle).and_then(|()| self.map());
+        let map = || answers(&self.outline.handle, GLANCE).and_then(|()| self.map());
         let mapped = match Runtime::try_current().map(|here| here.runtime_flavor()) {
             // Its owner may take its time.
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(map),
@@ -248,6 +252,7 @@ impl MemberTile {
             return Err(Error::new(ErrorKind::NotLocal, text).with_position(&handle.position));
         }
         let connecting = async {
+            self.check_answers().await?;
             let client = self.reach.client(uri).await?;
             tracing::info!(%uri, grid = %handle.grid, position = ?handle.position, "a tile of another member is fetched");
             let shape = (*num_rows, *memory_bytes);
@@ -259,6 +264,25 @@ impl MemberTile {
             ))
         };
         self.served.get_or_try_init(|| connecting).await
+    }
+
+    /// Sees that its owner does not hang where there is no connection to it yet, if it is on this host: a thread of its own greets others there, however busy all its others are. Making a connection would take longer.
+    ///
+    /// # Errors
+    /// `PartitionLost` for one that does not greet. Whatever else stands in the way says nothing of whether it can be reached by its URI.
+    async fn check_answers(&self) -> Result<()> {
+        let handle = self.outline.handle.clone();
+        if handle.owner.host() != host_address() || self.reach.has_client(&self.outline.uri) {
+            return Ok(());
+        }
+        let greeted = tokio::task::spawn_blocking(move || answers(&handle, GREETING)).await;
+        match greeted {
+            Ok(Err(error)) if error.kind() == ErrorKind::ResourcesExhausted => {
+                let what = "the member that had the tile does not answer";
+                Err(self.lost(what).with_source(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Its columns by way of its owner.

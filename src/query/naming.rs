@@ -12,9 +12,7 @@ use arc_swap::ArcSwapOption;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::prelude::SessionConfig;
-use tokio::sync::Mutex;
-#[cfg(feature = "serve")]
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::answer::Query;
 use super::error::is_a_view;
@@ -56,6 +54,10 @@ pub trait Keeper: Debug + Send + Sync {
     /// # Errors
     /// Whatever stands in the way; then the name keeps what it had.
     async fn forget(&self, name: &str) -> Result<()>;
+
+    /// Sees that others who go by what is kept know what was kept and forgotten. Called once the names stand for that here and others may change names again, and done to its end also if nobody waits for it: whoever changed
+    /// something hears of it afterwards.
+    async fn announce(&self);
 }
 
 /// How names are changed; shared by all sessions over them.
@@ -74,15 +76,27 @@ async fn finished<T: Send + 'static>(
     done.map_err(|error| Error::internal("a task that named a grid ended").with_source(error))?
 }
 
-/// Has what a name stands for forgotten, if it is kept: a view or grid of this process alone may hide a grid that others keep under its name.
-async fn forget(keeper: Option<&dyn Keeper>, names: &Names, name: &str) -> Result<()> {
+/// Has what a name stands for forgotten, if it is kept: a view or grid of this process alone may hide a grid that others keep under its name. Gives the keeper then.
+async fn forget<'a>(
+    keeper: Option<&'a dyn Keeper>,
+    names: &Names,
+    name: &str,
+) -> Result<Option<&'a dyn Keeper>> {
     let kept = match (keeper, names.now().tables.get(name)) {
         (Some(keeper), Some(Table::Grid(table))) => keeper.keeps(table.grid()).then_some(keeper),
         _ => None,
     };
-    match kept {
-        Some(keeper) => keeper.forget(name).await,
-        None => Ok(()),
+    if let Some(keeper) = kept {
+        keeper.forget(name).await?;
+    }
+    Ok(kept)
+}
+
+/// Has a change announced, if there was one. Gives the turn to others before: two processes that each wait until the other one has heard of a change hear it in a turn of theirs.
+async fn announced(turn: OwnedMutexGuard<()>, changed: Option<&dyn Keeper>) {
+    drop(turn);
+    if let Some(keeper) = changed {
+        keeper.announce().await;
     }
 }
 
@@ -169,16 +183,14 @@ impl Session {
         let (names, name) = (self.names.clone(), name.to_owned());
         let keeper = self.naming.keeper.load_full();
         finished(async move {
-            let _turn = turn;
-            let grid = match keeper {
-                Some(keeper) if is_kept => keeper.keep(&name, &made).await?,
-                keeper => {
-                    forget(keeper.as_deref().map(AsRef::as_ref), &names, &name).await?;
-                    made
-                }
+            let keeper: Option<&dyn Keeper> = keeper.as_deref().map(AsRef::as_ref);
+            let (grid, changed) = match keeper {
+                Some(keeper) if is_kept => (keeper.keep(&name, &made).await?, Some(keeper)),
+                keeper => (made, forget(keeper, &names, &name).await?),
             };
             let table = Table::Grid(Arc::new(GridTable::new(Arc::clone(&grid))));
             names.change(|known| known.tables.insert(name.clone(), table.clone()));
+            announced(turn, changed).await;
             Ok(grid)
         })
         .await
@@ -190,10 +202,11 @@ impl Session {
         let names = self.names.clone();
         let keeper = self.naming.keeper.load_full();
         finished(async move {
-            let _turn = turn;
-            forget(keeper.as_deref().map(AsRef::as_ref), &names, &name).await?;
+            let keeper: Option<&dyn Keeper> = keeper.as_deref().map(AsRef::as_ref);
+            let changed = forget(keeper, &names, &name).await?;
             let view = Table::View(view);
             names.change(|known| known.tables.insert(name.clone(), view.clone()));
+            announced(turn, changed).await;
             Ok(())
         })
         .await
@@ -208,9 +221,10 @@ impl Session {
         let (names, name) = (self.names.clone(), name.to_owned());
         let keeper = self.naming.keeper.load_full();
         finished(async move {
-            let _turn = turn;
-            forget(keeper.as_deref().map(AsRef::as_ref), &names, &name).await?;
+            let keeper: Option<&dyn Keeper> = keeper.as_deref().map(AsRef::as_ref);
+            let changed = forget(keeper, &names, &name).await?;
             let removed = names.change(|known| known.tables.remove(&name));
+            announced(turn, changed).await;
             Ok(removed.is_some())
         })
         .await

@@ -58,11 +58,7 @@ impl Keeper for Keeps {
         let service = self.service()?;
         service.check_room(name, grid)?;
         match &service.catalog {
-            Some(catalog) => {
-                let kept = catalog.keep(name, grid).await?;
-                shared::tell(&service);
-                Ok(kept)
-            }
+            Some(catalog) => catalog.keep(name, grid).await,
             None => Ok(Arc::clone(grid)),
         }
     }
@@ -71,8 +67,14 @@ impl Keeper for Keeps {
         let service = self.service()?;
         if let Some(catalog) = &service.catalog {
             catalog.drop_grid(name).await?;
-            shared::tell(&service);
         }
         Ok(())
+    }
+
+    async fn announce(&self) {
+        // Of a server that has stopped nobody asks anything.
+        if let Ok(service) = self.service() {
+            shared::tell(&service).await;
+        }
     }
 }

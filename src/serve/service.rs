@@ -26,6 +26,7 @@ use super::options::{Limits, ServerOptions, TokenSource};
 use super::rows::Room;
 use super::running::Running;
 use super::sessions::ClientSessions;
+use super::shared::Looks;
 use super::tls::Tls;
 use crate::catalog::Catalog;
 #[cfg(feature = "distributed")]
@@ -65,6 +66,8 @@ pub(super) struct Service {
     pub(super) running: Arc<Running>,
     pub(super) client_sessions: ClientSessions,
     pub(super) catalog: Option<Catalog>,
+    /// At what others have changed in it.
+    pub(super) looks: Looks,
     pub(super) jobs: Jobs,
     /// The places that clients may have loaded from.
     pub(super) load_from: Vec<String>,
@@ -162,6 +165,7 @@ impl Service {
                 }
                 None => None,
             },
+            looks: Looks::default(),
             jobs: Jobs::default(),
             load_from: options.load_from.clone(),
             errors: Arc::default(),

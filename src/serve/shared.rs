@@ -1,9 +1,13 @@
 //! A catalog that several servers have.
 //!
-//! Comes in: what others keep and drop. Goes out: the same names here, within seconds, or at once where they are members of one cluster; and nothing that no name has had for a day. Never here: the catalog.
+//! Comes in: what others keep and drop. Goes out: the same names here, within seconds, or before whoever changed them hears that it was done where they are members of one cluster; and nothing that no name has had for a day.
+//! Never here: the catalog.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
 
 use super::service::Service;
 use crate::catalog::{Catalog, Changed};
@@ -24,7 +28,16 @@ fn shared(service: &Service) -> Option<&Catalog> {
         .filter(|catalog| catalog.is_shared())
 }
 
-/// Takes in what other processes have kept and dropped.
+/// Looks at what others have changed, one at a time: many may ask for one at the same moment, and one that begins after they asked is as good as one for each.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    /// How many were asked for.
+    asked: AtomicU64,
+    /// How many of these had been when the last one began that went well; locked by the one that goes on.
+    seen: Mutex<u64>,
+}
+
+/// Takes in what other processes have kept and dropped until this was asked for.
 ///
 /// # Errors
 /// As of the catalog, once all other names were taken in; `InvalidArgument` when a grid or view of this process has the name of one of the catalog.
@@ -32,8 +45,22 @@ pub(super) async fn take_in(service: &Service) -> Result<()> {
     let Some(catalog) = shared(service) else {
         return Ok(());
     };
+    let looks = &service.looks;
+    let own = looks.asked.fetch_add(1, Ordering::AcqRel) + 1;
+    let mut seen = looks.seen.lock().await;
+    if *seen >= own {
+        return Ok(());
+    }
     // What was heard is named before anybody else names or hears something later.
     let _turn = service.session.naming_turn().await;
+    let asked = looks.asked.load(Ordering::Acquire);
+    look_over(service, catalog).await?;
+    *seen = asked;
+    Ok(())
+}
+
+/// As [`take_in`], for whoever has the turn to give names.
+async fn look_over(service: &Service, catalog: &Catalog) -> Result<()> {
     let mut failed = Ok(());
     for changed in catalog.changes().await? {
         let taken = changed.and_then(|changed| take_in_one(service, catalog, &changed));
@@ -102,17 +129,13 @@ pub(super) async fn look(service: Weak<Service>) {
     }
 }
 
-/// Tells the other members of the cluster that the catalog has changed, without waiting for them: they look by themselves, too.
+/// Tells the other members of the cluster that the catalog has changed, and waits a moment until they have taken that in: whoever changed it may ask any of them next.
 #[cfg(feature = "distributed")]
-pub(super) fn tell(service: &Arc<Service>) {
-    let cluster = service.cluster.get();
-    if let (Some(_), Some(cluster)) = (shared(service), cluster) {
-        let cluster = Arc::clone(cluster);
-        service
-            .work
-            .spawn(async move { cluster.tell_of_catalog().await });
+pub(super) async fn tell(service: &Service) {
+    if let Some(cluster) = service.cluster.get() {
+        cluster.tell_of_catalog().await;
     }
 }
 
 #[cfg(not(feature = "distributed"))]
-pub(super) fn tell(_: &Arc<Service>) {}
+pub(super) async fn tell(_: &Service) {}

@@ -40,6 +40,8 @@ mod tile;
 mod wire;
 
 use std::sync::{Arc, Weak};
+#[cfg(feature = "serve")]
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 
@@ -215,16 +217,23 @@ fn elsewhere(handle: &Handle) -> Result<(Tile, Region)> {
     Err(not_local(handle))
 }
 
-/// Looks whether the owner of a handle answers here, so that processes like this one can open it; takes a second at most.
+/// How long an owner may take to answer where something else can be done without it.
+#[cfg(feature = "serve")]
+pub(crate) const GLANCE: Duration = Duration::from_millis(500);
+
+/// Looks whether the owner of a handle answers here, so that processes like this one can open it; takes twice its patience at most.
 ///
 /// # Errors
 /// `PartitionLost` when it is not there, also for who is in another namespace of networks; `PermissionDenied` when it is another user's; `ResourcesExhausted` when it does not answer in time; `NotLocal` outside Linux.
 #[cfg(feature = "serve")]
-pub(crate) fn answers(handle: &Handle) -> Result<()> {
+pub(crate) fn answers(handle: &Handle, patience: Duration) -> Result<()> {
     #[cfg(target_os = "linux")]
-    return reader::answers(handle);
+    return reader::answers(handle, patience);
     #[cfg(not(target_os = "linux"))]
-    Err(not_local(handle))
+    {
+        let _none_is_needed = patience;
+        Err(not_local(handle))
+    }
 }
 
 /// Lets other processes of this user and host open the handles of this one, from now on. Starts a thread, once; whoever sends a handle away calls it before.

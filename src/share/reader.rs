@@ -27,10 +27,6 @@ use crate::location::Location;
 /// How long an owner may take to accept, and to greet.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// How long one may take of which only that is asked.
-#[cfg(feature = "serve")]
-const GLANCE: Duration = Duration::from_millis(500);
-
 /// How long an owner may be silent afterwards; it says every second that it works.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -174,13 +170,13 @@ fn greeted(incarnation: Incarnation, patience: Duration) -> Result<Descriptor, F
     Ok(socket)
 }
 
-/// Says hello to the owner of a handle, and waits no longer than a glance.
+/// Says hello to the owner of a handle, which has so long to accept, and as long to greet.
 ///
 /// # Errors
 /// As [`acquire`].
 #[cfg(feature = "serve")]
-pub(super) fn answers(handle: &Handle) -> Result<()> {
-    match greeted(handle.incarnation, GLANCE) {
+pub(super) fn answers(handle: &Handle, patience: Duration) -> Result<()> {
+    match greeted(handle.incarnation, patience) {
         Ok(_) => Ok(()),
         Err(Fault::Ended) => Err(super::gone(handle)),
         Err(Fault::Other(error)) => Err(error),

@@ -234,6 +234,26 @@ def test_a_member_that_begins_anew_has_the_rows_of_now(tmp_path: Path) -> None:
         assert not is_spread(explained(members[0], text))
 
 
+@pytest.mark.parametrize(("count", "within"), [(2, 4.0), (3, 1.5)])
+def test_rows_of_a_member_that_hangs_are_lost_soon_once_it_is_no_member(
+    tmp_path: Path, count: int, within: float
+) -> None:
+    """Two members make a cluster of one, whose statements run there alone: whether the other one hangs is seen by its socket, sooner than by a connection."""
+    with cluster(tmp_path, *[DEFAULT] * count) as (near, *_, last):
+        wanted = expected(*range(count))
+        assert answer(near.uri) == wanted
+        last.stop()
+        try:
+            until(lambda: near.ask("len(server.members)"), lambda seen: seen == count - 1)
+            for _ in range(5):
+                began = time.monotonic()
+                assert tried(near) is None
+                assert time.monotonic() - began < within
+        finally:
+            last.go_on()
+        until(lambda: tried(near), lambda rows: rows == wanted)
+
+
 def test_what_is_not_at_hand_once_is_mapped_later(tmp_path: Path) -> None:
     """The plan that was spread because an owner was busy is not the one for ever after."""
     with cluster(tmp_path, DEFAULT, DEFAULT) as (near, busy):
