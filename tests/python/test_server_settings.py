@@ -129,6 +129,8 @@ def test_config_shows_where_each_setting_was_said(tmp_path: Path) -> None:
     assert found["server.address"] == ("127.0.0.1:8815", "default")
     assert found["limits.answer"][1] == "default"
     assert found["limits.spill"] == ("4294967296", "default")
+    assert found["log.filter"] == ("warn", "default")
+    assert config("--set", "log.format=json")["log.filter"] == ("info", "default")
     named = config(PARTGRID_CONFIG=str(path))
     assert named["limits.queries"] == ("3", str(path))
     for wrong, text in (

@@ -233,7 +233,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "log.filter",
         Kind::Text,
-        "what is logged on standard error, for instance info or partgrid::serve=debug",
+        "what is logged on standard error, such as warn, info, off or partgrid::serve=debug; PARTGRID_LOG holds where it is not said",
     ),
     (
         "log.format",
