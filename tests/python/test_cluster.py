@@ -109,9 +109,14 @@ def test_a_lost_member_is_an_error_and_a_new_one_with_its_part_mends_the_grid(
         before = connection.sql(QUERY).to_arrow()
         members[2].kill()
         began = time.monotonic()
-        with pytest.raises((pg.errors.WorkerLostError, pg.errors.PartitionLostError)):
+        with pytest.raises((pg.errors.WorkerLostError, pg.errors.PartitionLostError)) as caught:
             connection.sql(QUERY).to_arrow()
         assert time.monotonic() - began < 10
+        said = str(caught.value)
+        assert "member: grpc://" in said
+        assert "http://" not in said
+        assert "\nhint: " in said
+        assert said.count("position: ") <= 1
         members[2] = Member(2, 3, tmp_path / "members")
         path = tmp_path / "members"
         path.write_text("\n".join(member.uri for member in members))
