@@ -199,9 +199,17 @@ fn ended(_: JoinError) -> Error {
 /// A member does not answer.
 pub(super) fn lost(url: &Url, why: &str) -> Error {
     let text = format!("a member of the cluster does not answer: {why}");
+    let remedy = match why.contains("certificate not valid for name") {
+        true => {
+            "list the member by a name of its certificate, or give it one that has the name of the list"
+        }
+        false => {
+            "the statement can be asked again once the member is back, or gone from the list of members"
+        }
+    };
     Error::new(ErrorKind::WorkerLost, text)
         .with_context("member", Member::uri_of(url))
-        .with_hint("the statement can be asked again once the member is back, or gone from the list of members")
+        .with_hint(remedy)
 }
 
 /// What a connection says that broke off.
