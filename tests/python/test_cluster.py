@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ import pytest
 import partgrid as pg
 from clusters import Child
 from conftest import DATA
-from services import SPREAD, Service, free_ports, http_answer, until, write_tokens
+from services import COMMAND, SPREAD, Service, free_ports, http_answer, until, write_tokens
 
 MEMBER = """
 import json, sys
@@ -94,6 +95,12 @@ def test_the_status_lists_the_members(tmp_path: Path) -> None:
     with cluster(tmp_path) as members:
         with fl.connect(members[0].uri) as client:
             [status] = client.do_action(fl.Action("Status", b""))
+        words = [str(COMMAND), "--server", members[0].uri, "ps"]
+        listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert listed.endswith("\n3 members\n")
+        for member in members:
+            [line] = [line for line in listed.splitlines() if line.startswith(member.uri)]
+            assert str(member.process.pid) in line.split()
         told = json.loads(status.body.to_pybytes())["members"]
         assert told[0]["uri"] == members[0].uri
         assert {each["uri"]: each["pid"] for each in told} == {

@@ -133,12 +133,17 @@ def test_ps_lists_and_ends_what_runs(server: pg.Server) -> None:
     assert lines[0].split() == ["id", "caller", "state", "time", "rows", "done", "what"]
     assert "generate_series" in lines[1]
     assert lines[-1] == "1 query and 0 loads running"
-    run(server, "ps", "--cancel", lines[1].split()[0])
+    query = lines[1].split()[0]
+    ended = run(server, "ps", "--cancel", query).stdout
+    assert ended.startswith(f"cancelled {query}: ")
+    assert "generate_series" in ended
     _, said = asking.communicate(timeout=20)
     assert asking.returncode == 1
     assert "cancelled" in said
     assert "cancelled" in run(server, "ps", "--all").stdout
-    assert "no such query" in run(server, "ps", "--cancel", "qfffff", code=1).stderr
+    unknown = run(server, "ps", "--cancel", "qfffff", code=1).stderr
+    assert "no such query" in unknown
+    assert "hint: `ps` lists what runs" in unknown
     assert "q1f" in run(server, "ps", "--cancel", "7", code=2).stderr
 
 
