@@ -63,8 +63,8 @@ def test_a_query_ends_at_its_timeout_there(server: pg.Server) -> None:
     done = run(server, "sql", ENDLESS, "--timeout", "0.3", code=1)
     assert "0.3" in done.stderr
     until(lambda: not running(server))
-    for wrong in ("0", "-1", "nan"):
-        done = run(server, "sql", "SELECT 1", f"--timeout={wrong}", code=2)
+    for wrong in (["--timeout=0"], ["--timeout=-1"], ["--timeout=nan"], ["--timeout", "-1"]):
+        done = run(server, "sql", "SELECT 1", *wrong, code=2)
         assert "--timeout" in done.stderr
         assert "must be seconds, more than 0" in done.stderr
     heavy = "SELECT array_length(array_agg(value)) AS n FROM generate_series(1, 3000000)"
