@@ -91,6 +91,23 @@ def test_explain_names_members_and_tiles(tmp_path: Path) -> None:
         assert plan.count("GridScanExec") == 3
 
 
+def test_a_text_that_is_no_number_is_shown_in_the_statement(tmp_path: Path) -> None:
+    with cluster(tmp_path) as members:
+        words = "pa.table({'w': ['1', 'two']})"
+        assert members[1].ask(f"server.contribute('words', {words}, part=0, of=1)") is None
+        for member in members:
+            assert member.ask("server.refresh()") is None
+        connection = pg.connect(members[0].uri)
+        text = "SELECT sum(CAST(w AS BIGINT)) AS n FROM words"
+        assert "SpreadExec" in connection.sql(text).explain()
+        with pytest.raises(pg.errors.QueryError) as caught:
+            connection.sql(text).to_arrow()
+        lines = str(caught.value).splitlines()
+        assert "the text 'two' is no Int64 (column: w)" in lines[0]
+        assert lines[1] == "line 1, column 12:"
+        assert lines[2].strip() == text
+
+
 def test_the_status_lists_the_members(tmp_path: Path) -> None:
     with cluster(tmp_path) as members:
         with fl.connect(members[0].uri) as client:
