@@ -138,10 +138,16 @@ impl Error {
         self.with_context("column", name)
     }
 
-    /// Names the position in the grid.
+    /// Names the position in the grid. The one that is named last holds: whoever asked knows that grid, and not one of which its tiles are a part elsewhere.
     #[must_use]
-    pub fn with_position(self, position: &[usize]) -> Self {
-        self.with_context("position", format_position(position))
+    pub fn with_position(mut self, position: &[usize]) -> Self {
+        let position = format_position(position);
+        let mut known = self.0.context.iter_mut();
+        match known.find(|(name, _)| *name == "position") {
+            Some((_, known)) => *known = position,
+            None => self.0.context.push(("position", position)),
+        }
+        self
     }
 
     /// Says what is wrong in other words.
@@ -301,6 +307,15 @@ mod tests {
             error.to_string(),
             "no such column (file: a.parquet, column: dep_dely, position: (3,))\nhint: did you mean `dep_delay`?"
         );
+    }
+
+    #[test]
+    fn of_two_positions_the_last_one_holds_in_place_of_the_first() {
+        let error = Error::not_found("gone")
+            .with_position(&[0, 0])
+            .with_column("x")
+            .with_position(&[2, 0]);
+        assert_eq!(error.to_string(), "gone (position: (2, 0), column: x)");
     }
 
     #[test]

@@ -49,7 +49,16 @@ impl Folder {
                 lock.read(true).write(true).create(true).truncate(false);
                 lock.open(root.join(LOCK))
             };
-            let cannot = |error| failed("the catalog cannot be opened", error, &name);
+            let cannot = |error| {
+                let error = failed("the catalog cannot be opened", error, &name);
+                match root.ancestors().find(|place| place.is_file()) {
+                    Some(file) => error.with_hint(format!(
+                        "a catalog is kept in a folder, which is made if it is not there; {} is a file",
+                        file.display()
+                    )),
+                    None => error,
+                }
+            };
             let lock = opened().map_err(cannot)?;
             // Whoever has it alone keeps all others out; those who share it only that one.
             let locked = match is_shared {

@@ -72,8 +72,9 @@ impl Catalog {
     /// `shared://` and its absolute path, as on a file system of several hosts, it belongs to all who open it so, like an object store.
     ///
     /// # Errors
-    /// `Storage` when it cannot be had; `ResourcesExhausted` when another process has the folder.
+    /// `InvalidArgument` as [`Catalog::check_place`]; `Storage` when it cannot be had; `ResourcesExhausted` when another process has the folder.
     pub async fn open(url: &str) -> Result<Self> {
+        Self::check_place(url)?;
         let store: Arc<dyn Store> = match url.split_once("://") {
             None => Arc::new(folder::Folder::open(url.as_ref(), false).await?),
             Some(("file", path)) => Arc::new(folder::Folder::open(path.as_ref(), false).await?),
@@ -94,6 +95,23 @@ impl Catalog {
             catalog.sweep().await?;
         }
         Ok(catalog)
+    }
+
+    /// Refuses what is no place of a catalog, whatever is there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a URL of a folder without its absolute path: members would have folders of their own.
+    pub fn check_place(url: &str) -> Result<()> {
+        match url.split_once("://") {
+            Some((scheme @ ("file" | "shared"), path)) if !path.starts_with('/') => {
+                let text = format!(
+                    "a catalog under {scheme}:// must have the absolute path of a folder, got {url:?}"
+                );
+                let hint = format!("the folder /mnt/catalog is {scheme}:///mnt/catalog");
+                Err(Error::invalid_argument(text).with_hint(hint))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether tables that are damaged are left out ([`Catalog::damaged`]), and stand in the way of no other. Where other processes may have the catalog, too, they always are.

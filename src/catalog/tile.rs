@@ -128,7 +128,7 @@ impl KeptTile {
             Error::internal("a thread that read a tile ended").with_source(error)
         })?;
         let place = || format!("{}/{}", self.store().place(), self.file.path);
-        let batch = decoded.map_err(|error| error.with_file(place()))?;
+        let batch = decoded.map_err(|error| error.with_file(place()).with_hint(DAMAGED))?;
         self.keep_batch(batch.clone());
         Ok(batch)
     }
@@ -149,6 +149,9 @@ impl KeptTile {
         }
     }
 }
+
+/// What can be done about a tile whose file is not what it was. Clients read it, too: it names no place.
+const DAMAGED: &str = "the administrator can put the file back as it was, which is read with the next statement; or drop the table and make it again. What does not read this tile is answered as before";
 
 fn decode(bytes: &[u8], file: &TileFile, schema: &SchemaRef) -> Result<RecordBatch> {
     if bytes.len() as u64 != file.bytes || checksum(bytes) != file.checksum {

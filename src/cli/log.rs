@@ -1,6 +1,6 @@
 //! The log on standard error.
 //!
-//! Comes in: what `PARTGRID_LOG` or the settings of a server ask for. Goes out: lines of text or of JSON, and traces. Nothing by default. Never here: what is logged.
+//! Comes in: what `PARTGRID_LOG` or the settings of a server ask for. Goes out: lines of text or of JSON on standard error, and traces. By default nothing, of a server what its settings say. Never here: what is logged.
 
 use std::fmt::Debug;
 use std::io::{self, IsTerminal};
@@ -20,14 +20,13 @@ use crate::serve::Traces;
 /// The environment variable that turns the log on.
 pub const VARIABLE: &str = "PARTGRID_LOG";
 
-/// What is logged when only the format was said.
-const USUAL: &str = "info";
-
 /// What to log, and how.
 #[derive(Debug, Default)]
 pub(super) struct Log<'a> {
     /// Instead of what the variable says.
     pub(super) filter: Option<&'a str>,
+    /// Where neither says anything.
+    pub(super) usual: Option<&'a str>,
     /// One JSON object in a line.
     pub(super) is_json: bool,
     pub(super) traces: Option<&'a Traces>,
@@ -70,11 +69,11 @@ impl Log<'_> {
 
     fn filter(&self) -> Result<Option<EnvFilter>, String> {
         let variable = std::env::var_os(VARIABLE).filter(|wanted| !wanted.is_empty());
-        let (said, wanted) = match (self.filter, variable) {
-            (Some(wanted), _) => ("log.filter", wanted.to_owned()),
-            (None, Some(wanted)) => (VARIABLE, wanted.to_string_lossy().into_owned()),
-            (None, None) if self.is_json => return Ok(Some(EnvFilter::new(USUAL))),
-            (None, None) => return Ok(None),
+        let (said, wanted) = match (self.filter, variable, self.usual) {
+            (Some(wanted), _, _) => ("log.filter", wanted.to_owned()),
+            (None, Some(wanted), _) => (VARIABLE, wanted.to_string_lossy().into_owned()),
+            (None, None, Some(usual)) => return Ok(Some(EnvFilter::new(usual))),
+            (None, None, None) => return Ok(None),
         };
         let filter = EnvFilter::try_new(&wanted).map_err(|error| {
             format!("{said} must read like `debug` or `partgrid=debug`, got {wanted:?}: {error}")

@@ -71,7 +71,7 @@ EXIT CODES
 
 ENVIRONMENT
   PARTGRID_LOG   what to log on standard error, for instance debug or partgrid::load=info;
-                 nothing by default
+                 nothing by default, of a server warnings and errors
   PARTGRID_MAX_THREADS  on how many threads to run; the number of cores by default
   PARTGRID_HISTORY      the file of the statements of the shell; empty for none
   PARTGRID_TOKEN  the token to show to --server

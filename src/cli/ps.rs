@@ -11,8 +11,8 @@ use humantime::format_duration;
 use super::remote::Remote;
 use super::table::plain;
 use super::{Pipe, runtime};
-use crate::client::{Client, ServedJob, ServedQuery, ServerStatus};
-use crate::error::{Error, Result, format_position};
+use crate::client::{Client, ServedJob, ServedMember, ServedQuery, ServerStatus};
+use crate::error::{Error, ErrorKind, Result, format_position};
 use crate::grid::picture::{self, visible};
 use crate::share::{SharedSegment, SharingProcess, sharing_processes};
 
@@ -32,6 +32,7 @@ const MAX_TEXT: usize = 60;
 A grid in private memory that nobody else reads shows no line.
 
 With --server, a line for each query (q) and load (l) that runs: yours, or all for an administrator.
+Of a server in a cluster, then a line for each member, as it sees them.
   partgrid --server grpc://localhost:8815 ps
   partgrid --server grpc://localhost:8815 ps --cancel q1f")]
 pub(super) struct Ps {
@@ -71,18 +72,33 @@ impl Ps {
             return stdout.print(&format!("{}\n", running(&status, self.all)));
         }
         for id in &self.cancel {
-            runtime.block_on(cancelled(&client, *id))?;
+            let what = runtime.block_on(cancelled(&client, *id))?;
+            stdout.print(&format!("cancelled {what}\n"))?;
         }
         Ok(())
     }
 }
 
-async fn cancelled(client: &Client, id: RunId) -> Result<()> {
+/// Ends it, and says what it was.
+async fn cancelled(client: &Client, id: RunId) -> Result<String> {
+    let status = client.status().await?;
     let (done, name) = match id {
         RunId::Query(id) => (client.cancel_query(id).await, format!("q{id:x}")),
         RunId::Load(id) => (client.cancel_job(id).await, format!("l{id:x}")),
     };
-    done.map_err(|error: Error| error.with_context("id", name))
+    let queries = status.queries.iter().map(query_row);
+    let mut rows = queries.chain(status.jobs.iter().map(job_row));
+    let what = rows.find_map(|[id, .., what]| (id == name).then_some(what));
+    match done {
+        Ok(()) => Ok(format!("{name}: {}", what.unwrap_or_default())),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let error: Error = error.with_context("id", name);
+            Err(error.with_hint(
+                "`ps` lists what runs and can be ended, `ps --all` also what has ended of late",
+            ))
+        }
+        Err(error) => Err(error.with_context("id", name)),
+    }
 }
 
 /// What runs, or also what ran.
@@ -114,7 +130,29 @@ fn running(status: &ServerStatus, all: bool) -> String {
         many => format!("{} queries", picture::thousands(many)),
     };
     let loads = picture::counted(loads, "load");
-    format!("{}\n{queries} and {loads} running", plain(table))
+    let runs = format!("{}\n{queries} and {loads} running", plain(table));
+    match status.members.as_slice() {
+        // Of itself alone there is nothing to say.
+        [] | [_] => runs,
+        members => format!("{runs}\n\n{}", listed_members(members)),
+    }
+}
+
+/// Who is in the cluster.
+fn listed_members(members: &[ServedMember]) -> String {
+    let mut table = Table::new();
+    table.set_header(["member", "host", "process", "state"]);
+    for member in members {
+        let asked = if member.is_here { " (asked)" } else { "" };
+        table.add_row([
+            visible(&member.uri),
+            visible(&member.host),
+            member.pid.to_string(),
+            format!("{}{asked}", visible(&member.state)),
+        ]);
+    }
+    let number = picture::counted(members.len() as u64, "member");
+    format!("{}\n{number}", plain(table))
 }
 
 fn query_row(query: &ServedQuery) -> [String; 7] {

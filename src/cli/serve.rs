@@ -140,6 +140,7 @@ impl Serve {
         };
         let log = Log {
             filter: settings.log_filter(),
+            usual: Some(settings.usual_log_filter()),
             is_json: settings.is_log_json(),
             traces: traces.as_ref(),
         };

@@ -84,7 +84,7 @@ pub(super) struct Sql {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     spill_limit: Option<usize>,
     /// How long a statement may take, in seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 }
 

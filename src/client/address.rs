@@ -43,6 +43,22 @@ const TORN: &str = "without sending TLS close_notify";
 /// How a caller says who it is.
 const SHOW: &str = "show a token with token= (`--token-file`, or the variable PARTGRID_TOKEN)";
 
+/// What those say who look at the certificate of a server, and what can be done then.
+const DOUBTS: [(&str, &str); 3] = [
+    (
+        "certificate not valid for name",
+        "the host of the URI is not a name of the server's certificate: connect by one that is, or say which one to look for with server_name= (`--server-name`)",
+    ),
+    (
+        "UnknownIssuer",
+        "the certificate of the server is not trusted: name its CA with ca= (`--ca`)",
+    ),
+    (
+        "certificate expired",
+        "the certificate of the server is to be renewed: put a new one in place, and send the server SIGHUP",
+    ),
+];
+
 /// With what its library begins that could not read an answer.
 const UNREADABLE: [&str; 2] = ["failed to decode Protobuf message", "protocol error"];
 
@@ -119,9 +135,11 @@ impl<'a> Address<'a> {
 
     /// What is said when there is no connection.
     pub(super) fn unreachable(&self, error: &(dyn StdError + 'static)) -> Error {
-        let text = format!("no server answers at {}: {}", self.uri, chain(error));
+        let why = chain(error);
+        let text = format!("no server answers at {}: {why}", self.uri);
         let error = Error::new(ErrorKind::Storage { retryable: true }, text);
         match self.is_tls {
+            true if let Some(remedy) = remedy(&why) => error.with_hint(remedy),
             true => error.with_hint("the server may speak without TLS (grpc://), or its certificate may not be trusted: name its CA with ca= (`--ca`)"),
             false => error.with_hint("start one with `partgrid serve`; a server with a certificate is at grpc+tls://"),
         }
@@ -136,6 +154,12 @@ impl<'a> Address<'a> {
             false => error.with_hint("a server with a certificate is at grpc+tls://"),
         }
     }
+}
+
+/// What can be done where the certificate of a server is doubted.
+fn remedy(why: &str) -> Option<&'static str> {
+    let doubt = DOUBTS.iter().find(|(said, _)| why.contains(said));
+    doubt.map(|(_, remedy)| *remedy)
 }
 
 /// Whether what goes to a host, a name or an address, leaves this machine, as far as it says.
@@ -236,7 +260,32 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustls::CertificateError::{ExpiredContext, NotValidForNameContext, UnknownIssuer};
+    use rustls::pki_types::{ServerName, UnixTime};
+
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_has_its_own_remedy() {
+        let said = |what| rustls::Error::InvalidCertificate(what);
+        let name = NotValidForNameContext {
+            expected: ServerName::try_from("db1").unwrap(),
+            presented: vec!["DnsName(\"db.example\")".to_owned()],
+        };
+        let expired = ExpiredContext {
+            time: UnixTime::since_unix_epoch(Duration::from_secs(2)),
+            not_after: UnixTime::since_unix_epoch(Duration::from_secs(1)),
+        };
+        let address = Address::of("grpc+tls://db1:8815").unwrap();
+        for (what, remedy) in [
+            (name, "--server-name"),
+            (UnknownIssuer, "name its CA with ca="),
+            (expired, "renewed"),
+        ] {
+            let error = address.unreachable(&said(what));
+            assert!(error.hint().unwrap().contains(remedy), "{error}");
+        }
+    }
 
     #[test]
     fn only_names_of_this_machine_are_here() {

@@ -18,6 +18,24 @@ pub struct ServerStatus {
     pub queries: Vec<ServedQuery>,
     /// Loads that run, and of late, the youngest first.
     pub jobs: Vec<ServedJob>,
+    /// The server, and those with which it is in a cluster, as it sees them; servers of before do not say it.
+    #[serde(default)]
+    pub members: Vec<ServedMember>,
+}
+
+/// A member of the cluster of a server; the only one, if it is in none.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ServedMember {
+    /// Where the server that was asked reaches it.
+    pub uri: String,
+    /// The address of its host.
+    pub host: String,
+    /// Its process id.
+    pub pid: u64,
+    /// `serving` or `stopping`.
+    pub state: String,
+    /// Whether it is the one that was asked.
+    pub is_here: bool,
 }
 
 /// A grid of a server.

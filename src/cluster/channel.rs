@@ -143,7 +143,7 @@ impl Reach {
         }
         let text =
             "members must show their token to other hosts over TLS, this one is named without";
-        let error = Error::invalid_argument(text).with_context("member", url.to_string());
+        let error = Error::invalid_argument(text).with_context("member", Member::uri_of(url));
         Err(error.with_hint(
             "give all members certificates (tls.certificate, tls.key, cluster.ca) and list them as grpc+tls://HOST:PORT; where nobody else is on the way, allow it with insecure=True (`--insecure`, server.insecure)",
         ))
@@ -204,9 +204,17 @@ fn ended(_: JoinError) -> Error {
 /// A member does not answer.
 pub(super) fn lost(url: &Url, why: &str) -> Error {
     let text = format!("a member of the cluster does not answer: {why}");
+    let remedy = match why.contains("certificate not valid for name") {
+        true => {
+            "list the member by a name of its certificate, or give it one that has the name of the list"
+        }
+        false => {
+            "the statement can be asked again once the member is back, or gone from the list of members"
+        }
+    };
     Error::new(ErrorKind::WorkerLost, text)
-        .with_context("member", url.to_string())
-        .with_hint("the statement can be asked again once the member is back, or gone from the list of members")
+        .with_context("member", Member::uri_of(url))
+        .with_hint(remedy)
 }
 
 /// A server of gRPC answers that knows nothing of members.
@@ -329,7 +337,7 @@ impl Named {
                 Code::Unauthenticated | Code::PermissionDenied => {
                     let text = format!("a member of the cluster refuses: {}", status.message());
                     let error = Error::new(ErrorKind::PermissionDenied, text);
-                    traveling(error.with_context("member", url.to_string()))
+                    traveling(error.with_context("member", Member::uri_of(&url)))
                 }
                 _ => traveling(lost(&url, &why(status))),
             },
@@ -409,7 +417,7 @@ mod tests {
         let error = reach.open(&url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         let text = error.to_string();
-        assert!(text.contains("192.0.2.1:7001") && text.contains("hint: give all members"));
+        assert!(text.contains("grpc://192.0.2.1:7001") && text.contains("hint: give all members"));
         assert!(!text.contains("secret"), "{text}");
         // Nor by a part that names it.
         let resolver = Resolver::of_part(Arc::clone(&reach));
@@ -417,6 +425,17 @@ mod tests {
         let refused = Error::from(refused.unwrap());
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
         assert_eq!(reach.num_channels(), 0);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_named_as_clients_write_it() {
+        let url = Url::parse("https://db1.example.com:8815/").unwrap();
+        let error = lost(&url, "it said nothing");
+        assert_eq!(
+            error.context("member"),
+            Some("grpc+tls://db1.example.com:8815")
+        );
+        assert!(!error.to_string().contains("http"), "{error}");
     }
 
     #[tokio::test]

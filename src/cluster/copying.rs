@@ -14,7 +14,7 @@ use futures::try_join;
 use super::Cluster;
 use super::channel::Reach;
 use super::members::Member;
-use super::tile::{Access, MemberTile};
+use super::tile::{Access, MemberTile, There};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{GridBuilder, MemoryTile, PartitionGrid, Tile};
@@ -130,7 +130,12 @@ async fn copied(
     let client = reach.client(member.uri()).await?;
     let (described, told) = try_join!(client.part(part), client.part_statistics(part))?;
     let heard = Heard::read(&told, described.schema(), described.rows().num_intervals())?;
-    let there = MemberTile::of_part(&described, heard, (member.uri(), Access::default()), reach)?;
+    let there = There {
+        uri: member.uri(),
+        table: &part.name,
+        access: Access::default(),
+    };
+    let there = MemberTile::of_part(&described, heard, there, reach)?;
     if part.is_read_again() {
         let told = client.part_files(part).await?;
         let ends = || Error::new(ErrorKind::Cancelled, "this member ends");
@@ -161,7 +166,9 @@ pub(super) async fn brought(tile: &Tile) -> Result<Tile> {
     let bringing = tokio::time::timeout(TILE, tile.data().fetch(&columns)).await;
     let batch = bringing.map_err(|_| {
         let text = format!("the tile did not come within {} seconds", TILE.as_secs());
-        Error::new(ErrorKind::PartitionLost, text)
+        Error::new(ErrorKind::PartitionLost, text).with_hint(
+            "the member that has it may hang, or the network be slow: look whether it answers (`/readyz`, its log), and do it again",
+        )
     })??;
     let data = MemoryTile::try_new(&batch)?;
     let known = columns.iter();

@@ -17,7 +17,7 @@ use super::channel::lost;
 use super::copies::{Choice, Deal, Dealt, Survey, Told, data_of};
 use super::members::{Member, Members};
 use super::parts::{Made, of_parts, sample_rows, sample_told};
-use super::tile::{Access, MemberTile};
+use super::tile::{Access, MemberTile, There};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{GridId, PartitionGrid};
@@ -245,7 +245,12 @@ impl Cluster {
             forbids_fetching: self.forbids_fetching,
             is_near: self.near.is_on(),
         };
-        let part = MemberTile::of_part(&described, heard, (member.uri(), access), &self.reach)?;
+        let there = There {
+            uri: member.uri(),
+            table: &part.name,
+            access,
+        };
+        let part = MemberTile::of_part(&described, heard, there, &self.reach)?;
         Ok((Arc::new(part), sample))
     }
 

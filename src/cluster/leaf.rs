@@ -83,12 +83,15 @@ fn check_members(scan: &GridScanExec, query: &OfQuery) -> Result<()> {
     let mut looker = query.anywhere.looker();
     for row_band in scan.kept_row_bands() {
         let tiles = scan.grid().row_band(*row_band);
-        for tile in touched.iter().filter_map(|band| tiles.get(*band)) {
+        for (band, tile) in touched
+            .iter()
+            .filter_map(|band| Some((*band, tiles.get(*band)?)))
+        {
             let of_member = member_tile(tile).filter(|_| !looker.has(tile));
             let lives =
                 |of: &MemberTile| query.members.number_of(of.handle().incarnation).is_some();
             if let Some(lost) = of_member.filter(|of| !lives(of)) {
-                return Err(lost.gone().into());
+                return Err(lost.gone().with_position(&[*row_band, band]).into());
             }
         }
     }

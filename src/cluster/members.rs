@@ -112,6 +112,19 @@ impl Member {
         &self.url
     }
 
+    /// The URI of a member at a URL, for those who read of it.
+    pub(super) fn uri_of(url: &Url) -> String {
+        let host = url.host_str().unwrap_or_default();
+        let (scheme, port) = match (url.scheme(), url.port_or_known_default()) {
+            ("https", port) => ("grpc+tls", port),
+            (_, port) => ("grpc", port),
+        };
+        match port {
+            Some(port) => format!("{scheme}://{host}:{port}"),
+            None => format!("{scheme}://{host}"),
+        }
+    }
+
     /// The random name of its life.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
@@ -319,6 +332,13 @@ mod tests {
         assert_ne!(names[0].1, names[1].1);
         assert_eq!(names[2].1, "grpc://c:1");
         assert_eq!(seen_by(2, shared), names);
+    }
+
+    #[test]
+    fn a_member_is_named_as_people_write_it() {
+        for uri in ["grpc://host:80", "grpc+tls://host:443", "grpc://[::1]:7001"] {
+            assert_eq!(Member::uri_of(member(uri, 1).url()), uri);
+        }
     }
 
     #[test]

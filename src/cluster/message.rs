@@ -141,6 +141,9 @@ pub(super) struct Source {
     /// Where it answers; empty if nobody knows.
     #[prost(string, tag = "5")]
     pub(super) uri: String,
+    /// The name of the grid of all, for errors; empty if nobody knows.
+    #[prost(string, tag = "6")]
+    pub(super) table: String,
 }
 
 /// Where tiles come from.

@@ -96,7 +96,7 @@ use copying::Copying;
 use guarded::Guarded;
 use listed::Listed;
 use near::Near;
-use parts::Parts;
+use parts::{MOST_REPLICAS, Parts};
 use silent::Silent;
 use stops::Stops;
 use tiles::TileCodec;
@@ -132,6 +132,22 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
+    /// Refuses what no cluster can do.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for other copies than 1 to 16.
+    pub fn check(&self) -> Result<()> {
+        match self.replicas {
+            Some(replicas) if !(1..=MOST_REPLICAS).contains(&replicas) => {
+                let text = format!("cluster.replicas must be 1 to {MOST_REPLICAS}, got {replicas}");
+                Err(Error::invalid_argument(text).with_hint(
+                    "1 keeps a part only where it was contributed; where there are fewer members than that, all have it",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The token that members show each other; it must be one for all grids, with which one may do all.
     #[must_use]
     pub fn with_token(mut self, token: &str) -> Self {
@@ -214,8 +230,9 @@ impl Cluster {
     /// Makes this process, which others reach at `uri` (`grpc://` or `grpc+tls://`, with host and port), a member. Looks for others on the tokio runtime of the caller, for as long as it is there.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no such URI, `Internal` when the operating system gives no random bytes.
+    /// `InvalidArgument` for what is no such URI and as [`ClusterOptions::check`], `Internal` when the operating system gives no random bytes.
     pub fn start(session: &Session, uri: &str, options: ClusterOptions) -> Result<Arc<Self>> {
+        options.check()?;
         let own = own_member(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
         let client = match &options.join {
             // What DNS gives are addresses; certificates are for the name.

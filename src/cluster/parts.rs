@@ -32,7 +32,7 @@ const LEAST_SAMPLE_ROWS: u64 = 32;
 pub(super) const MOST_PARTS: usize = 100_000;
 
 /// The most members that may be asked to have a part.
-const MOST_REPLICAS: usize = 16;
+pub(super) const MOST_REPLICAS: usize = 16;
 
 /// How long parts stay after the rows of their grid were dealt out anew: statements that read them may go on.
 const OLD: Duration = Duration::from_secs(60);

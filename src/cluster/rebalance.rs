@@ -67,7 +67,7 @@ impl Cluster {
         }
         let (grid, made) = self.made(name)?;
         let members = self.members();
-        let bands = placed(&grid, &members)?;
+        let bands = placed(name, &grid, &members)?;
         let to = dealt(&bands, &members.weights());
         if bands.iter().zip(&to).all(|((_, at), to)| at == to) {
             let kept_tiles = grid.tiles().len() as u64;
@@ -262,7 +262,7 @@ impl Cluster {
 }
 
 /// The bytes of each row band, and the number of the member that has it.
-fn placed(grid: &PartitionGrid, members: &Members) -> Result<Vec<(u64, usize)>> {
+fn placed(name: &str, grid: &PartitionGrid, members: &Members) -> Result<Vec<(u64, usize)>> {
     let bands = (0..grid.rows().num_intervals()).map(|row_band| {
         let tiles = grid.row_band(row_band);
         let bytes = tiles.iter().map(|tile| tile.data().memory_bytes()).sum();
@@ -273,7 +273,10 @@ fn placed(grid: &PartitionGrid, members: &Members) -> Result<Vec<(u64, usize)>> 
         let lost = || {
             let text = "a part of the grid is gone, so that it cannot be rebalanced";
             let error = Error::new(ErrorKind::PartitionLost, text);
-            error.with_position(&[row_band, 0])
+            error
+                .with_context("table", name)
+                .with_position(&[row_band, 0])
+                .with_hint("contribute the part again, or wait until its member is back")
         };
         Ok((bytes, at.ok_or_else(lost)?))
     });

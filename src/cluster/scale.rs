@@ -81,6 +81,7 @@ pub(super) fn grid(reach: &Arc<Reach>, members: &Members, num_tiles: usize) -> A
                 owner: member.location().clone(),
             },
             uri: Arc::clone(uri),
+            table: Arc::from("t"),
             schema: Arc::clone(schema),
             num_rows: TILE_ROWS,
             memory_bytes: 16 * TILE_ROWS,

@@ -34,7 +34,7 @@ use datafusion_distributed::{
     display_plan_ascii, rewrite_distributed_plan_with_metrics,
 };
 use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt, TryFutureExt, stream};
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 use http::HeaderMap;
 use tokio::sync::oneshot;
 use url::Url;
@@ -57,7 +57,7 @@ use super::unions::dealt_to_all;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 use crate::query::{
-    Alone, Facts, Reads, Spread, Stop, asks_for_counts, dense_apart, last_part, part,
+    Alone, Facts, Reads, Spread, Stop, asks_for_counts, dense_apart, last_part, of_column, part,
 };
 
 impl Spread for Cluster {
@@ -488,7 +488,10 @@ impl ExecutionPlan for SpreadExec {
             };
             Ok::<_, DataFusionError>(stream::iter(first).chain(rows))
         };
-        let rows = to_its_end(running.try_flatten_stream(), Arc::clone(&self.last));
+        let plan = Arc::clone(&self.plan);
+        let rows = running.try_flatten_stream();
+        let rows = rows.map_err(move |error| of_column(error, &plan));
+        let rows = to_its_end(rows, Arc::clone(&self.last));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }

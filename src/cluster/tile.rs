@@ -33,6 +33,8 @@ pub(super) struct Outline {
     pub(super) handle: Handle,
     /// Where its owner answers; empty if nobody knows.
     pub(super) uri: Arc<str>,
+    /// The name of the grid of all, for errors; empty if nobody knows.
+    pub(super) table: Arc<str>,
     pub(super) schema: SchemaRef,
     pub(super) num_rows: u64,
     pub(super) memory_bytes: u64,
@@ -47,6 +49,22 @@ pub(super) struct Access {
     /// Whether they are on this host, and their memory is mapped for statements over little data.
     pub(super) is_near: bool,
 }
+
+/// Whose a part is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct There<'a> {
+    /// Where its member answers.
+    pub(super) uri: &'a str,
+    /// The grid of all that it is a part of.
+    pub(super) table: &'a str,
+    pub(super) access: Access,
+}
+
+/// What can be done once nobody has a tile.
+const BACK: &str = "the statement can be asked again once the member is back, or its part was contributed again; with replicas others have copies";
+
+/// What can be done once a grid has gone.
+const AGAIN: &str = "the grid was withdrawn, replaced or rebalanced meanwhile: ask the statement again, which then reads what has its name";
 
 /// A tile that another member has.
 pub struct MemberTile {
@@ -91,11 +109,12 @@ impl MemberTile {
     pub(super) fn of_part(
         part: &PartitionGrid,
         mut heard: Heard,
-        (uri, access): (&str, Access),
+        there: There<'_>,
         reach: &Arc<Reach>,
     ) -> Result<PartitionGrid> {
         let (rows, columns) = (part.rows().clone(), part.columns().clone());
-        let (uri, here): (Arc<str>, _) = (uri.into(), host_address());
+        let (uri, table): (Arc<str>, Arc<str>) = (there.uri.into(), there.table.into());
+        let (access, here) = (there.access, host_address());
         let mut builder = GridBuilder::try_new(Arc::clone(part.schema()), rows, columns)?;
         for (position, tile) in part.geometry().positions().zip(part.tiles()) {
             let tile = match elsewhere(tile) {
@@ -109,6 +128,7 @@ impl MemberTile {
                     let outline = Outline {
                         handle: handle.clone(),
                         uri: Arc::clone(&uri),
+                        table: Arc::clone(&table),
                         schema: tile.data().schema(),
                         num_rows: tile.num_rows(),
                         memory_bytes: tile.data().memory_bytes(),
@@ -131,6 +151,11 @@ impl MemberTile {
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.outline.handle
+    }
+
+    /// The name of the grid of all that it belongs to; empty if nobody knows.
+    pub(super) fn table(&self) -> &str {
+        &self.outline.table
     }
 
     /// Whether it may be mapped for statements over little data.
@@ -212,20 +237,24 @@ impl MemberTile {
         self.shared()
     }
 
-    fn lost(&self, what: &str) -> Error {
-        let handle = &self.outline.handle;
+    /// The tile is not to be had. Its position is that in the part of its owner, unless whoever reads a grid of all names it by that one.
+    fn lost(&self, what: &str, remedy: &str) -> Error {
+        let Outline {
+            handle, uri, table, ..
+        } = &self.outline;
         let text = format!("{what}: {}, grid {}", handle.owner, handle.grid);
-        let lost = Error::new(ErrorKind::PartitionLost, text).with_position(&handle.position);
-        match self.outline.uri.as_ref() {
-            "" => lost,
-            uri => lost.with_context("member", uri),
+        let mut lost = Error::new(ErrorKind::PartitionLost, text).with_hint(remedy);
+        for (name, known) in [("table", table), ("member", uri)] {
+            if !known.is_empty() {
+                lost = lost.with_context(name, &**known);
+            }
         }
+        lost.with_position(&handle.position)
     }
 
     /// Why it is nowhere to be had, where its owner is no member any more.
     pub(super) fn gone(&self) -> Error {
-        self.lost("the member that had the tile is gone")
-            .with_hint("the statement can be asked again once the member is back, or its part was contributed again; with replicas others have copies")
+        self.lost("the member that had the tile is gone", BACK)
     }
 
     /// The tile by way of its owner.
@@ -237,9 +266,10 @@ impl MemberTile {
             num_rows,
             memory_bytes,
             access,
+            ..
         } = &self.outline;
         if handle.incarnation == Incarnation::current()? {
-            return Err(self.lost("the grid was dropped, its tile is gone"));
+            return Err(self.lost("the grid was dropped, its tile is gone", AGAIN));
         }
         if uri.is_empty() {
             return Err(self.gone());
@@ -249,7 +279,8 @@ impl MemberTile {
                 "the tile lives in another member, {}, and tiles are not to be fetched",
                 handle.owner
             );
-            return Err(Error::new(ErrorKind::NotLocal, text).with_position(&handle.position));
+            let error = Error::new(ErrorKind::NotLocal, text).with_position(&handle.position);
+            return Err(error.with_hint("set cluster.fetch=true at all members, or load the grids so that what the statement reads together lies together"));
         }
         let connecting = async {
             self.check_answers().await?;
@@ -292,11 +323,11 @@ impl MemberTile {
             // The connection, not the tile.
             ErrorKind::Storage { .. } => {
                 let what = "the member that had the tile does not answer";
-                self.lost(what).with_source(error)
+                self.lost(what, BACK).with_source(error)
             }
             ErrorKind::NotFound => {
                 let what = "the member that had the tile has its grid no more";
-                self.lost(what).with_source(error)
+                self.lost(what, AGAIN).with_source(error)
             }
             _ => error,
         })
@@ -418,5 +449,40 @@ impl TileData for MemberTile {
             true => self.kept(columns).await,
             false => self.brought(columns).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::Schema;
+
+    use super::*;
+    use crate::client::ClientOptions;
+    use crate::grid::GridId;
+
+    #[tokio::test]
+    async fn a_tile_that_is_gone_is_named_by_table_member_and_one_position() {
+        let outline = Outline {
+            handle: Handle {
+                grid: GridId::from_bits(1),
+                position: vec![0, 0],
+                incarnation: Incarnation::from_bits(2),
+                owner: Location::here(),
+            },
+            uri: Arc::from("grpc://db1:8815"),
+            table: Arc::from("sales"),
+            schema: Arc::new(Schema::empty()),
+            num_rows: 1,
+            memory_bytes: 1,
+            access: Access::default(),
+        };
+        let reach = Arc::new(Reach::new(ClientOptions::default(), Runtime::current()));
+        let gone = MemberTile::new(outline, reach).gone();
+        assert_eq!(gone.kind(), ErrorKind::PartitionLost);
+        let text = gone.with_position(&[7, 0]).to_string();
+        assert!(
+            text.contains("(table: sales, member: grpc://db1:8815, position: (7, 0))\nhint: "),
+            "{text}"
+        );
     }
 }

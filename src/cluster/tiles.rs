@@ -15,7 +15,7 @@ use super::anywhere::Anywhere;
 use super::channel::Reach;
 use super::members::Members;
 use super::message::{From, Kept, Run, Source, Tiles};
-use super::owner::elsewhere;
+use super::owner::{elsewhere, member_tile};
 use super::tile::{Access, MemberTile, Outline};
 use crate::catalog::KeptFile;
 use crate::error::{Error, Result};
@@ -147,7 +147,9 @@ impl TileCodec {
         let [row, column] = handle.position.as_slice() else {
             return Err(broken("a tile whose position is not of a frame"));
         };
-        run.source = runs.source(&handle, self.members.as_deref())?;
+        let table = member_tile(tile).map(MemberTile::table);
+        let table = table.unwrap_or_default();
+        run.source = runs.source(&handle, table, self.members.as_deref())?;
         (run.row_band, run.column) = (*row as u64, *column as u64);
         Ok(run)
     }
@@ -226,7 +228,7 @@ impl Runs {
         }
     }
 
-    fn source(&mut self, handle: &Handle, members: Option<&Members>) -> Result<u32> {
+    fn source(&mut self, handle: &Handle, table: &str, members: Option<&Members>) -> Result<u32> {
         let key = (handle.grid, handle.incarnation);
         if let Some(place) = self.places.get(&key) {
             return Ok(*place);
@@ -243,6 +245,7 @@ impl Runs {
             uri: member
                 .map(|member| member.uri().to_owned())
                 .unwrap_or_default(),
+            table: table.to_owned(),
         });
         self.places.insert(key, place);
         Ok(place)
@@ -262,8 +265,9 @@ struct Known {
     grid: GridId,
     incarnation: Incarnation,
     owner: Location,
-    /// All its tiles have the same one.
+    /// All its tiles have the same one, and the same name.
     uri: Arc<str>,
+    table: Arc<str>,
     /// If this process has it.
     here: Option<Arc<PartitionGrid>>,
 }
@@ -276,6 +280,7 @@ fn known(source: &Source) -> Result<Known> {
         incarnation: Incarnation::from_bits(id_bits(&source.incarnation)?),
         owner: Location::new(host, source.process, Device::CPU),
         uri: source.uri.as_str().into(),
+        table: source.table.as_str().into(),
         here: find(grid),
     })
 }
@@ -324,6 +329,7 @@ impl<'a> Reading<'a> {
                         owner: source.owner.clone(),
                     },
                     uri: Arc::clone(&source.uri),
+                    table: Arc::clone(&source.table),
                     schema: Arc::clone(schema),
                     num_rows: rows,
                     memory_bytes,

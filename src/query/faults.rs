@@ -7,12 +7,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+#[cfg(feature = "distributed")]
+use datafusion::error::DataFusionError;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+#[cfg(feature = "distributed")]
+use super::error::kind_within;
 use super::names::{Known, Table};
 use super::place::{Place, marked};
 use crate::error::{Error, ErrorKind};
@@ -67,11 +71,34 @@ fn place(error: &Error, text: &str, plan: &Arc<dyn ExecutionPlan>) -> Option<Pla
             _ => None,
         };
     }
+    let kind = cast_kind(message)?;
+    let column = match error.context("column") {
+        Some(column) => column.to_owned(),
+        None => cast_column(plan, kind)?,
+    };
+    cast_of(&tokens, &column)
+}
+
+/// The type that a text was cast to, of an error that says that it is none.
+fn cast_kind(message: &str) -> Option<&str> {
     let (_, kind) = message
         .strip_prefix("the text '")?
         .rsplit_once("' is no ")?;
-    let column = cast_column(plan, kind)?;
-    cast_of(&tokens, &column)
+    Some(kind)
+}
+
+/// The error of a plan that others run parts of, which nobody sees in the node that stands for it: a cast names its column, by which its place is found.
+#[cfg(feature = "distributed")]
+pub(crate) fn of_column(error: DataFusionError, plan: &Arc<dyn ExecutionPlan>) -> DataFusionError {
+    if kind_within(&error) != ErrorKind::Query {
+        return error;
+    }
+    let error = Error::from(error);
+    let column = cast_kind(error.message()).and_then(|kind| cast_column(plan, kind));
+    DataFusionError::from(match column {
+        Some(column) => error.with_column(column),
+        None => error,
+    })
 }
 
 fn tokens(text: &str) -> Option<Vec<TokenWithSpan>> {

@@ -78,6 +78,7 @@ pub(crate) use {
     error::kind_within,
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
     exec::{relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec, stop::Stop},
+    faults::of_column,
     metrics::PROCESS,
     near::{Alone, Reads},
     plan::beyond::Numbers,

@@ -239,7 +239,8 @@ impl Session {
     ) -> Result<String> {
         if let Some(name) = change.table().filter(|name| !self.names.may_see(name)) {
             let text = "there is no right to make or drop a table of this name";
-            return Err(Error::new(ErrorKind::PermissionDenied, text).with_context("table", name));
+            let error = Error::new(ErrorKind::PermissionDenied, text).with_context("table", name);
+            return Err(error.with_hint("the token is for some names only (`grids` of its entry): take one of these, or ask the administrator for another token"));
         }
         match change {
             Change::Nothing(why) => Ok(why),

@@ -21,7 +21,7 @@ pub(super) fn check(may: Statements, statement: &Statement, does: Does) -> Resul
     let refused = match (may, does) {
         (Statements::All, _) => return Ok(()),
         (Statements::Read, Does::Name) => {
-            "naming and dropping tables and views needs the right to write"
+            "naming and dropping tables and views needs the right to write: a token with the scope `write`, this one has `read`"
         }
         (_, Does::Prepare) => "PREPARE, EXECUTE and DEALLOCATE are not for clients of a server",
         _ if shows_settings(statement) => {
@@ -34,6 +34,9 @@ pub(super) fn check(may: Statements, statement: &Statement, does: Does) -> Resul
         Does::Prepare => {
             error.with_hint("prepare statements through the client, which keeps them by handles")
         }
+        Does::Name => error.with_hint(
+            "ask the administrator for such a token: `partgrid token NAME --scope write` makes one",
+        ),
         _ => error,
     })
 }

@@ -121,7 +121,10 @@ impl Caller {
             "this needs a token with the scope `{scope}`, the token `{}` has `{}`",
             self.name, self.scope
         );
-        Err(Error::new(ErrorKind::PermissionDenied, text))
+        let hint = format!(
+            "ask the administrator for such a token: `partgrid token NAME --scope {scope}` makes one"
+        );
+        Err(Error::new(ErrorKind::PermissionDenied, text).with_hint(hint))
     }
 }
 

@@ -269,7 +269,7 @@ impl Call {
     }
 }
 
-/// What a caller is told of a request of a name: administrators all, others nothing of the paths and stores of the server.
+/// What a caller is told of a request of a name: administrators all, others nothing of the paths and stores of the server, nor of the places that it loads from.
 pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
     let error = &in_settings(error);
     let mut text = match error.kind() {
@@ -282,7 +282,8 @@ pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
         ),
         _ => {
             let error = error.clone().without_context("file");
-            error.without_context("cause").to_string()
+            let error = error.without_context("cause");
+            error.without_context("allowed").to_string()
         }
     };
     let mut written = 0;

@@ -114,7 +114,19 @@ pub(super) fn check_right(caller: &Caller, name: &str) -> Result<()> {
         return Ok(());
     }
     let text = format!("the token `{}` has no right to this name", caller.name());
-    Err(Error::new(ErrorKind::PermissionDenied, text).with_context("table", name))
+    let names: Vec<String> = caller
+        .patterns()
+        .iter()
+        .flat_map(|patterns| patterns.iter())
+        .map(|pattern| format!("`{pattern}`"))
+        .collect();
+    let hint = format!(
+        "it is for names like {}: take one of these, or ask the administrator for another token",
+        names.join(", ")
+    );
+    Err(Error::new(ErrorKind::PermissionDenied, text)
+        .with_context("table", name)
+        .with_hint(hint))
 }
 
 /// # Errors

@@ -154,6 +154,8 @@ async fn accept(
         Speaks::Flight => Phase::Stopping,
         Speaks::Http => Phase::Ended,
     };
+    // What goes on and on is said once: it is not to fill the log.
+    let (mut is_full, mut is_failing) = (false, false);
     loop {
         let accepted = tokio::select! {
             _ = stop.wait_for(|phase| *phase >= until) => return,
@@ -162,15 +164,26 @@ async fn accept(
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                if !is_failing {
+                    tracing::warn!(%error, "connections cannot be accepted, until that is over");
+                }
+                is_failing = true;
                 sleep(PAUSE).await;
                 continue;
             }
         };
+        is_failing = false;
         let Ok(counted) = Arc::clone(&most).try_acquire_owned() else {
-            tracing::warn!(%from, "refused: too many connections");
+            match is_full {
+                false => {
+                    tracing::warn!(%from, "refused: too many connections, as are others until one ends");
+                }
+                true => tracing::debug!(%from, "refused: too many connections"),
+            }
+            is_full = true;
             continue;
         };
+        is_full = false;
         let (door, sender) = (door.clone(), sender.clone());
         tokio::spawn(async move {
             if let Some(connection) = greet(stream, from, door, counted).await {

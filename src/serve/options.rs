@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use super::accounts::CallerLimits;
 use super::auth::Tokens;
 use super::tls::TlsFiles;
+use crate::catalog::Catalog;
 #[cfg(feature = "distributed")]
 use crate::cluster::ClusterOptions;
 use crate::error::{Error, Result};
@@ -331,6 +332,9 @@ impl ServerOptions {
             return Err(Error::invalid_argument(text)
                 .with_hint("say where the members are: cluster.join, or --join"));
         }
+        if let Some(cluster) = &self.cluster {
+            cluster.check()?;
+        }
         let scheme = match self.tls {
             Some(_) => "grpc+tls",
             None => "grpc",
@@ -338,6 +342,29 @@ impl ServerOptions {
         let listening = format!("{scheme}://{}", self.address);
         let uri = self.advertised.as_ref().unwrap_or(&listening);
         crate::cluster::own_member(uri).map(drop)
+    }
+
+    /// Refuses a status page at the port of Flight SQL.
+    fn check_ports(&self) -> Result<()> {
+        let (flight, http) = match self.http_address {
+            Some(http) if http.port() != 0 && http.port() == self.address.port() => {
+                (self.address, http)
+            }
+            _ => return Ok(()),
+        };
+        // All addresses of IPv6 are also those of IPv4.
+        let is_all = |one: SocketAddr, other: SocketAddr| {
+            one.ip().is_unspecified() && (one.is_ipv6() || other.is_ipv4())
+        };
+        if flight.ip() != http.ip() && !is_all(flight, http) && !is_all(http, flight) {
+            return Ok(());
+        }
+        let text = format!(
+            "server.address and server.http must have ports of their own, got {flight} and {http}"
+        );
+        Err(Error::invalid_argument(text).with_hint(
+            "say another port for one of them (`--address`, `--http`), or `--http off` for no status page",
+        ))
     }
 
     /// Refuses what cannot work, and what would let strangers in: as [`Server::start`](super::Server::start) does, for those who have yet to load grids.
@@ -352,6 +379,10 @@ impl ServerOptions {
             return Err(Error::invalid_argument(text)
                 .with_hint("name a file of tokens, or bound all callers together: limits.queries, limits.memory, limits.answer"));
         }
+        if let Some(place) = &self.catalog {
+            Catalog::check_place(place)?;
+        }
+        self.check_ports()?;
         let addresses = [Some(self.address), self.http_address];
         for address in addresses.into_iter().flatten() {
             let is_safe = self.tls.is_some() && self.tokens.is_some();

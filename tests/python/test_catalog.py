@@ -111,6 +111,7 @@ def test_what_is_damaged_is_named(kept: Path, what: str, harm: str) -> None:
             connection = pg.connect(server.uri)
             with pytest.raises(pg.errors.InvalidDataError, match="damaged"):
                 connection.sql("SELECT sum(n) FROM g").to_arrow()
+            assert "hint: the administrator can put the file back as it was" in str(caught.value)
     else:
         with pytest.raises(pg.errors.InvalidDataError, match="manifest|tile") as caught:
             pg.Server(catalog=kept)

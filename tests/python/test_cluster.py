@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ import pytest
 import partgrid as pg
 from clusters import Child
 from conftest import DATA
-from services import SPREAD, Service, free_ports, http_answer, until, write_tokens
+from services import COMMAND, SPREAD, Service, free_ports, http_answer, until, write_tokens
 
 MEMBER = """
 import json, sys
@@ -90,10 +91,33 @@ def test_explain_names_members_and_tiles(tmp_path: Path) -> None:
         assert plan.count("GridScanExec") == 3
 
 
+def test_a_text_that_is_no_number_is_shown_in_the_statement(tmp_path: Path) -> None:
+    with cluster(tmp_path) as members:
+        words = "pa.table({'w': ['1', 'two']})"
+        assert members[1].ask(f"server.contribute('words', {words}, part=0, of=1)") is None
+        for member in members:
+            assert member.ask("server.refresh()") is None
+        connection = pg.connect(members[0].uri)
+        text = "SELECT sum(CAST(w AS BIGINT)) AS n FROM words"
+        assert "SpreadExec" in connection.sql(text).explain()
+        with pytest.raises(pg.errors.QueryError) as caught:
+            connection.sql(text).to_arrow()
+        lines = str(caught.value).splitlines()
+        assert "the text 'two' is no Int64 (column: w)" in lines[0]
+        assert lines[1] == "line 1, column 12:"
+        assert lines[2].strip() == text
+
+
 def test_the_status_lists_the_members(tmp_path: Path) -> None:
     with cluster(tmp_path) as members:
         with fl.connect(members[0].uri) as client:
             [status] = client.do_action(fl.Action("Status", b""))
+        words = [str(COMMAND), "--server", members[0].uri, "ps"]
+        listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert listed.endswith("\n3 members\n")
+        for member in members:
+            [line] = [line for line in listed.splitlines() if line.startswith(member.uri)]
+            assert str(member.process.pid) in line.split()
         told = json.loads(status.body.to_pybytes())["members"]
         assert told[0]["uri"] == members[0].uri
         assert {each["uri"]: each["pid"] for each in told} == {
@@ -109,9 +133,14 @@ def test_a_lost_member_is_an_error_and_a_new_one_with_its_part_mends_the_grid(
         before = connection.sql(QUERY).to_arrow()
         members[2].kill()
         began = time.monotonic()
-        with pytest.raises((pg.errors.WorkerLostError, pg.errors.PartitionLostError)):
+        with pytest.raises((pg.errors.WorkerLostError, pg.errors.PartitionLostError)) as caught:
             connection.sql(QUERY).to_arrow()
         assert time.monotonic() - began < 10
+        said = str(caught.value)
+        assert "member: grpc://" in said
+        assert "http://" not in said
+        assert "\nhint: " in said
+        assert said.count("position: ") <= 1
         members[2] = Member(2, 3, tmp_path / "members")
         path = tmp_path / "members"
         path.write_text("\n".join(member.uri for member in members))

@@ -298,6 +298,8 @@ def test_a_grid_with_a_part_that_is_gone_stays_as_it_is(tmp_path: Path) -> None:
         until(lambda: members[0].ask("server.members"), lambda seen: len(seen) == 2)
         told = members[0].ask("server.rebalance('sales')")
         assert told["error"] == "PartitionLostError"
+        assert "table: sales, position: (" in told["text"]
+        assert "hint: contribute the part again" in told["text"]
         assert generations([members[0], members[2]]) == {0}
 
 

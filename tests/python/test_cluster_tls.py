@@ -224,6 +224,8 @@ def test_what_is_for_members_is_refused_before_anything_is_loaded(tmp_path: Path
     cases = [
         (["--part", "0/3"], "only a member of a cluster has parts"),
         (["--set", "cluster.replicas=2"], "cluster.replicas"),
+        (["--join", "alone", "--set", "cluster.replicas=99"], "must be 1 to 16, got 99"),
+        (["--join", "alone", "--catalog", "shared://mnt/x"], "shared:///mnt/catalog"),
         (["--set", "cluster.shared=/data"], "cluster.shared"),
         ([*wide, "--join", "alone"], "server.advertised"),
         (["--join", "alone", "--part", "3/3"], "0/3"),

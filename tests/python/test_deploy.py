@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import ssl
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -110,11 +112,47 @@ def test_members_of_compose_meet_as_they_are_written_down(tmp_path: Path) -> Non
         subprocess.run([sys.executable, "-c", program], check=True)
         [words] = re.findall(r"^#   partgrid (--server .* ps)$", text, re.MULTILINE)
         words = words.replace("localhost:8815", f"localhost:{ports['m1']}")
-        words = words.replace("deploy/secrets", str(tmp_path))
-        subprocess.run([COMMAND, *words.split()], capture_output=True, check=True)
+        command = [COMMAND, *words.split()]
+        asked = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+        assert asked.stdout.endswith("\n3 members\n")
     finally:
         for member in members:
             member.kill()
+
+
+def test_keys_and_tokens_are_for_those_alone_who_are_to_have_them(tmp_path: Path) -> None:
+    """As the page says it, by a user with the usual mask."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    page = DOCS.read_text()
+    _, section = page.split("### Certificate and tokens\n")
+    making = re.findall(r"```sh\n(.*?)```", section.split("\n### ")[0], re.DOTALL)
+    assert len(making) == 2
+    path = f"{Path(COMMAND).parent}:{os.environ['PATH']}"
+    known = {**os.environ, "PATH": path}
+
+    def done(script: str) -> str:
+        command = ["bash", "-ec", f"umask 022\n{script}"]
+        ran = subprocess.run(
+            command, cwd=tmp_path, env=known, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    assert "".join(map(done, making)).startswith("pgt_")
+    for name in ("ca.key", "tls.key", "cluster.token", "tokens.toml"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600, name
+    settings = {"PARTGRID_AUTH__TOKENS": "tokens.toml", "PARTGRID_CLUSTER__TOKEN": "cluster.token"}
+    places = {key: str(tmp_path / name) for key, name in settings.items()}
+    assert configured("--join", "alone", **places)["auth.tokens"] == places["PARTGRID_AUTH__TOKENS"]
+    copying = re.findall(r"^sudo (install .*deploy/secrets/?)$", page, re.MULTILINE)
+    assert len(copying) == 2
+    if os.geteuid() == 0:
+        done("\n".join(copying))
+        copies = [each.stat() for each in (tmp_path / "deploy" / "secrets").iterdir()]
+        assert [(each.st_uid, stat.S_IMODE(each.st_mode)) for each in copies] == [
+            (10001, 0o400)
+        ] * 5
 
 
 def vouched(folder: Path, *names: str) -> None:

@@ -63,8 +63,8 @@ def test_a_query_ends_at_its_timeout_there(server: pg.Server) -> None:
     done = run(server, "sql", ENDLESS, "--timeout", "0.3", code=1)
     assert "0.3" in done.stderr
     until(lambda: not running(server))
-    for wrong in ("0", "-1", "nan"):
-        done = run(server, "sql", "SELECT 1", f"--timeout={wrong}", code=2)
+    for wrong in (["--timeout=0"], ["--timeout=-1"], ["--timeout=nan"], ["--timeout", "-1"]):
+        done = run(server, "sql", "SELECT 1", *wrong, code=2)
         assert "--timeout" in done.stderr
         assert "must be seconds, more than 0" in done.stderr
     heavy = "SELECT array_length(array_agg(value)) AS n FROM generate_series(1, 3000000)"
@@ -133,12 +133,17 @@ def test_ps_lists_and_ends_what_runs(server: pg.Server) -> None:
     assert lines[0].split() == ["id", "caller", "state", "time", "rows", "done", "what"]
     assert "generate_series" in lines[1]
     assert lines[-1] == "1 query and 0 loads running"
-    run(server, "ps", "--cancel", lines[1].split()[0])
+    query = lines[1].split()[0]
+    ended = run(server, "ps", "--cancel", query).stdout
+    assert ended.startswith(f"cancelled {query}: ")
+    assert "generate_series" in ended
     _, said = asking.communicate(timeout=20)
     assert asking.returncode == 1
     assert "cancelled" in said
     assert "cancelled" in run(server, "ps", "--all").stdout
-    assert "no such query" in run(server, "ps", "--cancel", "qfffff", code=1).stderr
+    unknown = run(server, "ps", "--cancel", "qfffff", code=1).stderr
+    assert "no such query" in unknown
+    assert "hint: `ps` lists what runs" in unknown
     assert "q1f" in run(server, "ps", "--cancel", "7", code=2).stderr
 
 

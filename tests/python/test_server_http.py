@@ -121,7 +121,16 @@ def test_clients_that_know_the_certificate_come_in(certificates: Certificates) -
             assert answer.read() == b"ok\n"
 
 
-@pytest.mark.parametrize("wrong", ["ca", "name", "expired", "plain", "none"])
+REMEDIES = {
+    "ca": "name its CA with ca=",
+    "name": "server_name= (`--server-name`)",
+    "expired": "to be renewed",
+    "plain": "a server with a certificate is at grpc+tls://",
+    "none": "name its CA with ca=",
+}
+
+
+@pytest.mark.parametrize("wrong", REMEDIES)
 def test_servers_that_are_not_what_they_say_are_not_believed(
     certificates: Certificates, wrong: str
 ) -> None:
@@ -131,8 +140,9 @@ def test_servers_that_are_not_what_they_say_are_not_believed(
     with pg.Server(GRIDS, tls=files) as server:
         uri = server.uri.replace("grpc+tls", "grpc") if wrong == "plain" else server.uri
         ca = None if wrong in ("none", "plain") else roots
-        with pytest.raises(pg.errors.PartgridError):
+        with pytest.raises(pg.errors.PartgridError) as caught:
             pg.connect(uri, ca=ca).grids()
+        assert REMEDIES[wrong] in str(caught.value)
         trusted = {} if ca is None else {"tls_root_certs": ca.read_bytes()}
         with (
             fl.connect(uri, **trusted) as client,

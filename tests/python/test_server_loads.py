@@ -11,6 +11,7 @@ import pytest
 
 import partgrid as pg
 from conftest import DATA
+from services import write_tokens
 
 LINKS: dict[str, Path] = {}
 
@@ -95,8 +96,20 @@ def test_a_load_sorts_and_takes_columns_of_folders_or_not(server: pg.Server) -> 
 def test_nothing_is_loaded_from_elsewhere(server: pg.Server, path: str | Path) -> None:
     with pytest.raises(pg.errors.PermissionDeniedError) as caught:
         pg.connect(server.uri).load_parquet(path, "stolen")
-    assert "not below a place that may be loaded from" in str(caught.value)
+    said = str(caught.value)
+    assert "not below a place that may be loaded from" in said
+    assert f"allowed: {DATA / 'flights'}, {LINKS[server.uri]}" in said
+    assert "hint: the setting load.from of the server" in said
     assert "stolen" not in server.tables
+
+
+def test_what_may_be_loaded_is_told_to_administrators_alone(tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "t", writer={"scope": "write"}, all={"scope": "admin"})
+    with pg.Server(tokens=tmp_path / "t", settings={"load.from": str(tmp_path)}) as server:
+        for name, is_told in (("writer", False), ("all", True)):
+            with pytest.raises(pg.errors.PermissionDeniedError, match=r"load\.from") as caught:
+                pg.connect(server.uri, token=tokens[name]).load_parquet("/etc", "stolen")
+            assert (str(tmp_path) in str(caught.value)) is is_told
 
 
 @pytest.mark.parametrize("path", ["%2e%2e/airlines.parquet", "[.][.]/airlines.parquet"])

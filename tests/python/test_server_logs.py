@@ -140,6 +140,17 @@ def test_the_format_alone_logs_what_is_usual_and_text_is_the_default() -> None:
         assert not [line for line in one.said if "INFO" in line]
 
 
+def test_warnings_are_said_unless_the_log_is_off(tmp_path: Path) -> None:
+    alone = ("--join", f"file:{tmp_path / 'nosuch'}")
+    with service(*GRID, *alone) as one:
+        (warning,) = until(lambda: [line for line in one.said if "WARN" in line])
+        assert "the list of members is not there" in warning
+    for quiet in ({"PARTGRID_LOG__FILTER": "off"}, {"PARTGRID_LOG": "error"}):
+        with service(*GRID, *alone, **quiet) as one:
+            assert ask(one.uri, "SELECT * FROM t") == 16
+            assert not [line for line in one.said if "WARN" in line]
+
+
 def test_requests_are_traces_and_go_on_with_those_of_clients() -> None:
     with collector() as (kept, url), service(*GRID, "--set", f"log.traces={url}") as one:
         follow = {"traceparent": f"00-{TRACE}-{SPAN}-01"}

@@ -130,8 +130,13 @@ def test_a_token_to_read_changes_nothing(
     server: pg.Server, client: fl.FlightClient, tokens: dict[str, str], text: str
 ) -> None:
     before = server.tables
-    with pytest.raises((*REFUSED, pa.ArrowInvalid), match="right to write|may not|EXPLAIN"):
+    with pytest.raises(
+        (*REFUSED, pa.ArrowInvalid), match="right to write|may not|EXPLAIN"
+    ) as caught:
         asked(client, text, tokens["reader"])
+    if "right to write" in str(caught.value):
+        assert "the scope `write`, this one has `read`" in str(caught.value)
+        assert "partgrid token NAME --scope write" in str(caught.value)
     with pytest.raises((*REFUSED, pa.ArrowInvalid)):
         update(client, text, tokens["reader"])
     body = flight_sql("ActionCreatePreparedStatementRequest", (1, text))

@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 
 use super::opened::OPENED;
 use super::{FileLineage, Lineage, LineagePlace, TEXTS, broken};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridId, Tile, TileData};
 use crate::load::footer;
 use crate::load::hive::{HiveColumn, HiveKey};
@@ -90,6 +90,16 @@ impl Lineage {
     }
 }
 
+/// A refusal with the setting that says what members read.
+fn of_members(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => error.with_hint(
+            "start all members of the cluster with the same cluster.shared, which has the place of this file in it",
+        ),
+        _ => error,
+    }
+}
+
 impl FileLineage {
     /// The file.
     ///
@@ -98,7 +108,7 @@ impl FileLineage {
     fn source(&self, places: &[String]) -> Result<SourceFile> {
         let place = match &self.store {
             None => {
-                check_source(places, &self.path)?;
+                check_source(places, &self.path).map_err(of_members)?;
                 Place::Local(Arc::from(Path::new(&self.path)))
             }
             Some(store) => {
@@ -107,7 +117,7 @@ impl FileLineage {
                 if named(store, &path) != self.name {
                     return Err(broken("the name of a file"));
                 }
-                check_source(places, &self.name)?;
+                check_source(places, &self.name).map_err(of_members)?;
                 let remote = remote_of(store)?;
                 if remote.root() != store {
                     return Err(broken("the URL of a store"));
@@ -172,9 +182,10 @@ impl OfFile {
         let files = vec![self.file.clone()];
         let (linked, places) = (files.clone(), Arc::clone(&self.places));
         let checked = tokio::task::spawn_blocking(move || check_files(&places, &linked)).await;
-        checked.map_err(|error| {
+        let checked = checked.map_err(|error| {
             Error::internal("a thread that followed links ended").with_source(error)
-        })??;
+        })?;
+        checked.map_err(of_members)?;
         let footers = footer::read_all(&files, 1, &Counters::new()).await?;
         let footers = match &self.text {
             Some(text) => footer::with_text(footers, text, &files)?,

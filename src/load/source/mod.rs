@@ -73,7 +73,7 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
     }
     if let Some(places) = options.allowed() {
         for source in sources {
-            check_source(places, source)?;
+            check_source(places, source).map_err(|error| of_setting(error, places))?;
         }
     }
     let given = options
@@ -93,11 +93,21 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
             }
         };
         if let Some(places) = options.allowed() {
-            check_files(places, &found)?;
+            check_files(places, &found).map_err(|error| of_setting(error, places))?;
         }
         files.extend(found.into_iter().map(|file| (file.name.clone(), file)));
     }
     Ok(files.into_values().collect())
+}
+
+/// A refusal with what is allowed, for those who may read of it, and the setting that says so.
+fn of_setting(error: Error, places: &[String]) -> Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => error
+            .with_context("allowed", places.join(", "))
+            .with_hint("the setting load.from of the server says which places these are: ask its administrator to add this one"),
+        _ => error,
+    }
 }
 
 async fn find_one(source: &str, storage_options: &[(String, String)]) -> Result<Vec<SourceFile>> {

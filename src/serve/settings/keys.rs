@@ -233,7 +233,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "log.filter",
         Kind::Text,
-        "what is logged on standard error, for instance info or partgrid::serve=debug",
+        "what is logged on standard error, such as warn, info, off or partgrid::serve=debug; PARTGRID_LOG holds where it is not said",
     ),
     (
         "log.format",
@@ -255,7 +255,7 @@ impl Kind {
             Self::Count => "a whole number from 1",
             Self::CountOrNone => "a whole number from 0",
             Self::Seconds => "a number of seconds, more than 0",
-            Self::Size => "a size such as 512MB or 4GiB",
+            Self::Size => "a size of at least one byte, such as 512MB or 4GiB",
             #[cfg(feature = "distributed")]
             Self::SizeOrNone => "a size such as 32MiB, or 0",
             Self::Address => "an IP address or localhost, and a port, such as 127.0.0.1:8815",

@@ -193,6 +193,15 @@ impl Settings {
         self.text("log.filter")
     }
 
+    /// What is logged where neither `log.filter` nor `PARTGRID_LOG` says anything: warnings and errors, and of a log that programs read also what goes on.
+    #[must_use]
+    pub fn usual_log_filter(&self) -> &'static str {
+        match self.is_log_json() {
+            true => "info",
+            false => "warn",
+        }
+    }
+
     /// Whether the log has one JSON object in a line.
     #[must_use]
     pub fn is_log_json(&self) -> bool {
@@ -369,7 +378,7 @@ impl Settings {
                 Some((value, origin)) => {
                     all.push((key.to_owned(), shown(value), origin.clone(), what));
                 }
-                None => all.push((key.to_owned(), default_of(key), Origin::Default, what)),
+                None => all.push((key.to_owned(), self.default_of(key), Origin::Default, what)),
             }
         }
         for (key, (value, origin)) in &self.said {
@@ -379,6 +388,14 @@ impl Settings {
             }
         }
         all
+    }
+
+    /// The value of a key that nobody has said.
+    fn default_of(&self, key: &str) -> String {
+        match key {
+            "log.filter" => self.usual_log_filter().to_owned(),
+            _ => default_of(key),
+        }
     }
 }
 

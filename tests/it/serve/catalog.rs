@@ -75,6 +75,7 @@ fn a_damaged_tile_is_an_error_that_names_its_file() {
             if let Err(error) = tile.data().fetch(&[0]).await {
                 assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
                 assert!(error.context("file").unwrap().ends_with(".arrow"));
+                assert!(error.hint().unwrap().contains("put the file back"));
                 faults += 1;
             }
         }
@@ -82,6 +83,28 @@ fn a_damaged_tile_is_an_error_that_names_its_file() {
         std::fs::write(&tile, &bytes[..middle]).unwrap();
         let short = catalog.grids().await.unwrap_err();
         assert_eq!(short.kind(), ErrorKind::InvalidData, "{short}");
+    });
+}
+
+#[test]
+fn what_is_no_place_of_a_catalog_is_refused_with_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    runtime().block_on(async {
+        for place in ["shared://mnt/catalog", "shared://", "file://localhost/mnt"] {
+            let error = Catalog::open(place).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.message().ends_with(&format!("got {place:?}")));
+            assert!(error.hint().unwrap().contains(":///mnt/catalog"), "{error}");
+        }
+        for place in [file.clone(), file.join("below")] {
+            let opened = Catalog::open(&place.display().to_string()).await;
+            let error = opened.unwrap_err();
+            let hint = error.hint().unwrap();
+            assert!(hint.contains("is kept in a folder"), "{error}");
+            assert!(hint.ends_with(&format!("{} is a file", file.display())));
+        }
     });
 }
 
