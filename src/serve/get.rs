@@ -76,9 +76,9 @@ impl Methods {
     }
 
     pub(super) async fn answer(mut self, request: Request<Body>) -> Response<Answer<Sent>> {
-        let shown = |name| request.headers().get(name).cloned();
-        let (token, name) = (shown(header::AUTHORIZATION.as_str()), shown(REQUEST));
-        let [token, name] = [&token, &name].map(|value| value.as_ref()?.to_str().ok());
+        let shown = [header::AUTHORIZATION.as_str(), REQUEST]
+            .map(|name| request.headers().get(name).cloned());
+        let [token, name] = shown.each_ref().map(|value| value.as_ref()?.to_str().ok());
         let service = &self.flight.0;
         let caller = match service.admit(token) {
             Ok(caller) => caller,
