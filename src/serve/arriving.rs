@@ -72,6 +72,15 @@ impl Kind {
         matches!(self, Self::Command | Self::Dealt)
     }
 
+    /// How many times the silence is waited for what is missing.
+    fn patience(self) -> u32 {
+        match self {
+            Self::Command => 1,
+            // A client that has gone is found out before: its connection is closed, and it is told nothing.
+            Self::Dealt | Self::Rows | Self::Parts => 2,
+        }
+    }
+
     /// What is said of what is too long, or no message.
     fn refused(self, most_bytes: u64, why: Refused) -> Error {
         let (text, hint) = match (self, why) {
@@ -208,7 +217,7 @@ impl Arriving {
         if !is_awaited {
             return false;
         }
-        let until = self.heard + self.silence;
+        let until = self.heard + self.kind.patience() * self.silence;
         let overdue = self
             .overdue
             .get_or_insert_with(|| Box::pin(sleep_until(until)));
@@ -234,7 +243,7 @@ pub(super) fn refusal(status: &Status) -> Option<Error> {
 
 fn too_slow(silence: Duration) -> Error {
     let text = format!(
-        "the request was not there whole after the {} seconds of limits.silence",
+        "the request did not come whole within limits.silence, which is {} seconds",
         silence.as_secs_f64()
     );
     Error::new(ErrorKind::ResourcesExhausted, text)

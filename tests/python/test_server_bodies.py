@@ -191,7 +191,7 @@ def test_a_request_of_which_the_rest_does_not_come_is_ended(
     told = status(impatient, tokens["admin"])["errors"]
     texts = [each["message"] for each in told if each["request"] == method]
     assert len(texts) == 2
-    assert all("the 3 seconds of limits.silence" in text for text in texts)
+    assert all("within limits.silence, which is 3 seconds" in text for text in texts)
 
 
 def test_between_messages_of_rows_a_client_may_rest(impatient: Service, tokens: Tokens) -> None:
