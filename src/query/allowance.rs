@@ -90,20 +90,40 @@ impl Allowance {
     /// # Errors
     /// `ResourcesExhausted` when there is no room.
     pub fn take(&self, bytes: usize) -> Result<Taken> {
+        let mut taken = self.take_nothing();
+        self.resize(&mut taken, bytes)?;
+        Ok(taken)
+    }
+
+    /// Room for bytes of which nothing has come yet, to be resized.
+    pub(crate) fn take_nothing(&self) -> Taken {
         let of = self.memory.clone();
-        match &of {
-            Some(memory) if !memory.try_take(bytes) => {
-                let text = format!(
-                    "`{}` may use {} bytes at once, queries and rows that come in together, and wants more",
-                    self.name,
-                    memory.limit()
-                );
-                Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
-                    "try again when what runs has ended, or ask the administrator for more",
-                ))
+        Taken { bytes: 0, of }
+    }
+
+    /// Other bytes in place of those that were taken.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` when these are more, and there is no room; then nothing has changed.
+    pub(crate) fn resize(&self, taken: &mut Taken, bytes: usize) -> Result<()> {
+        if let Some(memory) = &taken.of {
+            match bytes.checked_sub(taken.bytes) {
+                None => memory.give(taken.bytes - bytes),
+                Some(more) if memory.try_take(more) => {}
+                Some(_) => return Err(self.no_room(memory.limit())),
             }
-            _ => Ok(Taken { bytes, of }),
         }
+        taken.bytes = bytes;
+        Ok(())
+    }
+
+    fn no_room(&self, limit_bytes: usize) -> Error {
+        let text = format!(
+            "`{}` may use {limit_bytes} bytes at once, queries and rows that come in together, and wants more",
+            self.name
+        );
+        Error::new(ErrorKind::ResourcesExhausted, text)
+            .with_hint("try again when what runs has ended, or ask the administrator for more")
     }
 
     /// A place for a query.
@@ -153,9 +173,13 @@ mod tests {
         assert_eq!(few.num_queries(), 2);
         drop((seat, second));
         assert!(few.seat().is_ok());
-        let taken = few.take(10).unwrap();
+        let mut taken = few.take(10).unwrap();
         assert!(few.take(1).is_err());
-        drop(taken);
+        few.resize(&mut taken, 9).unwrap();
+        let other = few.take(1).unwrap();
+        assert!(few.resize(&mut taken, 10).is_err());
+        drop((taken, other));
+        assert!(few.take(10).is_ok());
         assert!(few.take(1).is_ok());
         assert!(Allowance::new("b").take(usize::MAX).is_ok());
     }

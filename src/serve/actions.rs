@@ -20,7 +20,7 @@ use tonic::{Response, Status};
 
 use super::answers::Answer;
 use super::call::{Call, message};
-use super::flight::{any_of, endpoint, protocol};
+use super::flight::{any_of, check_size, endpoint, protocol};
 use super::own;
 use super::service::Service;
 use super::sql::{no_transactions, prepared, without_transaction};
@@ -181,6 +181,9 @@ async fn done(
 ) -> Result<Option<Vec<u8>>> {
     let body = &action.body;
     let name = action.r#type.as_str();
+    if !own::DEALT.contains(&name) {
+        check_size(body)?;
+    }
     if let Some(done) = own::done(service, call, name, body).await? {
         return Ok(done);
     }

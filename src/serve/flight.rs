@@ -34,7 +34,10 @@ use crate::flight::{Compression, encoded, schema_bytes};
 const SAME_CONNECTION: &str = "arrow-flight-reuse-connection://?";
 
 /// The largest command, ticket or body of an action that is looked at.
-const MAX_COMMAND_BYTES: usize = 1024 * 1024;
+pub(super) const MAX_COMMAND_BYTES: usize = 1024 * 1024;
+
+/// What to do instead of sending a large one.
+pub(super) const IN_ROWS: &str = "rows, and values of parameters, are sent as such, by DoPut; of a FlightInfo one endpoint says all";
 
 type Outcome<T> = std::result::Result<Response<T>, Status>;
 
@@ -358,14 +361,21 @@ fn command_of(descriptor: &FlightDescriptor) -> Result<Command> {
 /// # Errors
 /// `Protocol` for other bytes, `ResourcesExhausted` for too many.
 pub(super) fn any_of(bytes: &[u8]) -> Result<Any> {
-    if bytes.len() > MAX_COMMAND_BYTES {
-        let text = format!(
-            "a command or ticket may have {MAX_COMMAND_BYTES} bytes, got {}",
-            bytes.len()
-        );
-        return Err(Error::new(ErrorKind::ResourcesExhausted, text));
-    }
+    check_size(bytes)?;
     message(bytes, "command of Flight SQL, and no ticket of this server")
+}
+
+/// # Errors
+/// `ResourcesExhausted` for more bytes than a command, a ticket or the body of an action may have: read, they take many times as much memory.
+pub(super) fn check_size(bytes: &[u8]) -> Result<()> {
+    if bytes.len() <= MAX_COMMAND_BYTES {
+        return Ok(());
+    }
+    let text = format!(
+        "a command, a ticket or the body of an action may have {MAX_COMMAND_BYTES} bytes, got {}",
+        bytes.len()
+    );
+    Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint(IN_ROWS))
 }
 
 /// The command of Flight SQL within it.

@@ -1,6 +1,6 @@
 //! DoGet, without copying what is sent.
 //!
-//! Comes in: requests of HTTP. Goes out: answers of DoGet whose bodies are the buffers of the batches themselves; every other method, and clients that want gRPC to pack what they get, go to tonic,
+//! Comes in: requests of HTTP. Who may not come in is told so before anything of a body is read, whatever the method; the bodies of others are bounded on their way (`arriving.rs`). Goes out: answers of DoGet whose bodies are the buffers of the batches themselves; every other method, and clients that want gRPC to pack what they get, go to tonic,
 //! which writes a message into memory of its own before it is sent. Never here: what a ticket stands for.
 
 use std::pin::Pin;
@@ -22,6 +22,7 @@ use tonic::metadata::MetadataMap;
 use tonic::service::Routes;
 use tonic::{Code, Status};
 
+use super::arriving::bounded;
 use super::broken::watched;
 use super::call::Call;
 use super::chunks::{Answer, Chunks};
@@ -75,26 +76,29 @@ impl Methods {
     }
 
     pub(super) async fn answer(mut self, request: Request<Body>) -> Response<Answer<Sent>> {
-        if request.uri().path() == PATH && !is_packed(request.headers()) {
-            let got = self.get(request).await;
-            return got.unwrap_or_else(|status| status.into_http().map(Answer::Whole));
-        }
+        let shown = [header::AUTHORIZATION.as_str(), REQUEST]
+            .map(|name| request.headers().get(name).cloned());
+        let [token, name] = shown.each_ref().map(|value| value.as_ref()?.to_str().ok());
+        let service = &self.flight.0;
+        let caller = match service.admit(token) {
+            Ok(caller) => caller,
+            Err(why) => return refused(Status::new(Code::Unauthenticated, why)),
+        };
         let request = match request.uri().path() {
             PUT => watched(request),
             _ => request,
         };
-        let shown = [header::AUTHORIZATION.as_str(), REQUEST]
-            .map(|name| request.headers().get(name).cloned());
+        // What it counts is there until it was answered.
+        let (request, _counted) = bounded(service, &caller, request);
+        if request.uri().path() == PATH && !is_packed(request.headers()) {
+            return self.get(request).await.unwrap_or_else(refused);
+        }
         let Ok(response) = self.others.call(request).await;
         let said = response.extensions().get::<Status>();
-        let response = match said.and_then(unreadable) {
-            None => response,
-            Some(error) => {
-                let [token, name] = shown.each_ref().map(|value| value.as_ref()?.to_str().ok());
-                self.flight.0.unread(token, name, &error).into_http()
-            }
-        };
-        response.map(Answer::Whole)
+        match said.and_then(unreadable) {
+            None => response.map(Answer::Whole),
+            Some(error) => refused(self.flight.0.unread(caller, name, &error)),
+        }
     }
 
     async fn get(
@@ -128,6 +132,10 @@ impl Methods {
         response.headers_mut().insert(header::CONTENT_TYPE, grpc);
         Ok(response)
     }
+}
+
+fn refused(status: Status) -> Response<Answer<Sent>> {
+    status.into_http().map(Answer::Whole)
 }
 
 /// Whether gRPC packs what comes, or is to pack messages in the way that the server knows.

@@ -31,6 +31,11 @@ fn check(caller: &Caller) -> Result<()> {
     }
 }
 
+/// Whether a caller may be another member of the cluster that this server is in.
+pub(super) fn may_ask(service: &Service, caller: &Caller) -> bool {
+    service.cluster.get().is_some() && check(caller).is_ok()
+}
+
 /// The service by which other members send parts of plans, if this server is a member.
 pub(super) fn parts_of_plans(service: &Arc<Service>) -> Option<impl GrpcService + use<>> {
     let door = Arc::clone(service);

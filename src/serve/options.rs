@@ -24,7 +24,7 @@ use crate::query::max_threads;
 /// What clients may use. All are bounds of the server, whoever calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of one message that comes in.
+    /// The most bytes of one message of rows that comes in.
     pub message_bytes: usize,
     /// How long a query may take, waiting for its turn included.
     pub query_time: Duration,
@@ -48,7 +48,7 @@ pub struct Limits {
     pub upload_bytes: u64,
     /// How many connections there may be.
     pub connections: usize,
-    /// How long nothing may come on a connection, not even what its client says by itself when it is asked whether it is there.
+    /// How long nothing may come on a connection, not even what its client says by itself when it is asked whether it is there; and how long a request may take to come in.
     pub silence: Duration,
 }
 

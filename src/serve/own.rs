@@ -24,6 +24,9 @@ use crate::flight::messages::{
     BeginUpload, ExplainRequest, JobName, Named, PartTicket, RunName, Upload,
 };
 
+/// Those by which a member deals tiles or files to others: their bodies may be as long as a message.
+pub(super) const DEALT: [&str; 4] = ["TakeTiles", "WriteTiles", "ArrangeTiles", "ReadTiles"];
+
 /// The body of its result, if it has one; `None` for another action.
 ///
 /// # Errors

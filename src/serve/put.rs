@@ -314,14 +314,15 @@ fn too_large(what: &str, max_bytes: u64) -> Error {
 /// The client went away, or sent what gRPC does not take.
 fn gone(status: Status) -> Error {
     use tonic::Code;
+    if let Some(error) = unreadable(&status) {
+        return error;
+    }
     match status.code() {
         Code::OutOfRange | Code::ResourceExhausted => {
             Error::new(ErrorKind::ResourcesExhausted, status.message())
                 .with_hint("send smaller messages: fewer rows each")
         }
-        Code::Internal | Code::InvalidArgument => {
-            unreadable(&status).unwrap_or_else(|| protocol(status.message()))
-        }
+        Code::Internal | Code::InvalidArgument => protocol(status.message()),
         _ => went_away(),
     }
 }

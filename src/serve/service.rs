@@ -35,7 +35,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{REQUEST, status_of};
 use crate::grid::PartitionGrid;
 use crate::location::Locality;
-use crate::query::{QueryOptions, Session, SessionOptions, Statements, Taken, max_threads};
+use crate::query::{QueryOptions, Session, SessionOptions, Statements, max_threads};
 use crate::share::copied_bytes;
 
 /// Why somebody is not let in.
@@ -84,7 +84,7 @@ pub(super) struct Service {
     /// Where queries and loads run: not on the threads that speak with clients.
     pub(super) work: Handle,
     /// Bytes of what clients sent and that is no grid yet.
-    held: Arc<AtomicU64>,
+    pub(super) held: Arc<AtomicU64>,
     /// All that ever came.
     pub(super) uploaded_bytes: Counter,
     /// Permits for connections of Flight, and of the page: those that rest there keep no query out.
@@ -96,21 +96,6 @@ pub(super) struct Service {
     pub(super) loads: By,
     /// How long answers of DoGet took, to their last byte.
     pub(super) gets: Times,
-}
-
-/// Bytes that count as long as it is there.
-#[derive(Debug)]
-pub(super) struct Held {
-    bytes: u64,
-    of: Arc<AtomicU64>,
-    /// Within what its caller may use.
-    _taken: Taken,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.of.fetch_sub(self.bytes, Ordering::AcqRel);
-    }
 }
 
 /// What queries of all clients together may have.
@@ -243,37 +228,6 @@ impl Service {
         read
     }
 
-    /// Counts bytes that a client sent, until the guard is dropped.
-    ///
-    /// # Errors
-    /// `ResourcesExhausted` when all of them together would be more than the memory of queries, or those of the caller more than it may use.
-    pub(super) fn hold(&self, caller: &Caller, bytes: u64) -> Result<Held> {
-        self.uploaded_bytes.inc_by(bytes);
-        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let taken = self.accounts.of(caller).allowance.take(wanted)?;
-        let most = self.limits.memory_bytes as u64;
-        let of = Arc::clone(&self.held);
-        let held = of.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
-        let guard = Held {
-            bytes,
-            of,
-            _taken: taken,
-        };
-        match held <= most {
-            true => Ok(guard),
-            false => {
-                let text =
-                    format!("what clients are sending may have {most} bytes together, got more");
-                Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint("try again later"))
-            }
-        }
-    }
-
-    /// Bytes that clients sent and that are no grids yet.
-    pub(super) fn held_bytes(&self) -> u64 {
-        self.held.load(Ordering::Acquire)
-    }
-
     /// # Errors
     /// `ResourcesExhausted` when the grids of the server, with what is copied of them for others, would have more bytes in memory than they may.
     pub(super) fn check_room(&self, name: &str, grid: &PartitionGrid) -> Result<()> {
@@ -328,17 +282,9 @@ impl Service {
         self.answers.cancel_all();
     }
 
-    /// What is said to a request that is no message of its method: to those who may not come in that alone.
-    pub(super) fn unread(
-        &self,
-        shown: Option<&str>,
-        request: Option<&str>,
-        error: &Error,
-    ) -> Status {
-        match self.admit(shown) {
-            Err(why) => Status::new(Code::Unauthenticated, why),
-            Ok(caller) => Call::new(caller, request, None, Arc::clone(&self.errors)).status(error),
-        }
+    /// What is said to a request of somebody that is no message of its method, or does not come as it should.
+    pub(super) fn unread(&self, caller: Caller, request: Option<&str>, error: &Error) -> Status {
+        Call::new(caller, request, None, Arc::clone(&self.errors)).status(error)
     }
 
     /// Whether everybody may come in.
@@ -374,7 +320,7 @@ impl Service {
         }
     }
 
-    /// Who makes a request of gRPC, to which method.
+    /// Who makes a request of gRPC, to which method. Nothing of the body was read before somebody was let in (`get.rs`).
     ///
     /// # Errors
     /// `Unauthenticated` for those who may not come in.

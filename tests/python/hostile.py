@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 import partgrid as pg
-from services import Service, asked, service, status, varint
+from services import Service, asked, forget_peak, peak_bytes, service, status, varint
 
 REQUESTS = int(os.environ.get("PARTGRID_HOSTILE_REQUESTS", "2000"))
 
@@ -42,21 +42,26 @@ TYPED = {
 GROWTH = 150_000_000
 
 
+# What may come on top for a moment: the memory of a query, and copies of the largest messages that are sent.
+PEAK = 500_000_000
+
+
 @contextmanager
-def victim() -> Iterator[Service]:
+def victim(*more: str) -> Iterator[Service]:
     """A server with a grid `t`."""
     limits = ["query_time=2", "upload=64MB", "memory=4GB", "query_memory=100MB"]
     words = [word for each in limits for word in ("--set", f"limits.{each}")]
     # To write where a panic was takes memory once: symbols of the whole library.
-    with service(*words, RUST_BACKTRACE="0") as one:
+    with service(*words, *more, RUST_BACKTRACE="0") as one:
         pg.connect(one.uri).upload(pa.table({"a": [1, 2, 3]}), "t")
         yield one
 
 
 @contextmanager
 def unharmed(one: Service) -> Iterator[grpc.Channel]:
-    """A channel to it; afterwards it answers, and its memory is as before."""
+    """A channel to it; afterwards it answers, its memory is as before, and was not much more meanwhile."""
     before = status(one)["memory"]["resident_bytes"]
+    forget_peak(one)
     with grpc.insecure_channel(one.uri.removeprefix("grpc://")) as channel:
         yield channel
     assert one.process.poll() is None, "".join(one.said)
@@ -66,6 +71,7 @@ def unharmed(one: Service) -> Iterator[grpc.Channel]:
         assert asked(client, "SELECT sum(a) AS s FROM t")["s"].to_pylist() == [6]
     assert pg.connect(one.uri).grids() == ["t"]
     assert status(one)["memory"]["resident_bytes"] - before < GROWTH
+    assert peak_bytes(one) - before < PEAK
 
 
 def send(channel: grpc.Channel, method: str, *messages: bytes) -> grpc.RpcError | None:

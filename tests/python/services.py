@@ -299,6 +299,18 @@ class Service:
         self.process.send_signal(number)
 
 
+def forget_peak(one: Service) -> None:
+    """The most memory that it ever had is what it has now."""
+    Path(f"/proc/{one.process.pid}/clear_refs").write_text("5")
+
+
+def peak_bytes(one: Service) -> int:
+    """The most memory that it had since then."""
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{one.process.pid}/status").read_text())
+    assert found is not None
+    return int(found.group(1)) * 1024
+
+
 @contextmanager
 def service(*arguments: Any, **settings: Any) -> Iterator[Service]:
     """A service that is ready, and gone afterwards."""

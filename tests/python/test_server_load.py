@@ -91,9 +91,20 @@ def test_of_many_clients_with_small_queries_none_is_lost() -> None:
         assert running(one) == []
 
 
+def median_seconds(client: fl.FlightClient) -> float:
+    """How long a small query of a client takes."""
+    took = []
+    for _ in range(50):
+        begun = time.monotonic()
+        asked(client, "SELECT 1")
+        took.append(time.monotonic() - begun)
+    return statistics.median(took)
+
+
 def test_a_slow_reader_slows_nobody_and_takes_little_memory() -> None:
     with service() as one, fl.connect(one.uri) as slow, fl.connect(one.uri) as quick:
         asked(quick, "SELECT 1")
+        alone = median_seconds(quick)
         before = status(one)["memory"]["resident_bytes"]
         readers = []
         for _ in range(3):
@@ -101,12 +112,9 @@ def test_a_slow_reader_slows_nobody_and_takes_little_memory() -> None:
             readers.append(slow.do_get(info.endpoints[0].ticket))
             readers[-1].read_chunk()
         assert len(running(one)) == 3
-        took = []
-        for _ in range(50):
-            begun = time.monotonic()
-            asked(quick, "SELECT 1")
-            took.append(time.monotonic() - begun)
-        assert statistics.median(took) < 0.5
+        beside = median_seconds(quick)
+        # Who is kept waiting by one that does not read waits for ever.
+        assert beside < 30 * alone
         assert status(one)["memory"]["resident_bytes"] - before < 300_000_000
         for reader in readers:
             reader.cancel()

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterable, Iterator
 
 import pytest
 
+from frames import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    WORDS,
+    frame,
+    packed,
+)
 from hostile import unharmed, victim
 from services import Service
 
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
-END_HEADERS = 4
 PROTOCOL_ERROR, FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 1, 6, 7, 8, 11
-WORDS = {
-    ":method": "POST",
-    ":scheme": "http",
-    ":path": "/arrow.flight.protocol.FlightService/ListFlights",
-    ":authority": "partgrid",
-    "content-type": "application/grpc",
-    "te": "trailers",
-}
 
 
 @pytest.fixture(scope="module")
@@ -35,30 +38,8 @@ def stranger(one: Service) -> Iterator[socket.socket]:
     """A connection that has said that it speaks HTTP/2; the server is unharmed while it is open."""
     host, port = one.uri.removeprefix("grpc://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection, unharmed(one):
-        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS))
+        connection.sendall(PREFACE + frame(SETTINGS))
         yield connection
-
-
-def frame(kind: int, body: bytes = b"", flags: int = 0, stream: int = 0) -> bytes:
-    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
-
-
-def packed(words: dict[str, str]) -> bytes:
-    """Headers as HPACK has them, each written out."""
-    out = b""
-    for name, value in words.items():
-        out += b"\0" + number(len(name)) + name.encode() + number(len(value)) + value.encode()
-    return out
-
-
-def number(value: int) -> bytes:
-    """A length of HPACK, in seven bits and more bytes."""
-    if value < 127:
-        return bytes([value])
-    out, value = b"\x7f", value - 127
-    while value > 127:
-        out, value = out + bytes([value & 127 | 128]), value >> 7
-    return out + bytes([value])
 
 
 def sent(connection: socket.socket, frames: Iterable[bytes]) -> int:

@@ -176,7 +176,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "limits.message",
         Kind::Size,
-        "the largest message that comes in",
+        "the largest message of rows that comes in",
     ),
     (
         "limits.query_time",
@@ -191,7 +191,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "limits.memory",
         Kind::Size,
-        "what all queries together may use",
+        "what all queries together may use, and what clients are sending",
     ),
     (
         "limits.spill",
@@ -228,7 +228,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "limits.silence",
         Kind::Seconds,
-        "how long a client may say nothing, not even that it is there when it is asked",
+        "how long a client may say nothing, not even that it is there when it is asked, and how long a request may take to come in",
     ),
     (
         "log.filter",
