@@ -2778,7 +2778,7 @@ def block(cuts: int | Sequence[int], num_ranks: int | None = None, *, padding: i
         (3, (1, 0))
     """
 
-def connect(uri: str, *, token: str | None = None, ca: str | PathLike[str] | None = None, certificate: str | PathLike[str] | None = None, key: str | PathLike[str] | None = None, server_name: str | None = None, insecure: "bool" = False, timeout: float | None = None, memory_limit: int | str | None = None) -> Connection:
+def connect(uri: str, *, token: str | None = None, ca: str | PathLike[str] | None = None, certificate: str | PathLike[str] | None = None, key: str | PathLike[str] | None = None, server_name: str | None = None, tls: bool | None = None, insecure: "bool" = False, timeout: float | None = None, memory_limit: int | str | None = None) -> Connection:
     """
     Connects to a server of partgrid, or another one of Arrow Flight SQL.
 
@@ -2789,6 +2789,7 @@ def connect(uri: str, *, token: str | None = None, ca: str | PathLike[str] | Non
         certificate: A file of the certificate that the client shows, in PEM (mutual TLS).
         key: A file of its key.
         server_name: The name that the certificate of the server must have, where it is another than that of the URI.
+        tls: Whether the connection is encrypted, where the URI leaves it open: `host:port` without a scheme, and, to be spoken to by TLS, `grpc://host:port`. By default the URI alone says it. A URI that says otherwise (`grpc+tcp://` with True, `grpc+tls://` with False) is refused.
         insecure: Lets the token go to another host without TLS, where whoever is on the way can read it. This machine needs no such leave.
         timeout: How long each query may take, in seconds; the server may allow less.
         memory_limit: What each query may use of the server's memory, in bytes or as text such as `"2GB"`; the server may allow less.
@@ -2797,7 +2798,7 @@ def connect(uri: str, *, token: str | None = None, ca: str | PathLike[str] | Non
         The connection.
 
     Raises:
-        InvalidArgumentError: It is no such URI, there is a certificate without a key, or a token would go to another host without TLS.
+        InvalidArgumentError: It is no such URI, it contradicts `tls`, there is a certificate without a key, or a token would go to another host without TLS.
         StorageError: No server answers there within ten seconds, or its certificate is not trusted.
 
     Examples:

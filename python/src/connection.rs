@@ -30,6 +30,7 @@ use crate::wishes::{Names, SortBy, Sources};
 ///     certificate: A file of the certificate that the client shows, in PEM (mutual TLS).
 ///     key: A file of its key.
 ///     server_name: The name that the certificate of the server must have, where it is another than that of the URI.
+///     tls: Whether the connection is encrypted, where the URI leaves it open: `host:port` without a scheme, and, to be spoken to by TLS, `grpc://host:port`. By default the URI alone says it. A URI that says otherwise (`grpc+tcp://` with True, `grpc+tls://` with False) is refused.
 ///     insecure: Lets the token go to another host without TLS, where whoever is on the way can read it. This machine needs no such leave.
 ///     timeout: How long each query may take, in seconds; the server may allow less.
 ///     memory_limit: What each query may use of the server's memory, in bytes or as text such as `"2GB"`; the server may allow less.
@@ -38,7 +39,7 @@ use crate::wishes::{Names, SortBy, Sources};
 ///     The connection.
 ///
 /// Raises:
-///     InvalidArgumentError: It is no such URI, there is a certificate without a key, or a token would go to another host without TLS.
+///     InvalidArgumentError: It is no such URI, it contradicts `tls`, there is a certificate without a key, or a token would go to another host without TLS.
 ///     StorageError: No server answers there within ten seconds, or its certificate is not trusted.
 ///
 /// Examples:
@@ -49,7 +50,7 @@ use crate::wishes::{Names, SortBy, Sources};
 ///     (['airlines'], [16])
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-#[pyo3(signature = (uri, *, token=None, ca=None, certificate=None, key=None, server_name=None, insecure: "bool" = false, timeout=None, memory_limit=None))]
+#[pyo3(signature = (uri, *, token=None, ca=None, certificate=None, key=None, server_name=None, tls=None, insecure: "bool" = false, timeout=None, memory_limit=None))]
 pub(crate) fn connect(
     py: Python<'_>,
     uri: Given<String>,
@@ -58,6 +59,7 @@ pub(crate) fn connect(
     certificate: Option<Given<PathBuf>>,
     key: Option<Given<PathBuf>>,
     server_name: Option<Given<String>>,
+    tls: Option<Given<bool>>,
     #[pyo3(from_py_with = argument::insecure)] insecure: bool,
     timeout: Option<Given<Seconds>>,
     memory_limit: Option<Given<Size>>,
@@ -80,6 +82,9 @@ pub(crate) fn connect(
     }
     if let Some(name) = optional(server_name, "server_name")? {
         options = options.with_server_name(name);
+    }
+    if let Some(is_tls) = optional(tls, "tls")? {
+        options = options.with_tls(is_tls);
     }
     if let Some(limit) = optional(timeout, "timeout")?.and_then(|timeout| timeout.limit) {
         options = options.with_timeout(limit);

@@ -158,6 +158,9 @@ impl Serve {
             if let Some(uri) = server.http_uri() {
                 say(stderr, &format!("status page at {uri}/\n"));
             }
+            if let Some(warning) = server.warning() {
+                say(stderr, &format!("warning: {warning}\n"));
+            }
             tell_service_manager("READY=1");
             wait(&server, stderr).await?;
             tell_service_manager("STOPPING=1");

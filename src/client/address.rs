@@ -162,6 +162,31 @@ fn remedy(why: &str) -> Option<&'static str> {
     doubt.map(|(_, remedy)| *remedy)
 }
 
+/// The URI with the scheme of what is wanted of TLS. `grpc://` leaves that open, as a host and a port alone do.
+///
+/// # Errors
+/// `InvalidArgument` for a URI that says otherwise.
+pub(super) fn with_scheme(uri: &str, is_tls: bool) -> Result<String> {
+    let scheme = if is_tls { "grpc+tls" } else { "grpc" };
+    let Some((said, rest)) = uri.split_once("://") else {
+        return Ok(format!("{scheme}://{uri}"));
+    };
+    match (said, is_tls) {
+        ("grpc", _) => Ok(format!("{scheme}://{rest}")),
+        ("grpc+tcp", true) | ("grpc+tls", false) => {
+            let (wanted, means) = match is_tls {
+                true => ("True", "none"),
+                false => ("False", "TLS"),
+            };
+            let text = format!("tls={wanted} contradicts {said}://, which means {means}");
+            Err(Error::invalid_argument(text)
+                .with_hint("leave tls out: the URI says it, grpc+tls://host:port with TLS"))
+        }
+        // What is no URI of a server is said where it is read.
+        _ => Ok(uri.to_owned()),
+    }
+}
+
 /// Whether what goes to a host, a name or an address, leaves this machine, as far as it says.
 pub(super) fn is_elsewhere(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -303,6 +328,27 @@ mod tests {
         for host in ["example.com", "10.0.0.1", "localhost.example.com", "[::2]"] {
             let uri = format!("grpc://{host}:1");
             assert!(is_elsewhere(Address::of(&uri).unwrap().host()), "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_of_tls_settles_what_a_uri_leaves_open() {
+        for (uri, is_tls, settled) in [
+            ("h:1", true, "grpc+tls://h:1"),
+            ("h:1", false, "grpc://h:1"),
+            ("[::1]:1", true, "grpc+tls://[::1]:1"),
+            ("grpc://h:1", true, "grpc+tls://h:1"),
+            ("grpc://h:1", false, "grpc://h:1"),
+            ("grpc+tcp://h:1", false, "grpc+tcp://h:1"),
+            ("grpc+tls://h:1", true, "grpc+tls://h:1"),
+            ("http://h:1", true, "http://h:1"),
+        ] {
+            assert_eq!(with_scheme(uri, is_tls).unwrap(), settled);
+        }
+        for (uri, is_tls) in [("grpc+tcp://s@h:1", true), ("grpc+tls://s@h:1", false)] {
+            let error = with_scheme(uri, is_tls).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(!error.to_string().contains("s@h"), "{error}");
         }
     }
 

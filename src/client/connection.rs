@@ -70,10 +70,12 @@ impl Client {
     /// Connects to `grpc://host:port`, or to `grpc+tls://host:port` with TLS. Needs a tokio runtime, which carries the connection.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no such URI, for bounds that the server does not take, for a token that would go to another host without TLS, and for certificates without TLS; `Storage` when nobody answers there within 10
+    /// `InvalidArgument` for what is no such URI, for one that contradicts what the options say of TLS, for bounds that the server does not take, for a token that would go to another host without TLS, and for certificates without TLS; `Storage` when nobody answers there within 10
     /// seconds, or its certificate is not trusted.
     pub async fn connect(uri: &str, options: &ClientOptions) -> Result<Self> {
         options.bounds.check()?;
+        let settled = options.settled(uri)?;
+        let uri = settled.as_ref();
         let address = Address::of(uri)?;
         options.check_token(&address)?;
         options.check_tls(&address)?;

@@ -2,6 +2,7 @@
 //!
 //! Comes in: a token or its file, files of certificates, bounds of queries. Goes out: the same, as the channel wants them. Says nothing of secrets when it is printed. Never here: the channel.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use arc_swap::ArcSwapOption;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use super::address::{Address, Waits, is_elsewhere};
+use super::address::{Address, Waits, is_elsewhere, with_scheme};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a client shows and trusts.
@@ -21,6 +22,8 @@ pub struct ClientOptions {
     ca: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
     server_name: Option<String>,
+    /// Whether the connection is encrypted, if not the URI alone says it.
+    tls: Option<bool>,
     is_insecure: bool,
     pub(super) bounds: QueryBounds,
     pub(super) waits: Waits,
@@ -96,6 +99,7 @@ impl fmt::Debug for ClientOptions {
             .field("ca", &self.ca)
             .field("identity", &self.identity)
             .field("server_name", &self.server_name)
+            .field("tls", &self.tls)
             .field("is_insecure", &self.is_insecure)
             .field("bounds", &self.bounds)
             .finish()
@@ -155,6 +159,25 @@ impl ClientOptions {
     pub fn with_server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
+    }
+
+    /// Whether the connection is encrypted, where the URI leaves it open: with it, `host:port` without a scheme is a URI, and one that says `grpc://` is spoken to by TLS if it is true. A URI that says otherwise is refused. Without
+    /// it the URI alone says it.
+    #[must_use]
+    pub fn with_tls(mut self, is_tls: bool) -> Self {
+        self.tls = Some(is_tls);
+        self
+    }
+
+    /// A URI that says by its scheme what was wanted of TLS.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for one whose scheme says otherwise.
+    pub(super) fn settled<'a>(&self, uri: &'a str) -> Result<Cow<'a, str>> {
+        match self.tls {
+            Some(is_tls) => with_scheme(uri, is_tls).map(Cow::Owned),
+            None => Ok(Cow::Borrowed(uri)),
+        }
     }
 
     /// Allows the token to go to another host without TLS: whoever is on the way can read and use it.

@@ -163,6 +163,17 @@ impl Named for Acknowledgement {
     const NAME: &'static str = "Acknowledgement";
 }
 
+/// What is said of rows that were ingested: a `DoPutUpdateResult` of Flight SQL with a field of ours, which others skip.
+#[cfg(feature = "serve")]
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct IngestResult {
+    #[prost(int64, tag = "1")]
+    pub(crate) record_count: i64,
+    /// Whether they outlive the server.
+    #[prost(bool, optional, tag = "1000")]
+    pub(crate) is_durable: Option<bool>,
+}
+
 /// A load that the server is to do.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct LoadRequest {

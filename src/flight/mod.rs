@@ -16,7 +16,7 @@ pub(crate) use decode::{Decoded, Decoder, schema_of};
 pub(crate) use encode::{Compression, Pieces, encoded, of_flight, pieces, schema_bytes};
 pub(crate) use guard::Bounds;
 #[cfg(feature = "serve")]
-pub(crate) use status::LOAD_ID;
+pub(crate) use status::{ACK, LOAD_ID};
 pub(crate) use status::{
     ENDPOINTS, MEMORY_LIMIT, REQUEST, TIMEOUT, error_of, kind_name, kind_named, status_of, told,
 };

@@ -24,6 +24,10 @@ pub(crate) const ENDPOINTS: &str = "x-partgrid-endpoints";
 #[cfg(feature = "serve")]
 pub(crate) const LOAD_ID: &str = "x-partgrid-load-id";
 
+/// Where such a client says what it waits for: `durable`, `memory`.
+#[cfg(feature = "serve")]
+pub(crate) const ACK: &str = "x-partgrid-ack";
+
 /// Each kind, its name on the wire, and the code for those who know only codes.
 const KINDS: [(ErrorKind, &str, Code); 15] = [
     (

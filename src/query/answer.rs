@@ -64,6 +64,8 @@ pub struct Query {
     text: Option<Arc<str>>,
     /// What a statement said that was done when it was planned.
     said: Option<RecordBatch>,
+    /// How many rows of tables it wrote then.
+    written_rows: u64,
 }
 
 impl Query {
@@ -75,6 +77,7 @@ impl Query {
             last: Arc::default(),
             text: None,
             said: None,
+            written_rows: 0,
         }
     }
 
@@ -82,6 +85,14 @@ impl Query {
     pub(super) fn that_said(self, batch: RecordBatch) -> Self {
         let said = Some(batch);
         Self { said, ..self }
+    }
+
+    /// Of a statement that was done already, and wrote so many rows.
+    pub(super) fn that_wrote(self, written_rows: u64) -> Self {
+        Self {
+            written_rows,
+            ..self
+        }
     }
 
     /// Errors of its runs show where they are in this text.
@@ -93,6 +104,12 @@ impl Query {
     #[must_use]
     pub fn said(&self) -> Option<&RecordBatch> {
         self.said.as_ref()
+    }
+
+    /// How many rows of tables the statement wrote when it was planned: those of `CREATE TABLE … AS`, 0 of all others.
+    #[must_use]
+    pub fn written_rows(&self) -> u64 {
+        self.written_rows
     }
 
     /// The columns of the result.

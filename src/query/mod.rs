@@ -25,6 +25,8 @@ mod names;
 mod naming;
 #[cfg(feature = "distributed")]
 mod near;
+#[cfg(feature = "serve")]
+mod offered;
 mod options;
 mod parameters;
 mod pattern;
@@ -62,6 +64,8 @@ pub use guard::{MAX_EXPRESSION_DEPTH, MAX_SQL_BYTES};
 pub use metrics::{LocalityMetrics, OperatorMetrics, ProcessMetrics, QueryMetrics};
 pub use names::{CATALOG, SCHEMA};
 pub use naming::Keeper;
+#[cfg(feature = "serve")]
+pub(crate) use offered::{KEYWORDS, Subject};
 pub use options::{
     MAX_THREADS_VARIABLE, QueryOptions, SessionOptions, Statements, Watched, max_threads,
 };

@@ -60,6 +60,24 @@ pub trait Keeper: Debug + Send + Sync {
     async fn announce(&self);
 }
 
+/// What a statement did.
+pub(super) struct Done {
+    /// In words.
+    pub(super) said: String,
+    /// How many rows of tables it wrote.
+    pub(super) written_rows: u64,
+}
+
+impl Done {
+    /// Of one that wrote no rows.
+    fn said(said: String) -> Self {
+        Self {
+            said,
+            written_rows: 0,
+        }
+    }
+}
+
 /// How names are changed; shared by all sessions over them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Naming {
@@ -236,32 +254,32 @@ impl Session {
         change: Change,
         config: &SessionConfig,
         options: &QueryOptions,
-    ) -> Result<String> {
+    ) -> Result<Done> {
         if let Some(name) = change.table().filter(|name| !self.names.may_see(name)) {
             let text = "there is no right to make or drop a table of this name";
             let error = Error::new(ErrorKind::PermissionDenied, text).with_context("table", name);
             return Err(error.with_hint("the token is for some names only (`grids` of its entry): take one of these, or ask the administrator for another token"));
         }
         match change {
-            Change::Nothing(why) => Ok(why),
+            Change::Nothing(why) => Ok(Done::said(why)),
             Change::View { name, view } => {
                 self.check_name(&name, false).await?;
                 let said = format!("view {name}");
                 self.put_view(name, view).await?;
-                Ok(said)
+                Ok(Done::said(said))
             }
             Change::Drop { name } => {
                 self.drop_table(&name).await?;
-                Ok(format!("dropped {name}"))
+                Ok(Done::said(format!("dropped {name}")))
             }
             Change::Prepare { name, statement } => {
                 self.names
                     .change(|known| known.prepared.insert(name.clone(), Arc::clone(&statement)));
-                Ok(format!("prepared {name}"))
+                Ok(Done::said(format!("prepared {name}")))
             }
             Change::Deallocate { name } => {
                 self.names.change(|known| known.prepared.remove(&name));
-                Ok(format!("deallocated {name}"))
+                Ok(Done::said(format!("deallocated {name}")))
             }
             Change::Table {
                 name,
@@ -275,11 +293,12 @@ impl Session {
                 if let Some(watched) = watched {
                     watched.end(made.as_ref().err());
                 }
-                let rows = made?;
-                Ok(format!(
-                    "table {name}, {}",
-                    crate::grid::picture::counted(rows, "row")
-                ))
+                let written_rows = made?;
+                let counted = crate::grid::picture::counted(written_rows, "row");
+                Ok(Done {
+                    said: format!("table {name}, {counted}"),
+                    written_rows,
+                })
             }
         }
     }

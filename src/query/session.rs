@@ -342,9 +342,10 @@ impl Session {
             Planned::Change(change) => {
                 let done = Box::pin(self.change(change, &config, options)).await?;
                 let schema = Schema::new(vec![Field::new("status", DataType::Utf8, false)]);
-                let status = Arc::new(StringArray::from(vec![done]));
+                let status = Arc::new(StringArray::from(vec![done.said]));
                 let batch = RecordBatch::try_new(Arc::new(schema), vec![status])?;
-                self.query_of_said(batch, options)
+                let query = self.query_of_said(batch, options)?;
+                Ok(query.that_wrote(done.written_rows))
             }
         }
     }

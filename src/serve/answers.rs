@@ -23,10 +23,10 @@ use crate::query::{Parameters, Prepared, Query};
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// Prepared statements live as long as a connection may rest.
-const PREPARED_FOR: Duration = Duration::from_secs(3600);
+pub(super) const PREPARED_FOR: Duration = Duration::from_secs(3600);
 
 /// How many of each kind are kept: a planned query takes some 25 kB.
-const MOST: u64 = 4096;
+pub(super) const MOST: u64 = 4096;
 
 /// Something that belongs to one caller.
 #[derive(Clone)]

@@ -21,7 +21,7 @@ use super::traces::follow;
 use super::visit::{Connected, Visit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::torn;
-use crate::flight::{ENDPOINTS, MEMORY_LIMIT, TIMEOUT, kind_name, status_of};
+use crate::flight::{ACK, ENDPOINTS, MEMORY_LIMIT, TIMEOUT, kind_name, status_of};
 use crate::query::RAISE_SPILL_LIMIT;
 
 /// How many errors are kept for the page.
@@ -47,6 +47,8 @@ pub(super) struct Call {
     pub(super) endpoints: Option<Endpoints>,
     /// Which load the rows are that it sends, if it says so.
     pub(super) load_id: Option<String>,
+    /// What is to be so before they are acknowledged, if it says so.
+    pub(super) acknowledge: Option<String>,
     /// Its connection, where something is done that goes on beyond the request.
     pub(super) connected: Option<Connected>,
     /// Lasts as long as anything is done for the request.
@@ -186,6 +188,7 @@ impl Call {
             bounds: CallBounds::default(),
             endpoints: None,
             load_id: None,
+            acknowledge: None,
             connected: None,
             span: Span::none(),
             errors,
@@ -207,6 +210,9 @@ impl Call {
             caller = %self.caller.name(),
         );
         follow(&self.span, metadata);
+        let said = metadata.get(ACK);
+        // What is no text is no word of those that are known.
+        self.acknowledge = said.map(|value| value.to_str().unwrap_or_default().to_owned());
         self
     }
 
@@ -317,7 +323,7 @@ fn in_settings(error: &Error) -> Error {
 }
 
 /// A name that is safe to log: that of the client, if it is short and plain.
-fn request_name(given: Option<&str>) -> Arc<str> {
+pub(super) fn request_name(given: Option<&str>) -> Arc<str> {
     let is_plain = |name: &&str| {
         !name.is_empty()
             && name.len() <= MAX_REQUEST_BYTES

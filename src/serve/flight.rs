@@ -396,10 +396,12 @@ pub(super) fn protocol(text: impl Into<String>) -> Error {
 
 /// Where to fetch something; with a time when it is gone, if it is.
 pub(super) fn endpoint(service: &Service, ticket: Vec<u8>, expiring: bool) -> FlightEndpoint {
-    let endpoint = FlightEndpoint::new()
+    let mut endpoint = FlightEndpoint::new()
         .with_ticket(Ticket::new(ticket))
-        .with_location(SAME_CONNECTION)
-        .with_location(service.uri());
+        .with_location(SAME_CONNECTION);
+    if let Some(uri) = service.location() {
+        endpoint = endpoint.with_location(uri);
+    }
     match expiring {
         true => endpoint.with_expiration_time(expires()),
         false => endpoint,

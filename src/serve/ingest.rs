@@ -11,9 +11,12 @@ use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExist
 
 use super::again;
 use super::auth::{Caller, Scope};
+use super::call::Call;
 use super::health;
 use super::service::Service;
+use super::upload::is_kept;
 use crate::error::{Error, ErrorKind, Result};
+use crate::flight::ACK;
 use crate::grid::{Axis, GridBuilder, LoadMark, PartitionGrid, Tile, slice_bytes};
 use crate::query::{CATALOG, SCHEMA};
 
@@ -21,8 +24,11 @@ use crate::query::{CATALOG, SCHEMA};
 const TILE_ROWS: usize = 1024 * 1024;
 const TILE_BYTES: u64 = 128 * 1024 * 1024;
 
+/// The option of a command that says what is to be so before its rows are acknowledged.
+const ACK_OPTION: &str = "ack";
+
 /// The longest name of a grid.
-const MAX_NAME_BYTES: usize = 200;
+pub(super) const MAX_NAME_BYTES: usize = 200;
 
 /// What to do with the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub(super) struct Target {
     name: String,
     if_missing: bool,
     if_there: IfThere,
+    /// Whether the rows are kept, where the server keeps grids.
+    is_kept: bool,
 }
 
 /// What to do when there is a grid of the name.
@@ -44,9 +52,13 @@ impl Target {
     /// The target of a command.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that none may have, `PermissionDenied` for one that the caller may not see, `Unsupported` for temporary tables and other catalogs.
-    pub(super) fn of(caller: &Caller, ingest: &CommandStatementIngest) -> Result<Self> {
-        check_right(caller, &ingest.table)?;
+    /// `InvalidArgument` for a name that none may have, `PermissionDenied` for one that the caller may not see, `Unsupported` for temporary tables, other catalogs, and rows that are to last where the server keeps nothing.
+    pub(super) fn of(
+        service: &Service,
+        call: &Call,
+        ingest: &CommandStatementIngest,
+    ) -> Result<Self> {
+        check_right(&call.caller, &ingest.table)?;
         if ingest.temporary {
             let text = "the server has no temporary tables";
             return Err(Error::unsupported(text).with_hint("drop the table when it is done"));
@@ -59,10 +71,14 @@ impl Target {
                 return Err(Error::not_found(text));
             }
         }
-        if let Some(option) = ingest.options.keys().next() {
-            let text = format!("the server knows no option of ingestion, got {option:?}");
+        let others = ingest.options.keys().filter(|option| *option != ACK_OPTION);
+        // Always the same of several.
+        if let Some(option) = others.min() {
+            let text =
+                format!("the server knows one option of ingestion, {ACK_OPTION:?}, got {option:?}");
             return Err(Error::unsupported(text));
         }
+        let is_kept = is_kept(service, acknowledge(call, ingest)?)?;
         let wanted = ingest.table_definition_options.as_ref();
         let if_missing =
             wanted.is_none_or(|wanted| wanted.if_not_exist() != TableNotExistOption::Fail);
@@ -75,22 +91,29 @@ impl Target {
             name: ingest.table.clone(),
             if_missing,
             if_there,
+            is_kept,
         })
     }
 }
 
 impl Target {
-    /// Sees that rows can be kept under the name, unless the load was done before, so that nothing is sent in vain.
+    /// Sees that rows can be kept under the name, if they are to be and unless the load was done before, so that nothing is sent in vain.
     ///
     /// # Errors
     /// `InvalidData` for the name of a table that is damaged; why the catalog cannot be written.
     pub(super) async fn check(&self, service: &Service, load_id: Option<&str>) -> Result<()> {
         health::check_whole(service, &self.name)?;
         let before = service.session.named(&self.name)?;
-        match before.is_some_and(|before| again::is_known(load_id, &before)) {
-            true => Ok(()),
-            false => health::check_durable(service).await,
+        let was_done = before.is_some_and(|before| again::is_known(load_id, &before));
+        match self.is_kept && !was_done {
+            true => health::check_durable(service).await,
+            false => Ok(()),
         }
+    }
+
+    /// Whether what was put under the name outlives the server.
+    pub(super) fn is_durable(&self, service: &Service) -> bool {
+        self.is_kept && service.catalog.is_some()
     }
 
     /// What is done with the rows, as a number: other rows and another deed are another load.
@@ -100,6 +123,18 @@ impl Target {
             IfThere::Append => 1,
             IfThere::Replace => 2,
         }
+    }
+}
+
+/// What is to be so before rows are acknowledged, as an option of the command or a header says it.
+fn acknowledge<'a>(call: &'a Call, ingest: &'a CommandStatementIngest) -> Result<Option<&'a str>> {
+    let option = ingest.options.get(ACK_OPTION).map(String::as_str);
+    let header = call.acknowledge.as_deref();
+    match (option, header) {
+        (Some(option), Some(header)) if option != header => Err(Error::invalid_argument(format!(
+            "the option {ACK_OPTION} and the header {ACK} must say the same, got {option:?} and {header:?}"
+        ))),
+        _ => Ok(option.or(header)),
     }
 }
 
@@ -208,10 +243,10 @@ fn join(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
     }
 }
 
-/// Puts a grid under the name of a target, at once, and kept where the server has a catalog. Nothing is done where the load that it came of has done so before.
+/// Puts a grid under the name of a target, at once, and kept where the server has a catalog and the client did not want memory alone. Nothing is done where the load that it came of has done so before.
 ///
 /// # Errors
-/// `Query` when there is, or is no, such table, as the target says; `InvalidArgument` when rows to append have other columns; whatever stands in the way of keeping it.
+/// `Query` when there is, or is no, such table, as the target says; `InvalidArgument` when rows to append have other columns; `Unsupported` when they are to be in memory alone and the table is kept; whatever stands in the way of keeping it.
 pub(super) async fn name(
     service: &Service,
     target: &Target,
@@ -224,6 +259,7 @@ pub(super) async fn name(
         |before: &PartitionGrid| load.map_or(Ok(false), |load| again::was_done(load, before));
     if let Some(before) = service.session.named(name)?
         && was_done(&before)?
+        && (!target.is_durable(service) || service.is_kept(&before))
     {
         return Ok(());
     }
@@ -231,9 +267,10 @@ pub(super) async fn name(
     let grid = match target.if_there {
         // It is fitted to the table first.
         IfThere::Append => grid,
+        _ if !target.is_kept => grid,
         _ => service.session.write_ahead(name, grid).await?,
     };
-    let named = service.session.put(name, |before| match before {
+    let make = |before: Option<&Arc<PartitionGrid>>| match before {
         // It was done meanwhile.
         Some(before) if was_done(before)? => Ok(Arc::clone(before)),
         Some(_) if target.if_there == IfThere::Fail => {
@@ -242,12 +279,31 @@ pub(super) async fn name(
         }
         None if !target.if_missing => Err(wrong("there is no such table to append to", name)),
         Some(before) if target.if_there == IfThere::Append => {
+            if !target.is_kept && service.is_kept(before) {
+                return Err(is_kept_already(name));
+            }
             let marks = again::with(before.loads(), load);
             Ok(Arc::new(appended(before, &grid)?.with_loads(marks)))
         }
         _ => Ok(grid),
-    });
-    named.await.map(drop)
+    };
+    let session = &service.session;
+    if target.is_kept {
+        return session.put(name, make).await.map(drop);
+    }
+    let make_here = |before: Option<&Arc<PartitionGrid>>| {
+        let made = make(before)?;
+        service.check_room(name, &made)?;
+        Ok(made)
+    };
+    session.put_here(name, make_here).await.map(drop)
+}
+
+/// What is kept of a table would be forgotten, were the table in memory alone from now on.
+fn is_kept_already(name: &str) -> Error {
+    Error::unsupported("rows cannot be appended in memory alone to a table that is kept")
+        .with_context("table", name)
+        .with_hint("append them without ack, or put them into a table of their own")
 }
 
 fn wrong(text: &str, name: &str) -> Error {

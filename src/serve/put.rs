@@ -26,8 +26,8 @@ use super::sql::{no_command, task, without_transaction};
 use super::unread::unreadable;
 use super::upload;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::messages::{Named, UploadCommand};
-use crate::flight::{Bounds, Decoded, Decoder, LOAD_ID};
+use crate::flight::messages::{IngestResult, Named, UploadCommand};
+use crate::flight::{ACK, Bounds, Decoded, Decoder, LOAD_ID};
 use crate::grid::{LoadMark, slice_bytes};
 use crate::query::Parameters;
 
@@ -58,6 +58,9 @@ pub(super) async fn put(
     if call.load_id.is_some() && !is_ingest {
         return Err(without_id());
     }
+    if call.acknowledge.is_some() && !is_ingest {
+        return Err(without_ack());
+    }
     let metadata = match (tile, command) {
         (Some(tile), _) => uploaded(service, call, &tile, &mut batches).await?,
         (None, Some(command)) => done(service, call, command, &mut batches).await?,
@@ -84,7 +87,8 @@ async fn done(
             counted(updated(service, call, task).await?)
         }
         Command::CommandStatementIngest(ingest) => {
-            counted(ingested(service, call, ingest, batches).await?)
+            let done = ingested(service, call, ingest, batches).await?;
+            done.encode_to_vec()
         }
         Command::CommandPreparedStatementQuery(query) => {
             let handle = query.prepared_statement_handle;
@@ -153,21 +157,27 @@ fn without_id() -> Error {
         .with_hint("an upload says its id when it begins; send other requests without the header")
 }
 
+/// What else is sent is not acknowledged in several ways.
+fn without_ack() -> Error {
+    let text = format!("the header {ACK} goes with rows of a table (ingestion) only");
+    Error::unsupported(text).with_hint(
+        "an upload says what it waits for when it begins; send other requests without the header",
+    )
+}
+
 fn counted(record_count: i64) -> Vec<u8> {
     DoPutUpdateResult { record_count }.encode_to_vec()
 }
 
-/// Runs a statement for what it does; its rows are dropped. Gives their number.
+/// Runs a statement for what it does; its rows are dropped. Gives how many rows of tables it wrote: those of a query are none.
 async fn updated(service: &Service, call: &Call, task: Task) -> Result<i64> {
     let guard = service.running.begin(&call.caller, &task);
-    let mut rows = 0;
     let batches = task.query.stream();
     let mut batches = batches.inspect_err(|error| guard.end(Some(error)))?;
     loop {
         match batches.try_next().await {
             Ok(Some(batch)) => {
                 guard.count(batch.num_rows());
-                rows += batch.num_rows();
             }
             Ok(None) => break,
             Err(error) => {
@@ -177,7 +187,7 @@ async fn updated(service: &Service, call: &Call, task: Task) -> Result<i64> {
         }
     }
     guard.end(None);
-    Ok(i64::try_from(rows).unwrap_or(i64::MAX))
+    Ok(i64::try_from(task.query.written_rows()).unwrap_or(i64::MAX))
 }
 
 async fn ingested(
@@ -185,9 +195,9 @@ async fn ingested(
     call: &Call,
     ingest: CommandStatementIngest,
     batches: &mut Batches,
-) -> Result<i64> {
+) -> Result<IngestResult> {
     without_transaction(ingest.transaction_id.as_ref())?;
-    let target = ingest::Target::of(&call.caller, &ingest)?;
+    let target = ingest::Target::of(service, call, &ingest)?;
     target.check(service, call.load_id.as_deref()).await?;
     let mut incoming = Incoming::default();
     let most = service.limits.upload_bytes;
@@ -211,7 +221,10 @@ async fn ingested(
         }
     });
     ingest::name(service, &target, grid, load).await?;
-    Ok(i64::try_from(num_rows).unwrap_or(i64::MAX))
+    Ok(IngestResult {
+        record_count: i64::try_from(num_rows).unwrap_or(i64::MAX),
+        is_durable: Some(target.is_durable(service)),
+    })
 }
 
 /// What is sent so far, with a batch; worked out only where somebody may ask for it again.

@@ -32,6 +32,9 @@ const TALKING_THREADS: usize = 2;
 /// How long clients may take to hear that what they wait for was ended with the server.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// What is said where the address is that of all interfaces and nobody said what other hosts call it.
+const NO_LOCATION: &str = "the server listens at all interfaces and was not told what other hosts call it (server.advertised): answers name no location, and are to be fetched on the connection that asked";
+
 /// Streams of one connection.
 const MAX_STREAMS: u32 = 128;
 
@@ -126,6 +129,12 @@ impl Server {
     #[must_use]
     pub fn uri(&self) -> &str {
         self.service.uri()
+    }
+
+    /// What whoever starts it should know: that it listens at all interfaces and was not told what clients of other hosts call it.
+    #[must_use]
+    pub fn warning(&self) -> Option<&'static str> {
+        self.service.location().is_none().then_some(NO_LOCATION)
     }
 
     /// Where Flight listens.
@@ -263,14 +272,7 @@ async fn open(
 ) -> Result<Opened> {
     let listener = bind(options.address).await?;
     let address = listener.local_addr().map_err(no_address)?;
-    let scheme = if service.tls.is_some() {
-        "grpc+tls"
-    } else {
-        "grpc"
-    };
-    let uri = options.advertised.clone();
-    let uri = uri.unwrap_or_else(|| format!("{scheme}://{address}"));
-    let uri = service.uri.get_or_init(|| uri);
+    let uri = named(&service, &options, address);
     #[cfg(feature = "distributed")]
     if let Some(cluster) = options.cluster.clone() {
         let catalog = service.catalog.clone();
@@ -311,6 +313,24 @@ async fn open(
         tokio::spawn(super::http::serve(Arc::clone(&service), listening, stopped));
     }
     Ok((address, http_address, tasks))
+}
+
+/// Where clients reach it, which they are told from now on.
+fn named<'a>(service: &'a Service, options: &ServerOptions, address: SocketAddr) -> &'a str {
+    let scheme = if service.tls.is_some() {
+        "grpc+tls"
+    } else {
+        "grpc"
+    };
+    let is_anywhere = options.advertised.is_none() && address.ip().is_unspecified();
+    service.is_anywhere.store(is_anywhere, Ordering::Release);
+    let uri = options.advertised.clone();
+    let uri = uri.unwrap_or_else(|| format!("{scheme}://{address}"));
+    let uri = service.uri.get_or_init(|| uri);
+    if is_anywhere {
+        tracing::warn!(uri, "{NO_LOCATION}");
+    }
+    uri
 }
 
 fn no_address(error: std::io::Error) -> Error {

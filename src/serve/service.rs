@@ -78,6 +78,8 @@ pub(super) struct Service {
     pub(super) threads: usize,
     /// Where clients reach it.
     pub(super) uri: OnceLock<String>,
+    /// Set where that is the address of all interfaces, which means nothing to another host.
+    pub(super) is_anywhere: AtomicBool,
     /// This server as a member, once its URI is known.
     #[cfg(feature = "distributed")]
     pub(super) cluster: OnceLock<Arc<Cluster>>,
@@ -158,6 +160,7 @@ impl Service {
             is_stopping: AtomicBool::new(false),
             threads: options.threads.unwrap_or_else(max_threads),
             uri: OnceLock::new(),
+            is_anywhere: AtomicBool::new(false),
             #[cfg(feature = "distributed")]
             cluster: OnceLock::new(),
             work: Handle::current(),
@@ -409,6 +412,12 @@ impl Service {
     /// Where clients reach it.
     pub(super) fn uri(&self) -> &str {
         self.uri.get().map_or("", String::as_str)
+    }
+
+    /// The same for clients of any host, if it knows.
+    pub(super) fn location(&self) -> Option<&str> {
+        let is_anywhere = self.is_anywhere.load(Ordering::Acquire);
+        (!is_anywhere).then(|| self.uri())
     }
 }
 

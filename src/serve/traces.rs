@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tonic::metadata::{KeyRef, MetadataMap};
+use tonic::transport::ClientTlsConfig;
 use tracing::{Span, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::Layer;
@@ -26,12 +27,15 @@ const FLUSH: Duration = Duration::from_secs(5);
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Sends traces to the collector at a URL, for instance `http://127.0.0.1:4317`. Needs a tokio runtime, which carries them. A collector that does not answer is no error: traces are lost then.
+    /// Sends traces to the collector at a URL, for instance `http://127.0.0.1:4317`, or by TLS `https://collector:4317`, whose certificate must be one that the system trusts. Needs a tokio runtime, which carries them. A collector that does not answer is no error: traces are lost then.
     ///
     /// # Errors
     /// `InvalidArgument` when it is no such URL.
     pub fn to(url: &str) -> Result<Self> {
-        let exporter = SpanExporter::builder().with_tonic().with_endpoint(url);
+        let mut exporter = SpanExporter::builder().with_tonic().with_endpoint(url);
+        if url.starts_with("https://") {
+            exporter = exporter.with_tls_config(ClientTlsConfig::new().with_native_roots());
+        }
         let exporter = exporter.build().map_err(|error| {
             let text = format!("traces cannot go to {url:?}: {error}");
             Error::invalid_argument(text)

@@ -79,7 +79,8 @@ impl Construction {
         if before.is_some() && !wanted.replace && !is_repeated {
             return Err(taken(&wanted.name));
         }
-        let is_kept = is_kept(service, &wanted.acknowledge)?;
+        let acknowledge = Some(wanted.acknowledge.as_str()).filter(|word| !word.is_empty());
+        let is_kept = is_kept(service, acknowledge)?;
         let schema = schema_of(&wanted.schema)?;
         let (rows, columns) = (
             Axis::try_new(wanted.row_cuts)?,
@@ -287,21 +288,21 @@ impl Construction {
     }
 }
 
-/// Whether a grid is to be kept of which this must be so before it is acknowledged.
+/// Whether a grid is to be kept of which this must be so before it is acknowledged; where nothing is said, the most that the server does.
 ///
 /// # Errors
 /// `Unsupported` where it is to be durable and the server keeps nothing, `InvalidArgument` for another word.
-fn is_kept(service: &Service, acknowledge: &str) -> Result<bool> {
+pub(super) fn is_kept(service: &Service, acknowledge: Option<&str>) -> Result<bool> {
     match acknowledge {
-        "" => Ok(true),
-        "memory" => Ok(false),
-        "durable" if service.catalog.is_some() => Ok(true),
-        "durable" => {
+        None => Ok(true),
+        Some("memory") => Ok(false),
+        Some("durable") if service.catalog.is_some() => Ok(true),
+        Some("durable") => {
             let text = "the server has no catalog: what it takes ends with it";
             Err(Error::unsupported(text)
                 .with_hint("ask for \"memory\", or have the administrator set server.catalog"))
         }
-        other => Err(Error::invalid_argument(format!(
+        Some(other) => Err(Error::invalid_argument(format!(
             "what an upload waits for must be memory or durable, got {other:?}"
         ))),
     }

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import adbc_driver_flightsql
 import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
 import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from services import command, parsed, proto
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +72,122 @@ def test_tables_and_views_are_made_and_dropped(server: pg.Server, cursor: Any, n
         cursor.execute(f"DROP {kind} {each}")
         assert each not in server.tables
     assert cursor.executemany(f"CREATE TABLE {name} AS SELECT 1 AS a", None) is None
+
+
+def test_updates_tell_how_many_rows_they_wrote(cursor: Any, name: str) -> None:
+    def count(text: str, values: Any = None) -> int:
+        cursor.executemany(text, values)
+        return int(cursor.rowcount)
+
+    assert count(f"CREATE TABLE {name} AS SELECT * FROM flights LIMIT 5") == 5
+    assert count(f"CREATE OR REPLACE TABLE {name} AS SELECT ? AS a", [(1,), (2,)]) == 2
+    assert count(f"SELECT * FROM {name}") == 0
+    assert count(f"DROP TABLE {name}") == 0
+
+
+def ingested(
+    client: fl.FlightClient,
+    name: str,
+    if_there: int = 1,
+    header: str | None = None,
+    **options: str,
+) -> dict[int, list[Any]]:
+    """Sends three rows, to create (1), append to (2) or replace (3) a table; gives the fields of what is told of it."""
+    pairs = [(1000, proto((1, key), (2, value))) for key, value in options.items()]
+    there = (1, proto((1, 1), (2, if_there)))
+    headers = [(b"x-partgrid-ack", header.encode())] if header is not None else []
+    rows = pa.table({"a": [1, 2, 3]})
+    writer, reader = client.do_put(
+        command("CommandStatementIngest", there, (2, name), *pairs),
+        rows.schema,
+        fl.FlightCallOptions(headers=headers, timeout=30),
+    )
+    try:
+        writer.write_table(rows)
+        writer.done_writing()
+        return parsed(reader.read().to_pybytes())
+    finally:
+        writer.close()
+
+
+# The number of rows, as Flight SQL has it, and in a field of partgrid whether they outlive the server.
+DURABLE, HERE = {1: [3], 1000: [1]}, {1: [3], 1000: [0]}
+
+
+def test_a_server_without_a_catalog_promises_that_nothing_lasts(
+    client: fl.FlightClient, server: pg.Server, cursor: Any, name: str
+) -> None:
+    assert ingested(client, name) == HERE
+    assert ingested(client, name, 2, ack="memory") == HERE
+    assert ingested(client, name, 3, "memory") == HERE
+    wishes: list[tuple[str | None, dict[str, str]]] = [("durable", {}), (None, {"ack": "durable"})]
+    for header, options in wishes:
+        with pytest.raises(NotImplementedError, match="the server has no catalog"):
+            ingested(client, name, 2, header, **options)
+    assert server.grid(name).to_arrow().num_rows == 3
+    option = adbc_driver_flightsql.StatementOptions.RPC_CALL_HEADER_PREFIX.value + "x-partgrid-ack"
+    cursor.adbc_statement.set_options(**{option: "memory"})
+    assert cursor.adbc_ingest(name, pa.table({"a": [4]}), mode="append") == 1
+    cursor.adbc_statement.set_options(**{option: "durable"})
+    with pytest.raises(adbc_driver_manager.Error, match="no catalog"):
+        cursor.adbc_ingest(name, pa.table({"a": [5]}), mode="append")
+    assert server.grid(name).to_arrow()["a"].to_pylist() == [1, 2, 3, 4]
+
+
+def test_a_client_says_whether_its_rows_are_to_last(tmp_path: Path) -> None:
+    with pg.Server(catalog=tmp_path) as server, fl.connect(server.uri) as client:
+        assert ingested(client, "usual") == DURABLE
+        assert ingested(client, "durable", ack="durable") == DURABLE
+        assert ingested(client, "here", ack="memory") == HERE
+        assert ingested(client, "here", 2, "memory") == HERE
+        # Rows that would be forgotten with those of before are refused; others take those of before along.
+        with pytest.raises(NotImplementedError, match="to a table that is kept"):
+            ingested(client, "durable", 2, ack="memory")
+        assert ingested(client, "later", ack="memory") == HERE
+        assert ingested(client, "later", 2, "durable") == DURABLE
+        assert ingested(client, "usual", 3, ack="memory") == HERE
+        assert server.grid("usual").to_arrow().num_rows == 3
+    with pg.Server(catalog=tmp_path) as server:
+        assert server.tables == ["durable", "later"]
+        assert server.grid("durable").to_arrow().num_rows == 3
+        assert server.grid("later").to_arrow().num_rows == 6
+
+
+def test_a_load_that_was_in_memory_alone_lasts_once_it_is_repeated_so(tmp_path: Path) -> None:
+    rows = pa.table({"a": [1, 2, 3]})
+    prefix = adbc_driver_flightsql.StatementOptions.RPC_CALL_HEADER_PREFIX.value
+    with (
+        pg.Server(catalog=tmp_path) as server,
+        adbc.connect(server.uri, autocommit=True) as connection,
+    ):
+        for ack in ("memory", "durable", "memory"):
+            with connection.cursor() as cursor:
+                said = {"x-partgrid-ack": ack, "x-partgrid-load-id": "one"}
+                options = {prefix + header: value for header, value in said.items()}
+                cursor.adbc_statement.set_options(**options)
+                assert cursor.adbc_ingest("t", rows, mode="create_append") == 3
+    with pg.Server(catalog=tmp_path) as server:
+        assert server.grid("t").to_arrow() == rows
+
+
+def test_what_is_no_acknowledgement_is_refused_by_name(client: fl.FlightClient, name: str) -> None:
+    wrong: list[tuple[str | None, dict[str, str], str]] = [
+        ("soon", {}, 'memory or durable, got "soon"'),
+        ("", {}, 'memory or durable, got ""'),
+        (None, {"ack": "now"}, 'memory or durable, got "now"'),
+        ("memory", {"ack": "durable"}, "must say the same"),
+    ]
+    for header, options, text in wrong:
+        with pytest.raises(pa.ArrowInvalid, match=text):
+            ingested(client, name, 1, header, **options)
+    with pytest.raises(NotImplementedError, match='knows one option of ingestion, "ack"'):
+        ingested(client, name, 1, None, ack="memory", compression="zstd")
+    update = command("CommandStatementUpdate", (1, "SELECT 1"))
+    headers = [(b"x-partgrid-ack", b"memory")]
+    writer, reader = client.do_put(update, pa.schema([]), fl.FlightCallOptions(headers=headers))
+    writer.done_writing()
+    with pytest.raises(NotImplementedError, match="goes with rows of a table"):
+        reader.read()
 
 
 def test_polars_pandas_and_duckdb_read_and_write_through_adbc(

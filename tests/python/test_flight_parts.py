@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
-from services import ENDLESS, act, command, ours, parsed, proto, running, statement, until
+from services import ENDLESS, act, command, ours, parsed, proto, running, service, statement, until
 
 HEADER = "x-partgrid-endpoints"
 PARTS = fl.FlightCallOptions(headers=[(HEADER.encode(), b"parts")], timeout=60)
@@ -61,6 +62,46 @@ def test_each_part_of_an_ordered_answer_has_an_endpoint_with_its_location(
     # The rows of a part can be fetched on a connection of its own, as its location says.
     with fl.connect(info.endpoints[1].locations[1].uri) as other:
         assert other.do_get(info.endpoints[1].ticket).read_all() == last_first[-2]
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_a_server_at_all_interfaces_names_no_location_but_the_connection(address: str) -> None:
+    rows = pa.table({"a": [1, 2, 3]})
+    anywhere, here = ("0.0.0.0", "127.0.0.1") if "." in address else ("[::]", "[::1]")
+    with pg.Server({"few": rows}, address=address, insecure=True) as server:
+        uri = server.uri.replace(anywhere, here)
+        with fl.connect(uri) as client:
+            infos = [in_parts(client, "SELECT * FROM few")]
+            infos.append(client.get_flight_info(statement("SELECT * FROM few")))
+            infos.append(client.get_flight_info(fl.FlightDescriptor.for_path("few")))
+            infos += client.list_flights()
+            for info in infos:
+                [endpoint] = info.endpoints
+                places = [place.uri.decode() for place in endpoint.locations]
+                assert places == ["arrow-flight-reuse-connection://?"]
+                assert client.do_get(endpoint.ticket).read_all() == rows
+        with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM few")
+            assert cursor.fetch_arrow_table() == rows
+        grid = pg.connect(uri).grid("few")
+        assert grid.to_arrow() == rows
+        # Handles name the memory of the server, not its address.
+        assert pickle.loads(pickle.dumps(grid)).to_arrow() == rows
+
+
+def test_what_other_hosts_call_a_server_is_its_location() -> None:
+    named = "grpc://flights.example:8815"
+    settings = {"server.advertised": named}
+    with pg.Server(address="0.0.0.0:0", insecure=True, settings=settings) as server:
+        assert server.uri == named
+    anywhere = ("--insecure", "--address", "0.0.0.0:0", "--http", "127.0.0.1:0")
+    warning = "warning: the server listens at all interfaces"
+    with service(*anywhere, ports=False) as one:
+        until(lambda: warning in "".join(one.said))
+    with service(*anywhere, "--set", f"server.advertised={named}", ports=False) as one:
+        assert one.uri == named
+        one.kill(15)
+        assert warning not in one.ended()[1]
 
 
 def test_all_rows_are_in_the_parts_once(client: fl.FlightClient, flights: pg.Grid) -> None:

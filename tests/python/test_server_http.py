@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import ssl
@@ -80,6 +81,28 @@ def test_a_page_of_another_site_gets_nothing(open_server: pg.Server) -> None:
     assert http_answer(uri, "/api/status")[1]["cache-control"] == "no-store"
 
 
+def test_each_answer_has_the_name_of_its_request(tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "t", a={"scope": "admin"})
+    header = "x-request-id"
+    with pg.Server(GRIDS, tokens=tmp_path / "t") as server:
+        uri, token = server.http_uri, tokens["a"]
+        for path in (*OPEN, *GUARDED, "/nothing", "/api/grids/nothing"):
+            for shown_token in (None, token):
+                said = {header: "from-client:1_2.3"}
+                answer = http_answer(uri, path, shown_token, **said)
+                assert answer[1][header] == said[header], path
+        # Where the client names none, or none that is safe to log, it is a random one.
+        names = [http_answer(uri, "/healthz")[1][header] for _ in range(2)]
+        for odd in ("x" * 65, "two words", "ä", "a;b", ""):
+            names.append(http_answer(uri, "/healthz", **{header: odd})[1][header])
+        assert len(set(names)) == len(names)
+        assert all(re.fullmatch("[0-9a-f]{32}", name) for name in names)
+    with pg.Server(GRIDS) as server:
+        said = {header: "a-stranger", "Host": "evil.example"}
+        code, headers, _ = http_answer(server.http_uri, "/", **said)
+        assert (code, headers[header]) == (403, "a-stranger")
+
+
 def test_metrics_are_what_prometheus_reads(open_server: pg.Server) -> None:
     code, headers, body = http_answer(open_server.http_uri, "/metrics")
     assert code == 200
@@ -119,6 +142,37 @@ def test_clients_that_know_the_certificate_come_in(certificates: Certificates) -
         context = ssl.create_default_context(cafile=str(roots))
         with urllib.request.urlopen(server.http_uri + "/healthz", context=context) as answer:
             assert answer.read() == b"ok\n"
+
+
+def test_tls_may_be_said_beside_a_uri_that_leaves_it_open(certificates: Certificates) -> None:
+    ca = certificates.roots
+    with pg.Server(GRIDS, tls=certificates.issue("server")) as server:
+        place = server.uri.removeprefix("grpc+tls://")
+        for uri in (place, f"grpc://{place}", server.uri):
+            connection = pg.connect(uri, tls=True, ca=ca)
+            assert connection.grids() == ["t"]
+            # It can be handed on without what was said beside it.
+            assert connection.uri == server.uri
+        with pytest.raises(pg.errors.InvalidArgumentError, match="tls=True contradicts grpc.tcp"):
+            pg.connect(f"grpc+tcp://{place}", tls=True, ca=ca)
+        with pytest.raises(pg.errors.InvalidArgumentError, match="tls=False contradicts grpc.tls"):
+            pg.connect(server.uri, tls=False)
+        for uri in (place, f"grpc://{place}"):
+            with pytest.raises(pg.errors.InvalidArgumentError, match="a CA goes with grpc.tls"):
+                pg.connect(uri, tls=False, ca=ca)
+        with pytest.raises(pg.errors.InvalidArgumentError, match="must read like grpc"):
+            pg.connect(place, ca=ca)
+        with pytest.raises(pg.errors.InvalidArgumentError, match="tls"):
+            pg.connect(place, tls="yes", ca=ca)  # type: ignore[arg-type]
+    with pg.Server(GRIDS) as server:
+        place = server.uri.removeprefix("grpc://")
+        for uri in (place, server.uri, f"grpc+tcp://{place}"):
+            assert pg.connect(uri, tls=False).grids() == ["t"]
+    # A token goes to another host over TLS only, and by TLS it may.
+    with pytest.raises(pg.errors.InvalidArgumentError, match="over TLS"):
+        pg.connect("partgrid.invalid:1", tls=False, token="secret")
+    with pytest.raises(pg.errors.StorageError):
+        pg.connect("partgrid.invalid:1", tls=True, token="secret", ca=ca)
 
 
 REMEDIES = {

@@ -16,6 +16,7 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
+from certificates import Certificates
 from served import CALLERS
 from services import Service, parsed, service, statement, until, write_tokens
 
@@ -74,14 +75,19 @@ def span_of(fields: dict[int, list[Any]]) -> dict[str, Any]:
 
 
 @contextmanager
-def collector() -> Iterator[tuple[Collector, str]]:
-    """A collector on a free port, and its URL."""
+def collector(files: tuple[str, str] | None = None) -> Iterator[tuple[Collector, str]]:
+    """A collector on a free port, with TLS where it has files of a certificate and its key, and its URL."""
     kept = Collector()
     server = grpc.server(ThreadPoolExecutor(2), handlers=[kept])
-    port = server.add_insecure_port("127.0.0.1:0")
+    if files is None:
+        scheme, port = "http", server.add_insecure_port("127.0.0.1:0")
+    else:
+        certificate, key = (Path(file).read_bytes() for file in files)
+        shown = grpc.ssl_server_credentials([(key, certificate)])
+        scheme, port = "https", server.add_secure_port("127.0.0.1:0", shown)
     server.start()
     try:
-        yield kept, f"http://127.0.0.1:{port}"
+        yield kept, f"{scheme}://127.0.0.1:{port}"
     finally:
         server.stop(None)
 
@@ -181,6 +187,22 @@ def test_requests_are_traces_and_go_on_with_those_of_clients() -> None:
         assert last["trace"] != TRACE
 
 
+def test_traces_go_by_tls_to_a_collector_that_the_system_trusts(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with collector(certificates.issue("collector")) as (kept, url):
+        settings = (*GRID, "--set", f"log.traces={url}")
+        with service(*settings, SSL_CERT_FILE=str(certificates.roots)) as one:
+            assert ask(one.uri, "SELECT * FROM t") == 16
+            until(lambda: kept.named("DoGet"), 30)
+        kept.spans.clear()
+        # Another who says that it is the collector hears nothing.
+        with service(*settings, SSL_CERT_FILE=str(certificates.strangers)) as one:
+            assert ask(one.uri, "SELECT * FROM t") == 16
+            one.kill(15)
+            assert one.ended()[0] == 0
+        assert kept.spans == []
+
+
 def test_a_collector_that_is_not_there_keeps_nobody_from_being_served() -> None:
     with service(*GRID, "--set", "log.traces=http://127.0.0.1:1") as one:
         assert ask(one.uri, "SELECT * FROM t") == 16
@@ -210,6 +232,7 @@ def test_no_secret_is_in_log_or_traces(tmp_path: Path) -> None:
     [
         ("log.format=xml", "text or json"),
         ("log.traces=127.0.0.1:4317", "a URL such as"),
+        ("log.traces=grpc://127.0.0.1:4317", "a URL such as"),
         ("log.filter=a=b=c", "log.filter must read like"),
     ],
 )

@@ -1,7 +1,7 @@
 //! The HTTP port: the status page, what it asks for, metrics, health.
 //!
 //! Comes in: requests of browsers and of monitors. Goes out: the page (four files, nothing from outside), its data as JSON (`../status.rs`), Prometheus' text (`metrics.rs`). Every path but `/healthz`, `/readyz` and the
-//! page's own files wants a token when the server does. Never here: anything that changes a grid.
+//! page's own files wants a token when the server does. Every answer has the name of its request (`x-request-id`): that of the client, or a random one. Never here: anything that changes a grid.
 
 mod metrics;
 
@@ -25,6 +25,7 @@ use super::listen::{Listening, Phase};
 use super::service::Service;
 use super::status;
 use crate::error::{Error, ErrorKind, Result};
+use crate::flight::REQUEST;
 
 const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/style.css");
@@ -105,8 +106,24 @@ async fn file(kind: &'static str, text: &'static str) -> Response {
     (headers, text).into_response()
 }
 
-/// Refuses requests that a browser was talked into by another site; says what browsers may do with the answer.
-async fn safely(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+/// The name of a request, as [`Call`] has it.
+#[derive(Clone)]
+struct RequestName(Arc<str>);
+
+/// Who asks, in a request of which name.
+#[derive(Clone)]
+struct Asking {
+    caller: Caller,
+    request: RequestName,
+}
+
+/// Refuses requests that a browser was talked into by another site; says what browsers may do with the answer, and the name of the request.
+async fn safely(State(service): State<Arc<Service>>, mut request: Request, next: Next) -> Response {
+    let said = request.headers().get(REQUEST);
+    let name = call::request_name(said.and_then(|value| value.to_str().ok()));
+    request
+        .extensions_mut()
+        .insert(RequestName(Arc::clone(&name)));
     let mut response = match stranger(&service, &request) {
         Some(why) => failed(StatusCode::FORBIDDEN, why),
         None => next.run(request).await,
@@ -120,6 +137,9 @@ async fn safely(State(service): State<Arc<Service>>, request: Request, next: Nex
         ("cross-origin-resource-policy", "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(name) = HeaderValue::from_str(&name) {
+        headers.insert(REQUEST, name);
     }
     response
 }
@@ -154,11 +174,20 @@ fn leads_here_alone(host: &str) -> bool {
 }
 
 /// Lets those in who have a token, where one is wanted.
-async fn admit(State(service): State<Arc<Service>>, mut request: Request, next: Next) -> Response {
+async fn admit(
+    State(service): State<Arc<Service>>,
+    axum::extract::Extension(name): axum::extract::Extension<RequestName>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let header = request.headers().get(header::AUTHORIZATION);
     match service.admit(header.and_then(|value| value.to_str().ok())) {
         Ok(caller) => {
-            request.extensions_mut().insert(caller);
+            let asking = Asking {
+                caller,
+                request: name,
+            };
+            request.extensions_mut().insert(asking);
             next.run(request).await
         }
         Err(why) => {
@@ -172,44 +201,44 @@ async fn admit(State(service): State<Arc<Service>>, mut request: Request, next: 
     }
 }
 
-type Known = axum::extract::Extension<Caller>;
+type Known = axum::extract::Extension<Asking>;
 
 async fn show_status(
     State(service): State<Arc<Service>>,
-    axum::extract::Extension(caller): Known,
+    axum::extract::Extension(asking): Known,
 ) -> Response {
-    fresh(axum::Json(status::status(&service, &caller)))
+    fresh(axum::Json(status::status(&service, &asking.caller)))
 }
 
 async fn show_grid(
     State(service): State<Arc<Service>>,
-    axum::extract::Extension(caller): Known,
+    axum::extract::Extension(asking): Known,
     Path(name): Path<String>,
 ) -> Response {
-    match service.grid(&caller, &name) {
+    match service.grid(&asking.caller, &name) {
         Ok(grid) => fresh(axum::Json(status::grid(&name, &grid))),
-        Err(error) => told(&service, caller, &error),
+        Err(error) => told(&service, asking, &error),
     }
 }
 
 async fn cancel_query(
     State(service): State<Arc<Service>>,
-    axum::extract::Extension(caller): Known,
+    axum::extract::Extension(asking): Known,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    cancelled(&service, caller, &id, &headers, |caller, id| {
+    cancelled(&service, asking, &id, &headers, |caller, id| {
         service.running.cancel(caller, id)
     })
 }
 
 async fn cancel_job(
     State(service): State<Arc<Service>>,
-    axum::extract::Extension(caller): Known,
+    axum::extract::Extension(asking): Known,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    cancelled(&service, caller, &id, &headers, |caller, id| {
+    cancelled(&service, asking, &id, &headers, |caller, id| {
         service.jobs.cancel(caller, id)
     })
 }
@@ -217,7 +246,7 @@ async fn cancel_job(
 /// Ends something of this number, for the page.
 fn cancelled(
     service: &Service,
-    caller: Caller,
+    asking: Asking,
     id: &str,
     headers: &HeaderMap,
     cancel: impl FnOnce(&Caller, u64) -> Result<()>,
@@ -226,20 +255,20 @@ fn cancelled(
         return failed(StatusCode::FORBIDDEN, "the header X-Partgrid is needed");
     }
     let id = u64::from_str_radix(id, 16).unwrap_or(u64::MAX);
-    match cancel(&caller, id) {
+    match cancel(&asking.caller, id) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => told(service, caller, &error),
+        Err(error) => told(service, asking, &error),
     }
 }
 
 async fn show_metrics(
     State(service): State<Arc<Service>>,
-    axum::extract::Extension(caller): Known,
+    axum::extract::Extension(asking): Known,
 ) -> Response {
     let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
     match metrics::text(&service) {
         Ok(text) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
-        Err(error) => told(&service, caller, &error),
+        Err(error) => told(&service, asking, &error),
     }
 }
 
@@ -248,8 +277,10 @@ fn fresh(answer: impl IntoResponse) -> Response {
     ([(header::CACHE_CONTROL, never)], answer).into_response()
 }
 
-fn told(service: &Service, caller: Caller, error: &Error) -> Response {
-    let call = Call::new(caller, None, None, Arc::clone(&service.errors));
+fn told(service: &Service, asking: Asking, error: &Error) -> Response {
+    let Asking { caller, request } = asking;
+    let errors = Arc::clone(&service.errors);
+    let call = Call::new(caller, Some(&request.0), None, errors);
     let code = match error.kind() {
         ErrorKind::NotFound | ErrorKind::Query => StatusCode::NOT_FOUND,
         ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,

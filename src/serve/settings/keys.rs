@@ -243,7 +243,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     (
         "log.traces",
         Kind::Collector,
-        "where traces go: a collector of OpenTelemetry (OTLP over gRPC)",
+        "where traces go: a collector of OpenTelemetry (OTLP over gRPC), by TLS with https://",
     ),
 ];
 
@@ -263,7 +263,9 @@ impl Kind {
                 "an IP address or localhost, and a port, such as 127.0.0.1:8816, or off"
             }
             Self::LogFormat => "text or json",
-            Self::Collector => "a URL such as http://127.0.0.1:4317, without TLS",
+            Self::Collector => {
+                "a URL such as http://127.0.0.1:4317, or https://collector:4317 for TLS"
+            }
         }
     }
 
@@ -312,7 +314,9 @@ impl Kind {
                 .map(Value::from),
             Self::Collector => {
                 let url = url::Url::parse(text?).ok()?;
-                (url.scheme() == "http").then(|| Value::from(url.as_str()))
+                ["http", "https"]
+                    .contains(&url.scheme())
+                    .then(|| Value::from(url.as_str()))
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Flight SQL: commands -> answers.
 //!
-//! Comes in: a command. Goes out: a ticket for what it gives, its columns, or an answer that is made while the client asks how far it is. `metadata.rs` lists what there is, `info.rs` and `types.rs`
+//! Comes in: a command. Goes out: a ticket for what it gives, its columns, or an answer that is made while the client asks how far it is. `metadata.rs` lists what there is, `info.rs`, `converts.rs` and `types.rs`
 //! say what the server can do, `prepared.rs` keeps statements, `keys.rs` says that grids have no keys. Never here: what statements may do (`query::Statements`).
 
+mod converts;
 mod info;
 mod keys;
 pub(super) mod metadata;
