@@ -134,7 +134,7 @@ impl Statement {
         let planned = gathered_for_pairs(planned, num_members)?;
         let planned = dealt_to_all(planned, num_members)?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
-        let query = Arc::new(cluster.of_query(members));
+        let query = Arc::new(cluster.of_statement(members, &planned));
         config.set_extension(Arc::clone(&query));
         config.set_extension(Arc::new(Planned(planned)));
         let planning = cluster.planning.get_or_init(planning);

@@ -276,7 +276,7 @@ def missing(wanted: Any, found: Any, path: str = "") -> list[str]:
 
 
 def test_kubectl_knows_every_field_of_the_pods(tmp_path: Path) -> None:
-    """A dry run asks a cluster for the kinds that there are. Without one kubectl reads the set of pods as the type that it knows, and leaves away what that has not."""
+    """A dry run asks a cluster for the kinds that there are. Without one kubectl reads the set of pods as a type, and leaves away what that has not."""
     pods = manifests()["StatefulSet", "partgrid"]
 
     def understood(file: dict[str, Any]) -> Any:
