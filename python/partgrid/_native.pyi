@@ -178,18 +178,20 @@ class Connection:
             QueryError: There is such a grid.
             NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
         """
-    def rebalance(self, /, name: str) -> dict:
+    def rebalance(self, /, name: str, *, without: Sequence[str] | None = None) -> dict:
         """
         Has the server, a member of a cluster, spread the rows of a grid over the members that are there now, as `Server.rebalance` says, and waits.
 
         Args:
             name: The name of the grid of all members.
+            without: The URIs of members that are to have nothing of it, as for `Server.rebalance`.
 
         Returns:
             `{"bytes_moved": …, "tiles_moved": …, "tiles_kept": …}`; 0 moved where the shares are even already.
 
         Raises:
             PermissionDeniedError: The token may not do everything with all grids.
+            InvalidArgumentError: `without` names who is no member, or all members.
             NotFoundError: The server is no member of a cluster, or knows no grid of all by this name.
             PartitionLostError: A part of it is gone.
             WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
@@ -901,15 +903,19 @@ class Grid:
         """
         In an SPMD program the number of this process; else `None`.
         """
-    def rebalance(self, /) -> Grid:
+    def rebalance(self, /, *, without: Sequence[str] | None = None) -> Grid:
         """
         Has the cluster spread the rows of this grid over the members that are there now, as `Server.rebalance` says, and waits. Tiles of this grid that were not read are lost then, as where a grid is replaced.
+
+        Args:
+            without: The URIs of members that are to have nothing of it, as for `Server.rebalance`.
 
         Returns:
             The grid as it is then: the same rows in the same order. `Connection.rebalance` says how much was moved.
 
         Raises:
             UnsupportedError: It is no grid of `Connection.grid`, or only some of its rows or columns.
+            InvalidArgumentError: `without` names who is no member, or all members.
             PermissionDeniedError: The token of the connection may not do everything with all grids.
             NotFoundError: The server is no member of a cluster, or knows no grid of all by its name any more.
             PartitionLostError: A part of it is gone.
@@ -2024,7 +2030,7 @@ class Server:
         Raises:
             InvalidArgumentError: The server is no member of a cluster.
         """
-    def rebalance(self, /, name: str) -> dict:
+    def rebalance(self, /, name: str, *, without: Sequence[str] | None = None) -> dict:
         """
         Spreads the rows of a grid of the cluster over the members that are there now, in shares by their memory, and waits. Members that have more than their share give row bands from the end of what they have to those
         that have least, so that as few bytes move as that takes; what moves is copied into the memory of its new member. Rows keep their order. Statements go on meanwhile; the old tiles stay for about a minute for
@@ -2032,12 +2038,13 @@ class Server:
 
         Args:
             name: The name of the grid of all members, as its parts were contributed.
+            without: The URIs of members that are to have nothing of it, as `members` says them, since they are going to be taken away: what they have goes to the others.
 
         Returns:
             `{"bytes_moved": …, "tiles_moved": …, "tiles_kept": …}`; 0 moved where the shares are even already.
 
         Raises:
-            InvalidArgumentError: The server is no member of a cluster.
+            InvalidArgumentError: The server is no member of a cluster, or `without` names who is none, or all members.
             NotFoundError: There is no grid of the cluster by this name with all its parts.
             PartitionLostError: A part of it is gone.
             WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.

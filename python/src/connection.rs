@@ -146,9 +146,15 @@ impl PyConnection {
     }
 
     /// Has the rows of a grid dealt out anew.
-    pub(crate) fn moved(&self, py: Python<'_>, name: &str) -> Outcome<Rebalanced> {
+    pub(crate) fn moved(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        without: Option<Given<Vec<String>>>,
+    ) -> Outcome<Rebalanced> {
         let (client, name) = (self.client()?, name.to_owned());
-        wait(py, async move { client.rebalance(&name).await })
+        let without = optional(without, "without")?.unwrap_or_default();
+        wait(py, async move { client.rebalance(&name, &without).await })
     }
 }
 
@@ -351,17 +357,25 @@ impl PyConnection {
     ///
     /// Args:
     ///     name: The name of the grid of all members.
+    ///     without: The URIs of members that are to have nothing of it, as for `Server.rebalance`.
     ///
     /// Returns:
     ///     `{"bytes_moved": …, "tiles_moved": …, "tiles_kept": …}`; 0 moved where the shares are even already.
     ///
     /// Raises:
     ///     PermissionDeniedError: The token may not do everything with all grids.
+    ///     InvalidArgumentError: `without` names who is no member, or all members.
     ///     NotFoundError: The server is no member of a cluster, or knows no grid of all by this name.
     ///     PartitionLostError: A part of it is gone.
     ///     WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
-    fn rebalance<'py>(&self, py: Python<'py>, name: Given<String>) -> Outcome<Bound<'py, PyDict>> {
-        let moved = self.moved(py, &name.named("name")?)?;
+    #[pyo3(signature = (name, *, without=None))]
+    fn rebalance<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+        without: Option<Given<Vec<String>>>,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        let moved = self.moved(py, &name.named("name")?, without)?;
         Ok(rebalanced(py, moved)?)
     }
 

@@ -289,18 +289,26 @@ impl PyServer {
     ///
     /// Args:
     ///     name: The name of the grid of all members, as its parts were contributed.
+    ///     without: The URIs of members that are to have nothing of it, as `members` says them, since they are going to be taken away: what they have goes to the others.
     ///
     /// Returns:
     ///     `{"bytes_moved": …, "tiles_moved": …, "tiles_kept": …}`; 0 moved where the shares are even already.
     ///
     /// Raises:
-    ///     InvalidArgumentError: The server is no member of a cluster.
+    ///     InvalidArgumentError: The server is no member of a cluster, or `without` names who is none, or all members.
     ///     NotFoundError: There is no grid of the cluster by this name with all its parts.
     ///     PartitionLostError: A part of it is gone.
     ///     WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
-    fn rebalance<'py>(&self, py: Python<'py>, name: Given<String>) -> Outcome<Bound<'py, PyDict>> {
+    #[pyo3(signature = (name, *, without=None))]
+    fn rebalance<'py>(
+        &self,
+        py: Python<'py>,
+        name: Given<String>,
+        without: Option<Given<Vec<String>>>,
+    ) -> Outcome<Bound<'py, PyDict>> {
         let (cluster, name) = (self.cluster()?, name.named("name")?);
-        let moved = wait(py, async move { cluster.rebalance(&name).await })?;
+        let without = optional(without, "without")?.unwrap_or_default();
+        let moved = wait(py, async move { cluster.rebalance(&name, &without).await })?;
         Ok(rebalanced(py, moved)?)
     }
 

@@ -13,6 +13,7 @@ use crate::grid::picture::{self, visible};
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLE
   partgrid --server grpc://localhost:8815 rebalance flights
+  partgrid --server grpc://localhost:8815 rebalance flights --without grpc://m3:8815
 
 Any member of the cluster will do. Rows keep their order, and statements go on meanwhile. The token must
 be one that may do everything.")]
@@ -20,6 +21,9 @@ pub(super) struct Rebalance {
     /// Names of grids that members have parts of
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
+    /// A member that is to have nothing of them, since it is going to be taken away; may be said several times
+    #[arg(long, value_name = "URI")]
+    without: Vec<String>,
 }
 
 impl Rebalance {
@@ -29,7 +33,7 @@ impl Rebalance {
             return Ok(());
         };
         for name in &self.names {
-            let moved = runtime.block_on(Box::pin(client.rebalance(name)))?;
+            let moved = runtime.block_on(Box::pin(client.rebalance(name, &self.without)))?;
             stdout.print(&format!(
                 "{}: moved {} ({} tiles), kept {} tiles\n",
                 visible(name),

@@ -49,7 +49,7 @@ const FAR: [(&str, &[&str]); 7] = [
     ("show", &["paths"]),
     ("ls", &[]),
     ("rm", &["names", "if_exists"]),
-    ("rebalance", &["names"]),
+    ("rebalance", &["names", "without"]),
     ("ps", &["all", "cancel"]),
 ];
 

@@ -30,14 +30,14 @@ impl From<RebalanceResult> for Rebalanced {
 }
 
 impl Client {
-    /// Has the server, a member of a cluster, spread the row bands of a grid of all over the members that are there now, and waits. Rows keep their order; statements go on meanwhile.
+    /// Has the server, a member of a cluster, spread the row bands of a grid of all over the members that are there now, but those `without` which the grid is to be, by their URIs, and waits. Rows keep their order; statements go on meanwhile.
     ///
     /// # Errors
-    /// `PermissionDenied` for a token that may not do all with all grids, `NotFound` when the server is no member or has no such grid of all; whatever stands in the way of moving tiles, and then the grid is as
+    /// `PermissionDenied` for a token that may not do all with all grids, `InvalidArgument` when it is to be without who is no member or without all of them, `NotFound` when the server is no member or has no such grid of all; whatever stands in the way of moving tiles, and then the grid is as
     /// it was.
-    pub async fn rebalance(&self, name: &str) -> Result<Rebalanced> {
-        let name = name.to_owned();
-        let wanted = RebalanceRequest { name };
+    pub async fn rebalance(&self, name: &str, without: &[String]) -> Result<Rebalanced> {
+        let (name, without) = (name.to_owned(), without.to_vec());
+        let wanted = RebalanceRequest { name, without };
         let told = self.act("Rebalance", wanted.to_bytes()).await?;
         let told = told
             .first()

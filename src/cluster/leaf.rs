@@ -1,7 +1,7 @@
 //! Which member reads which tiles.
 //!
 //! Comes in: a scan in a plan that is cut into stages, the members of the query. Goes out: one scan for each task, of the row bands that the member of that task has; the same order of members for every
-//! scan and every stage, so that scans in one stage agree. Never here: what a scan does.
+//! scan and every stage, so that scans in one stage agree. Where there are fewer tasks than members, `readers.rs` says who they are. Never here: what a scan does.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +15,10 @@ use datafusion_distributed::{
 
 use super::Cluster;
 use super::anywhere::Anywhere;
-use super::members::Members;
+use super::members::{Member, Members};
 use super::owner::{member_tile, of_member};
 use super::placement::{Seat, owner};
+use super::readers::Readers;
 use super::tile::MemberTile;
 use crate::grid::{PartitionGrid, Tile};
 use crate::query::GridScanExec;
@@ -28,6 +29,8 @@ pub(super) struct OfQuery {
     pub(super) anywhere: Arc<Anywhere>,
     /// Whether a tile is read by the member that has it, and by no other.
     pub(super) forbids_fetching: bool,
+    /// Who reads where there are fewer tasks than members.
+    pub(super) readers: Readers,
 }
 
 impl Cluster {
@@ -37,6 +40,19 @@ impl Cluster {
             members,
             anywhere: Arc::clone(&self.anywhere),
             forbids_fetching: self.forbids_fetching,
+            readers: Readers::default(),
+        }
+    }
+
+    /// The same for a statement with this plan for one process.
+    pub(super) fn of_statement(
+        &self,
+        members: Arc<Members>,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> OfQuery {
+        OfQuery {
+            readers: Readers::of(Arc::clone(plan)),
+            ..self.of_query(members)
         }
     }
 }
@@ -98,24 +114,20 @@ fn check_members(scan: &GridScanExec, query: &OfQuery) -> Result<()> {
     Ok(())
 }
 
-/// Task i is with member i, whatever its stage does.
+/// Task i is with member i, whatever its stage does, if there are as many tasks as members; else the tasks are with those that have most of what is read.
 pub(super) fn route(event: RouteTasksEvent<'_>) -> Option<Result<RouteTasksEventResponse>> {
     let query = event.task_ctx.session_config().get_extension::<OfQuery>()?;
-    let urls: Vec<_> = query
-        .members
-        .iter()
-        .map(|member| member.url().clone())
-        .collect();
-    let urls = urls
-        .iter()
-        .cycle()
-        .take(event.task_count)
-        .cloned()
-        .collect();
-    Some(Ok(RouteTasksEventResponse::new(urls)))
+    let all: Vec<_> = query.members.iter().map(Member::url).collect();
+    let numbers = match event.task_count {
+        1 => vec![query.reader_of(event.plan)],
+        count => query.readers(count),
+    };
+    let numbers = numbers.into_iter().cycle().take(event.task_count);
+    let urls = numbers.filter_map(|number| all.get(number).copied().cloned());
+    Some(Ok(RouteTasksEventResponse::new(urls.collect())))
 }
 
-/// The row bands of each task, ascending: each with the member that has most bytes of the columns that are read. What everybody can read, what nobody has, and what members beyond the last task have, is
+/// The row bands of each task, ascending: each with the member that has most bytes of the columns that are read. What everybody can read, what nobody has, and what members without a task have, is
 /// where placement puts it.
 pub(super) fn dealt(scan: &GridScanExec, query: &OfQuery, num_tasks: usize) -> Vec<Vec<usize>> {
     let bands = scan.kept_row_bands().iter().copied();
@@ -130,11 +142,25 @@ pub(super) fn dealt_bands(
     query: &OfQuery,
     num_tasks: usize,
 ) -> Vec<Vec<usize>> {
+    if num_tasks == 1 {
+        return vec![row_bands.collect()];
+    }
     let mut dealt = vec![Vec::new(); num_tasks];
     let number = grid.id().bits();
     let members = query.members.as_ref();
-    let seats = seats(members, num_tasks);
-    let placed = query.anywhere.placed.of(grid, &query.members, num_tasks);
+    let readers = query.readers(num_tasks);
+    let all = seats(members, members.len());
+    // Of fewer than all it depends on the statement who they are.
+    let (seats, placed) = match readers.len() == members.len() {
+        true => {
+            let placed = query.anywhere.placed.of(grid, &query.members, num_tasks);
+            (all, placed)
+        }
+        false => {
+            let seats = readers.iter().filter_map(|reader| all.get(*reader));
+            (seats.copied().collect(), None)
+        }
+    };
     let place = |row_band: usize| {
         let find = || owner(number, row_band as u64, &seats);
         match &placed {
@@ -147,7 +173,7 @@ pub(super) fn dealt_bands(
         let tiles = grid.row_band(row_band);
         let tiles = touched.iter().filter_map(|band| tiles.get(*band));
         let tiles = tiles.filter(|tile| !looker.has(tile));
-        let task = nearest(tiles, members, num_tasks)
+        let task = nearest(tiles, members, &readers)
             .or_else(|| place(row_band))
             .unwrap_or_default();
         if let Some(bands) = dealt.get_mut(task) {
@@ -192,7 +218,7 @@ pub(super) fn touched_bands(scan: &GridScanExec) -> Vec<usize> {
 fn nearest<'a>(
     tiles: impl Iterator<Item = &'a Tile>,
     members: &Members,
-    num_tasks: usize,
+    readers: &[usize],
 ) -> Option<usize> {
     let mut bytes: HashMap<usize, u64> = HashMap::new();
     for tile in tiles {
@@ -201,11 +227,16 @@ fn nearest<'a>(
             Some(handle) => members.number_of(handle.incarnation),
             None => Some(0),
         };
-        if let Some(owner) = owner.filter(|owner| *owner < num_tasks) {
-            *bytes.entry(owner).or_default() += tile.data().memory_bytes();
+        // Where all members have tasks, each is at its own place.
+        let task = owner.and_then(|owner| match readers.get(owner) {
+            Some(reader) if *reader == owner => Some(owner),
+            _ => readers.iter().position(|reader| *reader == owner),
+        });
+        if let Some(task) = task {
+            *bytes.entry(task).or_default() += tile.data().memory_bytes();
         }
     }
     let most = bytes.into_iter();
-    most.max_by_key(|(owner, bytes)| (*bytes, std::cmp::Reverse(*owner)))
-        .map(|(owner, _)| owner)
+    most.max_by_key(|(task, bytes)| (*bytes, std::cmp::Reverse(*task)))
+        .map(|(task, _)| task)
 }

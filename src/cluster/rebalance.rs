@@ -18,7 +18,7 @@ use super::members::{Member, Members};
 use super::message::{FORMAT, Take, TakeRun};
 use super::owner::of_member;
 use super::parts::{MOST_PARTS, Made};
-use super::shares::{Run, dealt, runs};
+use super::shares::{Run, dealt_without, runs};
 use super::tiles::{broken, id_bytes};
 use crate::client::Rebalanced;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,23 +43,24 @@ struct Plan {
 
 impl Cluster {
     /// Spreads the row bands of a grid of all over the members that are there now, in shares by their memory ([`Members::weights`]), and moves as few bytes as that takes: members that have more than their share give row bands from the end of
-    /// what they have. The order of the rows stays. Statements go on meanwhile, over the parts as they were when they began. Where nothing has to move, nothing changes. Needs a tokio runtime, and goes on there to its end
+    /// what they have. Members `without` which the grid is to be, by their URIs ([`Member::uri`]), give all that they have of it, and get nothing: so that they can be taken away. The order of the rows stays. Statements go on meanwhile, over the parts as they were when they began. Where nothing has to move, nothing changes. Needs a tokio runtime, and goes on there to its end
     /// when nobody waits for it any more: what members have taken by then would be of no use, and stay.
     ///
     /// # Errors
-    /// `NotFound` when this member knows no grid of all by this name; `PartitionLost` when a part of it is gone; whatever keeps a member from taking its share. The grid is then as it was before.
-    pub async fn rebalance(&self, name: &str) -> Result<Rebalanced> {
+    /// `InvalidArgument` when it is to be without who is no member, or without all of them; `NotFound` when this member knows no grid of all by this name; `PartitionLost` when a part of it is gone; whatever keeps a member from taking its share. The grid is then as it was before.
+    pub async fn rebalance(&self, name: &str, without: &[String]) -> Result<Rebalanced> {
         let gone = || Error::new(ErrorKind::Cancelled, "this member ends");
         let cluster = self.own.upgrade().ok_or_else(gone)?;
-        let name = name.to_owned();
-        let dealing = tokio::spawn(async move { Box::pin(cluster.rebalanced(&name)).await });
+        let (name, without) = (name.to_owned(), without.to_vec());
+        let dealing =
+            tokio::spawn(async move { Box::pin(cluster.rebalanced(&name, &without)).await });
         dealing.await.map_err(|error| {
             Error::internal("a task that dealt rows out anew ended").with_source(error)
         })?
     }
 
     /// As [`Cluster::rebalance`], as long as somebody waits.
-    async fn rebalanced(&self, name: &str) -> Result<Rebalanced> {
+    async fn rebalanced(&self, name: &str, without: &[String]) -> Result<Rebalanced> {
         let _turn = self.rebalancing.lock().await;
         if let Err(error) = self.refresh().await {
             // Of other grids, perhaps: what is known of this one is looked at below.
@@ -67,8 +68,9 @@ impl Cluster {
         }
         let (grid, made) = self.made(name)?;
         let members = self.members();
+        let leave = leaving(&members, without)?;
         let bands = placed(name, &grid, &members)?;
-        let to = dealt(&bands, &members.weights());
+        let to = dealt_without(&bands, &members.weights(), &leave);
         if bands.iter().zip(&to).all(|((_, at), to)| at == to) {
             let kept_tiles = grid.tiles().len() as u64;
             return Ok(Rebalanced {
@@ -259,6 +261,37 @@ impl Cluster {
             self.parts().drop_deal(&part.name, Deal::of(part));
         }
     }
+}
+
+/// Of each member, whether it is to have nothing.
+fn leaving(members: &Members, without: &[String]) -> Result<Vec<bool>> {
+    let is = |member: &Member, uri: &String| member.uri() == uri || member.name() == uri;
+    let there = || {
+        let uris: Vec<&str> = members.iter().map(Member::uri).collect();
+        uris.join(", ")
+    };
+    for uri in without {
+        if !members.iter().any(|member| is(member, uri)) {
+            let text = format!(
+                "without must name members of the cluster, which are {}, got {uri:?}",
+                there()
+            );
+            return Err(Error::invalid_argument(text));
+        }
+    }
+    let leave = members.iter();
+    let leave: Vec<bool> = leave
+        .map(|member| without.iter().any(|uri| is(member, uri)))
+        .collect();
+    if !leave.contains(&false) {
+        let text = format!(
+            "without must leave a member for the rows, got all that there are: {}",
+            there()
+        );
+        return Err(Error::invalid_argument(text)
+            .with_hint("start another member first; what no member has is lost"));
+    }
+    Ok(leave)
 }
 
 /// The bytes of each row band, and the number of the member that has it.

@@ -67,16 +67,32 @@ fn grid_of(
 
 /// One whose row bands go round the members.
 pub(super) fn grid(reach: &Arc<Reach>, members: &Members, num_tiles: usize) -> Arc<PartitionGrid> {
+    let round = (0..members.len()).cycle().take(num_tiles);
+    grid_at(reach, members, &round.collect::<Vec<_>>())
+}
+
+/// One whose row bands the members of these numbers have.
+pub(super) fn grid_at(
+    reach: &Arc<Reach>,
+    members: &Members,
+    owners: &[usize],
+) -> Arc<PartitionGrid> {
     let all: Vec<(&Member, Arc<str>)> = members
         .iter()
         .map(|member| (member, member.uri().into()))
         .collect();
-    grid_of(num_tiles, |number, schema| {
-        let (member, uri) = &all[number % all.len()];
+    let mut num_of_each = vec![0; all.len()];
+    let places = owners.iter().map(|owner| {
+        num_of_each[*owner] += 1;
+        num_of_each[*owner] - 1
+    });
+    let places: Vec<usize> = places.collect();
+    grid_of(owners.len(), |number, schema| {
+        let (member, uri) = &all[owners[number]];
         let outline = Outline {
             handle: Handle {
-                grid: GridId::from_bits((number % all.len()) as u128),
-                position: vec![number / all.len(), 0],
+                grid: GridId::from_bits(owners[number] as u128),
+                position: vec![places[number], 0],
                 incarnation: member.incarnation(),
                 owner: member.location().clone(),
             },

@@ -1,8 +1,10 @@
 //! To whom row bands go when they are dealt out anew.
 //!
 //! Comes in: the bytes of each row band, the number of the member that has it, the weight of each member. Goes out: runs of row bands that follow one another, each with the member that is to have it. Members that
-//! have more than their share give row bands from the end of what they have to those that have least, as long as they keep no less than these; no row band moves twice, and none that need not. Never here: moving.
+//! have more than their share give row bands from the end of what they have to those that have least, as long as they keep no less than these; no row band moves twice, and none that need not. Members that are to have none give all
+//! that they have. Never here: moving.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Row bands that follow one another, for one member.
@@ -33,6 +35,74 @@ impl Holder {
         );
         load(own, other.weight).cmp(&load(others, self.weight))
     }
+}
+
+/// The same, where members that `leave` are to have nothing. There must be one that stays.
+pub(super) fn dealt_without(bands: &[(u64, usize)], weights: &[u64], leave: &[bool]) -> Vec<usize> {
+    if !leave.contains(&true) {
+        return dealt(bands, weights);
+    }
+    let numbers = weights.iter().enumerate().zip(leave);
+    let staying = numbers.filter(|(_, leaves)| !**leaves);
+    let (stay, weights): (Vec<usize>, Vec<u64>) = staying
+        .map(|((number, weight), _)| (number, *weight))
+        .unzip();
+    let places: HashMap<usize, usize> = stay.iter().copied().zip(0..).collect();
+    let bands: Vec<(u64, Option<usize>)> = bands
+        .iter()
+        .map(|(bytes, at)| (*bytes, places.get(at).copied()))
+        .collect();
+    let dealt = dealt(&taken_over(&bands, &weights), &weights);
+    let numbers = dealt.iter().filter_map(|place| stay.get(*place).copied());
+    numbers.collect()
+}
+
+/// The row bands with members for those that have none: each such member gets as many bytes as it takes that all have the same by their weights, of row bands that follow one another.
+fn taken_over(bands: &[(u64, Option<usize>)], weights: &[u64]) -> Vec<(u64, usize)> {
+    let mut has: Vec<u128> = vec![0; weights.len()];
+    for (bytes, at) in bands {
+        if let Some(has) = at.and_then(|at| has.get_mut(at)) {
+            *has += u128::from(*bytes);
+        }
+    }
+    let mut gets: Vec<u128> = vec![0; weights.len()];
+    let left = || bands.iter().filter(|(_, at)| at.is_none());
+    for (bytes, _) in left() {
+        // By crosswise products: who has least for its weight.
+        let least = has
+            .iter()
+            .zip(weights)
+            .enumerate()
+            .min_by(|(_, one), (_, other)| {
+                let load = |has: u128, weight: u64| has.saturating_mul(u128::from(weight.max(1)));
+                load(*one.0, *other.1).cmp(&load(*other.0, *one.1))
+            });
+        let Some(at) = least.map(|(at, _)| at) else {
+            break;
+        };
+        for of in [&mut has, &mut gets] {
+            if let Some(of) = of.get_mut(at) {
+                *of += u128::from(*bytes);
+            }
+        }
+    }
+    // Where what each gets ends, among all that is left.
+    let ends = gets.iter().scan(0_u128, |end, gets| {
+        *end += gets;
+        Some(*end)
+    });
+    let ends: Vec<u128> = ends.collect();
+    let last = gets.iter().rposition(|gets| *gets > 0).unwrap_or_default();
+    let mut start = 0;
+    let taken = bands.iter().map(|(bytes, at)| {
+        let at = at.unwrap_or_else(|| {
+            let middle = start + u128::from(*bytes) / 2;
+            start += u128::from(*bytes);
+            ends.partition_point(|end| *end <= middle).min(last)
+        });
+        (*bytes, at)
+    });
+    taken.collect()
 }
 
 /// The member of each row band, once they are dealt out: `bands` has the bytes of each and the number of the member that has it.
@@ -180,6 +250,55 @@ mod tests {
                 next = run.row_bands.end;
             }
         }
+    }
+
+    proptest! {
+        #[test]
+        fn who_leaves_has_nothing_and_the_others_what_they_would_have_been_dealt(
+            (members, bands) in placed(1000),
+            leave in prop::collection::vec(any::<bool>(), 7),
+            stays: prop::sample::Index,
+        ) {
+            let mut leave = leave[..members].to_vec();
+            leave[stays.index(members)] = false;
+            let weights = vec![1; members];
+            let dealt = dealt_without(&bands, &weights, &leave);
+            prop_assert_eq!(dealt.len(), bands.len());
+            prop_assert!(dealt.iter().all(|to| !leave[*to]));
+            let (_, after) = loads(&bands, &dealt, members);
+            let all = bands.iter().map(|(bytes, _)| bytes).sum::<u64>();
+            prop_assert_eq!(after.iter().sum::<u64>(), all);
+            if leave.contains(&true) {
+                // Nobody has more than an even share and two row bands, but who had more before.
+                let stay = leave.iter().filter(|leaves| !**leaves).count() as u64;
+                let (before, _) = loads(&bands, &dealt, members);
+                let share = all / stay;
+                for (member, load) in after.iter().enumerate() {
+                    prop_assert!(*load <= before[member].max(share + 2 * 1000), "{after:?}");
+                }
+            } else {
+                prop_assert_eq!(dealt, super::dealt(&bands, &weights));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_member_leaves_goes_to_the_others_in_pieces_that_follow_one_another() {
+        let bands: Vec<(u64, usize)> = (0..12).map(|band| (10, band / 4)).collect();
+        let leaves = [false, true, false];
+        let dealt = dealt_without(&bands, &[1, 1, 1], &leaves);
+        assert_eq!(dealt, [0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2]);
+        // By their weights: two thirds for the last.
+        let dealt = dealt_without(&bands, &[1, 1, 2], &leaves);
+        assert_eq!(dealt, [0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2]);
+        // One is left for all; of row bands without bytes as well.
+        let dealt = dealt_without(&bands, &[1, 1, 1], &[true, true, false]);
+        assert_eq!(dealt, [2; 12]);
+        let empty = [(0, 0), (0, 1), (0, 2)];
+        assert_eq!(dealt_without(&empty, &[1, 1, 1], &leaves), [0, 0, 2]);
+        // Who has nothing leaves nothing.
+        let others = [(10, 0), (10, 2)];
+        assert_eq!(dealt_without(&others, &[1, 1, 1], &leaves), [0, 2]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ use tokio::sync::oneshot;
 use url::Url;
 
 use super::Cluster;
-use super::again::without_lost;
+use super::again::{At, after, once_more};
 use super::channel::{Resolver, Unsent};
 use super::codec::Codec;
 use super::counted::counted;
@@ -134,7 +134,7 @@ impl Statement {
         let planned = gathered_for_pairs(planned, num_members)?;
         let planned = dealt_to_all(planned, num_members)?;
         let planned = dense_apart(planned, cluster.session.memory_limit_bytes(), num_members)?;
-        let query = Arc::new(cluster.of_query(members));
+        let query = Arc::new(cluster.of_statement(members, &planned));
         config.set_extension(Arc::clone(&query));
         config.set_extension(Arc::new(Planned(planned)));
         let planning = cluster.planning.get_or_init(planning);
@@ -469,24 +469,14 @@ impl ExecutionPlan for SpreadExec {
         };
         let last = Arc::clone(&self.last);
         let runtime = context.runtime_env();
+        let run = move |at: Arc<At>| {
+            let (runtime, last) = (Arc::clone(&runtime), Arc::clone(&last));
+            async move { at.0.run(&at.1, &runtime, &last).await }
+        };
         let running = async move {
             let members = statement.cluster.members();
-            let (first, rows) = match statement.run(&members, &runtime, &last).await {
-                Ok(mut rows) => (rows.next().await, rows),
-                Err(error) => (Some(Err(error)), stream::empty().boxed()),
-            };
-            let (first, rows) = match first {
-                // No row was given yet: it can begin anew without those who are lost.
-                Some(Err(error)) => match without_lost(&statement, &members, &error).await {
-                    None => (Some(Err(error)), rows),
-                    Some((anew, left)) => {
-                        drop(rows);
-                        (None, anew.run(&Arc::new(left), &runtime, &last).await?)
-                    }
-                },
-                first => (first, rows),
-            };
-            Ok::<_, DataFusionError>(stream::iter(first).chain(rows))
+            // Before the first row it can begin anew without those who are lost.
+            once_more(Arc::new((statement, members)), run, after).await
         };
         let plan = Arc::clone(&self.plan);
         let rows = running.try_flatten_stream();

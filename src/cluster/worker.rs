@@ -1,16 +1,13 @@
 //! Parts of plans of other members.
 //!
-//! Comes in: a part of a plan, as the engine sends it. Goes out: its rows, made with the functions, settings and memory limit of the session of this process. A part may hold what partgrid plans, and
+//! Comes in: a part of a plan, as the engine sends it. Goes out: its rows, made with the functions, settings and memory limit of the session of this process. A part may hold what partgrid plans (`permitted.rs`), and
 //! nothing that reads or writes files. Never here: who may send parts, which is the door of the server.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use arrow::datatypes::Schema;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::datasource::source::DataSourceExec;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
@@ -27,10 +24,10 @@ use super::anywhere::Anywhere;
 use super::channel::{Reach, Resolver};
 use super::codec::Codec;
 use super::members::Member;
+use super::permitted::check;
 use super::stops::Stops;
 use super::tiles::TileCodec;
-use crate::error::{Error, ErrorKind};
-use crate::query::{GridScanExec, Session, Stop, of_plans, part};
+use crate::query::{Session, Stop, of_plans, part};
 
 /// Members of other versions are no members. What is behind the plus sign counts up when they would misread each other's messages.
 pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+6");
@@ -81,14 +78,27 @@ pub(super) fn worker(
 /// As the engine says.
 pub(super) async fn let_go(worker: &Worker, own: &Member) -> Result<()> {
     let nothing: Arc<dyn ExecutionPlan> = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+    set(worker, own, 0, MaybeEncoded::Decoded(nothing)).await
+}
+
+/// Has the engine make a part ready that nobody asks for rows, and end it.
+///
+/// # Errors
+/// As the engine says.
+pub(super) async fn set(
+    worker: &Worker,
+    own: &Member,
+    stage: usize,
+    plan: MaybeEncoded<Arc<dyn ExecutionPlan>>,
+) -> Result<()> {
     let request = SetPlanRequest {
         task_key: TaskKey {
             query_id: Uuid::nil(),
-            stage_id: 0,
+            stage_id: stage,
             task_number: 0,
         },
         task_count: 1,
-        plan: MaybeEncoded::Decoded(nothing),
+        plan,
         work_unit_feed_declarations: Vec::new(),
         target_worker_url: own.url().clone(),
         query_start_time_ns: 0,
@@ -153,89 +163,4 @@ fn state(
         .with_distributed_channel_resolver(Resolver::of_part(reach))
         .with_distributed_worker_plan_rewrite_handler(rewritten);
     state
-}
-
-/// # Errors
-/// `PermissionDenied` for a part that reads or writes anything but tiles and what is in the plan itself.
-fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    plan.apply(|node| {
-        let may = match node.downcast_ref::<DataSourceExec>() {
-            Some(source) => source.data_source().is::<MemorySourceConfig>(),
-            None => !node.children().is_empty() || is_known_leaf(node),
-        };
-        match may && !node.name().contains("Sink") {
-            true => Ok(TreeNodeRecursion::Continue),
-            false => {
-                let text = format!("a part of a plan may not do this: {}", node.name());
-                let error = Error::new(ErrorKind::PermissionDenied, text);
-                Err(DataFusionError::from(error))
-            }
-        }
-    })?;
-    Ok(())
-}
-
-/// Whether an operator without inputs is one that partgrid plans: rows that others sent, tiles, or nothing.
-fn is_known_leaf(node: &Arc<dyn ExecutionPlan>) -> bool {
-    const KNOWN: [&str; 6] = [
-        "EmptyExec",
-        "PlaceholderRowExec",
-        "NetworkShuffleExec",
-        "NetworkCoalesceExec",
-        "NetworkBroadcastExec",
-        "WorkTableExec",
-    ];
-    node.is::<GridScanExec>() || KNOWN.contains(&node.name())
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow::datatypes::{DataType, Field, SchemaRef};
-    use datafusion::catalog::TableProvider;
-    use datafusion::datasource::MemTable;
-    use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfigBuilder};
-    use datafusion::execution::object_store::ObjectStoreUrl;
-    use datafusion::logical_expr::dml::InsertOp;
-    use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-    use datafusion::physical_plan::memory::LazyMemoryExec;
-
-    use super::*;
-    use crate::query::kind_within;
-
-    fn schema() -> SchemaRef {
-        Arc::new(Schema::new(vec![Field::new("x", DataType::Int64, true)]))
-    }
-
-    /// A plan below an operator that may be anywhere.
-    fn below(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(CoalescePartitionsExec::new(plan))
-    }
-
-    #[tokio::test]
-    async fn parts_that_read_files_or_write_are_refused_wherever_that_stands() {
-        let source = ArrowSource::new_file_source(schema());
-        let files =
-            FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source));
-        let files = DataSourceExec::from_data_source(files.build());
-        let table = MemTable::try_new(schema(), vec![Vec::new()]).unwrap();
-        let state = SessionStateBuilder::new().build();
-        let rows = Arc::new(EmptyExec::new(schema()));
-        let writes = table.insert_into(&state, rows, InsertOp::Append);
-        let writes = writes.await.unwrap();
-        let makes = LazyMemoryExec::try_new(schema(), Vec::new()).unwrap();
-        let refused: [Arc<dyn ExecutionPlan>; 3] = [files, writes, Arc::new(makes)];
-        for plan in refused {
-            for plan in [Arc::clone(&plan), below(plan)] {
-                let error = check(&plan).unwrap_err();
-                assert_eq!(kind_within(&error), ErrorKind::PermissionDenied, "{error}");
-            }
-        }
-    }
-
-    #[test]
-    fn rows_of_the_plan_itself_are_let_through() {
-        let values = MemorySourceConfig::try_new_exec(&[Vec::new()], schema(), None).unwrap();
-        check(&below(values)).unwrap();
-        check(&below(Arc::new(EmptyExec::new(schema())))).unwrap();
-    }
 }

@@ -226,7 +226,10 @@ fn of_tiles() -> Vec<(Vec<u8>, Tried)> {
             wait_millis: 2
         },
         messages::RunName { run: u64::MAX },
-        messages::RebalanceRequest { name: text() },
+        messages::RebalanceRequest {
+            name: text(),
+            without: vec![text(), text()]
+        },
         explain,
     ]
 }

@@ -355,6 +355,9 @@ pub(crate) struct RebalanceRequest {
     /// The name of the grid.
     #[prost(string, tag = "1")]
     pub(crate) name: String,
+    /// The URIs of members that are to have nothing of it.
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) without: Vec<String>,
 }
 
 impl Named for RebalanceRequest {

@@ -188,10 +188,9 @@ pub(super) async fn rebalance(
     wanted: RebalanceRequest,
 ) -> Result<Vec<u8>> {
     let cluster = Arc::clone(cluster(service, call)?);
-    let moved = worked(
-        service,
-        async move { cluster.rebalance(&wanted.name).await },
-    )
+    let moved = worked(service, async move {
+        cluster.rebalance(&wanted.name, &wanted.without).await
+    })
     .await?;
     let told = RebalanceResult {
         moved_bytes: moved.moved_bytes,

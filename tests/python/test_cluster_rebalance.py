@@ -24,6 +24,7 @@ from clusters import (
     leave,
     maps_tiles,
     processes,
+    refresh,
     rows_of,
     until,
     write_list,
@@ -138,6 +139,85 @@ def test_a_grid_of_a_client_may_ask_for_it(tmp_path: Path) -> None:
         for other in (grid[["x"]], grid[:10], pg.from_arrow(pa.table({"x": [1]}))):
             with pytest.raises(pg.errors.UnsupportedError, match="no name there"):
                 other.rebalance()
+
+
+def test_a_member_that_is_to_leave_gives_all_that_it_has_and_is_missed_by_nobody(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, 3) as members:
+        for number, member in enumerate(members):
+            member.contribute(number, 3)
+        refresh(members)
+        *staying, third = members
+        before = pg.connect(members[0].uri).grid("sales").to_arrow()
+        told = members[0].ask(f"server.rebalance('sales', without=[{third.uri!r}])")
+        assert (told["tiles_moved"], told["tiles_kept"]) == (BANDS, 2 * BANDS)
+        refresh(members)
+        even = {member.pid: 3 * BANDS // 2 * BAND_ROWS for member in staying}
+        assert all(processes(member.uri) == even for member in members)
+        # Once more there is nothing to move; and nobody needs what the old parts still hold.
+        again = third.ask(f"server.rebalance('sales', without=[{third.uri!r}])")
+        assert (again["tiles_moved"], again["tiles_kept"]) == (0, 3 * BANDS)
+        third.process.terminate()
+        third.process.wait()
+        write_list(tmp_path / "members", staying)
+        for member in staying:
+            until(lambda member=member: len(member.ask("server.members")), lambda n: n == 2)
+            assert answer(member.uri) == expected(0, 1, 2)
+            assert pg.connect(member.uri).grid("sales").to_arrow().equals(before)
+
+
+def test_a_member_may_send_itself_away_and_gets_its_share_again_without_that(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, 2) as members:
+        for number, member in enumerate(members):
+            member.contribute(number, 2)
+        refresh(members)
+        one, two = members
+        told = one.ask(f"server.rebalance('sales', without=[{one.uri!r}])")
+        assert told["tiles_moved"] == BANDS
+        assert processes(one.uri) == {two.pid: 2 * PART_ROWS}
+        assert one.ask("server.rebalance('sales')")["tiles_moved"] == BANDS
+        assert processes(one.uri) == {member.pid: PART_ROWS for member in members}
+        refresh(members)
+        assert answer(two.uri) == expected(0, 1)
+
+
+def test_clients_and_the_command_may_send_members_away(tmp_path: Path) -> None:
+    with cluster(tmp_path, 3) as members:
+        for number, member in enumerate(members):
+            member.contribute(number, 3)
+        refresh(members)
+        one, two, three = members
+        connection = pg.connect(one.uri)
+        assert connection.rebalance("sales", without=[two.uri])["tiles_moved"] == BANDS
+        assert set(processes(one.uri)) == {one.pid, three.pid}
+        grid = connection.grid("sales").rebalance(without=[two.uri, one.uri])
+        assert grid.to_arrow()["x"].to_pylist() == list(range(3 * PART_ROWS))
+        assert set(processes(one.uri)) == {three.pid}
+        command = [str(COMMAND), "--server", one.uri, "rebalance", "sales"]
+        command += ["--without", three.uri, "--without", two.uri]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.endswith(f"({3 * BANDS} tiles), kept 0 tiles\n")
+        assert set(processes(one.uri)) == {one.pid}
+
+
+def test_who_is_to_leave_must_be_a_member_and_another_must_stay(tmp_path: Path) -> None:
+    with cluster(tmp_path, 2) as members:
+        for number, member in enumerate(members):
+            member.contribute(number, 2)
+        refresh(members)
+        connection = pg.connect(members[0].uri)
+        uris = [member.uri for member in members]
+        for wrong, text in [(["grpc://elsewhere:1"], "elsewhere"), (uris, "leave a member")]:
+            with pytest.raises(pg.errors.InvalidArgumentError, match=text) as raised:
+                connection.rebalance("sales", without=wrong)
+            assert all(uri in str(raised.value) for uri in uris)
+        with pytest.raises(pg.errors.InvalidArgumentError, match="without must be a list"):
+            connection.rebalance("sales", without=uris[0])
+        assert generations(members) == {0}
+        assert answer(uris[0]) == expected(0, 1)
 
 
 def test_the_command_may_ask_for_it(tmp_path: Path) -> None:

@@ -264,6 +264,71 @@ def test_the_batch_job_is_a_script_and_its_check_a_program() -> None:
     }
 
 
+def tool(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a program says that people deploy with; skips the test where it is not there."""
+    program = str(command[0])
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not on this machine: the file is read, not tried with it")
+    words = [str(word) for word in command]
+    known = os.environ | environment
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=known)
+
+
+def test_docker_takes_the_file_of_compose() -> None:
+    if tool("docker", "compose", "version").returncode != 0:
+        pytest.skip("docker has no compose on this machine: the file is read, not tried with it")
+    done = tool("docker", "compose", "-f", DEPLOY / "compose.yaml", "config", "--format", "json")
+    # Warnings as well: of variables that nobody has set, of keys that are obsolete.
+    assert (done.returncode, done.stderr) == (0, "")
+    understood = yaml.safe_load(done.stdout)["services"]
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert set(understood) == set(services)
+    for name, service in services.items():
+        said = {key: str(value) for key, value in service["environment"].items()}
+        assert understood[name]["environment"] == said
+
+
+def test_systemd_takes_the_service(tmp_path: Path) -> None:
+    unit = tmp_path / "partgrid.service"
+    text = (DEPLOY / "partgrid.service").read_text()
+    # The command must be where the service says that it is.
+    unit.write_text(text.replace("/usr/local/bin/partgrid", str(shutil.which("true"))))
+    done = tool("systemd-analyze", "verify", "--man=no", unit)
+    # Keys that it does not know are no error to it.
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    unit.write_text(unit.read_text().replace("RestartSec=", "RestartSecs="))
+    wrong = tool("systemd-analyze", "verify", "--man=no", unit)
+    assert "RestartSecs" in wrong.stdout + wrong.stderr
+
+
+def missing(wanted: Any, found: Any, path: str = "") -> list[str]:
+    """The paths of what is not there, or is something else."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        inner = ((f"{path}.{key}", value, found.get(key)) for key, value in wanted.items())
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) <= len(found):
+        inner = ((f"{path}[{at}]", value, found[at]) for at, value in enumerate(wanted))
+    else:
+        return [] if wanted == found else [path]
+    return [each for path, one, other in inner for each in missing(one, other, path)]
+
+
+def test_kubectl_knows_every_field_of_the_pods(tmp_path: Path) -> None:
+    """A dry run asks a cluster for the kinds that there are. Without one kubectl reads the set of pods as a type, and leaves away what that has not."""
+    pods = manifests()["StatefulSet", "partgrid"]
+
+    def understood(file: dict[str, Any]) -> Any:
+        path = tmp_path / "pods.yaml"
+        path.write_text(yaml.safe_dump(file))
+        words = ["set", "env", "--local", "-f", path, "CHECKED=yes", "-o", "json"]
+        done = tool("kubectl", *words, KUBECONFIG=os.devnull)
+        assert done.returncode == 0, done.stderr
+        return yaml.safe_load(done.stdout)
+
+    assert missing(pods, understood(pods)) == []
+    wrong = pods | {"spec": pods["spec"] | {"serviceNames": "partgrid-members"}}
+    assert missing(wrong, understood(wrong)) == [".spec.serviceNames"]
+
+
 def test_images_have_what_the_others_use() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -239,7 +239,7 @@ def _register(client: Client) -> None:
         with contextlib.suppress(Exception):
             client.unregister_worker_plugin(worker.NAME)
         message = f"the workers cannot become members: {type(error).__name__}: {error}"
-        hint = "install partgrid where the workers run, of the same version as here"
+        hint = 'install partgrid where the workers run, of the same version as here; from_dask(frame, where="here") does without, and brings all rows here'
         raise refused(errors.UnsupportedError, message, hint) from error
 
 

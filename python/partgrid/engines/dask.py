@@ -26,33 +26,42 @@ Table = Any
 
 
 @overload
-def from_dask(frame: Frame, *, index: str | None = ..., where: Literal["here"] = ...) -> Grid: ...
+def from_dask(frame: Frame, *, index: str | None = ..., where: None = ...) -> Grid | DaskGrid: ...
+
+
+@overload
+def from_dask(frame: Frame, *, index: str | None = ..., where: Literal["here"]) -> Grid: ...
 
 
 @overload
 def from_dask(frame: Frame, *, index: str | None = ..., where: Literal["workers"]) -> DaskGrid: ...
 
 
-def from_dask(frame: Frame, *, index: str | None = None, where: str = "here") -> Grid | DaskGrid:
-    """Computes a frame of dask and makes a grid of it: one row band for each partition, without copying what pandas keeps in one piece for each column.
+def from_dask(
+    frame: Frame, *, index: str | None = None, where: str | None = None
+) -> Grid | DaskGrid:
+    """Computes a frame of dask and makes a grid of it where dask computes: one row band for each partition, without copying what pandas keeps in one piece.
 
-    Dask computes with its own scheduler. With threads the partitions are taken where they are; processes and the workers of a `distributed` client send
-    theirs to this process. Columns of Python objects have no type in a partition of nulls only: they get that of the other partitions, and decimals the width
-    of the widest.
+    Dask computes with its own scheduler. With threads the partitions are taken where they are; processes send theirs to this process. Where dask would compute
+    with a `distributed` client, they stay in its workers, unless `where` says otherwise. Columns of Python objects have no type in a partition of nulls only:
+    they get that of the other partitions, and decimals the width of the widest.
 
     Args:
         frame: A `dask.dataframe.DataFrame`, or a `Series` for a grid of one column.
         index: What becomes of row labels: `"keep"` makes columns of them, `"drop"` leaves them away. By default they must be numbers without a gap, which run
             through the whole frame or begin with 0 in each partition.
-        where: `"workers"` leaves the partitions in the workers of the current `distributed` client: see `partgrid.engines.dask.persist`.
+        where: `"workers"` leaves the partitions in the workers of the current `distributed` client: see `partgrid.engines.dask.persist`. `"here"` brings all
+            rows into this process. By default it is `"workers"` where dask would compute with such a client now (one is current, it is not asynchronous, and
+            dask's option `scheduler` names no other), and `"here"` everywhere else.
 
     Returns:
-        A grid in the memory of this process; a `DaskGrid` with `where="workers"`.
+        A grid in the memory of this process, or a `DaskGrid` of partitions in workers.
 
     Raises:
         InvalidArgumentError: It is no such frame, there are row labels and `index` does not say what becomes of them, or partitions have columns of different
             types.
-        UnsupportedError: A column holds what Arrow cannot keep.
+        UnsupportedError: A column holds what Arrow cannot keep, or partgrid is missing in the workers.
+        WorkerLostError and others: As `persist`, for partitions in workers.
 
     Examples:
         >>> import pandas as pd, partgrid as pg
@@ -61,12 +70,14 @@ def from_dask(frame: Frame, *, index: str | None = None, where: str = "here") ->
         ((0, 2, 4), (0, 1))
     """
     check_index(index)
-    if where not in ("here", "workers"):
+    if where not in (None, "here", "workers"):
         message = f'where must be "here" or "workers", got {where!r}'
         raise refused(errors.InvalidArgumentError, message, None)
     if where == "workers":
         return persist(frame, index=index)
     dask, frames = needed("dask", "from_dask"), needed("dask.dataframe", "from_dask")
+    if where is None and (client := _client(dask)) is not None:
+        return persist(frame, index=index, client=client)
     if not isinstance(frame, (frames.DataFrame, frames.Series)):
         raise wrong_frame("dask.dataframe.DataFrame or dask.dataframe.Series", frame)
     cells: list[list[Table]] = []

@@ -73,7 +73,8 @@ def sql(query: str, comm: Comm = None, *, root: int = 0, **grids: _native.Grid) 
     """Runs SQL over grids of all ranks; each rank reads its own tiles. Every rank must call it, with the same query and grids.
 
     The first call with a communicator starts a server in each rank, a member of a cluster (docs/cluster.md): it listens on this machine alone if all ranks
-    are on it, else on its address in the network, for those who have a token that the ranks agree upon. It ends with the process.
+    are on it, else on its address in the network, for those who have a token that the ranks agree upon. It ends with the process. Between hosts the token and
+    the rows go in clear text, without TLS: the network must be one in which nobody else reads along.
 
     Args:
         query: One statement. It names the grids as the keyword arguments do.

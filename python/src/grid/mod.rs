@@ -255,16 +255,21 @@ impl PyGrid {
 
     /// Has the cluster spread the rows of this grid over the members that are there now, as `Server.rebalance` says, and waits. Tiles of this grid that were not read are lost then, as where a grid is replaced.
     ///
+    /// Args:
+    ///     without: The URIs of members that are to have nothing of it, as for `Server.rebalance`.
+    ///
     /// Returns:
     ///     The grid as it is then: the same rows in the same order. `Connection.rebalance` says how much was moved.
     ///
     /// Raises:
     ///     UnsupportedError: It is no grid of `Connection.grid`, or only some of its rows or columns.
+    ///     InvalidArgumentError: `without` names who is no member, or all members.
     ///     PermissionDeniedError: The token of the connection may not do everything with all grids.
     ///     NotFoundError: The server is no member of a cluster, or knows no grid of all by its name any more.
     ///     PartitionLostError: A part of it is gone.
     ///     WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
-    fn rebalance(&self, py: Python<'_>) -> Outcome<Self> {
+    #[pyo3(signature = (*, without=None))]
+    fn rebalance(&self, py: Python<'_>, without: Option<Given<Vec<String>>>) -> Outcome<Self> {
         let Some((connection, name)) = &self.server else {
             let text =
                 "only a whole grid of a cluster can be rebalanced: this one has no name there";
@@ -272,7 +277,7 @@ impl PyGrid {
             return Err(Error::unsupported(text).with_hint(hint).into());
         };
         let connection = connection.bind(py);
-        connection.get().moved(py, name)?;
+        connection.get().moved(py, name, without)?;
         PyConnection::found(connection, name.clone())
     }
 

@@ -221,6 +221,18 @@ def test_processes_get_the_data_with_the_graph() -> None:
     assert back.to_arrow().equals(grid.to_arrow())
 
 
+def test_rows_come_here_where_no_client_would_compute() -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    frame = dd.from_pandas(pd.DataFrame({"v": range(4)}), npartitions=2)
+    for where in (None, "here"):
+        assert type(pg.from_dask(frame, where=where)) is pg.Grid
+    with distributed.Client(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ):
+        # There is a client, and dask was told to compute otherwise.
+        assert type(pg.from_dask(frame)) is pg.Grid
+
+
 def test_a_row_band_travels_without_the_rows_around_it() -> None:
     import pickle  # noqa: PLC0415
 
@@ -250,7 +262,7 @@ def test_a_distributed_client_gets_the_data_and_gives_it_back(processes: bool) -
         assert frame.npartitions == 3
         assert frame.divisions == (*grid.cuts[0][:-1], 99)
         assert frame["v"].sum().compute() == sum(range(100))
-        back = pg.from_dask(frame)
+        back = pg.from_dask(frame, where="here")
     assert alike(back.to_arrow(), grid.to_arrow())
 
 

@@ -266,7 +266,7 @@ def test_values_and_types_are_those_of_one_process(client: Any) -> None:
     frame = pd.DataFrame(VALUES)
     there = dd.from_pandas(frame, npartitions=3, sort=False)
     with engine.persist(there, client=client) as grid:
-        whole = pg.from_dask(there).to_arrow()
+        whole = pg.from_dask(there, where="here").to_arrow()
         assert grid.schema == whole.schema
         assert grid.to_arrow().drop_columns("floats").equals(whole.drop_columns("floats"))
         found = grid.sql("SELECT * FROM self ORDER BY ints")
@@ -402,6 +402,23 @@ def test_a_frame_of_dask_comes_back_without_moving(grid: engine.DaskGrid) -> Non
     with pg.from_dask(frame, where="workers") as again:
         assert again.locations() == grid.locations()
         assert again.sql(QUERY).to_pylist() == groups()
+
+
+def test_rows_stay_where_a_client_computes_unless_they_are_wanted_here(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pg.from_dask(facts()) as grid:
+        assert isinstance(grid, engine.DaskGrid)
+        assert where(grid) <= pids(client)
+        assert grid.sql(QUERY).to_pylist() == groups()
+    assert len(pg.from_dask(facts(), where="here")) == len(ALL)
+    assert type(pg.from_dask(facts(), where="here")) is pg.Grid
+    # By default nothing is gathered, also of what the workers have already.
+    there = facts().persist()
+    monkeypatch.setattr(client, "gather", None)
+    monkeypatch.setattr(dask, "compute", None)
+    with pg.from_dask(there) as grid:
+        assert len(grid) == len(ALL)
 
 
 def test_many_statements_at_once_keep_their_names_apart(client: Any) -> None:

@@ -88,7 +88,7 @@ def test_the_batch_job_runs_with_mpiexec_in_place_of_srun() -> None:
     more = {"LAUNCH": "mpiexec", "PARTGRID_VENV": sys.prefix, "SLURM_NTASKS": "2"}
     done = run(["bash", BATCH], 60, **more)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "2 ranks have 2000 rows on 1 hosts"
+    assert done.stdout.strip() == "2 ranks have 2000 rows on 1 hosts, and answer SQL"
 
 
 def test_mpi_is_imported_only_when_it_is_used() -> None:
