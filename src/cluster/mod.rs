@@ -3,7 +3,7 @@
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
 //! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is),
 //! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `led.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `last.rs` (the last row), `stages.rs` (what the engine does not know of plans) with `cores.rs` (how many shares parts have) and `allowed.rs` (of which cores), `borders.rs` with `cuts.rs` and `border.rs` (few rows that change the member), `pairs.rs` (full joins without keys), `unions.rs` (inputs of unions that one task makes), `hashed.rs` (rows that are where their hash says), `few.rs` (groups that one finishes), `single.rs` (a row that all make), `numbers.rs` (which joins look up by number), `orders.rs` (groups that come in order), `leaf.rs` with `placement.rs` and `placed.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
-//! travels), `tile.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
+//! travels), `tile.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others) with `held.rs` (how many of them), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
 
 mod again;
 mod ahead;
@@ -26,6 +26,7 @@ mod files;
 mod gather;
 mod guarded;
 mod hashed;
+mod held;
 mod here;
 #[cfg(test)]
 mod hostile;
@@ -91,6 +92,7 @@ use anywhere::Anywhere;
 use channel::Reach;
 use copying::Copying;
 use guarded::Guarded;
+use held::Held;
 use near::Near;
 use parts::Parts;
 use stops::Stops;
@@ -173,6 +175,7 @@ pub struct Cluster {
     session: Session,
     reach: Arc<Reach>,
     stops: Stops,
+    held: Held,
     members: ArcSwap<Members>,
     worker: datafusion_distributed::Worker,
     join: ArcSwapOption<Join>,
@@ -219,16 +222,17 @@ impl Cluster {
             tracing::warn!(file = %path.display(), "the list of members is not there: this member is alone until it is");
         }
         let reach = Arc::new(Reach::new(client, Handle::current()));
-        let stops = Stops::default();
+        let (stops, held) = (Stops::default(), Held::default());
         let anywhere = Arc::new(Anywhere::new(options.catalog, options.shared));
         let cluster = Arc::new_cyclic(|cluster| Self {
             own: Weak::clone(cluster),
             runtime: Handle::current(),
-            worker: worker::worker(session, &reach, &anywhere, &stops)
+            worker: worker::worker(session, &reach, &anywhere, &stops, &held)
                 .with_version(join::introduction(&own)),
             session: session.clone(),
             reach,
             stops,
+            held,
             members: ArcSwap::from_pointee(Members::alone(own)),
             join: ArcSwapOption::new(options.join.map(Arc::new)),
             planning: OnceLock::new(),
@@ -321,6 +325,12 @@ impl Cluster {
     pub fn num_away(&self) -> usize {
         let away = self.away.lock();
         away.unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How many parts of statements this process holds for members, of its own and of others. Those of a statement that is over are let go of within seconds.
+    #[must_use]
+    pub fn num_parts_held(&self) -> usize {
+        self.held.number()
     }
 
     /// What writes tiles down for these members, and reads them.
