@@ -106,6 +106,9 @@ use crate::query::{Session, Spread};
 /// How often a member looks who else there is, and what they have.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// With what the URI of a member begins that is reached over TLS.
+const TLS: &str = "grpc+tls://";
+
 /// How members find each other and speak.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterOptions {
@@ -179,6 +182,8 @@ pub struct Cluster {
     members: ArcSwap<Members>,
     worker: datafusion_distributed::Worker,
     join: ArcSwapOption<Join>,
+    /// The URIs that were written there when they could be read last.
+    listed: Mutex<Option<Vec<String>>>,
     /// What cuts plans, once there was one.
     planning: OnceLock<SessionState>,
     forbids_fetching: bool,
@@ -212,8 +217,10 @@ impl Cluster {
     pub fn start(session: &Session, uri: &str, options: ClusterOptions) -> Result<Arc<Self>> {
         let own = own_member(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
         let client = match &options.join {
-            // What DNS gives are addresses; certificates are for the name.
-            Some(Join::Dns(name, _)) => options.client.with_server_name(name.clone()),
+            // What DNS gives are addresses; certificates are for the name. Without TLS there are none.
+            Some(Join::Dns(name, _)) if uri.starts_with(TLS) => {
+                options.client.with_server_name(name.clone())
+            }
             _ => options.client,
         };
         if let Some(Join::File(path)) = &options.join
@@ -235,6 +242,7 @@ impl Cluster {
             held,
             members: ArcSwap::from_pointee(Members::alone(own)),
             join: ArcSwapOption::new(options.join.map(Arc::new)),
+            listed: Mutex::default(),
             planning: OnceLock::new(),
             forbids_fetching: options.forbids_fetching,
             near: Near::new(options.near_bytes),
@@ -278,22 +286,36 @@ impl Cluster {
 
     /// Looks for members elsewhere from now on.
     pub fn join(&self, members: Join) {
+        *self.listed() = None;
         self.join.store(Some(Arc::new(members)));
     }
 
-    /// Looks now who else there is, and which grids have all their parts; else this is done every second.
+    fn listed(&self) -> MutexGuard<'_, Option<Vec<String>>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks now who else there is, and which grids have all their parts; else this is done every second. While the list of members cannot be read, or their name not looked up, those that were there last are looked at: who is lost is so then, too.
     ///
     /// # Errors
     /// Whatever stands in the way of reading the list of members, or of asking them what they have.
     pub async fn refresh(&self) -> Result<()> {
         let _turn = self.looking.lock().await;
-        let mut are_all = true;
+        let (mut are_all, mut unread) = (true, None);
         if let Some(join) = self.join.load_full() {
-            let is_tls = self.members().own().uri().starts_with("grpc+tls://");
-            let uris = join.uris(is_tls).await?;
+            let is_tls = self.members().own().uri().starts_with(TLS);
+            let uris = match join.uris(is_tls).await {
+                Ok(uris) => self.listed().insert(uris).clone(),
+                Err(error) => {
+                    let Some(last) = self.listed().clone() else {
+                        return Err(error);
+                    };
+                    unread = Some(error);
+                    last
+                }
+            };
             let (there, away) = join::alive(&self.reach, &uris).await;
             let away: Vec<String> = away.iter().map(ToString::to_string).collect();
-            are_all = away.is_empty();
+            are_all = away.is_empty() && unread.is_none();
             let mut said = self.away.lock().unwrap_or_else(PoisonError::into_inner);
             // What stays as it is is said once.
             for error in away.iter().filter(|error| !said.contains(error)) {
@@ -303,7 +325,8 @@ impl Cluster {
             drop(said);
             self.set_members(there);
         }
-        self.gather(&self.members(), are_all).await
+        let gathered = self.gather(&self.members(), are_all).await;
+        unread.map_or(gathered, Err)
     }
 
     /// Looks what these members have, of which others may be left out.
