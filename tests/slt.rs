@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+#[cfg(feature = "distributed")]
+use cluster::Placement;
 use engine::Engine;
 use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile};
 use partgrid::load::{LoadOptions, load};
@@ -107,36 +109,72 @@ fn answers_are_those_of_duckdb_on_shuffled_tiles_of_which_some_are_lazy() {
 #[cfg(feature = "distributed")]
 const SEEDS: [u64; 2] = [1, 2];
 
+/// Such a number that nobody has chosen. It is said with each run.
+#[cfg(feature = "distributed")]
+fn any_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+
+    RandomState::new().hash_one("seed")
+}
+
 #[cfg(feature = "distributed")]
 #[test]
 fn answers_are_those_of_duckdb_on_three_members() {
-    let (files, records) = run_members((3, SEEDS[0]), &files_of("sql"), true);
+    let placement = Placement::new(3, SEEDS[0]);
+    let (files, records) = run_members(placement, &files_of("sql"), true);
     report(&format!("{records} answers in {files} files on 3 members"));
     assert!(records >= LEAST_ANSWERS, "only {records} answers");
 }
 
 #[cfg(feature = "distributed")]
 #[test]
-fn every_shape_of_plan_answers_alike_on_one_two_and_five_members() {
-    let shapes = [Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/shapes.slt")];
+fn every_shape_of_plan_answers_alike_on_one_two_three_and_five_members() {
     let [seed, other] = SEEDS;
-    for of in [(1, seed), (2, seed), (2, other), (5, seed), (5, other)] {
-        // Nothing is fetched: each shape runs where the tiles are.
-        let (_, records) = run_members(of, &shapes, false);
-        let (of, _) = of;
-        report(&format!("{records} shapes of plans on {of} members"));
-        assert!(records >= LEAST_SHAPES, "only {records} shapes");
+    for (of, seed) in [
+        (1, seed),
+        (2, seed),
+        (2, other),
+        (3, seed),
+        (3, any_seed()),
+        (5, seed),
+        (5, other),
+    ] {
+        run_shapes(Placement::new(of, seed));
     }
 }
 
 #[cfg(feature = "distributed")]
-fn run_members((of, seed): (u64, u64), files: &[PathBuf], may_fetch: bool) -> (usize, usize) {
-    let seed = std::env::var("PARTGRID_SLT_SEED").map_or(seed, |seed| seed.parse().unwrap());
+#[test]
+fn every_shape_of_plan_answers_alike_where_a_member_has_no_tile() {
+    // The one that is asked, and another one.
+    for (of, without) in [(2, 0), (3, 0), (3, 2)] {
+        run_shapes(Placement::new(of, SEEDS[1]).without(without));
+    }
+}
+
+/// Nothing is fetched: each shape runs where the tiles are.
+#[cfg(feature = "distributed")]
+fn run_shapes(placement: Placement) {
+    let shapes = [Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/shapes.slt")];
+    let (_, records) = run_members(placement, &shapes, false);
+    let of = placement.of;
+    report(&format!("{records} shapes of plans on {of} members"));
+    assert!(records >= LEAST_SHAPES, "only {records} shapes");
+}
+
+#[cfg(feature = "distributed")]
+fn run_members(mut placement: Placement, files: &[PathBuf], may_fetch: bool) -> (usize, usize) {
+    if let Ok(seed) = std::env::var("PARTGRID_SLT_SEED") {
+        placement.seed = seed.parse().unwrap();
+    }
+    let Placement { of, seed, without } = placement;
+    let without = without.map(|member| format!(", none with member {member}"));
     report(&format!(
-        "{of} members; PARTGRID_SLT_SEED={seed} puts the tiles there again"
+        "{of} members; PARTGRID_SLT_SEED={seed} puts the tiles there again{}",
+        without.unwrap_or_default()
     ));
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let members = cluster::Members::start(&runtime, of, seed, may_fetch);
+    let members = cluster::Members::start(&runtime, placement, may_fetch);
     let session = members.session();
     let cutting = Cutting { session, runtime };
     let ran = run_files(files, &cutting);

@@ -3,7 +3,7 @@
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
 //! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is) with `listed.rs` (what is wrong with the list of them),
 //! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `led.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `last.rs` (the last row), `stages.rs` (what the engine does not know of plans) with `cores.rs` (how many shares parts have) and `allowed.rs` (of which cores), `borders.rs` with `cuts.rs` and `border.rs` (few rows that change the member), `pairs.rs` (full joins without keys), `unions.rs` (inputs of unions that one task makes), `hashed.rs` (rows that are where their hash says), `few.rs` (groups that one finishes), `single.rs` (a row that all make), `numbers.rs` (which joins look up by number), `orders.rs` (groups that come in order), `leaf.rs` with `readers.rs` (who, where tasks are fewer than members), `placement.rs` and `placed.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
-//! travels), `tile.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `tell.rs` (that the catalog has changed) with `silent.rs` (who did not answer lately), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others) with `permitted.rs` (what they may hold), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
+//! travels), `tile.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `tell.rs` (that the catalog has changed) with `silent.rs` (who did not answer lately), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others) with `permitted.rs` (what they may hold) and `held.rs` (how many of them), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
 
 mod again;
 mod ahead;
@@ -26,6 +26,7 @@ mod files;
 mod gather;
 mod guarded;
 mod hashed;
+mod held;
 mod here;
 #[cfg(test)]
 mod hostile;
@@ -96,6 +97,7 @@ use anywhere::Anywhere;
 use channel::Reach;
 use copying::Copying;
 use guarded::Guarded;
+use held::Held;
 use listed::Listed;
 use near::Near;
 use parts::{MOST_REPLICAS, Parts};
@@ -110,6 +112,9 @@ use crate::query::{Session, Spread};
 
 /// How often a member looks who else there is, and what they have.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// With what the URI of a member begins that is reached over TLS.
+const TLS: &str = "grpc+tls://";
 
 /// How members find each other and speak.
 #[derive(Debug, Clone, Default)]
@@ -196,9 +201,12 @@ pub struct Cluster {
     session: Session,
     reach: Arc<Reach>,
     stops: Stops,
+    held: Held,
     members: ArcSwap<Members>,
     worker: datafusion_distributed::Worker,
     join: ArcSwapOption<Join>,
+    /// The URIs that were written there when they could be read last.
+    last: Mutex<Option<Vec<String>>>,
     /// What cuts plans, once there was one.
     planning: OnceLock<SessionState>,
     forbids_fetching: bool,
@@ -237,8 +245,10 @@ impl Cluster {
         options.check()?;
         let own = own_member(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
         let client = match &options.join {
-            // What DNS gives are addresses; certificates are for the name.
-            Some(Join::Dns(name, _)) => options.client.with_server_name(name.clone()),
+            // What DNS gives are addresses; certificates are for the name. Without TLS there are none.
+            Some(Join::Dns(name, _)) if uri.starts_with(TLS) => {
+                options.client.with_server_name(name.clone())
+            }
             _ => options.client,
         };
         if let Some(Join::File(path)) = &options.join
@@ -247,18 +257,20 @@ impl Cluster {
             tracing::warn!(file = %path.display(), "the list of members is not there: this member is alone until it is");
         }
         let reach = Arc::new(Reach::new(client, Handle::current()));
-        let stops = Stops::default();
+        let (stops, held) = (Stops::default(), Held::default());
         let anywhere = Arc::new(Anywhere::new(options.catalog, options.shared));
         let cluster = Arc::new_cyclic(|cluster| Self {
             own: Weak::clone(cluster),
             runtime: Handle::current(),
-            worker: worker::worker(session, &reach, &anywhere, &stops)
+            worker: worker::worker(session, &reach, &anywhere, &stops, &held)
                 .with_version(join::introduction(&own)),
             session: session.clone(),
             reach,
             stops,
+            held,
             members: ArcSwap::from_pointee(Members::alone(own)),
             join: ArcSwapOption::new(options.join.map(Arc::new)),
+            last: Mutex::default(),
             planning: OnceLock::new(),
             forbids_fetching: options.forbids_fetching,
             near: Near::new(options.near_bytes),
@@ -305,26 +317,41 @@ impl Cluster {
 
     /// Looks for members elsewhere from now on.
     pub fn join(&self, members: Join) {
+        *self.last() = None;
         self.join.store(Some(Arc::new(members)));
     }
 
-    /// Looks now who else there is, and which grids have all their parts; else this is done every second.
+    fn last(&self) -> MutexGuard<'_, Option<Vec<String>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks now who else there is, and which grids have all their parts; else this is done every second. While the list of members cannot be read, or their name not looked up, those that were there last are looked at: who is lost is so then, too.
     ///
     /// # Errors
     /// Whatever stands in the way of reading the list of members, or of asking them what they have.
     pub async fn refresh(&self) -> Result<()> {
         let _turn = self.finding.lock().await;
-        let mut are_all = true;
+        let (mut are_all, mut unread) = (true, None);
         if let Some(join) = self.join.load_full() {
-            let is_tls = self.members().own().uri().starts_with("grpc+tls://");
-            let uris = join.uris(is_tls).await?;
+            let is_tls = self.members().own().uri().starts_with(TLS);
+            let uris = match join.uris(is_tls).await {
+                Ok(uris) => self.last().insert(uris).clone(),
+                Err(error) => {
+                    let Some(last) = self.last().clone() else {
+                        return Err(error);
+                    };
+                    unread = Some(error);
+                    last
+                }
+            };
             let (there, away) = join::alive(&self.reach, &uris).await;
-            are_all = away.is_empty();
+            are_all = away.is_empty() && unread.is_none();
             self.listed.look(self.members().own(), &uris, &there, &away);
             self.set_members(there);
         }
         let _turn_to_look = self.looking.lock().await;
-        self.gather(&self.members(), are_all).await
+        let gathered = self.gather(&self.members(), are_all).await;
+        unread.map_or(gathered, Err)
     }
 
     /// Looks what these members have, of which others may be left out.
@@ -345,6 +372,12 @@ impl Cluster {
     #[must_use]
     pub fn num_away(&self) -> usize {
         self.listed.num_away()
+    }
+
+    /// How many parts of statements this process holds for members, of its own and of others. Those of a statement that is over are let go of within seconds.
+    #[must_use]
+    pub fn num_parts_held(&self) -> usize {
+        self.held.number()
     }
 
     /// What writes tiles down for these members, and reads them.

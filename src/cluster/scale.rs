@@ -269,9 +269,8 @@ async fn members_and_tiles() {
     }
 }
 
-/// What dealing out so many tiles asks of the allocator, step by step, in bytes, and what is sent.
-async fn asked(num_tiles: usize) -> Vec<(&'static str, usize)> {
-    const MEMBERS: usize = 20;
+/// What dealing out so many tiles to so many members asks of the allocator, step by step, in bytes, and what is sent.
+async fn asked(num_members: usize, num_tiles: usize) -> Vec<(&'static str, usize)> {
     let session = Session::try_new(&SessionOptions::default()).unwrap();
     let catalog = Catalog::open("memory:///asked").await.unwrap();
     let options = ClusterOptions {
@@ -279,12 +278,14 @@ async fn asked(num_tiles: usize) -> Vec<(&'static str, usize)> {
         ..ClusterOptions::default()
     };
     let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
-    let members = Arc::new(members(cluster.members().own(), MEMBERS));
+    let own = cluster.members().own().clone();
+    let (members, meeting) = allocated_bytes(|| Arc::new(members(&own, num_members)));
+    assert_eq!(members.len(), num_members);
     let (grid, building) = allocated_bytes(|| grid(&cluster.reach, &members, num_tiles));
     let (kept, naming) = allocated_bytes(|| kept_grid(&catalog, num_tiles));
     let query = cluster.of_query(Arc::clone(&members));
     let codec = cluster.tile_codec(Some(&members));
-    let mut asked = vec![("build", building), ("name", naming)];
+    let mut asked = vec![("meet", meeting), ("build", building), ("name", naming)];
     for grid in [grid, kept] {
         let over = |conditions: &[Arc<dyn PhysicalExpr>]| {
             GridScanExec::over(Arc::clone(&grid), vec![0, 1], conditions).unwrap()
@@ -294,7 +295,7 @@ async fn asked(num_tiles: usize) -> Vec<(&'static str, usize)> {
         let few: Arc<dyn PhysicalExpr> = Arc::new(BinaryExpr::new(x, Operator::Lt, lit(7_i64)));
         let (pruned, pruning) = allocated_bytes(|| over(&[few]));
         assert_eq!(pruned.kept_row_bands(), [0]);
-        let (dealt, dealing) = allocated_bytes(|| dealt(&scan, &query, MEMBERS));
+        let (dealt, dealing) = allocated_bytes(|| dealt(&scan, &query, num_members));
         let (sent, writing) = allocated_bytes(|| {
             let written = dealt.iter().map(|bands| {
                 let message = codec.written(&grid, bands, &[0]).unwrap();
@@ -311,9 +312,19 @@ async fn asked(num_tiles: usize) -> Vec<(&'static str, usize)> {
 /// Times of a machine that does other things say little; what is asked of the allocator is the same each time.
 #[tokio::test]
 async fn four_times_as_many_tiles_ask_for_four_times_as_much() {
-    let (few, many) = (asked(4_096).await, asked(16_384).await);
-    for ((step, few), (_, many)) in few.into_iter().zip(many) {
+    at_most_in_proportion(&asked(20, 4_096).await, &asked(20, 16_384).await);
+}
+
+/// With as many tiles each: what asks for something for each pair of members, or for each tile and member, asks for sixteen times as much.
+#[tokio::test]
+async fn four_times_as_many_members_ask_for_four_times_as_much() {
+    at_most_in_proportion(&asked(64, 1_024).await, &asked(256, 4_096).await);
+}
+
+/// Of four times as many.
+fn at_most_in_proportion(few: &[(&str, usize)], many: &[(&str, usize)]) {
+    for ((step, few), (_, many)) in few.iter().zip(many) {
         // What is asked for all of them together is within.
-        assert!(few > 0 && many <= 5 * few, "{step}: {few} {many}");
+        assert!(*few > 0 && *many <= 5 * few, "{step}: {few} {many}");
     }
 }

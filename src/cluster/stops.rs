@@ -110,6 +110,11 @@ impl Stops {
     }
 }
 
+/// Whether a part says of which statement it is.
+pub(super) fn is_of_statement(headers: &HeaderMap) -> bool {
+    name_in(headers).is_some()
+}
+
 fn name_in(headers: &HeaderMap) -> Option<String> {
     Some(headers.get(STATEMENT)?.to_str().ok()?.to_owned())
 }

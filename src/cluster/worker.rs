@@ -23,9 +23,10 @@ use uuid::Uuid;
 use super::anywhere::Anywhere;
 use super::channel::{Reach, Resolver};
 use super::codec::Codec;
+use super::held::{Held, HeldPart};
 use super::members::Member;
 use super::permitted::check;
-use super::stops::Stops;
+use super::stops::{Stops, is_of_statement};
 use super::tiles::TileCodec;
 use crate::query::{Session, Stop, of_plans, part};
 
@@ -41,6 +42,7 @@ pub(super) fn worker(
     reach: &Arc<Reach>,
     anywhere: &Arc<Anywhere>,
     stops: &Stops,
+    held: &Held,
 ) -> Worker {
     let engine = session.engine();
     let runtime = RuntimeEnv {
@@ -53,7 +55,7 @@ pub(super) fn worker(
         runtime: Arc::clone(&runtime),
         made: ArcSwapOption::empty(),
     });
-    let stops = stops.clone();
+    let (stops, held) = (stops.clone(), held.clone());
     let (reach, anywhere) = (Arc::clone(reach), Arc::clone(anywhere));
     let building = move |context: WorkerQueryContext| {
         let codec = TileCodec {
@@ -65,7 +67,9 @@ pub(super) fn worker(
         };
         let template = Arc::clone(&template);
         let stop = stops.of_part(&context.headers);
-        async move { Ok(state(&template, codec, context.builder, stop)) }
+        // What only has the engine let go of others is of no statement.
+        let held = is_of_statement(&context.headers).then(|| held.one());
+        async move { Ok(state(&template, codec, context.builder, (stop, held))) }
     };
     Worker::from_session_builder(building)
         .with_runtime_env(runtime)
@@ -145,12 +149,15 @@ fn state(
     template: &Template,
     codec: TileCodec,
     mut builder: SessionStateBuilder,
-    stop: Stop,
+    (stop, held): (Stop, Option<HeldPart>),
 ) -> SessionState {
     let mut config = builder.config().take().unwrap_or_default();
     let extensions = std::mem::take(&mut config.options_mut().extensions);
     *config.options_mut() = template.session.engine_settings().as_ref().clone();
     config.options_mut().extensions = extensions;
+    if let Some(held) = held {
+        config = config.with_extension(Arc::new(held));
+    }
     let reach = Arc::clone(&codec.reach);
     let rewritten = move |event: WorkerPlanRewriteEvent<'_>| {
         check(&event.plan)?;

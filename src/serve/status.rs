@@ -45,6 +45,7 @@ pub(super) fn status(service: &Service, caller: &Caller) -> Value {
         "queries": queries(service, caller),
         "jobs": jobs(service, caller),
         "members": members(service),
+        "parts": num_parts(service),
         "errors": errors(service, caller),
     })
 }
@@ -78,6 +79,16 @@ fn members(service: &Service) -> Vec<Value> {
         return std::iter::once(here).chain(others).collect();
     }
     vec![here]
+}
+
+/// How many parts of statements of members this server holds.
+pub(super) fn num_parts(service: &Service) -> u64 {
+    #[cfg(feature = "distributed")]
+    if let Some(cluster) = service.cluster.get() {
+        return cluster.num_parts_held() as u64;
+    }
+    let _nobody_else = service;
+    0
 }
 
 fn memory(service: &Service) -> Value {

@@ -338,10 +338,11 @@ def works(members: Sequence[Child]) -> list[bool]:
 
 
 def does_nothing(status: Any) -> bool:
-    """Whether who says so runs nothing, and has no memory for what runs."""
-    runs = [each["text"] for each in status["queries"] if each["state"] == "running"]
+    """Whether who says so runs nothing, holds no part of a statement of anybody, and has no memory for what runs."""
+    runs = [each["sql"] for each in status["queries"] if each["state"] == "running"]
     memory = status["memory"]
-    return not runs and memory["query_bytes"] == memory["incoming_bytes"] == 0
+    used = memory["query_bytes"], memory["incoming_bytes"]
+    return not runs and not status["parts"] and used == (0, 0)
 
 
 @contextmanager
@@ -355,7 +356,8 @@ def nothing_stays(
     def stays() -> list[object]:
         """What is too much, member by member."""
         told = [status(member) for member in members]
-        busy = [(each["queries"], each["memory"]) for each in told if not does_nothing(each)]
+        kinds = ("queries", "parts", "memory")
+        busy = [[each[kind] for kind in kinds] for each in told if not does_nothing(each)]
         had = [(Had(member), then) for member, then in zip(members, before, strict=True)]
         more = [each for each in had if not each[0].is_within(each[1])]
         return [*busy, *((vars(now), vars(then)) for now, then in more)]

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,14 +24,14 @@ _START_SECONDS = 60
 
 
 @contextmanager
-def s3_server() -> Iterator[str]:
-    """The address of an S3 server (moto) in a process of its own."""
+def s3_server(**environment: str) -> Iterator[str]:
+    """The address of an S3 server (moto) in a process of its own, which may have more in its environment."""
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
     )
     try:
         assert server.stderr is not None
@@ -76,6 +76,7 @@ class Proxy:
 
     address: str
     requests: list[Request] = field(default_factory=list)
+    connections: set[socket.socket] = field(default_factory=set)
     fault: (
         Callable[
             [
@@ -88,6 +89,12 @@ class Proxy:
         ]
         | None
     ) = None
+
+    def drop(self) -> None:
+        """Ends all connections of clients, which keep some for later."""
+        for connection in list(self.connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def read_bytes(self, suffix: str = ".parquet") -> int:
         """The bytes of all range reads."""
@@ -106,6 +113,14 @@ def fault_proxy(upstream: str) -> Iterator[Proxy]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            proxy.connections.add(self.connection)
+
+        def finish(self) -> None:
+            proxy.connections.discard(self.connection)
+            super().finish()
 
         def log_message(self, *_: object) -> None:
             """Quiet."""

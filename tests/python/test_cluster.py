@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
-from clusters import Child
+from clusters import LOST, Child, nothing_stays
 from conftest import DATA
 from services import COMMAND, SPREAD, Service, free_ports, http_answer, until, write_tokens
 
@@ -131,37 +129,56 @@ def test_a_lost_member_is_an_error_and_a_new_one_with_its_part_mends_the_grid(
     with cluster(tmp_path) as members:
         connection = pg.connect(members[0].uri)
         before = connection.sql(QUERY).to_arrow()
-        members[2].kill()
-        began = time.monotonic()
-        with pytest.raises((pg.errors.WorkerLostError, pg.errors.PartitionLostError)) as caught:
-            connection.sql(QUERY).to_arrow()
-        assert time.monotonic() - began < 10
-        said = str(caught.value)
-        assert "member: grpc://" in said
-        assert "http://" not in said
-        assert "\nhint: " in said
-        assert said.count("position: ") <= 1
-        members[2] = Member(2, 3, tmp_path / "members")
-        path = tmp_path / "members"
-        path.write_text("\n".join(member.uri for member in members))
-        for member in members:
-            member.ask("server.refresh()")
-        assert connection.sql(QUERY).to_arrow().equals(before)
+        with nothing_stays(members[:2]):
+            members[2].kill()
+            began = time.monotonic()
+            with pytest.raises(LOST) as caught:
+                connection.sql(QUERY).to_arrow()
+            assert time.monotonic() - began < 10
+            said = str(caught.value)
+            assert "member: grpc://" in said
+            assert "http://" not in said
+            assert "\nhint: " in said
+            assert said.count("position: ") <= 1
+            members[2] = Member(2, 3, tmp_path / "members")
+            path = tmp_path / "members"
+            path.write_text("\n".join(member.uri for member in members))
+            for member in members:
+                member.ask("server.refresh()")
+            assert connection.sql(QUERY).to_arrow().equals(before)
 
 
 def test_a_member_that_hangs_does_not_hang_statements(tmp_path: Path) -> None:
     with cluster(tmp_path) as members:
         connection = pg.connect(members[0].uri)
         expected = connection.sql(QUERY).to_arrow()
-        os.kill(members[1].process.pid, signal.SIGSTOP)
-        began = time.monotonic()
-        try:
-            # Once it is no member any more, its tiles are read from the memory that it shares.
-            with suppress(pg.errors.WorkerLostError, pg.errors.PartitionLostError):
-                assert connection.sql(QUERY).to_arrow() == expected
-            assert time.monotonic() - began < 20
-        finally:
-            os.kill(members[1].process.pid, signal.SIGCONT)
+
+        def hang() -> None:
+            members[1].stop()
+            began = time.monotonic()
+            try:
+                # Once it is no member any more, its tiles are read from the memory that it shares.
+                is_as_before(connection, expected)
+                assert time.monotonic() - began < 20
+            finally:
+                members[1].go_on()
+            # And then it is a member as before.
+            until(lambda: is_as_before(connection, expected), 30)
+
+        # With the first time they begin to share memory, which stays.
+        hang()
+        with nothing_stays(members):
+            hang()
+
+
+def is_as_before(connection: pg.Connection, expected: pa.Table) -> bool:
+    """Whether the answer is the same; else rows must be lost."""
+    try:
+        rows = connection.sql(QUERY).to_arrow()
+    except LOST:
+        return False
+    assert rows == expected
+    return True
 
 
 def test_a_grid_without_all_its_parts_is_no_grid(tmp_path: Path) -> None:
@@ -309,6 +326,28 @@ def test_a_list_of_members_that_is_not_there_is_said(tmp_path: Path) -> None:
         assert str(tmp_path / "nosuch") in text
     finally:
         service.kill()
+
+
+def test_while_the_list_of_members_cannot_be_read_only_who_is_lost_goes(tmp_path: Path) -> None:
+    with cluster(tmp_path) as members:
+        path = tmp_path / "members"
+        text = path.read_text()
+        path.unlink()
+        path.mkdir()
+        for member in members:
+            told = member.ask("server.refresh()")
+            assert told["error"] == "StorageError", told
+            assert "the list of members cannot be read" in told["text"]
+            assert len(member.ask("server.members")) == 3
+            rows = pg.connect(member.uri).sql("SELECT count(DISTINCT x) AS n FROM sales").to_arrow()
+            assert rows.to_pydict() == {"n": [3000]}
+        members[2].kill()
+        for member in members[:2]:
+            until(lambda member=member: len(member.ask("server.members")) == 2)
+        path.rmdir()
+        path.write_text(text)
+        for member in members[:2]:
+            assert member.ask("server.refresh()") is None
 
 
 def test_what_cannot_work_is_refused_at_once() -> None:

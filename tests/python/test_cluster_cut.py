@@ -23,6 +23,7 @@ from clusters import (
     expected,
     free_port,
     nothing_stays,
+    status_of,
     until,
     works,
     write_list,
@@ -79,9 +80,17 @@ def test_members_work_for_no_statement_that_was_cancelled(
             info = client.get_flight_info(statement(text))
             reader = client.do_get(info.endpoints[0].ticket)
             until(lambda: works(members), lambda working: working == who)
+            assert any(held(members))
             reader.cancel()
             until(lambda: works(members), lambda working: not any(working), 10)
+            # The engine has let go of its parts, too.
+            until(lambda: held(members), lambda parts: not any(parts), 10)
         assert answer(members[0].uri) == expected(0, 1)
+
+
+def held(members: list[Member]) -> list[int]:
+    """How many parts of statements each holds."""
+    return [status_of(member)["parts"] for member in members]
 
 
 def lost_in_time(job: Future[object], since: float) -> None:

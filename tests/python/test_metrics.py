@@ -34,7 +34,12 @@ def test_what_has_not_happened_yet_is_there_as_zero() -> None:
         assert found[labelled("partgrid_query_duration_seconds_count", state=state)] == 0
     for reason in ("missing", "expired", "unknown"):
         assert found[labelled("partgrid_refused_logins_total", reason=reason)] == 0
-    for name in ("uploaded_bytes_total", "loads_running", "do_get_duration_seconds_count"):
+    for name in (
+        "uploaded_bytes_total",
+        "loads_running",
+        "parts_held",
+        "do_get_duration_seconds_count",
+    ):
         assert found[f"partgrid_{name}"] == 0
 
 

@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::super::counts::Label;
 use super::super::health;
 use super::super::service::Service;
-use super::super::status::grid_bytes;
+use super::super::status::{grid_bytes, num_parts};
 use crate::error::{Error, Result};
 use crate::share::copied_bytes;
 
@@ -53,6 +53,11 @@ pub(super) fn text(service: &Service) -> Result<String> {
         "loads_running",
         "Loads for clients that run at this moment",
         service.jobs.num_running() as u64,
+    );
+    gauge(
+        "parts_held",
+        "Parts of statements that this member of a cluster holds for all of them",
+        num_parts(service),
     );
     memory(service, &mut registry);
     counters(service, &mut registry);
