@@ -310,7 +310,9 @@ impl MemberTile {
         match greeted {
             Ok(Err(error)) if error.kind() == ErrorKind::ResourcesExhausted => {
                 let what = "the member that had the tile does not answer";
-                Err(self.lost(what).with_source(error))
+                Err(self
+                    .lost(what, "ask again in a moment: it is looked for meanwhile")
+                    .with_source(error))
             }
             _ => Ok(()),
         }
