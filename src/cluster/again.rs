@@ -11,7 +11,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::stream::BoxStream;
-use futures::{Future, StreamExt, future, stream};
+use futures::{StreamExt, future, stream};
 
 use super::Cluster;
 use super::join::alive;

@@ -143,7 +143,7 @@ mod tests {
 
     /// It has an input, and nothing in its name says what it does.
     fn analyzed() -> Arc<dyn ExecutionPlan> {
-        Arc::new(AnalyzeExec::new(false, false, nothing(), schema()))
+        Arc::new(AnalyzeExec::builder(false, false, nothing(), schema()).build())
     }
 
     #[tokio::test]

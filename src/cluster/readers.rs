@@ -8,7 +8,6 @@ use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::error::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{DistributedLeafExec, NetworkBoundaryExt};
 

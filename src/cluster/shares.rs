@@ -93,7 +93,7 @@ fn taken_over(bands: &[(u64, Option<usize>)], weights: &[u64]) -> Vec<(u64, usiz
     });
     let ends: Vec<u128> = ends.collect();
     let last = gets.iter().rposition(|gets| *gets > 0).unwrap_or_default();
-    let mut start = 0;
+    let mut start = 0_u128;
     let taken = bands.iter().map(|(bytes, at)| {
         let at = at.unwrap_or_else(|| {
             let middle = start + u128::from(*bytes) / 2;
