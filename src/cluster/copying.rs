@@ -14,6 +14,7 @@ use futures::try_join;
 use super::Cluster;
 use super::channel::Reach;
 use super::members::Member;
+use super::owner::member_tile;
 use super::tile::{Access, MemberTile, There};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::GridPart;
@@ -163,7 +164,13 @@ async fn copied(
 /// Whatever stands in the way of reading it; `PartitionLost` when it does not come in time.
 pub(super) async fn brought(tile: &Tile) -> Result<Tile> {
     let columns: Vec<usize> = (0..tile.data().schema().fields().len()).collect();
-    let bringing = tokio::time::timeout(TILE, tile.data().fetch(&columns)).await;
+    let bringing = async {
+        match member_tile(tile) {
+            Some(there) => there.fetch_to_stay(&columns).await,
+            None => tile.data().fetch(&columns).await,
+        }
+    };
+    let bringing = tokio::time::timeout(TILE, bringing).await;
     let batch = bringing.map_err(|_| {
         let text = format!("the tile did not come within {} seconds", TILE.as_secs());
         Error::new(ErrorKind::PartitionLost, text).with_hint(

@@ -341,6 +341,14 @@ impl MemberTile {
         outline.memory_bytes <= SMALL_BYTES && !outline.access.forbids_fetching
     }
 
+    /// Its columns, for what stays in this process: nothing of it is kept for statements as well, which would have the memory of others as long.
+    pub(super) async fn fetch_to_stay(&self, columns: &[usize]) -> Result<RecordBatch> {
+        match self.shared_again() {
+            Some(tile) => tile.data().fetch(columns).await,
+            None => self.brought(columns).await,
+        }
+    }
+
     /// Its columns: those that were fetched before as they are, all others fetched now, and kept.
     async fn kept(&self, columns: &[usize]) -> Result<RecordBatch> {
         let (small, outline) = (&self.reach.small, &self.outline);

@@ -231,14 +231,14 @@ async fn done(
             let text = "the server takes no plans of Substrait: send SQL";
             return Err(Error::unsupported(text));
         }
-        other => {
-            let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
-            let text = format!("the server has no action {other:?}");
-            return Err(
-                Error::unsupported(text).with_hint(format!("the actions are {}", names.join(", ")))
-            );
-        }
+        other => return Err(unknown(other)),
     })
+}
+
+fn unknown(name: &str) -> Error {
+    let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
+    let text = format!("the server has no action {name:?}");
+    Error::unsupported(text).with_hint(format!("the actions are {}", names.join(", ")))
 }
 
 /// What an action about a client's session answers, and the cookie to set.

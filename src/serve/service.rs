@@ -171,21 +171,27 @@ impl Service {
             gets: Times::default(),
         });
         service.read_tokens()?;
-        if let Some(catalog) = &service.catalog {
+        service.name_grids(options).await?;
+        Ok(service)
+    }
+
+    /// Names what the catalog has and what the server was given; from then on it keeps what is named.
+    async fn name_grids(self: &Arc<Self>, options: &ServerOptions) -> Result<()> {
+        if let Some(catalog) = &self.catalog {
             for (name, grid) in catalog.grids().await? {
-                service.session.register(&name, grid)?;
+                self.session.register(&name, grid)?;
             }
-            super::health::leave_out(&service);
+            super::health::leave_out(self);
         }
-        service.watch();
-        let keeps = Keeps(Arc::downgrade(&service));
-        service.session.keep_with(Arc::new(keeps));
+        self.watch();
+        let keeps = Keeps(Arc::downgrade(self));
+        self.session.keep_with(Arc::new(keeps));
         for (name, grid) in options.own_grids() {
             super::ingest::check_name(name)?;
-            super::health::check_whole(&service, name)?;
-            service.session.register(name, Arc::clone(grid))?;
+            super::health::check_whole(self, name)?;
+            self.session.register(name, Arc::clone(grid))?;
         }
-        Ok(service)
+        Ok(())
     }
 
     /// Begins what is done now and then, as long as the service is there.

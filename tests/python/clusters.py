@@ -347,9 +347,12 @@ def does_nothing(status: Any) -> bool:
 
 @contextmanager
 def nothing_stays(
-    members: Sequence[Child], status: Callable[[Any], Any] = status_of
+    members: Sequence[Child],
+    status: Callable[[Any], Any] = status_of,
+    *,
+    segments: bool = True,
 ) -> Iterator[None]:
-    """Afterwards these members do nothing for anybody, and have no more of the system than before."""
+    """Afterwards these members do nothing for anybody, and have no more of the system than before; memory that they share is left out without `segments`."""
     before = all_steady(members)
     yield
 
@@ -359,7 +362,7 @@ def nothing_stays(
         kinds = ("queries", "parts", "memory")
         busy = [[each[kind] for kind in kinds] for each in told if not does_nothing(each)]
         had = [(Had(member), then) for member, then in zip(members, before, strict=True)]
-        more = [each for each in had if not each[0].is_within(each[1])]
+        more = [(now, then) for now, then in had if not now.is_within(then, segments=segments)]
         return [*busy, *((vars(now), vars(then)) for now, then in more)]
 
     until(stays, lambda seen: not seen, 30)

@@ -54,12 +54,13 @@ class Had:
         self.segments = sum("memfd:" in link for link in links)
         self.threads = len(list((folder / "task").iterdir()))
 
-    def is_within(self, before: Had, *, threads: bool = True) -> bool:
-        """Whether it has no more than before."""
+    def is_within(self, before: Had, *, threads: bool = True, segments: bool = True) -> bool:
+        """Whether it has no more than before; where more may be shared, each segment is a descriptor."""
+        others = self.descriptors - self.segments, before.descriptors - before.segments
         return (
-            self.descriptors <= before.descriptors
+            others[0] <= others[1]
             and self.sockets <= before.sockets
-            and self.segments <= before.segments
+            and (self.segments <= before.segments or not segments)
             and (self.threads <= before.threads or not threads)
         )
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
-from clusters import Child
+from clusters import Child, nothing_stays
 from services import SPREAD, act
 
 MEMBER = """
@@ -99,6 +99,28 @@ def load(member: Member, folder: Path) -> int:
     connection = pg.connect(member.uri)
     told = connection.load_parquet(str(folder / "data" / "sales"), "sales", tile_rows=500)
     return int(told["rows"])
+
+
+def answers(member: Member, table: pa.Table) -> None:
+    rows = pg.connect(member.uri).sql(QUERY).to_arrow().to_pylist()
+    assert rows == expected(table)
+
+
+def loaded_before(members: list[Member], folder: Path) -> list[Member]:
+    """Members that have loaded something together, and answered over it: they have by then what they keep. Nothing of it is left."""
+    part = folder / "data" / "sales" / "part=1"
+    connection = pg.connect(members[0].uri)
+    assert connection.load_parquet(str(part), "first", tile_rows=500)["rows"] > 0
+    for member in members:
+        assert member.ask("server.refresh()") is None
+        pg.connect(member.uri).sql("SELECT sum(x) AS x FROM first").to_arrow()
+    connection.sql("DROP TABLE first").to_arrow()
+    for member in members:
+        assert member.ask("server.refresh()") is None
+        assert member.ask("server.tables") == []
+    for path in (folder / "catalog" / "tiles").glob("*.arrow"):
+        path.unlink()
+    return members
 
 
 def tiles(folder: Path) -> list[str]:
@@ -228,7 +250,7 @@ def test_of_two_who_write_one_name_at_once_one_is_told(tmp_path: Path) -> None:
 
 def test_two_loads_of_one_name_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
     table = files(tmp_path)
-    with cluster(tmp_path) as members:
+    with cluster(tmp_path) as members, nothing_stays(loaded_before(members, tmp_path)):
         with ThreadPoolExecutor() as threads:
             jobs = [threads.submit(load, member, tmp_path) for member in members[:2]]
         outcomes: list[int | str] = []
@@ -237,13 +259,13 @@ def test_two_loads_of_one_name_one_wins_and_the_other_is_told(tmp_path: Path) ->
                 outcomes.append(job.result())
             except (pg.errors.StorageError, pg.errors.QueryError) as error:
                 outcomes.append(str(error))
-        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["int", "str"], outcomes
+        kinds = sorted(type(outcome).__name__ for outcome in outcomes)
+        assert kinds == ["int", "str"], outcomes
         [told] = [outcome for outcome in outcomes if isinstance(outcome, str)]
         assert "sales" in told
         for member in members:
             member.ask("server.refresh()")
-            answer = pg.connect(member.uri).sql(QUERY).to_arrow()
-            assert answer.to_pylist() == expected(table)
+            answers(member, table)
 
 
 def test_who_leaves_only_gives_its_tiles_away_and_who_is_lost_costs_no_answer(
@@ -280,21 +302,25 @@ def test_a_member_that_hangs_costs_no_answer_either(tmp_path: Path) -> None:
 
 def test_a_load_goes_on_without_a_member_that_is_lost(tmp_path: Path) -> None:
     table = files(tmp_path, count=60)
-    with cluster(tmp_path) as members, ThreadPoolExecutor() as threads:
-        job = threads.submit(load, members[0], tmp_path)
-        wait_for(lambda: len(tiles(tmp_path)) > 10)
-        assert not job.done()
-        members[2].kill()
-        assert job.result() == 120_000
-        connection = pg.connect(members[0].uri)
-        assert connection.sql(QUERY).to_arrow().to_pylist() == expected(table)
+    with ThreadPoolExecutor() as threads, cluster(tmp_path) as members:
+        with nothing_stays(loaded_before(members, tmp_path)[:2]):
+            job = threads.submit(load, members[0], tmp_path)
+            wait_for(lambda: len(tiles(tmp_path)) > 10)
+            assert not job.done()
+            members[2].kill()
+            assert job.result(60) == 120_000
+            answers(members[0], table)
         # Tiles of the member that it had not told of are there twice, and go after the grace.
         assert len(tiles(tmp_path)) >= 240
 
 
 def test_a_load_goes_on_without_a_member_that_hangs(tmp_path: Path) -> None:
     table = files(tmp_path, count=60)
-    with ThreadPoolExecutor() as threads, cluster(tmp_path) as members:
+    with (
+        ThreadPoolExecutor() as threads,
+        cluster(tmp_path) as members,
+        nothing_stays(loaded_before(members, tmp_path)),
+    ):
         job = threads.submit(load, members[0], tmp_path)
         wait_for(lambda: len(tiles(tmp_path)) > 10)
         members[2].stop()
@@ -307,25 +333,27 @@ def test_a_load_goes_on_without_a_member_that_hangs(tmp_path: Path) -> None:
         # Whatever it still writes is of no grid.
         for member in members:
             assert member.ask("server.refresh()") is None
-            rows = pg.connect(member.uri).sql(QUERY).to_arrow().to_pylist()
-            assert rows == expected(table)
+            answers(member, table)
 
 
 def test_a_load_whose_coordinator_is_lost_leaves_no_grid(tmp_path: Path) -> None:
     table = files(tmp_path, count=60)
-    with cluster(tmp_path) as members, ThreadPoolExecutor() as threads:
+    with (
+        ThreadPoolExecutor() as threads,
+        cluster(tmp_path) as members,
+        nothing_stays(loaded_before(members, tmp_path)[1:]),
+    ):
         job = threads.submit(load, members[0], tmp_path)
         wait_for(lambda: len(tiles(tmp_path)) > 10)
         members[0].kill()
         with pytest.raises(pg.errors.PartgridError):
-            job.result()
+            job.result(60)
         members[1].ask("server.refresh()")
         assert members[1].ask("server.tables") == []
         assert load(members[1], tmp_path) == 120_000
         # It may still be busy with the load that was lost, and is waited for a second only.
         assert members[2].ask("server.refresh()") is None
-        answer = pg.connect(members[2].uri).sql(QUERY).to_arrow()
-        assert answer.to_pylist() == expected(table)
+        answers(members[2], table)
 
 
 def test_a_load_of_a_damaged_file_is_an_error_and_no_grid(tmp_path: Path) -> None:

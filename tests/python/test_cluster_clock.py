@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import partgrid as pg
 from clocks import DAY, Clock, needs_clocks
+from clusters import nothing_stays
 from services import Service, until
 from test_cluster_catalog import QUERY, Member, expected, files, load, tiles
 
@@ -63,29 +64,33 @@ def test_members_whose_clocks_are_days_apart_share_a_catalog(tmp_path: Path) -> 
         for uri in [*uris, first.uri]:
             assert answers(uri, table)
         planned = pg.connect(uris[0]).sql(QUERY)
+        # Each has told the others of something by now.
+        for number, uri in enumerate([*uris, first.uri]):
+            pg.connect(uri).upload(table.slice(0, 10), f"few_{number}")
         of_load = tiles(tmp_path)
-        first.kill()
-        again = begun_ahead()
-        services.append(again)
-        # The one that is behind replaces what the one ahead has loaded.
-        newer = table.set_column(0, "x", pa.array(range(5, 12_005), pa.int64()))
-        pg.connect(uris[1]).upload(newer, "sales", if_exists="replace")
-        path.write_text("\n".join([*uris, again.ready().uri]) + "\n")
-        old = orphan(tmp_path, 1, days=2)
-        # What is a day old by one of the clocks alone stays, whoever may be reading it.
-        orphan(tmp_path, 2, days=0)
-        in_use = {*tiles(tmp_path)} - {old.name}
-        assert in_use > {*of_load}
-        until(lambda: COLLECTED in "".join(again.said), 60)
-        assert not old.exists()
-        assert in_use == {*tiles(tmp_path)}
-        assert planned.to_arrow().to_pylist() == expected(table)
-        for uri in [*uris, again.uri]:
-            assert answers(uri, newer)
-        # And the one ahead what that one has kept.
-        pg.connect(again.uri).upload(table, "sales", if_exists="replace")
-        for uri in [*uris, again.uri]:
-            until(lambda uri=uri: answers(uri, table))
+        with nothing_stays(others):
+            first.kill()
+            again = begun_ahead()
+            services.append(again)
+            # The one that is behind replaces what the one ahead has loaded.
+            newer = table.set_column(0, "x", pa.array(range(5, 12_005), pa.int64()))
+            pg.connect(uris[1]).upload(newer, "sales", if_exists="replace")
+            path.write_text("\n".join([*uris, again.ready().uri]) + "\n")
+            old = orphan(tmp_path, 1, days=2)
+            # What is a day old by one of the clocks alone stays, whoever may be reading it.
+            orphan(tmp_path, 2, days=0)
+            in_use = {*tiles(tmp_path)} - {old.name}
+            assert in_use > {*of_load}
+            until(lambda: COLLECTED in "".join(again.said), 60)
+            assert not old.exists()
+            assert in_use == {*tiles(tmp_path)}
+            assert planned.to_arrow().to_pylist() == expected(table)
+            for uri in [*uris, again.uri]:
+                assert answers(uri, newer)
+            # And the one ahead what that one has kept.
+            pg.connect(again.uri).upload(table, "sales", if_exists="replace")
+            for uri in [*uris, again.uri]:
+                until(lambda uri=uri: answers(uri, table))
     finally:
         for member in others:
             member.kill()

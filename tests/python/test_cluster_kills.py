@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,11 @@ def test_a_member_that_is_killed_at_any_moment_costs_no_rows(tmp_path: Path, rep
     kills = KILLS // replicas
     source = random.Random(KILLS)
     outcomes: Counter[bool] = Counter()
-    with ThreadPoolExecutor(1) as threads, cluster(tmp_path, MEMBERS) as members:
+    with (
+        ThreadPoolExecutor(1) as threads,
+        cluster(tmp_path, MEMBERS) as members,
+        ExitStack() as stack,
+    ):
         for number, member in enumerate(members):
             contribute(member, number, replicas=replicas)
         know(members, replicas)
@@ -81,6 +86,9 @@ def test_a_member_that_is_killed_at_any_moment_costs_no_rows(tmp_path: Path, rep
             begun = time.monotonic()
             expected[text] = rows(connection, text)
             took[text] = time.monotonic() - begun
+        # The one that is asked survives all of it. Where there are copies, it depends on who has which of them how much memory members share.
+        if replicas == 1:
+            stack.enter_context(nothing_stays(members[:1]))
         for turn in range(kills):
             text = TEXTS[(turn + replicas) % len(TEXTS)]
             victim = source.randrange(1, MEMBERS)

@@ -9,12 +9,13 @@ import json
 import os
 import random
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pyarrow as pa
 
 import partgrid as pg
+from clusters import nothing_stays
 from services import until
 from test_catalog_deaths import Loading, files, of_a_load
 from test_cluster_catalog import Member, cluster, met, started
@@ -90,50 +91,66 @@ def test_a_load_whose_members_are_killed_is_there_whole_or_not_at_all(tmp_path: 
         first.run()
         assert first.rows == 60_000, first.refusal
         seconds = time.monotonic() - begun
+        # Those that were there from the beginning have all loaded and answered.
+        lasting = [*members]
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            again = Loading(member.uri, data / "kept", "kept")
+            again.run()
+            assert again.rows == 60_000, again.refusal
+            assert sorted(held(member)) == ["kept"]
         for turn in range(KILLS):
             # A name that has a grid, or one that may be new.
             name = source.choice(["kept", "a", "b"])
             is_asked, which = ENDS[turn % len(ENDS)]
             rows = of_a_load(data / str(turn), turn + 2)
-            load = Loading(members[0].uri, data / str(turn), name)
-            moment = Moment(which, catalog, seconds, source)
-            load.start()
-            moment.wait(load)
             victim = 0 if is_asked else source.choice([1, 2])
-            members[victim].kill()
-            load.join(60)
-            assert not load.is_alive()
-            assert (load.rows is None) == (load.refusal is not None)
-            # What one has not written that only took part, others write.
-            assert is_asked or load.rows == 60_000, (turn, load.refusal)
-            if load.refusal is not None:
-                assert isinstance(load.refusal, pg.errors.StorageError), (turn, load.refusal)
-                assert load.refusal.retryable
-            num_done += load.rows is not None
-            members[victim] = started(tmp_path)
-            met(tmp_path, members)
-            for member in members:
-                found = held(member)
-                if name in found and found[name].equals(rows):
-                    # Committed, and not said any more, at the most.
-                    known[name] = rows
-                assert load.rows is None or known[name].equals(rows), (turn, which)
-                assert sorted(found) == sorted(known), (turn, which, name)
-                for each, expected in known.items():
-                    assert found[each].equals(expected), (turn, which, each)
+            lasting = [member for member in lasting if member is not members[victim]]
+            with nothing_stays(lasting, segments=False) if lasting else nullcontext():
+                load = Loading(members[0].uri, data / str(turn), name)
+                moment = Moment(which, catalog, seconds, source)
+                load.start()
+                moment.wait(load)
+                members[victim].kill()
+                load.join(60)
+                assert not load.is_alive()
+                assert (load.rows is None) == (load.refusal is not None)
+                # What one has not written that only took part, others write.
+                assert is_asked or load.rows == 60_000, (turn, load.refusal)
+                if load.refusal is not None:
+                    assert isinstance(load.refusal, pg.errors.StorageError), (turn, load.refusal)
+                    assert load.refusal.retryable
+                num_done += load.rows is not None
+                members[victim] = started(tmp_path)
+                met(tmp_path, members)
+                for member in members:
+                    found = held(member)
+                    if name in found and found[name].equals(rows):
+                        # Committed, and not said any more, at the most.
+                        known[name] = rows
+                    assert load.rows is None or known[name].equals(rows), (turn, which)
+                    assert sorted(found) == sorted(known), (turn, which, name)
+                    for each, expected in known.items():
+                        assert found[each].equals(expected), (turn, which, each)
+                # What was read is mapped as long as somebody has it.
+                del found
             source.shuffle(members)
         print(f"{KILLS} killed: {num_done} loads were done, 0 were done in part")
-        # A day later what nobody has any more is removed, also by others; and not what may still be read.
-        at_rest(catalog)
-        read = named(catalog)
-        aged(catalog)
-        with pg.Server(catalog=f"shared://{catalog}", http=None):
-            again = Loading(members[0].uri, data / "kept", "kept")
-            again.run()
-            assert again.rows == 60_000, again.refusal
-            wanted = set.union(*read.values(), *named(catalog).values())
-            until(lambda: files(catalog, "tiles") == wanted, 20)
-            assert read["kept"] != named(catalog)["kept"]
-            for member in members:
-                assert member.ask("server.refresh()") is None
-                assert sorted(held(member)) == sorted(known)
+        collected(catalog, data, members, known)
+
+
+def collected(catalog: Path, data: Path, members: list[Member], known: dict[str, pa.Table]) -> None:
+    """A day later what nobody has any more is removed, also by others; and not what may still be read."""
+    at_rest(catalog)
+    read = named(catalog)
+    aged(catalog)
+    with pg.Server(catalog=f"shared://{catalog}", http=None):
+        again = Loading(members[0].uri, data / "kept", "kept")
+        again.run()
+        assert again.rows == 60_000, again.refusal
+        wanted = set.union(*read.values(), *named(catalog).values())
+        until(lambda: files(catalog, "tiles") == wanted, 20)
+        assert read["kept"] != named(catalog)["kept"]
+        for member in members:
+            assert member.ask("server.refresh()") is None
+            assert sorted(held(member)) == sorted(known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -331,3 +332,14 @@ def test_what_cannot_work_is_refused_at_once() -> None:
         server.contribute("a", data, part=0, of=1, replicas=16)
         server.refresh()
         assert server.tables == ["a"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is shared on Linux")
+def test_memory_of_copies_goes_with_the_grid(tmp_path: Path) -> None:
+    with cluster(tmp_path, 2) as members:
+        contributed(members)
+        assert all(map(maps_tiles, members))
+        for member in members:
+            assert member.ask("server.withdraw('sales')") is True
+        # Each had the rows of the other.
+        until(lambda: [maps_tiles(member) for member in members], lambda maps: not any(maps))

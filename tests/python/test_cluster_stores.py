@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import partgrid as pg
+from clusters import nothing_stays, status_of
 from stores import KEYS, Proxy, Request, fault_proxy, reset, s3_client, s3_server, send
 from test_cluster_catalog import QUERY, Member, expected, files
 
@@ -169,8 +170,11 @@ def test_a_slow_store_is_only_slow(store: str, tmp_path: Path) -> None:
             return False
 
         proxy.fault = slow
+        began = time.monotonic()
         assert load(members[0], "slow") == 12_000
         answers(members, table)
+        # Each request of each member waits by itself: it took all of them together, and no more.
+        assert time.monotonic() - began < 60
 
 
 def test_a_manifest_that_the_store_refuses_is_an_error_and_no_grid(
@@ -288,6 +292,10 @@ def failing(
     folder = tmp_path_factory.mktemp("failing")
     table = sent(store, folder, "failing")
     with fault_proxy(store) as proxy, cluster(proxy, folder, "failing", timeout="4s") as members:
+        # They have by now what they keep.
+        source = f"s3://{BUCKET}/failing/data/sales"
+        pg.connect(members[0].uri).load_parquet(source, "sales", tile_rows=500)
+        answers(members, table)
         yield proxy, members, table
 
 
@@ -301,6 +309,21 @@ def test_a_catalog_that_fails_is_an_error_in_time_and_nothing_is_half_done(
     failing: tuple[Proxy, list[Member], Any], what: str, way: str
 ) -> None:
     proxy, members, table = failing
+
+    def status(member: Member) -> object:
+        # Whoever asks a store keeps connections for the next time, and looks every few seconds.
+        proxy.drop()
+        return status_of(member)
+
+    proxy.drop()
+    with nothing_stays(members, status):
+        fails_and_is_whole_again(proxy, members, table, (what, way))
+
+
+def fails_and_is_whole_again(
+    proxy: Proxy, members: list[Member], table: Any, kind: tuple[str, str]
+) -> None:
+    what, way = kind
     name = f"{what} {way}".replace(" ", "_").lower()
     connection = pg.connect(members[0].uri)
     query = QUERY.replace("sales", name)

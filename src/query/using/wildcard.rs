@@ -139,8 +139,8 @@ fn replace(options: &mut WildcardAdditionalOptions, columns: &[Column]) {
         put(columns, &mut item.expr);
     }
     for column in columns.iter().filter(|column| column.differs) {
-        let is_named = |item: &Box<ReplaceSelectElement>| same(&item.column_name, &column.name);
-        if !items.iter().any(is_named) {
+        let mut names = items.iter().map(|item| &item.column_name);
+        if !names.any(|name| same(name, &column.name)) {
             items.push(element(column));
         }
     }
