@@ -10,7 +10,7 @@ use super::connection::Client;
 use super::options::QueryBounds;
 use super::upload::first;
 use crate::error::{Error, Result};
-use crate::flight::messages::{
+use crate::flight::options::{
     OptionValue, SessionOptionValue, SetSessionOptionsRequest, SetSessionOptionsResult,
 };
 use crate::flight::{MEMORY_LIMIT, TIMEOUT};

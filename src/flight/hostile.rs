@@ -12,6 +12,7 @@ use futures::{TryStreamExt, stream};
 use prost::Message;
 
 use super::messages::{self, Named};
+use super::options;
 use super::{Bounds, Compression, Decoded, Decoder, encoded, schema_bytes, schema_of};
 use crate::columns::column_of_every_type;
 use crate::counting::allocated_bytes;
@@ -315,33 +316,33 @@ fn changed_messages_of_ours_are_read_or_refused() {
 
 #[test]
 fn changed_options_of_sessions_are_read_or_refused() {
-    let value = |value| messages::SessionOptionValue { value: Some(value) };
-    let texts = messages::Texts {
+    let value = |value| options::SessionOptionValue { value: Some(value) };
+    let texts = options::Texts {
         values: vec!["a".to_owned(); 3],
     };
     let options = [
-        messages::OptionValue::Text("lz4".to_owned()),
-        messages::OptionValue::Flag(true),
-        messages::OptionValue::Whole(-1),
-        messages::OptionValue::Number(0.5),
-        messages::OptionValue::Texts(texts),
+        options::OptionValue::Text("lz4".to_owned()),
+        options::OptionValue::Flag(true),
+        options::OptionValue::Whole(-1),
+        options::OptionValue::Number(0.5),
+        options::OptionValue::Texts(texts),
     ];
     let named = options.into_iter().enumerate();
     let session_options = named.map(|(number, option)| (number.to_string(), value(option)));
-    let request = messages::SetSessionOptionsRequest {
+    let request = options::SetSessionOptionsRequest {
         session_options: session_options.collect(),
     };
     let good = request.encode_to_vec();
     for case in 0..cases(50_000) {
         let bytes = harmed(&mut Random::of(case), &good, &good);
-        let read = || messages::SetSessionOptionsRequest::decode(bytes.as_slice());
+        let read = || options::SetSessionOptionsRequest::decode(bytes.as_slice());
         let (read, asked) = allocated_bytes(read);
         assert!(
             asked < MOST_BESIDE + MOST_PER_BYTE * bytes.len(),
             "case {case}: {asked}"
         );
         if let Ok(read) = read {
-            let again = messages::SetSessionOptionsRequest::decode(read.encode_to_vec().as_slice());
+            let again = options::SetSessionOptionsRequest::decode(read.encode_to_vec().as_slice());
             let again = again.unwrap().session_options;
             assert_eq!(again.len(), read.session_options.len(), "case {case}");
         }

@@ -1,6 +1,6 @@
 //! What servers and their clients say to each other, over Arrow Flight.
 //!
-//! Comes in: batches, errors, names of tiles. Goes out: the messages of the protocol, and back. Read on in `messages.rs` (what is ours within Flight), `encode.rs` (batches -> messages; `lean/`: with nothing but their rows), `guard.rs`
+//! Comes in: batches, errors, names of tiles. Goes out: the messages of the protocol, and back. Read on in `messages.rs` (what is ours within Flight), `options.rs` (sessions), `encode.rs` (batches -> messages; `lean/`: with nothing but their rows), `guard.rs`
 //! and `decode.rs` (messages of strangers -> batches), `status.rs` (errors). Never here: connections, who may do what.
 
 mod decode;
@@ -10,6 +10,7 @@ mod guard;
 mod hostile;
 mod lean;
 pub(crate) mod messages;
+pub(crate) mod options;
 mod status;
 
 pub(crate) use decode::{Decoded, Decoder, schema_of};

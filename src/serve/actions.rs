@@ -25,9 +25,9 @@ use super::own;
 use super::service::Service;
 use super::sql::{no_transactions, prepared, without_transaction};
 use crate::error::{Error, Result};
-use crate::flight::messages::{
-    CloseSessionResult, GetSessionOptionsResult, Named, PartTicket, PollCommand,
-    SetSessionOptionsRequest, SetSessionOptionsResult,
+use crate::flight::messages::{Named, PartTicket, PollCommand};
+use crate::flight::options::{
+    CloseSessionResult, GetSessionOptionsResult, SetSessionOptionsRequest, SetSessionOptionsResult,
 };
 
 /// The names and what they do.

@@ -14,7 +14,7 @@ use super::auth::Caller;
 use super::call::{Call, Endpoints, hex, random_name};
 use crate::error::Result;
 use crate::flight::Compression;
-use crate::flight::messages::{OptionError, OptionValue, SessionOptionError, SessionOptionValue};
+use crate::flight::options::{OptionError, OptionValue, SessionOptionError, SessionOptionValue};
 use crate::memory::parse_size;
 use crate::query::{CATALOG, SCHEMA};
 
