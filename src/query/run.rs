@@ -186,6 +186,7 @@ impl BatchStream {
         // A time that no clock will come to is none.
         let deadline = start.timeout.and_then(|timeout| {
             let at = Instant::now().checked_add(timeout)?;
+            stop.end_at(at);
             let timer = Box::pin(tokio::time::sleep_until(at));
             Some(Deadline { timeout, at, timer })
         });

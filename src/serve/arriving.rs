@@ -4,7 +4,7 @@
 //! the time; what of it lies in memory is counted until the request was answered. Never here: who may come in, what the messages say.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::framing::{Framing, Refused};
 use super::held::Held;
 use super::service::Service;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::status_of;
+use crate::flight::{REQUEST, status_of};
 
 /// With what the paths of Flight begin.
 const FLIGHT: &str = "/arrow.flight.protocol.FlightService/";
@@ -129,6 +129,7 @@ pub(super) fn bounded(
         // What members use of each other counts for all together.
         caller: (kind != Kind::Parts).then(|| caller.clone()),
         held: Arc::default(),
+        why: Arc::default(),
     };
     let arriving = |body| Arriving {
         body,
@@ -146,15 +147,20 @@ pub(super) fn bounded(
     (request, counted)
 }
 
-/// Counts what of a request lies in memory. Clones are the same.
+/// Counts what of a request lies in memory, and says why its body was refused: what reads it hears a text of that only. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Counted {
     service: Arc<Service>,
     caller: Option<Caller>,
     held: Arc<Mutex<Option<Held>>>,
+    why: Arc<OnceLock<Error>>,
 }
 
 impl Counted {
+    pub(super) fn refusal(&self) -> Option<Error> {
+        self.why.get().cloned()
+    }
+
     fn set(&self, bytes: u64) -> Result<()> {
         let bytes = bytes.saturating_sub(UNCOUNTED_BYTES);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,15 +236,12 @@ impl Arriving {
     fn refused(&mut self, error: Error) -> Poll<Option<std::result::Result<Frame<Bytes>, Status>>> {
         self.is_refused = true;
         let mut status = status_of(error.kind(), error.message(), "");
-        status.set_source(Arc::new(error));
+        // Whoever answers says it again, in the name of the request.
+        status.metadata_mut().remove(REQUEST);
+        // It is refused once.
+        self.counted.why.get_or_init(|| error);
         Poll::Ready(Some(Err(status)))
     }
-}
-
-/// Why a body was refused, if a status says it.
-pub(super) fn refusal(status: &Status) -> Option<Error> {
-    let source = std::error::Error::source(status)?;
-    source.downcast_ref::<Error>().cloned()
 }
 
 fn too_slow(silence: Duration) -> Error {

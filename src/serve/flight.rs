@@ -129,10 +129,9 @@ impl FlightService for Flight {
         let call = self.0.call("DoPut", request.metadata())?;
         self.0.check_serving(&call)?;
         let call = call.on(request.extensions());
-        let broken = request.extensions().get().cloned().unwrap_or_default();
+        let way = put::Way::of(request.extensions());
         let messages = request.into_inner();
-        call.answer(put::put(&self.0, &call, messages, broken))
-            .await
+        call.answer(put::put(&self.0, &call, messages, way)).await
     }
 
     async fn do_exchange(

@@ -22,7 +22,7 @@ use tonic::metadata::MetadataMap;
 use tonic::service::Routes;
 use tonic::{Code, Status};
 
-use super::arriving::bounded;
+use super::arriving::{Counted, bounded};
 use super::broken::watched;
 use super::call::Call;
 use super::chunks::{Answer, Chunks};
@@ -89,13 +89,16 @@ impl Methods {
             _ => request,
         };
         // What it counts is there until it was answered.
-        let (request, _counted) = bounded(service, &caller, request);
+        let (mut request, counted) = bounded(service, &caller, request);
         if request.uri().path() == PATH && !is_packed(request.headers()) {
-            return self.get(request).await.unwrap_or_else(refused);
+            return self.get(request, &counted).await.unwrap_or_else(refused);
         }
+        request.extensions_mut().insert(counted.clone());
         let Ok(response) = self.others.call(request).await;
         let said = response.extensions().get::<Status>();
-        match said.and_then(unreadable) {
+        // What we say has the name of its request.
+        let said = said.filter(|status| !status.metadata().contains_key(REQUEST));
+        match said.and_then(|status| counted.refusal().or_else(|| unreadable(status))) {
             None => response.map(Answer::Whole),
             Some(error) => refused(self.flight.0.unread(caller, name, &error)),
         }
@@ -104,6 +107,7 @@ impl Methods {
     async fn get(
         self,
         request: Request<Body>,
+        counted: &Counted,
     ) -> std::result::Result<Response<Answer<Sent>>, Status> {
         let (parts, body) = request.into_parts();
         let metadata = MetadataMap::from_headers(parts.headers);
@@ -112,7 +116,7 @@ impl Methods {
         let timer = self.flight.0.gets.begin();
         let mut tickets = Streaming::new_request(Tickets, body, None, Some(self.message_bytes));
         let ticket = tickets.message().await.map_err(|status| {
-            let error = unreadable(&status);
+            let error = counted.refusal().or_else(|| unreadable(&status));
             error.map_or(status, |error| call.status(&error))
         })?;
         let ticket = ticket.ok_or_else(|| call.status(&protocol("the request has no ticket")))?;

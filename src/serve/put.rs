@@ -11,9 +11,11 @@ use arrow_flight::{FlightData, FlightDescriptor, PutResult};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
+use tonic::codegen::http::Extensions;
 use tonic::{Status, Streaming};
 
 use super::again::Sum;
+use super::arriving::Counted;
 use super::auth::Scope;
 use super::broken::BrokenOff;
 use super::call::Call;
@@ -37,6 +39,27 @@ const MAX_PARAMETER_BYTES: u64 = 1024 * 1024;
 /// What DoPut answers.
 pub(super) type Answers = BoxStream<'static, std::result::Result<PutResult, Status>>;
 
+/// How messages come, and why they end, which what reads them does not hear.
+pub(super) struct Way {
+    broken: BrokenOff,
+    counted: Option<Counted>,
+}
+
+impl Way {
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        Self {
+            broken: extensions.get().cloned().unwrap_or_default(),
+            counted: extensions.get().cloned(),
+        }
+    }
+
+    /// Why there are no more messages: they were refused, the client went away, or it sent what gRPC does not take.
+    fn ended(&self, status: &Status) -> Error {
+        let refused = self.counted.as_ref().and_then(Counted::refusal);
+        refused.unwrap_or_else(|| gone(status))
+    }
+}
+
 /// Does what the first message says with those that follow.
 ///
 /// # Errors
@@ -45,9 +68,9 @@ pub(super) async fn put(
     service: &Service,
     call: &Call,
     messages: Streaming<FlightData>,
-    broken: BrokenOff,
+    way: Way,
 ) -> Result<Answers> {
-    let (descriptor, mut batches) = Batches::begin(service, messages, broken).await?;
+    let (descriptor, mut batches) = Batches::begin(service, messages, way).await?;
     let any = any_of(&descriptor.cmd)?;
     let tile = UploadCommand::from_any(&any)?;
     let command = match tile {
@@ -245,7 +268,7 @@ async fn summed(sum: Option<Sum>, batch: &RecordBatch) -> Result<Option<Sum>> {
 /// The batches of the messages of a client.
 struct Batches {
     messages: Streaming<FlightData>,
-    broken: BrokenOff,
+    way: Way,
     first: Option<FlightData>,
     decoder: Decoder,
 }
@@ -255,9 +278,10 @@ impl Batches {
     async fn begin(
         service: &Service,
         mut messages: Streaming<FlightData>,
-        broken: BrokenOff,
+        way: Way,
     ) -> Result<(FlightDescriptor, Self)> {
-        let first = messages.message().await.map_err(gone)?;
+        let first = messages.message().await;
+        let first = first.map_err(|status| way.ended(&status))?;
         let mut first = first.ok_or_else(|| {
             protocol("DoPut needs at least one message")
                 .with_hint("some drivers send none for a table without rows: CREATE TABLE … AS SELECT … WHERE false makes one")
@@ -273,7 +297,7 @@ impl Batches {
         };
         let batches = Self {
             messages,
-            broken,
+            way,
             first: Some(first),
             decoder: Decoder::new(bounds),
         };
@@ -285,10 +309,13 @@ impl Batches {
         loop {
             let message = match self.first.take() {
                 Some(first) => Some(first),
-                None => self.messages.message().await.map_err(gone)?,
+                None => {
+                    let next = self.messages.message().await;
+                    next.map_err(|status| self.way.ended(&status))?
+                }
             };
             let Some(message) = message else {
-                return match self.broken.is_so() {
+                return match self.way.broken.is_so() {
                     true => Err(went_away()),
                     false => Ok(None),
                 };
@@ -325,9 +352,9 @@ fn too_large(what: &str, max_bytes: u64) -> Error {
 }
 
 /// The client went away, or sent what gRPC does not take.
-fn gone(status: Status) -> Error {
+fn gone(status: &Status) -> Error {
     use tonic::Code;
-    if let Some(error) = unreadable(&status) {
+    if let Some(error) = unreadable(status) {
         return error;
     }
     match status.code() {

@@ -1,10 +1,9 @@
 //! Requests that are no messages of their methods.
 //!
-//! Comes in: what the library of gRPC says of a request that it cannot read, which it takes for a fault of the server. Goes out: the same as a fault of the request, in our words; and why a body was refused on its way (`arriving.rs`). Never here: requests that can be read.
+//! Comes in: what the library of gRPC says of a request that it cannot read, which it takes for a fault of the server. Goes out: the same as a fault of the request, in our words. Never here: requests that can be read, those that are refused on their way (`arriving.rs`).
 
 use tonic::{Code, Status};
 
-use super::arriving::refusal;
 use super::flight::protocol;
 use crate::error::Error;
 use crate::flight::REQUEST;
@@ -20,11 +19,8 @@ const UNFRAMED: [&str; 4] = [
     "Error decompressing",
 ];
 
-/// What is wrong with a request, if a status says that it could not be read, or was refused.
+/// What is wrong with a request, if a status says that it could not be read.
 pub(super) fn unreadable(status: &Status) -> Option<Error> {
-    if let Some(error) = refusal(status) {
-        return Some(error);
-    }
     // What we say has the name of its request.
     if status.code() != Code::Internal || status.metadata().contains_key(REQUEST) {
         return None;

@@ -354,6 +354,8 @@ def nothing_stays(
 ) -> Iterator[None]:
     """Afterwards these members do nothing for anybody, and have no more of the system than before; memory that they share is left out without `segments`."""
     before = all_steady(members)
+    # Two each way with each other member, of which one may be new; and with itself.
+    links = 4 * len(members) + 2
     yield
 
     def stays() -> list[object]:
@@ -362,7 +364,11 @@ def nothing_stays(
         kinds = ("queries", "parts", "memory")
         busy = [[each[kind] for kind in kinds] for each in told if not does_nothing(each)]
         had = [(Had(member), then) for member, then in zip(members, before, strict=True)]
-        more = [(now, then) for now, then in had if not now.is_within(then, segments=segments)]
+        more = [
+            (now, then)
+            for now, then in had
+            if not now.is_within(then, segments=segments, links=links)
+        ]
         return [*busy, *((vars(now), vars(then)) for now, then in more)]
 
     until(stays, lambda seen: not seen, 30)

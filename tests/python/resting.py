@@ -39,6 +39,10 @@ def at_rest(one: Service) -> None:
     until(lambda: is_at_rest(one), 30)
 
 
+# Of connections, as the kernel lists them.
+ESTABLISHED, GONE = "01", "socket:[0]"
+
+
 class Had:
     """What a server has of the system, once nothing moves any more."""
 
@@ -51,18 +55,41 @@ class Had:
                 links.append(os.readlink(path))
         self.descriptors = len(links)
         self.sockets = sum(link.startswith("socket:") for link in links)
+        self.links = num_links(folder, links)
         self.segments = sum("memfd:" in link for link in links)
         self.threads = len(list((folder / "task").iterdir()))
 
-    def is_within(self, before: Had, *, threads: bool = True, segments: bool = True) -> bool:
-        """Whether it has no more than before; where more may be shared, each segment is a descriptor."""
+    def is_within(
+        self, before: Had, *, threads: bool = True, segments: bool = True, links: int = 0
+    ) -> bool:
+        """Whether it has no more than before; where more may be shared, each segment is a descriptor.
+
+        Servers that talk to each other make connections when they first need them: so many ends of these there may be.
+        """
+        new = max(0, min(self.links, links) - before.links)
         others = self.descriptors - self.segments, before.descriptors - before.segments
         return (
-            others[0] <= others[1]
-            and self.sockets <= before.sockets
+            others[0] <= others[1] + new
+            and self.sockets <= before.sockets + new
             and (self.segments <= before.segments or not segments)
             and (self.threads <= before.threads or not threads)
         )
+
+
+def num_links(folder: Path, descriptors: Sequence[str]) -> int:
+    """How many ends of connections a process has whose other ends are in processes that live, and not in this one."""
+    own = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            own.add(os.readlink(path))
+    ends: dict[tuple[str, str], str] = {}
+    for line in (folder / "net" / "tcp").read_text().splitlines()[1:]:
+        here, there, state, *rest = line.split()[1:]
+        if state == ESTABLISHED:
+            ends[here, there] = f"socket:[{rest[5]}]"
+    others = {socket: ends.get((there, here)) for (here, there), socket in ends.items()}
+    there = [others[each] for each in descriptors if each in others]
+    return sum(each not in {None, GONE, *own} for each in there)
 
 
 def all_steady(ones: Sequence[OfProcess]) -> list[Had]:

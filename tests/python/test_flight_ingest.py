@@ -115,7 +115,7 @@ DURABLE, HERE = {1: [3], 1000: [1]}, {1: [3], 1000: [0]}
 
 
 def test_a_server_without_a_catalog_promises_that_nothing_lasts(
-    client: fl.FlightClient, server: pg.Server, cursor: Any, name: str
+    client: fl.FlightClient, server: pg.Server, connection: Any, name: str
 ) -> None:
     assert ingested(client, name) == HERE
     assert ingested(client, name, 2, ack="memory") == HERE
@@ -126,11 +126,14 @@ def test_a_server_without_a_catalog_promises_that_nothing_lasts(
             ingested(client, name, 2, header, **options)
     assert server.grid(name).to_arrow().num_rows == 3
     option = adbc_driver_flightsql.StatementOptions.RPC_CALL_HEADER_PREFIX.value + "x-partgrid-ack"
-    cursor.adbc_statement.set_options(**{option: "memory"})
-    assert cursor.adbc_ingest(name, pa.table({"a": [4]}), mode="append") == 1
-    cursor.adbc_statement.set_options(**{option: "durable"})
-    with pytest.raises(adbc_driver_manager.Error, match="no catalog"):
-        cursor.adbc_ingest(name, pa.table({"a": [5]}), mode="append")
+    with connection.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{option: "memory"})
+        assert cursor.adbc_ingest(name, pa.table({"a": [4]}), mode="append") == 1
+    # The driver adds to the headers of a statement, and takes none away.
+    with connection.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{option: "durable"})
+        with pytest.raises(adbc_driver_manager.Error, match="no catalog"):
+            cursor.adbc_ingest(name, pa.table({"a": [5]}), mode="append")
     assert server.grid(name).to_arrow()["a"].to_pylist() == [1, 2, 3, 4]
 
 
@@ -186,8 +189,9 @@ def test_what_is_no_acknowledgement_is_refused_by_name(client: fl.FlightClient, 
     headers = [(b"x-partgrid-ack", b"memory")]
     writer, reader = client.do_put(update, pa.schema([]), fl.FlightCallOptions(headers=headers))
     writer.done_writing()
+    assert reader.read() is None
     with pytest.raises(NotImplementedError, match="goes with rows of a table"):
-        reader.read()
+        writer.close()
 
 
 def test_polars_pandas_and_duckdb_read_and_write_through_adbc(

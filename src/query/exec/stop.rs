@@ -6,8 +6,8 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Schema};
@@ -20,6 +20,7 @@ use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
 };
+use tokio::time::Instant;
 
 use super::expressions::with_expressions;
 use super::scan::GridScanExec;
@@ -32,6 +33,8 @@ pub(crate) struct Stop {
     own: Arc<AtomicBool>,
     /// Of the run that this is an attempt of.
     above: Option<Arc<AtomicBool>>,
+    /// When its time is over, if that is bounded.
+    until: Arc<OnceLock<Instant>>,
 }
 
 impl Stop {
@@ -41,12 +44,18 @@ impl Stop {
         Self {
             own: Arc::default(),
             above: Some(Arc::clone(&self.own)),
+            until: Arc::clone(&self.until),
         }
     }
 
     /// Makes every scan, join filter and function of the plan fail from now on.
     pub(crate) fn set(&self) {
         self.own.store(true, Ordering::Release);
+    }
+
+    /// Makes them fail from then on, also if no timer goes off, since operators that do not pause keep all threads busy.
+    pub(in crate::query) fn end_at(&self, at: Instant) {
+        self.until.get_or_init(|| at);
     }
 
     /// Whether the run goes on.
@@ -56,7 +65,8 @@ impl Stop {
     pub(crate) fn check(&self) -> Result<()> {
         let above = self.above.as_ref();
         let is_over = above.is_some_and(|above| above.load(Ordering::Acquire));
-        if is_over || self.own.load(Ordering::Acquire) {
+        let is_late = || self.until.get().is_some_and(|at| Instant::now() >= *at);
+        if is_over || self.own.load(Ordering::Acquire) || is_late() {
             return Err(Error::new(ErrorKind::Cancelled, "the query was stopped").into());
         }
         Ok(())
@@ -189,5 +199,27 @@ impl PhysicalExpr for Watched {
 
     fn fmt_sql(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.expression.fmt_sql(formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_run_ends_at_its_time_also_where_no_timer_goes_off() {
+        let (endless, soon, later) = (Stop::default(), Stop::default(), Stop::default());
+        let now = Instant::now();
+        soon.end_at(now);
+        later.end_at(now + Duration::from_secs(3600));
+        assert!(endless.check().is_ok());
+        assert!(soon.check().is_err());
+        assert!(later.check().is_ok());
+        later.set();
+        assert!(later.clone().check().is_err());
+        #[cfg(feature = "distributed")]
+        assert!(soon.attempt().check().is_err());
     }
 }
