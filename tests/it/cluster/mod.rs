@@ -214,12 +214,16 @@ fn a_member_that_hangs_is_an_error_within_seconds_and_an_answer_once_it_goes_on(
     let expected = processes[0].sql(sql).unwrap();
     processes[1].signal("STOP");
     let begun = Instant::now();
-    let lost = processes[0].sql(sql).unwrap_err();
-    assert!(begun.elapsed() < Duration::from_secs(20), "{lost}");
-    assert!(
-        lost.starts_with("WorkerLost") || lost.starts_with("PartitionLost"),
-        "{lost}"
-    );
+    let answer = processes[0].sql(sql);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{answer:?}");
+    match answer {
+        // On a busy machine it may be no member any more; then its rows are read from the memory that it shares.
+        Ok(rows) => assert_eq!(rows, expected),
+        Err(lost) => assert!(
+            lost.starts_with("WorkerLost") || lost.starts_with("PartitionLost"),
+            "{lost}"
+        ),
+    }
     processes[1].signal("CONT");
     let patience = Instant::now();
     loop {
