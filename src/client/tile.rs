@@ -172,6 +172,7 @@ impl ServedTile {
                 .map(|column| u32::try_from(*column).unwrap_or(u32::MAX))
                 .collect(),
             is_projected: true,
+            ..TileTicket::default()
         };
         let batches = outline.client.fetch(ticket.to_bytes()).await?;
         let batches: Vec<RecordBatch> = batches.try_collect().await?;

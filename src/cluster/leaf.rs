@@ -149,6 +149,12 @@ pub(super) fn dealt_bands(
     let number = grid.id().bits();
     let members = query.members.as_ref();
     let readers = query.readers(num_tasks);
+    let mut tasks = vec![None; members.len()];
+    for (task, reader) in readers.iter().enumerate() {
+        if let Some(of_member) = tasks.get_mut(*reader) {
+            *of_member = Some(task);
+        }
+    }
     let all = seats(members, members.len());
     // Of fewer than all it depends on the statement who they are.
     let (seats, placed) = match readers.len() == members.len() {
@@ -173,7 +179,7 @@ pub(super) fn dealt_bands(
         let tiles = grid.row_band(row_band);
         let tiles = touched.iter().filter_map(|band| tiles.get(*band));
         let tiles = tiles.filter(|tile| !looker.has(tile));
-        let task = nearest(tiles, members, &readers)
+        let task = nearest(tiles, members, &tasks)
             .or_else(|| place(row_band))
             .unwrap_or_default();
         if let Some(bands) = dealt.get_mut(task) {
@@ -214,11 +220,11 @@ pub(super) fn touched_bands(scan: &GridScanExec) -> Vec<usize> {
     bands
 }
 
-/// The number of the task whose member has most bytes of the tiles.
+/// The number of the task whose member has most bytes of the tiles, of the tasks that each member has.
 fn nearest<'a>(
     tiles: impl Iterator<Item = &'a Tile>,
     members: &Members,
-    readers: &[usize],
+    tasks: &[Option<usize>],
 ) -> Option<usize> {
     let mut bytes: HashMap<usize, u64> = HashMap::new();
     for tile in tiles {
@@ -227,12 +233,7 @@ fn nearest<'a>(
             Some(handle) => members.number_of(handle.incarnation),
             None => Some(0),
         };
-        // Where all members have tasks, each is at its own place.
-        let task = owner.and_then(|owner| match readers.get(owner) {
-            Some(reader) if *reader == owner => Some(owner),
-            _ => readers.iter().position(|reader| *reader == owner),
-        });
-        if let Some(task) = task {
+        if let Some(task) = owner.and_then(|owner| tasks.get(owner).copied().flatten()) {
             *bytes.entry(task).or_default() += tile.data().memory_bytes();
         }
     }

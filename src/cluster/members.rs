@@ -158,6 +158,8 @@ pub struct Members {
     names: Vec<String>,
     /// Their incarnations as texts, in the same order.
     lives: Vec<String>,
+    /// The number of each life, in the same order.
+    numbers: HashMap<Incarnation, usize>,
     /// One number for all of their lives.
     digest: u64,
 }
@@ -194,9 +196,11 @@ impl Members {
         others.retain(|member| seen.insert(member.incarnation));
         let after = others.partition_point(|member| member.url < own.url);
         others.rotate_left(after);
-        let all = std::iter::once(&own).chain(&others);
-        let lives: Vec<String> = all.map(|member| member.incarnation.to_string()).collect();
+        let all = || std::iter::once(&own).chain(&others);
+        let lives: Vec<String> = all().map(|member| member.incarnation.to_string()).collect();
+        let numbers = all().map(|member| member.incarnation).zip(0..).collect();
         Self {
+            numbers,
             names: names(&own, &others),
             digest: XxHash64::oneshot(0, lives.concat().as_bytes()),
             lives,
@@ -249,8 +253,7 @@ impl Members {
     /// The number of the member with this life, in the order of [`Members::iter`].
     #[must_use]
     pub fn number_of(&self, incarnation: Incarnation) -> Option<usize> {
-        self.iter()
-            .position(|member| member.incarnation == incarnation)
+        self.numbers.get(&incarnation).copied()
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) use guarded::{Admit, GrpcService};
 pub use join::Join;
 pub use members::{Member, Members};
 pub use near::NEAR_BYTES;
+pub(crate) use owner::BandThere;
 pub(crate) use parts::tell_sample;
 pub use parts::{PartOf, of_parts};
 pub use placement::{Seat, owner, owners};
@@ -431,7 +432,8 @@ async fn look(cluster: Weak<Cluster>) {
         let Some(cluster) = cluster.upgrade() else {
             return;
         };
-        if cluster.stops.was_any_over()
+        // The engine takes its time, however long ago a statement was over.
+        if cluster.held.number() > 0
             && let Err(error) = worker::let_go(&cluster.worker, cluster.members().own()).await
         {
             tracing::warn!(%error, "parts of statements that are over may hold memory");

@@ -349,10 +349,15 @@ impl Cluster {
 
     /// A part or copy that this process has, by its own id.
     pub(crate) fn part_with(&self, id: GridId) -> Option<Arc<PartitionGrid>> {
+        self.part_named(id).map(|(_, grid)| grid)
+    }
+
+    /// The same, with the name of the grid that it is a part of.
+    pub(crate) fn part_named(&self, id: GridId) -> Option<(String, Arc<PartitionGrid>)> {
         let parts = self.parts();
-        let all = parts.own.values().chain(parts.copies.values());
-        let mut grids = all.map(|(_, grid)| grid);
-        grids.find(|grid| grid.id() == id).map(Arc::clone)
+        let mut all = parts.own.values().chain(parts.copies.values());
+        let found = all.find(|(_, grid)| grid.id() == id);
+        found.map(|(part, grid)| (part.name.clone(), Arc::clone(grid)))
     }
 }
 

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -20,9 +19,6 @@ use tonic::body::Body;
 use crate::error::{Error, Result};
 use crate::query::Stop;
 
-/// The engine lets go of parts some time after it has heard that they are over.
-const TIMES: u8 = 3;
-
 /// Frames of a request that are read before somebody takes them.
 const FRAMES_AHEAD: usize = 64;
 
@@ -31,28 +27,11 @@ const STATEMENT: &str = "partgrid-statement";
 
 /// The statements that this process does something for.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stops(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    known: Mutex<HashMap<String, Stop>>,
-    /// How often those who ask are still told that a statement was over.
-    over: AtomicU8,
-}
+pub(super) struct Stops(Arc<Mutex<HashMap<String, Stop>>>);
 
 impl Stops {
     fn known(&self) -> MutexGuard<'_, HashMap<String, Stop>> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a statement was over of late: since this was asked last, or the few times before.
-    pub(super) fn was_any_over(&self) -> bool {
-        let less = |left: u8| left.checked_sub(1);
-        let told = self
-            .0
-            .over
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-        told.is_ok()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new statement of a run: the headers that its parts carry, what ends it when it is dropped, and the flag that its parts here look at. It ends with the run as well: at once, also where all threads are busy with its parts.
@@ -129,7 +108,6 @@ impl Drop for Ends {
     fn drop(&mut self) {
         if let Some(stop) = self.stops.known().remove(&self.name) {
             stop.set();
-            self.stops.0.over.store(TIMES, Ordering::Release);
         }
     }
 }

@@ -210,6 +210,8 @@ fn of_tiles() -> Vec<(Vec<u8>, Tried)> {
         column_band: Some(1),
         columns: vec![0, 5, u32::MAX],
         is_projected: true,
+        part: id(),
+        part_row_band: 2,
     };
     let explain = messages::ExplainRequest {
         ticket: tile.to_bytes(),

@@ -62,6 +62,12 @@ pub(crate) struct TileTicket {
     /// Whether `columns` says which; else all.
     #[prost(bool, tag = "5")]
     pub(crate) is_projected: bool,
+    /// The id of the part of the grid that has this row band alone, of which another member knows; empty where there is none.
+    #[prost(bytes = "vec", tag = "6")]
+    pub(crate) part: Vec<u8>,
+    /// The number of the row band in that part.
+    #[prost(uint64, tag = "7")]
+    pub(crate) part_row_band: u64,
 }
 
 impl Named for TileTicket {

@@ -24,6 +24,8 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
 
+use super::using::folded;
+
 /// The function that marks a cast. Only statements that are planned again know it, and the optimizer takes it out.
 const MARK: &str = "partgrid_cast";
 
@@ -194,14 +196,6 @@ fn rename_select(
         };
     }
     Some(())
-}
-
-/// A name as SQL reads it.
-fn folded(name: &ast::Ident) -> String {
-    match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    }
 }
 
 /// The names that the items would have had, one by one.

@@ -12,7 +12,7 @@ use super::auth::{Caller, Scope};
 use super::call::Call;
 use super::service::Service;
 use super::tiles;
-use crate::cluster::{Admit, Cluster, GrpcService, tell_sample};
+use crate::cluster::{Admit, BandThere, Cluster, GrpcService, tell_sample};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{GridPart, GridParts, RebalanceRequest, RebalanceResult};
 use crate::grid::{GridId, PartitionGrid};
@@ -119,6 +119,23 @@ pub(super) async fn files(service: &Service, call: &Call, part: GridPart) -> Res
 pub(super) fn part_with(service: &Service, call: &Call, id: GridId) -> Option<Arc<PartitionGrid>> {
     let cluster = cluster(service, call).ok()?;
     cluster.part_with(id).or_else(|| crate::share::find(id))
+}
+
+/// The same for clients, each for parts of grids that it may see.
+pub(super) fn part_for(service: &Service, call: &Call, id: GridId) -> Option<Arc<PartitionGrid>> {
+    let (name, grid) = service.cluster.get()?.part_named(id)?;
+    let session = service.session_of(&call.caller).ok()?;
+    session.grid(&name).is_ok().then_some(grid)
+}
+
+/// Where the row bands of a grid are that other members have, one by one.
+pub(super) fn bands_there(
+    service: &Service,
+    grid: &Arc<PartitionGrid>,
+) -> impl Fn(usize) -> Option<BandThere> + use<> {
+    let members = service.cluster.get().map(|cluster| cluster.members());
+    let grid = Arc::clone(grid);
+    move |row_band| BandThere::find(members.as_deref()?, grid.row_band(row_band))
 }
 
 /// What a member does for others, not on the threads that speak with them; it ends when nobody waits for it.

@@ -49,17 +49,28 @@ pub(super) fn list(service: &Service, call: &Call, pattern: &[u8]) -> Result<Vec
     Ok(infos)
 }
 
-/// What is known of a grid: its columns, rows, bytes, and a ticket for each row band.
+/// What is known of a grid: its columns, rows, bytes, and a ticket for each row band, which another member takes as well that has it.
 ///
 /// # Errors
 /// `Unsupported` for columns that Arrow IPC does not hold.
 pub(super) fn info(service: &Service, name: &str, grid: &Arc<PartitionGrid>) -> Result<FlightInfo> {
+    #[cfg(feature = "distributed")]
+    let there = super::member::bands_there(service, grid);
     let endpoints = (0..grid.rows().num_intervals()).map(|row_band| {
         let ticket = TileTicket {
-            grid: grid.id().bits().to_le_bytes().to_vec(),
+            grid: id_bytes(grid.id()),
             row_band: row_band as u64,
             ..TileTicket::default()
         };
+        #[cfg(feature = "distributed")]
+        if let Some(there) = there(row_band) {
+            let ticket = TileTicket {
+                part: id_bytes(there.part),
+                part_row_band: there.row_band as u64,
+                ..ticket
+            };
+            return endpoint(service, ticket.to_bytes(), false).with_location(there.uri);
+        }
         endpoint(service, ticket.to_bytes(), false)
     });
     let described = describe::grid_to_share(name, grid, service.limits.grid_bytes);
@@ -79,8 +90,8 @@ pub(super) fn info(service: &Service, name: &str, grid: &Arc<PartitionGrid>) -> 
 /// # Errors
 /// `NotFound` when there is no such grid, for this caller, or no such tile.
 pub(super) fn rows(service: &Service, call: &Call, ticket: &TileTicket) -> Result<Rows> {
-    let grid = find(service, call, &ticket.grid)?;
-    let band = usize::try_from(ticket.row_band).unwrap_or(usize::MAX);
+    let (grid, row_band) = find(service, call, ticket)?;
+    let band = usize::try_from(row_band).unwrap_or(usize::MAX);
     let positions: Vec<[usize; 2]> = match ticket.column_band {
         Some(column) => vec![[band, usize::try_from(column).unwrap_or(usize::MAX)]],
         None => (0..grid.columns().num_intervals())
@@ -129,16 +140,35 @@ pub(super) fn rows(service: &Service, call: &Call, ticket: &TileTicket) -> Resul
     })
 }
 
-/// A grid that the caller may see, by its id.
-fn find(service: &Service, call: &Call, id: &[u8]) -> Result<Arc<PartitionGrid>> {
-    let bits: [u8; 16] = id.try_into().map_err(|_| unknown("grid"))?;
-    let id = GridId::from_bits(u128::from_le_bytes(bits));
+/// The grid of a ticket that the caller may see, with the number of the row band; or the part of it that this member has.
+fn find(service: &Service, call: &Call, ticket: &TileTicket) -> Result<(Arc<PartitionGrid>, u64)> {
+    let id = id_of(&ticket.grid)?;
     let session = service.session_of(&call.caller)?;
     let mut names = session.tables().into_iter();
     let found = names.find_map(|name| session.grid(&name).ok().filter(|grid| grid.id() == id));
     #[cfg(feature = "distributed")]
     let found = found.or_else(|| super::member::part_with(service, call, id));
-    found.ok_or_else(|| unknown("grid"))
+    if let Some(grid) = found {
+        return Ok((grid, ticket.row_band));
+    }
+    #[cfg(feature = "distributed")]
+    if !ticket.part.is_empty()
+        && let Some(part) = super::member::part_for(service, call, id_of(&ticket.part)?)
+    {
+        return Ok((part, ticket.part_row_band));
+    }
+    Err(unknown("grid"))
+}
+
+fn id_bytes(id: GridId) -> Vec<u8> {
+    id.bits().to_le_bytes().to_vec()
+}
+
+/// # Errors
+/// `NotFound` for bytes that are no id of a grid.
+fn id_of(bytes: &[u8]) -> Result<GridId> {
+    let bits: [u8; 16] = bytes.try_into().map_err(|_| unknown("grid"))?;
+    Ok(GridId::from_bits(u128::from_le_bytes(bits)))
 }
 
 /// Columns of the tiles of one row band.

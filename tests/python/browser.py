@@ -84,11 +84,13 @@ class Browser:
         self.has_pretended = False
         self.complaints: list[str] = []
         self.asked: list[str] = []
+        self._loaded: set[str] = set()
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def __enter__(self) -> Browser:
         return self
@@ -137,6 +139,8 @@ class Browser:
 
     def _note(self, event: dict[str, Any]) -> None:
         params = event.get("params", {})
+        if event.get("method") == "Page.lifecycleEvent" and params["name"] == "load":
+            self._loaded.add(params["loaderId"])
         if event.get("method") == "Network.requestWillBeSent":
             self.asked.append(params["request"]["url"])
         if event.get("method") == "Fetch.requestPaused":
@@ -203,8 +207,15 @@ class Browser:
 
     def open(self, address: str) -> None:
         """Goes to a page and waits until it was loaded."""
-        self.call("Page.navigate", url=address)
-        self.until("document.readyState === 'complete'")
+        told = self.call("Page.navigate", url=address)
+        if "errorText" in told:
+            raise RuntimeError(f"{address}: {told['errorText']}")
+        # The page of before answers until this one is there. One that is there already has no loader.
+        end, loader = time.monotonic() + 30, told.get("loaderId")
+        while loader and loader not in self._loaded:
+            if time.monotonic() > end:
+                raise TimeoutError(f"after 30 s {address} is not loaded")
+            self._receive(0.05)
 
     def value(self, expression: str) -> Any:
         """What an expression of JavaScript gives (awaited)."""

@@ -83,7 +83,7 @@ def chrome() -> Iterator[Browser]:
 def browser(chrome: Browser) -> Iterator[Browser]:
     """A browser whose page has complained of nothing when the test is over."""
     chrome.look(1280, 900)
-    chrome.call("Page.navigate", url="about:blank")
+    chrome.open("about:blank")
     chrome.complaints.clear()
     chrome.asked.clear()
     chrome.has_pretended = False

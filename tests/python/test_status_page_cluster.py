@@ -58,6 +58,6 @@ def test_all_members_are_listed_and_tiles_are_drawn_by_where_they_are(
             said = json.dumps(other.uri.removeprefix("grpc://"))
             browser.until(f"document.getElementById('news').innerText.includes({said})")
             # Before the server goes.
-            browser.call("Page.navigate", url="about:blank")
+            browser.open("about:blank")
         finally:
             other.kill()

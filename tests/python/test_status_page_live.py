@@ -181,7 +181,7 @@ def test_a_load_is_watched_and_cancelled_from_the_page(browser: Browser, tmp_pat
         assert browser.value(disabled) == "true"
         assert browser.text("#grids-empty") == "No grids."
         # Before the server goes.
-        browser.call("Page.navigate", url="about:blank")
+        browser.open("about:blank")
 
 
 @pytest.mark.parametrize("screen", SCREENS)
