@@ -32,7 +32,13 @@ const MAX_TEXT: usize = 60;
 A grid in private memory that nobody else reads shows no line.
 
 With --server, a line for each query (q) and load (l) that runs: yours, or all for an administrator.
-Of a server in a cluster, then a line for each member, as it sees them.
+Of a server in a cluster, then a line for each member, as it sees them, with what each has said of
+itself a moment ago:
+  queries   how many run there, asked of it
+  parts     how many parts of statements it holds for members
+  grids     memory of its grids
+  in use    memory of queries and parts
+  resident  memory of the whole process
   partgrid --server grpc://localhost:8815 ps
   partgrid --server grpc://localhost:8815 ps --cancel q1f")]
 pub(super) struct Ps {
@@ -141,7 +147,9 @@ fn running(status: &ServerStatus, all: bool) -> String {
 /// Who is in the cluster.
 fn listed_members(members: &[ServedMember]) -> String {
     let mut table = Table::new();
-    table.set_header(["member", "host", "process", "state"]);
+    table.set_header([
+        "member", "host", "process", "state", "queries", "parts", "grids", "in use", "resident",
+    ]);
     for member in members {
         let asked = if member.is_here { " (asked)" } else { "" };
         table.add_row([
@@ -149,10 +157,25 @@ fn listed_members(members: &[ServedMember]) -> String {
             visible(&member.host),
             member.pid.to_string(),
             format!("{}{asked}", visible(&member.state)),
+            said(member.queries, picture::thousands),
+            said(member.parts, picture::thousands),
+            said(member.grid_bytes, picture::bytes),
+            said(member.query_bytes, picture::bytes),
+            said(member.resident_bytes, picture::bytes),
         ]);
+    }
+    for number in 4..9 {
+        if let Some(column) = table.column_mut(number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     let number = picture::counted(members.len() as u64, "member");
     format!("{}\n{number}", plain(table))
+}
+
+/// What a member has said of itself; of one that has not, 0 would be another thing.
+fn said(figure: Option<u64>, words: fn(u64) -> String) -> String {
+    figure.map_or_else(|| "not known".to_owned(), words)
 }
 
 fn query_row(query: &ServedQuery) -> [String; 7] {

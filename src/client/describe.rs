@@ -70,15 +70,14 @@ struct Owner {
 
 #[cfg(feature = "distributed")]
 impl Client {
-    /// The parts of grids that a member has.
+    /// The parts of grids that a member has, and what it does.
     ///
     /// # Errors
     /// Whatever the server says; `Protocol` when it is no server of partgrid.
-    pub(crate) async fn parts(&self) -> Result<Vec<GridPart>> {
+    pub(crate) async fn parts(&self) -> Result<GridParts> {
         let told = self.act("Parts", Vec::new()).await?;
         let told = told.first().ok_or_else(no_part)?;
-        let told = GridParts::decode(told.as_ref()).map_err(|_| no_part())?;
-        Ok(told.parts)
+        GridParts::decode(told.as_ref()).map_err(|_| no_part())
     }
 
     /// A part of a grid, of tiles that are fetched when they are read.

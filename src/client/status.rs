@@ -23,7 +23,7 @@ pub struct ServerStatus {
     pub members: Vec<ServedMember>,
 }
 
-/// A member of the cluster of a server; the only one, if it is in none.
+/// A member of the cluster of a server; the only one, if it is in none. What it does and has is what it said of itself within the last seconds: `None` if it said nothing, as servers of before.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ServedMember {
     /// Where the server that was asked reaches it.
@@ -36,6 +36,16 @@ pub struct ServedMember {
     pub state: String,
     /// Whether it is the one that was asked.
     pub is_here: bool,
+    /// How many queries run there.
+    pub queries: Option<u64>,
+    /// How many parts of statements it holds for members.
+    pub parts: Option<u64>,
+    /// Bytes of its grids in memory.
+    pub grid_bytes: Option<u64>,
+    /// Bytes that queries, and parts of others, use there, as far as they are counted.
+    pub query_bytes: Option<u64>,
+    /// Bytes of its process in memory; `None` also where its system does not say it.
+    pub resident_bytes: Option<u64>,
 }
 
 /// A grid of a server.

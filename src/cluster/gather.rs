@@ -1,7 +1,7 @@
 //! One grid of what several processes have.
 //!
 //! Comes in: the members of a moment. Goes out: each grid all of whose parts somebody has, under its name in this process, over tiles that say who has them; what `copies.rs` decides is done: copies that
-//! nobody needs go, missing ones are asked for (`copying.rs`). Never here: bringing tiles, keeping parts.
+//! nobody needs go, missing ones are asked for (`copying.rs`). What members say beside of what they do is remembered (`figures.rs`). Never here: bringing tiles, keeping parts.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -141,7 +141,11 @@ impl Cluster {
     async fn parts_at(&self, member: &Member) -> Result<Vec<GridPart>> {
         let asking = async { self.reach.client(member.uri()).await?.parts().await };
         let answer = tokio::time::timeout(ANSWER, asking).await;
-        answer.map_err(|_| lost(member.url(), "it did not say within 10 seconds what it has"))?
+        let silent = |_| lost(member.url(), "it did not say within 10 seconds what it has");
+        let told = answer.map_err(silent)??;
+        let now = Instant::now();
+        self.figures.hear(member.incarnation(), told.figures, now);
+        Ok(told.parts)
     }
 
     /// The grid of these parts, under its name, if they are others than before, or other members serve them.

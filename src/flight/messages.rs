@@ -340,12 +340,35 @@ impl GridPart {
     }
 }
 
+/// What a server does and has at one moment; the members of a cluster tell it each other for those who watch.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct MemberFigures {
+    /// Queries that run there.
+    #[prost(uint64, tag = "1")]
+    pub(crate) num_queries: u64,
+    /// Parts of statements that it holds for members.
+    #[prost(uint64, tag = "2")]
+    pub(crate) num_parts: u64,
+    /// Memory of its grids.
+    #[prost(uint64, tag = "3")]
+    pub(crate) grid_bytes: u64,
+    /// Memory that queries and parts use there, as far as it is counted.
+    #[prost(uint64, tag = "4")]
+    pub(crate) query_bytes: u64,
+    /// Memory of its process, where the system says it.
+    #[prost(uint64, optional, tag = "5")]
+    pub(crate) resident_bytes: Option<u64>,
+}
+
 /// The parts that a member has.
 #[cfg(feature = "distributed")]
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(crate) struct GridParts {
     #[prost(message, repeated, tag = "1")]
     pub(crate) parts: Vec<GridPart>,
+    /// What it does beside; members of before do not say it.
+    #[prost(message, optional, tag = "2")]
+    pub(crate) figures: Option<MemberFigures>,
 }
 
 #[cfg(feature = "distributed")]

@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 use super::auth::{Caller, Scope};
 use super::call::Call;
 use super::service::Service;
+use super::status::figures;
 use super::tiles;
 use crate::cluster::{Admit, BandThere, Cluster, GrpcService, tell_sample};
 use crate::error::{Error, ErrorKind, Result};
@@ -57,13 +58,17 @@ fn cluster<'a>(service: &'a Service, call: &Call) -> Result<&'a Arc<Cluster>> {
     })
 }
 
-/// The parts of grids that it has.
+/// The parts of grids that it has, and what it does.
 ///
 /// # Errors
 /// `PermissionDenied` for those who may not ask, `NotFound` when it is no member.
 pub(super) fn parts(service: &Service, call: &Call) -> Result<Vec<u8>> {
-    let parts = cluster(service, call)?.own_parts();
-    Ok(GridParts { parts }.encode_to_vec())
+    let cluster = cluster(service, call)?;
+    let told = GridParts {
+        parts: cluster.own_parts(),
+        figures: Some(cluster.own_figures(|| figures(service))),
+    };
+    Ok(told.encode_to_vec())
 }
 
 /// What is known of one of them.

@@ -188,6 +188,13 @@ impl Running {
         self.listed().running.len()
     }
 
+    /// How many have not ended; some that have are listed until their rows were read.
+    pub(super) fn num_running(&self) -> usize {
+        let listed = self.listed();
+        let running = listed.running.values();
+        running.filter(|run| run.state() == State::Running).count()
+    }
+
     /// Ends one.
     ///
     /// # Errors

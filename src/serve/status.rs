@@ -13,7 +13,7 @@ use super::health;
 use super::running::State;
 use super::service::{Service, here_bytes};
 use crate::catalog::Catalog;
-use crate::flight::messages::JobProgress;
+use crate::flight::messages::{JobProgress, MemberFigures};
 use crate::grid::PartitionGrid;
 use crate::location::host_address;
 use crate::share::copied_bytes;
@@ -25,6 +25,7 @@ const MAX_TILES: usize = 10_000;
 pub(super) fn status(service: &Service, caller: &Caller) -> Value {
     let (begun, since) = service.begun;
     let catalog = service.catalog.as_ref().map(Catalog::place);
+    let figures = figures(service);
     json!({
         "server": {
             "version": env!("CARGO_PKG_VERSION"),
@@ -40,19 +41,34 @@ pub(super) fn status(service: &Service, caller: &Caller) -> Value {
             "state": service.state(),
         },
         "caller": { "name": caller.name().as_ref(), "scope": caller.scope().to_string() },
-        "memory": memory(service),
+        "memory": memory(service, figures),
         "grids": grids(service, caller),
         "queries": queries(service, caller),
         "jobs": jobs(service, caller),
-        "members": members(service),
-        "parts": num_parts(service),
+        "members": members(service, figures),
+        "parts": figures.num_parts,
         "errors": errors(service, caller),
     })
 }
 
-/// This server, and those with which it is in a cluster, as it sees them; all are of one version.
-fn members(service: &Service) -> Vec<Value> {
-    let member = |uri: &str, host: String, process: u64, state: &str| {
+/// What this server does and has, as members tell it each other.
+pub(super) fn figures(service: &Service) -> MemberFigures {
+    MemberFigures {
+        num_queries: service.running.num_running() as u64,
+        num_parts: num_parts(service),
+        grid_bytes: grid_bytes(service),
+        query_bytes: service.session.memory_bytes() as u64,
+        resident_bytes: crate::memory::resident_bytes(),
+    }
+}
+
+/// This server, which does and has so much, and those with which it is in a cluster, as it sees them; all are of one version. What a member did not say of itself is null.
+fn members(service: &Service, own: MemberFigures) -> Vec<Value> {
+    let member = |uri: &str, host: String, process: u64, told: Option<MemberFigures>| {
+        let state = match uri == service.uri() {
+            true => service.state(),
+            false => "serving",
+        };
         json!({
             "uri": uri,
             "host": host,
@@ -60,21 +76,23 @@ fn members(service: &Service) -> Vec<Value> {
             "state": state,
             "version": env!("CARGO_PKG_VERSION"),
             "is_here": uri == service.uri(),
+            "queries": told.map(|told| told.num_queries),
+            "parts": told.map(|told| told.num_parts),
+            "grid_bytes": told.map(|told| told.grid_bytes),
+            "query_bytes": told.map(|told| told.query_bytes),
+            "resident_bytes": told.and_then(|told| told.resident_bytes),
         })
     };
     let process = u64::from(std::process::id());
-    let here = member(
-        service.uri(),
-        host_address().to_string(),
-        process,
-        service.state(),
-    );
+    let host = host_address().to_string();
+    let here = member(service.uri(), host, process, Some(own));
     #[cfg(feature = "distributed")]
     if let Some(cluster) = service.cluster.get() {
         let members = cluster.members();
         let others = members.iter().skip(1).map(|other| {
             let at = other.location();
-            member(other.uri(), at.host().to_string(), at.process(), "serving")
+            let told = cluster.figures_of(other.incarnation());
+            member(other.uri(), at.host().to_string(), at.process(), told)
         });
         return std::iter::once(here).chain(others).collect();
     }
@@ -91,17 +109,17 @@ pub(super) fn num_parts(service: &Service) -> u64 {
     0
 }
 
-fn memory(service: &Service) -> Value {
+fn memory(service: &Service, own: MemberFigures) -> Value {
     let session = &service.session;
     json!({
-        "grid_bytes": grid_bytes(service),
+        "grid_bytes": own.grid_bytes,
         "copied_bytes": copied_bytes(),
-        "query_bytes": session.memory_bytes(),
+        "query_bytes": own.query_bytes,
         "query_limit_bytes": session.memory_limit_bytes(),
         "incoming_bytes": service.held_bytes(),
         "spilled_bytes": session.spilled_bytes(),
         "spill_limit_bytes": session.spill_limit_bytes(),
-        "resident_bytes": crate::memory::resident_bytes(),
+        "resident_bytes": own.resident_bytes,
     })
 }
 

@@ -10,6 +10,9 @@ from urllib.parse import unquote
 
 from browser import Browser
 
+# What a member says of itself.
+FIGURES = ("queries", "parts", "grid_bytes", "query_bytes", "resident_bytes")
+
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202edetrever"
 
 
@@ -23,7 +26,6 @@ class Pretended:
         self.details: dict[str, Any] = {}
         self.members: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []
-        self.members: list[dict[str, Any]] = []
         self.token = ""
         self.away = False
         self.scope = "admin"
@@ -95,7 +97,8 @@ class Pretended:
     def member(self, pid: int, state: str = "serving", uri: str = "") -> dict[str, Any]:
         uri = uri or f"grpc://10.0.0.{pid}:8815"
         what = {"uri": uri, "host": f"10.0.0.{pid}", "pid": pid}
-        self.members.append({**what, "state": state, "version": "0.1.0", "is_here": pid == 1})
+        more = {**dict.fromkeys(FIGURES, 0), "is_here": pid == 1}
+        self.members.append({**what, "state": state, "version": "0.1.0", **more})
         return self.members[-1]
 
     def grid(self, name: str, down: int, across: int) -> None:

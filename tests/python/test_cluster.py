@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -15,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
-from clusters import LOST, Child, nothing_stays
+from clusters import LOST, Child, nothing_stays, status_of
 from conftest import DATA
 from services import COMMAND, SPREAD, Service, free_ports, http_answer, until, write_tokens
 
@@ -116,11 +118,34 @@ def test_the_status_lists_the_members(tmp_path: Path) -> None:
         for member in members:
             [line] = [line for line in listed.splitlines() if line.startswith(member.uri)]
             assert str(member.process.pid) in line.split()
+            row = re.split(" {2,}", line)
+            assert row[3].startswith("serving")
+            # Its queries, parts, grids, memory of queries, and all its memory.
+            assert len(row[4:]) == 5
         told = json.loads(status.body.to_pybytes())["members"]
         assert told[0]["uri"] == members[0].uri
         assert {each["uri"]: each["pid"] for each in told} == {
             member.uri: member.process.pid for member in members
         }
+
+
+def told_by(member: Member) -> list[dict[str, Any]]:
+    """What a member says of all of them."""
+    told: list[dict[str, Any]] = status_of(member)["members"]
+    return told
+
+
+def test_each_member_knows_what_the_others_have(tmp_path: Path) -> None:
+    with cluster(tmp_path) as members:
+        for member in members:
+            until(lambda member=member: all(each["grid_bytes"] for each in told_by(member)))
+            told = told_by(member)
+            assert len(told) == 3
+            for each in told:
+                assert (each["queries"], each["parts"]) == (0, 0)
+                # Its own thousand rows of three columns, and not those of others.
+                assert 24_000 <= each["grid_bytes"] < 48_000
+                assert each["resident_bytes"] > 1_000_000
 
 
 def test_a_lost_member_is_an_error_and_a_new_one_with_its_part_mends_the_grid(

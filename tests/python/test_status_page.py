@@ -14,7 +14,7 @@ import pytest
 
 import partgrid as pg
 from browser import Browser, visible
-from pretended import HOSTILE, Pretended
+from pretended import FIGURES, HOSTILE, Pretended
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +105,18 @@ def test_what_is_wrong_as_long_as_it_is_comes_first(browser: Browser, pretended:
     assert browser.value(said) == "standing,new,old"
 
 
+# The texts of all cells, row by row.
+MEMBERS = """[...document.querySelectorAll('#members tr')].map((row) =>
+    [...row.children].map((cell) => cell.innerText.replaceAll('\\u00a0', ' ').trim()))"""
+
+
 def test_members_are_listed_as_they_come_and_go(browser: Browser, pretended: Pretended) -> None:
-    cells = """[...document.querySelectorAll('#members tr')].map((row) =>
-        [...row.children].map((cell) => cell.innerText.trim()))"""
+    cells = MEMBERS
     browser.until(visible("#members-empty"))
     for pid in (1, 2, 3):
         pretended.member(pid)
     browser.until("document.querySelectorAll('#members tr').length === 3")
-    assert browser.value(cells) == [
+    assert [row[:5] for row in browser.value(cells)] == [
         ["serving", "grpc://10.0.0.1:8815 this server", "10.0.0.1", "1", "0.1.0"],
         ["serving", "grpc://10.0.0.2:8815", "10.0.0.2", "2", "0.1.0"],
         ["serving", "grpc://10.0.0.3:8815", "10.0.0.3", "3", "0.1.0"],
@@ -129,6 +133,34 @@ def test_members_are_listed_as_they_come_and_go(browser: Browser, pretended: Pre
     news = browser.text("#news")
     assert "10.0.0.2:8815" in news
     assert "went" in news
+
+
+def test_of_members_that_say_nothing_it_is_not_said_that_they_do_nothing(
+    browser: Browser, pretended: Pretended
+) -> None:
+    busy, silent, older = (pretended.member(pid) for pid in (1, 3, 4))
+    busy.update(queries=1200, parts=3, grid_bytes=48_300_000, query_bytes=17, resident_bytes=10**9)
+    pretended.member(2)
+    silent.update(dict.fromkeys(FIGURES))
+    for name in FIGURES:
+        del older[name]
+    browser.until("document.querySelectorAll('#members tr').length === 4")
+    seen = {row[1].split(".")[3].split(":")[0]: row[5:] for row in browser.value(MEMBERS)}
+    assert seen == {
+        "1": ["1,200", "3", "48.3 MB", "17 B", "1.0 GB"],
+        "2": ["0", "0", "0 B", "0 B", "0 B"],
+        "3": ["not known"] * 5,
+        "4": ["not known"] * 5,
+    }
+    # It says something; numbers that move are no news, and rows stay.
+    news = browser.text("#news")
+    browser.value("window.nodes = [...document.querySelectorAll('#members *')]; 0")
+    silent.update(queries=1, parts=0, grid_bytes=0, query_bytes=1000)
+    figures = "document.querySelectorAll('#members tr')[1].innerText.replaceAll('\\u00a0', ' ')"
+    browser.until(f"{figures}.includes('1.0 kB')")
+    assert browser.value(MEMBERS)[1][5:] == ["1", "0", "0 B", "1.0 kB", "not known"]
+    assert browser.value("nodes.every((node) => node.isConnected)")
+    assert browser.text("#news") == news
 
 
 def test_memory_that_is_spilled_or_comes_in_is_shown(
@@ -315,8 +347,10 @@ def busy(pretended: Pretended) -> None:
     error = "the files differ from the first, /data/a.parquet:\n/data/b.parquet: column `x` missing"
     pretended.jobs[-1].update(id="2", state="failed", can_cancel=False, message=error)
     pretended.grid("steady", 3, 2)
-    pretended.member(1)
-    pretended.member(2, uri="grpc://a-very-long-name-of-a-host.internal.example.org:8815")
+    figures = {"grid_bytes": 888_800_000_000, "query_bytes": 888_800_000}
+    pretended.member(1).update(queries=12, parts=1024, resident_bytes=999_900_000_000, **figures)
+    long = "grpc://a-very-long-name-of-a-host.internal.example.org:8815"
+    pretended.member(2, uri=long).update(dict.fromkeys(FIGURES))
     pretended.error("no column `nope`\nline 1:\n  SELECT nope\n         ^")
     pretended.error("the query needs more memory than it may use", kind="ResourcesExhausted")
     pretended.error("the table is damaged", request="", caller="server", standing=True)
@@ -365,6 +399,9 @@ def test_a_screen_reader_is_told_what_everything_is(everything: Browser) -> None
         for told in [
             ("region", "Jobs 2"),
             ("table", "Members 2"),
+            ("columnheader", "Query memory"),
+            ("cell", "999.9\u00a0GB"),
+            ("cell", "not known"),
             ("columnheader", "Progress"),
             ("cell", "running"),
             ("progressbar", "Progress of job taxi"),

@@ -1,16 +1,20 @@
-"""The status page of a member of a cluster in Chromium: who there is, and which tiles are where."""
+"""The status page of a member of a cluster in Chromium: who there is, what each does, and which tiles are where."""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import partgrid as pg
 from browser import Browser
-from clusters import BANDS, PART_ROWS, Member, part, until, write_list
-from services import SPREAD
+from clusters import BANDS, PART_ROWS, Member, large, part, until, write_list
+from services import COMMAND, SPREAD, status
+from test_cluster_cut import PAIRS
 
 MEMBERS = """[...document.querySelectorAll('#members tr')].map((row) =>
     [...row.children].map((cell) => cell.innerText.replaceAll('\\u00a0', ' ').trim()))"""
@@ -59,5 +63,70 @@ def test_all_members_are_listed_and_tiles_are_drawn_by_where_they_are(
             browser.until(f"document.getElementById('news').innerText.includes({said})")
             # Before the server goes.
             browser.open("about:blank")
+        finally:
+            other.kill()
+
+
+def page_of(browser: Browser) -> dict[str, list[str]]:
+    """What the page says of what each member does and has."""
+    return {row[1].removesuffix(" this server"): row[5:] for row in browser.value(MEMBERS)}
+
+
+def ps_of(server: pg.Server) -> dict[str, list[str]]:
+    """What the command says of it."""
+    asked = [str(COMMAND), "--server", server.uri, "ps"]
+    lines = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [re.split(" {2,}", line.strip()) for line in lines if line.startswith("grpc://")]
+    return {row[0]: row[4:] for row in rows}
+
+
+def test_what_one_member_does_is_seen_at_another(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "members"
+    settings = {**SPREAD, "server.threads": 1}
+    with (
+        pg.Server(join=f"file:{path}", settings=settings) as server,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        other = Member(path, **settings)
+        try:
+            path.write_text(f"{server.uri}\n{other.uri}\n")
+            server.contribute("big", large(0), part=0, of=2)
+            assert other.ask("server.contribute('big', large(1), part=1, of=2)") is None
+            server.refresh()
+            assert other.ask("server.refresh()") is None
+            browser.open(server.http_uri)
+            # It goes on for hours, and has parts in both.
+            result = pg.connect(other.uri).sql(PAIRS)
+            running = threads.submit(result.to_arrow)
+            seen = until(
+                lambda: page_of(browser),
+                lambda seen: (
+                    len(seen) == 2
+                    and seen[other.uri][0] == "1"
+                    and all(row[1] not in ("0", "not known") for row in seen.values())
+                ),
+            )
+            assert seen[server.uri][0] == "0"
+            told = {each["uri"]: each for each in status(server)["members"]}
+            assert [told[uri]["queries"] for uri in (server.uri, other.uri)] == [0, 1]
+            assert min(each["parts"] for each in told.values()) > 0
+            for each in told.values():
+                # Two millions of rows of three columns.
+                assert 40_000_000 < each["grid_bytes"] < 60_000_000
+                assert each["resident_bytes"] > each["grid_bytes"]
+            listed = ps_of(server)
+            assert [listed[uri][0] for uri in (server.uri, other.uri)] == ["0", "1"]
+            assert all(row[1] != "0" and row[2].endswith(" MB") for row in listed.values())
+            result.cancel()
+            with pytest.raises(pg.errors.CancelledError):
+                running.result(60)
+            idle = {server.uri: ["0", "0"], other.uri: ["0", "0"]}
+            until(
+                lambda: {uri: row[:2] for uri, row in page_of(browser).items()},
+                lambda seen: seen == idle,
+            )
+            assert {uri: row[:2] for uri, row in ps_of(server).items()} == idle
+            # Before the server goes.
+            browser.call("Page.navigate", url="about:blank")
         finally:
             other.kill()

@@ -376,6 +376,15 @@ function plainView(template, names, more) {
 function memberMore(part, member) {
   showState(part.state, member.state);
   setText(part.here, member.is_here ? "this server" : "");
+  for (const name of ["queries", "parts"]) showFigure(part[name], member[name], (number) => whole.format(number));
+  for (const name of ["grid_bytes", "query_bytes", "resident_bytes"]) showFigure(part[name], member[name], bytes);
+}
+
+/** What nobody has said is said to be so: 0 would be another thing. */
+function showFigure(node, figure, words) {
+  const isKnown = typeof figure === "number";
+  setText(node, isKnown ? words(figure) : "not known");
+  node.classList.toggle("quiet", !isKnown);
 }
 
 function errorMore(part, error) {

@@ -1,0 +1,140 @@
+//! What members do and have at the moment, as they tell each other.
+//!
+//! Comes in: what this member counts of itself, and what each other one says beside its parts, look by look. Goes out: the same, for those who ask and those who watch. It is no part of [`Members`](super::Members): no plan goes by
+//! it, and nothing is let go of when it changes. Never here: counting.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Cluster;
+use crate::flight::messages::MemberFigures;
+use crate::share::Incarnation;
+
+/// How long counts what a member has said. A look may wait ten seconds for somebody who hangs.
+const FRESH: Duration = Duration::from_secs(15);
+
+/// How long is told what was counted: each of the others asks once a second.
+const COUNTED: Duration = Duration::from_millis(500);
+
+/// The figures of a moment.
+type Then = (MemberFigures, Instant);
+
+/// What was counted last, and said last.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    own: Mutex<Option<Then>>,
+    others: Mutex<HashMap<Incarnation, Then>>,
+}
+
+impl Figures {
+    /// What others have said of late.
+    fn others(&self, now: Instant) -> MutexGuard<'_, HashMap<Incarnation, Then>> {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.retain(|_, (_, then)| now.saturating_duration_since(*then) < FRESH);
+        others
+    }
+
+    /// Remembers what a member says of itself, if it says anything.
+    pub(super) fn hear(&self, member: Incarnation, told: Option<MemberFigures>, now: Instant) {
+        let mut others = self.others(now);
+        match told {
+            Some(told) => others.insert(member, (told, now)),
+            None => others.remove(&member),
+        };
+    }
+
+    fn of(&self, member: Incarnation, now: Instant) -> Option<MemberFigures> {
+        self.others(now).get(&member).map(|(told, _)| *told)
+    }
+
+    /// What was counted here a moment ago, or is now.
+    fn own(&self, now: Instant, count: impl FnOnce() -> MemberFigures) -> MemberFigures {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = own.filter(|(_, then)| now.saturating_duration_since(*then) < COUNTED);
+        let (told, _) = *own.insert(last.unwrap_or_else(|| (count(), now)));
+        told
+    }
+}
+
+impl Cluster {
+    /// What another member said of itself within the last seconds.
+    pub(crate) fn figures_of(&self, member: Incarnation) -> Option<MemberFigures> {
+        self.figures.of(member, Instant::now())
+    }
+
+    /// What this member tells the others of itself. It is counted twice a second at most, however many ask.
+    pub(crate) fn own_figures(&self, count: impl FnOnce() -> MemberFigures) -> MemberFigures {
+        self.figures.own(Instant::now(), count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::flight::messages::{GridPart, GridParts};
+
+    fn figures(num_queries: u64) -> MemberFigures {
+        MemberFigures {
+            num_queries,
+            ..MemberFigures::default()
+        }
+    }
+
+    #[test]
+    fn what_a_member_said_counts_until_it_says_otherwise_or_nothing_any_more() {
+        let said = Figures::default();
+        let (member, other) = (Incarnation::from_bits(7), Incarnation::from_bits(8));
+        let now = Instant::now();
+        assert_eq!(said.of(member, now), None);
+        said.hear(member, Some(figures(1)), now);
+        said.hear(other, Some(figures(0)), now);
+        let later = now + FRESH / 2;
+        said.hear(member, Some(figures(2)), later);
+        assert_eq!(said.of(member, later), Some(figures(2)));
+        // That nothing runs there is another thing than that nobody knows.
+        assert_eq!(said.of(other, later), Some(figures(0)));
+        assert_eq!(said.of(other, now + FRESH), None);
+        said.hear(member, None, later);
+        assert_eq!(said.of(member, later), None);
+        // Nothing is kept of those who have gone.
+        assert_eq!(said.others(later + FRESH).len(), 0);
+    }
+
+    #[test]
+    fn many_who_ask_at_once_have_it_counted_once() {
+        let told = Figures::default();
+        let now = Instant::now();
+        assert_eq!(told.own(now, || figures(1)), figures(1));
+        assert_eq!(told.own(now + COUNTED / 2, || figures(2)), figures(1));
+        assert_eq!(told.own(now + COUNTED, || figures(3)), figures(3));
+        assert_eq!(told.own(now + COUNTED * 3 / 2, || figures(4)), figures(3));
+    }
+
+    #[test]
+    fn members_of_before_say_nothing_and_skip_what_is_said() {
+        /// The parts as members of before tell and read them.
+        #[derive(Clone, PartialEq, Message)]
+        struct Before {
+            #[prost(message, repeated, tag = "1")]
+            parts: Vec<GridPart>,
+        }
+        let parts = vec![GridPart {
+            name: "sales".to_owned(),
+            of: 1,
+            ..GridPart::default()
+        }];
+        let now = GridParts {
+            parts: parts.clone(),
+            figures: Some(figures(0)),
+        };
+        let bytes = now.encode_to_vec();
+        assert_eq!(GridParts::decode(bytes.as_slice()).unwrap(), now);
+        let before = Before { parts };
+        assert_eq!(Before::decode(bytes.as_slice()).unwrap(), before);
+        let heard = GridParts::decode(before.encode_to_vec().as_slice()).unwrap();
+        assert_eq!((heard.parts, heard.figures), (before.parts, None));
+    }
+}
