@@ -120,7 +120,7 @@ def shared_kilobytes() -> int:
     return sum(sizes.values())
 
 
-def soon(holds: Callable[[], bool], seconds: float = 5) -> bool:
+def soon(holds: Callable[[], bool], seconds: float = 20) -> bool:
     """Whether something holds within some seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

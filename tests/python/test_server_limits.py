@@ -64,7 +64,7 @@ def test_who_comes_when_all_turns_are_taken_is_told_at_once() -> None:
             with pytest.raises((MemoryError, fl.FlightError, pa.ArrowException)) as caught:
                 asked(client, "SELECT 1")
             assert "RESOURCE_EXHAUSTED" in str(caught.value) or "waiting" in str(caught.value)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
         with pytest.raises(pg.errors.ResourcesExhaustedError):
             pg.connect(server.uri).sql("SELECT 1").to_arrow()
         reader.cancel()
@@ -171,7 +171,7 @@ def test_a_ticket_with_one_column_ten_thousand_times_is_refused(
     begun = time.monotonic()
     with pytest.raises((pa.ArrowInvalid, MemoryError, fl.FlightError)):
         client.do_get(ticket).read_chunk()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 
 
 def test_silent_connections_are_closed() -> None:
@@ -181,7 +181,7 @@ def test_silent_connections_are_closed() -> None:
             host, port = uri.rsplit("/", 1)[1].split(":")
             silent.append(socket.create_connection((host, int(port))))
         for each in silent:
-            each.settimeout(12)
+            each.settimeout(30)
             while each.recv(1000):
                 """What the server says before it closes."""
             each.close()
