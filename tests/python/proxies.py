@@ -34,9 +34,14 @@ class Proxy:
         while True:
             try:
                 near, _ = self.listener.accept()
-                far = socket.create_connection(("127.0.0.1", self.to or 0))
             except OSError:
                 return
+            try:
+                far = socket.create_connection(("127.0.0.1", self.to or 0))
+            except OSError:
+                # Nobody listens there, yet or any more.
+                near.close()
+                continue
             with self.lock:
                 self.pairs.append((near, far))
             threading.Thread(target=self._forward, args=(near, far), daemon=True).start()

@@ -170,8 +170,8 @@ def refused(uri: str) -> bool:
         return probe.connect_ex((host, int(port))) != 0
 
 
-def until(condition: Callable[[], Any], seconds: float = 10) -> Any:
-    """Waits until a condition holds; gives what it gave."""
+def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
+    """Waits until a condition holds; gives what it gave. Less than the thirty seconds after which a server takes a client for silent."""
     stop = time.monotonic() + seconds
     while True:
         held = condition()
@@ -186,7 +186,7 @@ def free_ports(count: int) -> list[int]:
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: set[int] = set()
     while len(found) < count:
-        port = random.randrange(10_000, max(first, 20_000))
+        port = random.SystemRandom().randrange(10_000, max(first, 20_000))
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             found.add(port)
     return list(found)

@@ -291,7 +291,7 @@ def test_of_a_client_that_dies_in_a_call_nothing_is_left(
             child.wait()
             if call != "PollFlightInfo":
                 # Polled queries go on for their time; all others end within a second, on a machine that has time for it.
-                until(lambda: not running(one), 5)
+                until(lambda: not running(one))
             is_served(one)
         at_rest(one)
     settled(one, before, threads=False)

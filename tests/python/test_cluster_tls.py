@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,16 @@ import pytest
 import trustme
 
 import partgrid as pg
-from clusters import PART_ROWS, QUERY, Member, cluster, expected, until, write_list
+from clusters import (
+    PART_ROWS,
+    QUERY,
+    Member,
+    cluster,
+    expected,
+    free_port,
+    until,
+    write_list,
+)
 from services import COMMAND, Service, http_answer, parsed, proto, service, shown, write_tokens
 
 
@@ -105,8 +113,7 @@ def test_who_is_of_another_authority_is_no_member(
 
 def test_members_of_a_name_are_believed_by_that_name(tmp_path: Path, authority: Authority) -> None:
     """What DNS gives are addresses, which no certificate has."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port = one.getsockname()[1]
+    port = free_port()
     tokens, token = with_tokens(tmp_path)
     tls = {**tokens, **authority.certificate("localhost"), "cluster.ca": authority.ca}
     named = {**tls, "cluster.join": f"dns:localhost:{port}"}
@@ -189,7 +196,7 @@ def test_who_is_of_another_version_or_says_what_no_member_says_counts_as_none(
             assert told.to_pydict() == {"x": [6]}
             with service("--join", f"file:{path}", PARTGRID_LOG__FILTER="warn") as one:
                 why = "of version" if what != "nothing known" else "what no member says"
-                until(partial(said, one), lambda text: why in text, 20)
+                until(partial(said, one), lambda text: why in text)
 
 
 def test_a_token_of_members_is_in_no_log(tmp_path: Path) -> None:

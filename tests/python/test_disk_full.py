@@ -143,7 +143,7 @@ def test_the_room_of_what_did_not_fit_is_there_again(
         before = free(small_disk)
         with pytest.raises(TYPED, match=FULL):
             way(one.uri, "large", LARGE, tmp_path)
-        until(lambda: free(small_disk) == before, 5)
+        until(lambda: free(small_disk) == before)
         way(one.uri, "small", SMALL, tmp_path)
         small = pg.connect(one.uri).grid("small").to_arrow()
         assert small.num_rows == SMALL

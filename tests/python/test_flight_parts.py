@@ -166,13 +166,13 @@ def test_a_query_that_ends_while_its_parts_are_waited_for_is_an_error(
     thread.start()
     [run] = until(lambda: running(server))
     act(client, "CancelRun", ours("RunName", (1, int(run["id"], 16))))
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     with pytest.raises(fl.FlightInternalError, match="aborted.*the query was cancelled"):
         raise caught[0]
     with pytest.raises(pa.ArrowInvalid, match="zero"):
         in_parts(client, "SELECT 1 / (a - a) AS x FROM few")
-    assert not running(server)
+    until(lambda: not running(server))
 
 
 def test_a_query_ends_when_the_client_that_waits_for_its_parts_goes_away(

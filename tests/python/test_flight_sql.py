@@ -138,7 +138,7 @@ def test_a_long_query_is_cancelled(server: pg.Server, connection: Any) -> None:
     thread.start()
     until(lambda: running(server))
     cursor.adbc_cancel()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     assert "ancel" in str(caught[0])
     until(lambda: not running(server))

@@ -112,7 +112,7 @@ def test_connections_are_counted_while_they_are_open() -> None:
         with ExitStack() as stack:
             for _ in range(3):
                 stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
-            until(lambda: connections("flight") == 3, 5)
+            until(lambda: connections("flight") == 3)
         until(lambda: connections("flight") == 0)
 
 

@@ -21,6 +21,7 @@ from services import (
     asked,
     command,
     drained,
+    free_ports,
     http_answer,
     proto,
     refused,
@@ -70,7 +71,7 @@ def test_stopping_lets_what_runs_finish() -> None:
         stopping.start()
         until(lambda: refused(server.uri))
         rows += drained(reader)
-        stopping.join(15)
+        stopping.join(30)
         assert not stopping.is_alive()
         assert rows == 5_000_000
 
@@ -83,7 +84,7 @@ def test_stopping_ends_what_does_not_finish_in_time() -> None:
     until(lambda: running(server))
     begun = time.monotonic()
     server.stop(within=0.5)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     with pytest.raises((pa.ArrowException, fl.FlightError)):
         drained(reader)
     with pytest.raises((pa.ArrowException, fl.FlightError)):
@@ -115,8 +116,11 @@ def finish(writer: Any, reader: Any, rows: pa.RecordBatch) -> None:
 
 
 def test_an_address_is_of_one_server() -> None:
-    with pg.Server() as server:
-        address = server.uri.removeprefix("grpc://")
+    # Not one that the system gives to somebody else as soon as it is free.
+    [port] = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    with pg.Server(address=address) as server:
+        assert server.uri == f"grpc://{address}"
         with pytest.raises(pg.errors.StorageError, match="cannot listen at"):
             pg.Server(address=address)
         page = server.http_uri.removeprefix("http://")
@@ -165,7 +169,7 @@ def test_the_second_signal_ends_what_still_runs() -> None:
         until(lambda: "stopping" in "".join(one.said))
         assert one.process.poll() is None
         one.kill(signal.SIGTERM)
-        assert one.ended(10)[0] == 0
+        assert one.ended()[0] == 0
         with pytest.raises((pa.ArrowException, fl.FlightError)):
             drained(reader)
 

@@ -58,12 +58,12 @@ def test_what_a_query_may_take_does_not_go_by_the_clock(clock: Clock, shift: int
     with service("--set", "limits.query_time=1", **clock.environment) as one:
         connection = pg.connect(one.uri)
         kept = connection.sql("SELECT 1 AS one")
-        stream = connection.sql(ENDLESS).stream()
         begun = time.monotonic()
+        stream = connection.sql(ENDLESS).stream()
         clock.jump(shift)
         with pytest.raises(pg.errors.ResourcesExhaustedError, match="1 second"):
             list(stream)
-        assert 0.5 < time.monotonic() - begun < 5
+        assert 0.5 < time.monotonic() - begun < 20
         # What was kept for the client is neither gone nor kept for another day.
         assert kept.to_arrow()["one"].to_pylist() == [1]
         assert connection.sql("SELECT 2 AS two").to_arrow()["two"].to_pylist() == [2]

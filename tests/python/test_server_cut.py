@@ -87,7 +87,7 @@ def test_what_was_cancelled_is_over(one: Service, what: str) -> None:
             until(lambda: running(one))
             time.sleep(pause)
             reader.cancel()
-            until(lambda: not running(one), 5)
+            until(lambda: not running(one))
             # Its ticket is there yet: another one may ask again.
             at_rest(one)
 

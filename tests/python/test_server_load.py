@@ -169,7 +169,7 @@ def test_a_reader_that_dies_stops_its_query(server: pg.Server, query: str) -> No
     until(lambda: running(server))
     child.send_signal(signal.SIGKILL)
     child.communicate()
-    until(lambda: not running(server), 2)
+    until(lambda: not running(server))
     assert status(server)["queries"][0]["state"] == "cancelled"
 
 
@@ -181,9 +181,10 @@ def test_a_writer_that_dies_leaves_nothing(server: pg.Server) -> None:
         "writer, reader = client.do_put(made, batch.schema)\n"
         "writer.write_batch(batch)",
     )
+    failed = len(status(server)["errors"])
     child.send_signal(signal.SIGKILL)
     child.communicate()
-    until(lambda: status(server)["errors"], 5)
+    until(lambda: len(status(server)["errors"]) > failed)
     assert status(server)["errors"][0]["kind"] == "Cancelled"
     assert "half" not in server.tables
 
@@ -197,7 +198,7 @@ def test_a_statement_that_makes_a_table_is_listed_and_ends_with_its_client(
         [run] = until(lambda: running(server))
         assert "never" in run["sql"]
         call.cancel()
-        until(lambda: not running(server), 2)
+        until(lambda: not running(server))
     assert "never" not in server.tables
 
 

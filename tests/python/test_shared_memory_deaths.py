@@ -123,7 +123,7 @@ before = state()
 started = time.monotonic()
 for number in range(200):
     cycle(number)
-for _ in range(100):
+for _ in range(400):
     after = state()
     if after[0] <= before[0] and after[1] <= before[1]:
         break
@@ -134,7 +134,7 @@ print(*before, *after, f'{time.monotonic() - started:.1f}')
 
 @pytest.mark.parametrize("code", [OWNERS_KILLED, READERS_KILLED], ids=["owners", "readers"])
 def test_after_200_processes_that_were_killed_nothing_is_left(code: str) -> None:
-    *numbers, _ = in_another(code + MANY, timeout=240).split()
+    *numbers, _ = in_another(code + MANY, timeout=600).split()
     before, after = [int(each) for each in numbers[:3]], [int(each) for each in numbers[3:]]
     assert after[0] <= before[0], "descriptors"
     assert after[1] <= before[1], "sockets"
@@ -192,7 +192,8 @@ def test_a_tile_of_a_process_that_ended_is_lost_at_once() -> None:
         started = time.monotonic()
         with pytest.raises(pg.errors.PartitionLostError, match=f"pid {owner.pid}"):
             grid.to_arrow()
-        assert time.monotonic() - started < 5
+        # Waiting for it would take five seconds.
+        assert time.monotonic() - started < 4.5
 
 
 def test_a_process_that_is_stopped_is_waited_for_some_seconds_and_works_when_it_goes_on() -> None:
@@ -202,7 +203,7 @@ def test_a_process_that_is_stopped_is_waited_for_some_seconds_and_works_when_it_
             started = time.monotonic()
             with pytest.raises(pg.errors.ResourcesExhaustedError, match="does not answer"):
                 pa.record_batch(grid.tile(0))
-            assert time.monotonic() - started < 10
+            assert time.monotonic() - started < 20
             [stopped] = [each for each in pg.shared_memory() if each["pid"] == owner.pid]
             assert stopped["segments"] is None
         finally:
@@ -219,7 +220,7 @@ def test_a_process_that_is_stopped_is_waited_for_some_seconds_and_works_when_it_
             del table, grid, handle
             gc.collect()
             # Waiting for it would take five seconds.
-            assert time.monotonic() - started < 2, "ending a lease waits for nobody"
+            assert time.monotonic() - started < 4.5, "ending a lease waits for nobody"
         finally:
             os.kill(owner.pid, signal.SIGCONT)
 
@@ -233,7 +234,7 @@ def test_waiting_for_a_process_that_is_stopped_obeys_ctrl_c() -> None:
             "threading.Thread(target=interrupt).start()\n"
             "started = time.monotonic()\n"
             "try:\n    objects[0].tile()\n"
-            "except KeyboardInterrupt:\n    print(time.monotonic() - started < 1.9, flush=True)\n"
+            "except KeyboardInterrupt:\n    print(time.monotonic() - started < 4.5, flush=True)\n"
             "os._exit(0)\n"
         )
         os.kill(owner.pid, signal.SIGSTOP)

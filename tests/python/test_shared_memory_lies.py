@@ -246,7 +246,7 @@ def raw_reader() -> socket.socket:
     parts = sent["data"].__reduce__()[1][0]
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(f"\0partgrid-{parts[2] >> 64:016x}")
-    connection.settimeout(10)
+    connection.settimeout(30)
     return connection
 
 

@@ -141,7 +141,7 @@ def test_of_an_upload_whose_client_is_killed_nothing_stays(tmp_path: Path) -> No
                 connection.upload(pa.table(BATCH.to_pydict()), "few_other")
             child.kill()
             child.wait()
-        until(lambda: incoming(one, admin) == 0, 20)
+        until(lambda: incoming(one, admin) == 0)
         assert connection.upload(pa.table(BATCH.to_pydict()), "few_other")["rows"] == 100_000
         assert connection.grids() == ["few_other"]
         with client_of(one) as client, pytest.raises(pa.ArrowKeyError, match="no such upload"):
@@ -159,13 +159,13 @@ def test_of_a_client_that_is_killed_while_its_grid_is_kept_all_or_nothing_stays(
             child.kill()
             child.wait()
         connection = pg.connect(one.uri)
-        until(lambda: incoming(one) == 0, 20)
+        until(lambda: incoming(one) == 0)
 
         def is_over() -> bool:
             """Whether there is the whole grid, or no file of it."""
             return num_files(tmp_path) == (20 if connection.grids() else 0)
 
-        until(is_over, 20)
+        until(is_over)
         if connection.grids():
             assert connection.grid("few_half").shape == (20_000_000, 1)
         assert connection.upload(pa.table({"a": [1]}), "next")["durable"]
@@ -202,7 +202,7 @@ def test_an_upload_stays_as_long_as_one_of_its_connections_does() -> None:
             put(third, upload, 0)
             assert incoming(one) == BYTES
         # This one knows nothing of it.
-        until(lambda: incoming(one) == 0, 20)
+        until(lambda: incoming(one) == 0)
         with pytest.raises(pa.ArrowKeyError, match="no such upload"):
             commit(second, upload)
 
