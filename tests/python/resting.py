@@ -39,6 +39,9 @@ def at_rest(one: Service) -> None:
     until(lambda: is_at_rest(one), 30)
 
 
+# The thread that answers those who map memory.
+SHARER = "partgrid-share"
+
 # Of connections, as the kernel lists them.
 ESTABLISHED, GONE = "01", "socket:[0]"
 
@@ -57,23 +60,42 @@ class Had:
         self.sockets = sum(link.startswith("socket:") for link in links)
         self.links = num_links(folder, links)
         self.segments = sum("memfd:" in link for link in links)
-        self.threads = len(list((folder / "task").iterdir()))
+        unix = (folder / "net" / "unix").read_text().splitlines()[1:]
+        local = {f"socket:[{line.split()[6]}]" for line in unix}
+        # The sockets and the thread by which it shares memory, from the first time on.
+        self.sharing = sum(link in local for link in links)
+        names = [thread_name(task) for task in (folder / "task").iterdir()]
+        self.sharers = names.count(SHARER)
+        self.threads = len(names)
 
     def is_within(
         self, before: Had, *, threads: bool = True, segments: bool = True, links: int = 0
     ) -> bool:
-        """Whether it has no more than before; where more may be shared, each segment is a descriptor.
+        """Whether it has no more than before. Without `segments` more may be shared; each segment is a descriptor, and each socket that gives them to others.
 
         Servers that talk to each other make connections when they first need them: so many ends of these there may be.
         """
         new = max(0, min(self.links, links) - before.links)
-        others = self.descriptors - self.segments, before.descriptors - before.segments
+        now, then = (each.counts(segments) for each in (self, before))
         return (
-            others[0] <= others[1] + new
-            and self.sockets <= before.sockets + new
+            now[0] <= then[0] + new
+            and now[1] <= then[1] + new
             and (self.segments <= before.segments or not segments)
-            and (self.threads <= before.threads or not threads)
+            and (now[2] <= then[2] or not threads)
         )
+
+    def counts(self, segments: bool) -> tuple[int, int, int]:
+        """Descriptors but for segments, sockets, threads; without `segments` all that shares them is left out."""
+        sharing, sharers = (0, 0) if segments else (self.sharing, self.sharers)
+        descriptors = self.descriptors - self.segments - sharing
+        return descriptors, self.sockets - sharing, self.threads - sharers
+
+
+def thread_name(task: Path) -> str:
+    """Of a thread, which may end before it is looked at."""
+    with suppress(OSError):
+        return (task / "comm").read_text().strip()
+    return ""
 
 
 def num_links(folder: Path, descriptors: Sequence[str]) -> int:
