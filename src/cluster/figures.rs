@@ -14,8 +14,11 @@ use crate::share::Incarnation;
 /// How long counts what a member has said. A look may wait ten seconds for somebody who hangs.
 const FRESH: Duration = Duration::from_secs(15);
 
-/// How long is told what was counted: each of the others asks once a second.
+/// How long is told what was counted, at least: each of the others asks once a second.
 const COUNTED: Duration = Duration::from_millis(500);
+
+/// And at least so many times as long as counting took: of millions of tiles it takes seconds.
+const TIMES: u32 = 50;
 
 /// The figures of a moment.
 type Then = (MemberFigures, Instant);
@@ -23,7 +26,10 @@ type Then = (MemberFigures, Instant);
 /// What was counted last, and said last.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
+    /// With the moment until which it is told.
     own: Mutex<Option<Then>>,
+    /// One counts at a time.
+    counting: Mutex<()>,
     others: Mutex<HashMap<Incarnation, Then>>,
 }
 
@@ -48,12 +54,23 @@ impl Figures {
         self.others(now).get(&member).map(|(told, _)| *told)
     }
 
-    /// What was counted here a moment ago, or is now.
+    fn told(&self) -> MutexGuard<'_, Option<Then>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was counted here a moment ago, or is now; while somebody else counts, what was counted before.
     fn own(&self, now: Instant, count: impl FnOnce() -> MemberFigures) -> MemberFigures {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = own.filter(|(_, then)| now.saturating_duration_since(*then) < COUNTED);
-        let (told, _) = *own.insert(last.unwrap_or_else(|| (count(), now)));
-        told
+        let last = *self.told();
+        let turn = self.counting.try_lock();
+        match last {
+            Some((told, until)) if now < until || turn.is_err() => told,
+            _ => {
+                let told = count();
+                let kept = COUNTED.max(now.elapsed() * TIMES);
+                *self.told() = Some((told, now + kept));
+                told
+            }
+        }
     }
 }
 
@@ -63,7 +80,7 @@ impl Cluster {
         self.figures.of(member, Instant::now())
     }
 
-    /// What this member tells the others of itself. It is counted twice a second at most, however many ask.
+    /// What this member tells the others of itself. It is counted twice a second at most, however many ask, and less often where that takes long.
     pub(crate) fn own_figures(&self, count: impl FnOnce() -> MemberFigures) -> MemberFigures {
         self.figures.own(Instant::now(), count)
     }
@@ -111,6 +128,32 @@ mod tests {
         assert_eq!(told.own(now + COUNTED / 2, || figures(2)), figures(1));
         assert_eq!(told.own(now + COUNTED, || figures(3)), figures(3));
         assert_eq!(told.own(now + COUNTED * 3 / 2, || figures(4)), figures(3));
+    }
+
+    #[test]
+    fn while_one_counts_others_are_told_what_was_before() {
+        let told = Figures::default();
+        let now = Instant::now();
+        told.own(now, || figures(1));
+        let later = now + COUNTED;
+        let inner = || {
+            assert_eq!(told.own(later, || figures(3)), figures(1));
+            figures(2)
+        };
+        assert_eq!(told.own(later, inner), figures(2));
+    }
+
+    #[test]
+    fn what_takes_long_to_count_is_counted_seldom() {
+        let told = Figures::default();
+        let (now, took) = (Instant::now(), Duration::from_millis(30));
+        let slow = || {
+            std::thread::sleep(took);
+            figures(1)
+        };
+        told.own(now, slow);
+        let later = now + took * (TIMES - 1);
+        assert_eq!(told.own(later, || figures(2)), figures(1));
     }
 
     #[test]

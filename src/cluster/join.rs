@@ -128,6 +128,20 @@ impl Join {
         };
         written.iter().map(|item| uri_of(item, is_tls)).collect()
     }
+
+    /// The same after a look that saw these: a file is gone, or empty, while it is written anew.
+    ///
+    /// # Errors
+    /// `Storage` when nobody is named any more.
+    pub(super) fn still(&self, uris: Vec<String>, last: Option<&[String]>) -> Result<Vec<String>> {
+        if !uris.is_empty() || last.is_none_or(<[String]>::is_empty) {
+            return Ok(uris);
+        }
+        let text = "the list of members is gone, or names nobody any more";
+        let error = Error::new(ErrorKind::Storage { retryable: true }, text);
+        let hint = "those that it named last are members as long as they answer; for a member that is to be alone, write its own address alone";
+        Err(error.with_context("list", self.to_string()).with_hint(hint))
+    }
 }
 
 /// What a member says of itself.
@@ -226,6 +240,18 @@ mod tests {
         for text in ["a", "", "dns:a", "dns:a:b", "a:1,b"] {
             assert!(text.parse::<Join>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_that_names_nobody_any_more_is_none() {
+        let join = Join::File("/run/members".into());
+        let (one, none) = (vec!["grpc://a:1".to_owned()], Vec::<String>::new());
+        assert_eq!(join.still(none.clone(), None).unwrap(), none);
+        assert_eq!(join.still(none.clone(), Some(&none)).unwrap(), none);
+        assert_eq!(join.still(one.clone(), Some(&one)).unwrap(), one);
+        assert_eq!(join.still(one.clone(), Some(&none)).unwrap(), one);
+        let error = join.still(none, Some(&one)).unwrap_err();
+        assert!(error.to_string().contains("file:/run/members"), "{error}");
     }
 
     #[tokio::test]

@@ -331,7 +331,7 @@ impl Cluster {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks now who else there is, and which grids have all their parts; else this is done every second. While the list of members cannot be read, or their name not looked up, those that were there last are looked at: who is lost is so then, too.
+    /// Looks now who else there is, and which grids have all their parts; else this is done every second. While the list of members cannot be read, is gone or names nobody any more, or their name is not looked up, those that were there last are looked at: who is lost is so then, too.
     ///
     /// # Errors
     /// Whatever stands in the way of reading the list of members, or of asking them what they have.
@@ -340,15 +340,16 @@ impl Cluster {
         let (mut are_all, mut unread) = (true, None);
         if let Some(join) = self.join.load_full() {
             let is_tls = self.members().own().uri().starts_with(TLS);
-            let uris = match join.uris(is_tls).await {
-                Ok(uris) => self.last().insert(uris).clone(),
-                Err(error) => {
-                    let Some(last) = self.last().clone() else {
-                        return Err(error);
-                    };
+            let known = self.last().clone();
+            let written = join.uris(is_tls).await;
+            let written = written.and_then(|uris| join.still(uris, known.as_deref()));
+            let uris = match (written, known) {
+                (Ok(uris), _) => self.last().insert(uris).clone(),
+                (Err(error), Some(last)) => {
                     unread = Some(error);
                     last
                 }
+                (Err(error), None) => return Err(error),
             };
             let (there, away) = join::alive(&self.reach, &uris).await;
             are_all = away.is_empty() && unread.is_none();
@@ -431,26 +432,33 @@ pub(crate) fn own_member(uri: &str) -> Result<Member> {
 
 /// Looks again and again, as long as the member is there.
 async fn look(cluster: Weak<Cluster>) {
-    let mut said = String::new();
+    let (mut said, mut held) = (String::new(), String::new());
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(cluster) = cluster.upgrade() else {
             return;
         };
         // The engine takes its time, however long ago a statement was over.
-        if cluster.held.number() > 0
-            && let Err(error) = worker::let_go(&cluster.worker, cluster.members().own()).await
-        {
-            tracing::warn!(%error, "parts of statements that are over may hold memory");
+        if cluster.held.number() > 0 {
+            let done = worker::let_go(&cluster.worker, cluster.members().own()).await;
+            let now = done.err().map(|error| error.to_string());
+            if let Some(error) = news(&mut held, now) {
+                tracing::warn!(error, "parts of statements that are over may hold memory");
+            }
         }
         let now = cluster.refresh().await.err().map(|error| error.to_string());
         cluster.read_ahead();
         cluster.let_go_of_unread();
-        // What stays wrong is said once.
-        let now = now.unwrap_or_default();
-        if !now.is_empty() && now != said {
-            tracing::warn!(error = now, "the cluster could not be looked over");
+        if let Some(error) = news(&mut said, now) {
+            tracing::warn!(error, "the cluster could not be looked over");
         }
-        said = now;
     }
+}
+
+/// What is wrong now and was not before: what stays wrong is said once.
+fn news(said: &mut String, now: Option<String>) -> Option<&str> {
+    let now = now.unwrap_or_default();
+    let is_new = !now.is_empty() && now != *said;
+    *said = now;
+    is_new.then_some(said.as_str())
 }

@@ -144,6 +144,11 @@ pub(super) struct Made {
 }
 
 impl Parts {
+    /// All that is here.
+    fn all(&self) -> impl Iterator<Item = &(GridPart, Arc<PartitionGrid>)> {
+        self.own.values().chain(self.copies.values())
+    }
+
     /// Whether the rows of a grid were dealt out anew since they were contributed.
     fn is_dealt_anew(&self, name: &str) -> bool {
         let made = self.made.get(name);
@@ -349,15 +354,32 @@ impl Cluster {
 
     /// A part or copy that this process has, by its own id.
     pub(crate) fn part_with(&self, id: GridId) -> Option<Arc<PartitionGrid>> {
-        self.part_named(id).map(|(_, grid)| grid)
+        let parts = self.parts();
+        let mut all = parts.all();
+        let found = all.find(|(_, grid)| grid.id() == id);
+        found.map(|(_, grid)| Arc::clone(grid))
     }
 
-    /// The same, with the name of the grid that it is a part of.
-    pub(crate) fn part_named(&self, id: GridId) -> Option<(String, Arc<PartitionGrid>)> {
+    /// The same of a part of which the grid of all was made that was put under its name here, with that name and the id of that grid.
+    pub(crate) fn part_in_use(&self, id: GridId) -> Option<(String, GridId, Arc<PartitionGrid>)> {
         let parts = self.parts();
-        let mut all = parts.own.values().chain(parts.copies.values());
-        let found = all.find(|(_, grid)| grid.id() == id);
-        found.map(|(part, grid)| (part.name.clone(), Arc::clone(grid)))
+        let (part, grid) = parts.all().find(|(_, grid)| grid.id() == id)?;
+        let made = parts.made.get(&part.name)?;
+        let mut of = made.of.iter();
+        of.any(|(of, _)| *of == part.id)
+            .then(|| (part.name.clone(), made.id, Arc::clone(grid)))
+    }
+
+    /// The parts and copies that this process has, and that no grid here is made of: others are missing, serve instead, or have taken their place.
+    pub(crate) fn parts_beside(&self) -> Vec<Arc<PartitionGrid>> {
+        let own = self.members().own().incarnation();
+        let parts = self.parts();
+        let is_beside = |part: &GridPart| {
+            let made = parts.made.get(&part.name);
+            made.is_none_or(|made| made.of.iter().all(|(of, at)| *of != part.id || *at != own))
+        };
+        let beside = parts.all().filter(|(part, _)| is_beside(part));
+        beside.map(|(_, grid)| Arc::clone(grid)).collect()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Queries whose columns have names from outside: `WITH r (a, b) AS (SELECT 0, 0)`, `(SELECT 0, 0) AS v (a, b)`.
 //!
 //! Comes in: such a query and how many names it has. Goes out: the same, in which of the items of one name all but the first have a name of ours: the engine names the columns only after it refused two of one name.
-//! Never here: queries of which not every column is named, those with `*`.
+//! Comes in: such a query and how many names it has. Goes out: the same, in which of the items of one name all but the first have a name of ours: the engine names the columns only after it refused two of one name.
+//! Where something else, such as ORDER BY, could mean the one or the other by that name, the items keep theirs, and the engine refuses them. Never here: queries of which not every column is named, those with `*`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, TableAlias,
+    Expr, Ident, Query, Select, SelectItem, SetExpr, TableAlias, Visit, visit_expressions,
     visit_expressions_mut,
 };
 
@@ -16,25 +17,23 @@ use super::using::folded;
 /// With what the names begin.
 const ITEM: &str = "__item";
 
+/// Names by which something else than the items themselves may mean them.
+type Meant = BTreeSet<String>;
+
 /// Gives them names, counting on.
 pub(super) fn tell_apart(query: &mut Query, alias: &TableAlias, named: &mut usize) {
-    tell_apart_in(query, alias.columns.len(), named);
+    tell_apart_in(query, alias.columns.len(), Meant::new(), named);
 }
 
-fn tell_apart_in(query: &mut Query, columns: usize, named: &mut usize) {
-    let ordered = ordered(query.order_by.as_ref());
-    tell_apart_of(&mut query.body, columns, &ordered, named);
+fn tell_apart_in(query: &mut Query, columns: usize, mut meant: Meant, named: &mut usize) {
+    add(&query.order_by, &mut meant);
+    tell_apart_of(&mut query.body, columns, meant, named);
 }
 
-fn tell_apart_of(
-    body: &mut SetExpr,
-    columns: usize,
-    ordered: &BTreeSet<String>,
-    named: &mut usize,
-) {
+fn tell_apart_of(body: &mut SetExpr, columns: usize, meant: Meant, named: &mut usize) {
     match body {
         SetExpr::Select(select) if select.projection.len() == columns => {
-            for place in repeated(select, ordered) {
+            for place in repeated(select, meant) {
                 let Some(item) = select.projection.get_mut(place) else {
                     continue;
                 };
@@ -48,51 +47,72 @@ fn tell_apart_of(
                 }
             }
         }
-        SetExpr::Query(query) => tell_apart_in(query, columns, named),
+        SetExpr::Query(query) => tell_apart_in(query, columns, meant, named),
+        // The columns of both are called as those of the first.
         SetExpr::SetOperation { left, right, .. } => {
-            tell_apart_of(left, columns, ordered, named);
-            tell_apart_of(right, columns, ordered, named);
+            tell_apart_of(left, columns, meant, named);
+            tell_apart_of(right, columns, Meant::new(), named);
         }
         _ => {}
     }
 }
 
-/// The names by which rows are ordered.
-fn ordered(order: Option<&OrderBy>) -> BTreeSet<String> {
-    let Some(OrderByKind::Expressions(expressions)) = order.map(|order| &order.kind) else {
-        return BTreeSet::new();
-    };
-    let names = expressions.iter().filter_map(|by| match &by.expr {
-        Expr::Identifier(name) => Some(folded(name)),
-        _ => None,
+/// Adds the names without a table that stand somewhere.
+fn add(somewhere: &impl Visit, meant: &mut Meant) {
+    let _: ControlFlow<()> = visit_expressions(somewhere, |expr| {
+        if let Expr::Identifier(name) = expr {
+            meant.insert(folded(name));
+        }
+        ControlFlow::Continue(())
     });
-    names.collect()
 }
 
-/// The places of items that are called as one before them; none if there is `*`, or if ORDER BY could mean the one or the other.
-fn repeated(select: &Select, ordered: &BTreeSet<String>) -> Vec<usize> {
-    let mut first: HashMap<String, &Expr> = HashMap::new();
+/// The places of items that are called as one before them; none if there is `*`, or if something could mean the one or the other.
+fn repeated(select: &Select, mut meant: Meant) -> Vec<usize> {
+    add(&select.distinct, &mut meant);
+    add(&select.group_by, &mut meant);
+    add(&select.having, &mut meant);
+    add(&select.qualify, &mut meant);
+    let mut first: HashMap<String, Expr> = HashMap::new();
     let mut places = Vec::new();
     for (place, item) in select.projection.iter().enumerate() {
-        let (Some(label), Some(value)) = (label(item), value(item)) else {
+        let (Some(label), Some(value)) = (label(item), value(item, select)) else {
             return Vec::new();
         };
         match first.get(&label) {
             None => {
                 first.insert(label, value);
             }
-            Some(other) if ordered.contains(&label) && *other != value => return Vec::new(),
+            Some(other) if meant.contains(&label) && *other != value => return Vec::new(),
             Some(_) => places.push(place),
         }
     }
     places
 }
 
-fn value(item: &SelectItem) -> Option<&Expr> {
-    match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
-        _ => None,
-    }
+/// What an item is worth, written in one way: names as they count, without parentheses, and without the table where there is one alone.
+fn value(item: &SelectItem, select: &Select) -> Option<Expr> {
+    let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
+        return None;
+    };
+    let is_of_one = matches!(select.from.as_slice(), [table] if table.joins.is_empty());
+    let as_it_counts = |name: &Ident| Ident::with_quote('"', folded(name));
+    let mut expr = expr.clone();
+    let _: ControlFlow<()> = visit_expressions_mut(&mut expr, |part| {
+        while let Expr::Nested(inner) = part {
+            *part = (**inner).clone();
+        }
+        match part {
+            Expr::Identifier(name) => *name = as_it_counts(name),
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [_, name] if is_of_one => *part = Expr::Identifier(as_it_counts(name)),
+                _ => names.iter_mut().for_each(|name| *name = as_it_counts(name)),
+            },
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    Some(expr)
 }
 
 /// What the engine calls an item, as far as it tells items apart: casts are not part of that.

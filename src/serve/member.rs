@@ -126,11 +126,11 @@ pub(super) fn part_with(service: &Service, call: &Call, id: GridId) -> Option<Ar
     cluster.part_with(id).or_else(|| crate::share::find(id))
 }
 
-/// The same for clients, each for parts of grids that it may see.
+/// The same for clients: a part of the grid that has its name here and now, if they may see that.
 pub(super) fn part_for(service: &Service, call: &Call, id: GridId) -> Option<Arc<PartitionGrid>> {
-    let (name, grid) = service.cluster.get()?.part_named(id)?;
-    let session = service.session_of(&call.caller).ok()?;
-    session.grid(&name).is_ok().then_some(grid)
+    let (name, whole, part) = service.cluster.get()?.part_in_use(id)?;
+    let named = service.session_of(&call.caller).ok()?.grid(&name).ok()?;
+    (named.id() == whole).then_some(part)
 }
 
 /// Where the row bands of a grid are that other members have, one by one.

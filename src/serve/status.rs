@@ -123,14 +123,20 @@ fn memory(service: &Service, own: MemberFigures) -> Value {
     })
 }
 
-/// Bytes of the grids that lie in memory; tiles of lazy ones that are still in files are not read to know.
+/// Bytes of the grids that lie in memory, and of parts and copies of such that have no name here; tiles of lazy ones that are still in files are not read to know.
 pub(super) fn grid_bytes(service: &Service) -> u64 {
     let session = &service.session;
     let grids = session
         .tables()
         .into_iter()
         .filter_map(|name| session.grid(&name).ok());
-    grids.map(|grid| here_bytes(&grid)).sum()
+    let named: u64 = grids.map(|grid| here_bytes(&grid)).sum();
+    #[cfg(feature = "distributed")]
+    if let Some(cluster) = service.cluster.get() {
+        let beside = cluster.parts_beside();
+        return named + beside.iter().map(|grid| here_bytes(grid)).sum::<u64>();
+    }
+    named
 }
 
 fn grids(service: &Service, caller: &Caller) -> Vec<Value> {

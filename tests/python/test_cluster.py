@@ -350,23 +350,32 @@ def test_a_list_of_members_that_is_not_there_is_said(tmp_path: Path) -> None:
         service.kill()
 
 
-def test_while_the_list_of_members_cannot_be_read_only_who_is_lost_goes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["is a folder", "is gone", "is empty"])
+def test_while_the_list_of_members_cannot_be_read_only_who_is_lost_goes(
+    tmp_path: Path, how: str
+) -> None:
     with cluster(tmp_path) as members:
         path = tmp_path / "members"
         text = path.read_text()
         path.unlink()
-        path.mkdir()
+        why = "is gone, or names nobody any more"
+        if how == "is a folder":
+            path.mkdir()
+            why = "cannot be read"
+        elif how == "is empty":
+            path.write_text("# Nobody.\n")
         for member in members:
             told = member.ask("server.refresh()")
             assert told["error"] == "StorageError", told
-            assert "the list of members cannot be read" in told["text"]
+            assert f"the list of members {why}" in told["text"]
             assert len(member.ask("server.members")) == 3
             rows = pg.connect(member.uri).sql("SELECT count(DISTINCT x) AS n FROM sales").to_arrow()
             assert rows.to_pydict() == {"n": [3000]}
         members[2].kill()
         for member in members[:2]:
             until(lambda member=member: len(member.ask("server.members")) == 2)
-        path.rmdir()
+        if how == "is a folder":
+            path.rmdir()
         path.write_text(text)
         for member in members[:2]:
             assert member.ask("server.refresh()") is None
