@@ -226,10 +226,13 @@ def test_rows_come_here_where_no_client_would_compute() -> None:
     frame = dd.from_pandas(pd.DataFrame({"v": range(4)}), npartitions=2)
     for where in (None, "here"):
         assert type(pg.from_dask(frame, where=where)) is pg.Grid
-    with distributed.Client(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    with (
+        distributed.Client(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ),
+        dask.config.set(scheduler="threads"),
     ):
-        # There is a client, and dask was told to compute otherwise.
+        # There is a client, and dask was told to compute otherwise since.
         assert type(pg.from_dask(frame)) is pg.Grid
 
 
