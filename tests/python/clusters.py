@@ -351,8 +351,12 @@ def nothing_stays(
     status: Callable[[Any], Any] = status_of,
     *,
     segments: bool = True,
+    sharing: bool = True,
 ) -> Iterator[None]:
-    """Afterwards these members do nothing for anybody, and have no more of the system than before; memory that they share is left out without `segments`."""
+    """Afterwards these members do nothing for anybody, and have no more of the system than before.
+
+    Memory that they share is left out without `segments`, and what they share it by without `sharing`.
+    """
     before = all_steady(members)
     # Two each way with each other member, of which one may be new; and with itself.
     links = 4 * len(members) + 2
@@ -367,7 +371,7 @@ def nothing_stays(
         more = [
             (now, then)
             for now, then in had
-            if not now.is_within(then, segments=segments, links=links)
+            if not now.is_within(then, segments=segments, sharing=sharing, links=links)
         ]
         return [*busy, *((vars(now), vars(then)) for now, then in more)]
 

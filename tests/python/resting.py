@@ -69,14 +69,20 @@ class Had:
         self.threads = len(names)
 
     def is_within(
-        self, before: Had, *, threads: bool = True, segments: bool = True, links: int = 0
+        self,
+        before: Had,
+        *,
+        threads: bool = True,
+        segments: bool = True,
+        sharing: bool = True,
+        links: int = 0,
     ) -> bool:
-        """Whether it has no more than before. Without `segments` more may be shared; each segment is a descriptor, and each socket that gives them to others.
+        """Whether it has no more than before. Without `segments` more may be shared, each of which is a descriptor; without `sharing` it may have begun to.
 
         Servers that talk to each other make connections when they first need them: so many ends of these there may be.
         """
         new = max(0, min(self.links, links) - before.links)
-        now, then = (each.counts(segments) for each in (self, before))
+        now, then = (each.counts(sharing) for each in (self, before))
         return (
             now[0] <= then[0] + new
             and now[1] <= then[1] + new
@@ -84,11 +90,11 @@ class Had:
             and (now[2] <= then[2] or not threads)
         )
 
-    def counts(self, segments: bool) -> tuple[int, int, int]:
-        """Descriptors but for segments, sockets, threads; without `segments` all that shares them is left out."""
-        sharing, sharers = (0, 0) if segments else (self.sharing, self.sharers)
-        descriptors = self.descriptors - self.segments - sharing
-        return descriptors, self.sockets - sharing, self.threads - sharers
+    def counts(self, sharing: bool) -> tuple[int, int, int]:
+        """Descriptors but for segments, sockets, threads; without `sharing` those that it shares memory by are left out."""
+        sockets, threads = (0, 0) if sharing else (self.sharing, self.sharers)
+        descriptors = self.descriptors - self.segments - sockets
+        return descriptors, self.sockets - sockets, self.threads - threads
 
 
 def thread_name(task: Path) -> str:

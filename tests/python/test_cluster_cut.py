@@ -122,7 +122,7 @@ def test_a_member_that_is_cut_off_is_an_error_in_time_and_works_for_nobody(
                 return False
 
         # Where one is no member for a moment, its rows come by memory that it shares.
-        with nothing_stays(members, segments=False):
+        with nothing_stays(members, segments=False, sharing=False):
             job = threads.submit(connection.sql(PAIRS).to_arrow)
             until(lambda: works(members), all)
             began = time.monotonic()

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
+import partgrid as pg
 from clusters import BANDS, Member, cluster, rows_of
 from services import shown, write_tokens
 
@@ -51,8 +52,11 @@ def test_row_bands_are_fetched_from_the_member_that_has_them(tmp_path: Path) -> 
             # A member that has no such row band knows no such grid.
             with pytest.raises(pa.ArrowKeyError, match="no such grid"):
                 fetched(uris[1], told[0])
-        # Withdrawn, it is nowhere.
+        # A member that has dropped the grid gives nothing of it, though it has its part; withdrawn, it is nowhere.
         told = ends(members[0])
+        pg.connect(members[1].uri).sql("DROP TABLE sales").to_arrow()
+        with pytest.raises(pa.ArrowKeyError, match="no such grid"):
+            fetched(uris[1], told[-1])
         assert members[1].ask("server.withdraw('sales')") is True
         with pytest.raises(pa.ArrowKeyError, match="no such grid"):
             fetched(uris[1], told[-1])
