@@ -52,6 +52,7 @@ impl Cluster {
     /// What stands in the way of any of them, once the others were looked at.
     pub(super) async fn gather(&self, members: &Members, are_all: bool) -> Result<()> {
         let (said, mut failed) = self.asked(members).await;
+        self.heed_drops();
         self.hear(&said, are_all && said.silent.is_empty());
         let Said { told, silent } = said;
         let (mut there, mut wishes) = (BTreeSet::new(), Vec::new());

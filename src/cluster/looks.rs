@@ -96,6 +96,38 @@ async fn plans_that_are_kept_keep_neither_the_member_nor_its_names() {
     assert_eq!(member.strong_count(), 0);
 }
 
+#[tokio::test]
+async fn what_a_statement_dropped_comes_up_again_with_the_next_contribution_and_not_before() {
+    let session = Session::try_new(&SessionOptions::default()).unwrap();
+    let options = ClusterOptions::default();
+    let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
+    let contribute = || {
+        cluster
+            .contribute("sales", grid(0), PartOf::new(0, 1))
+            .unwrap();
+    };
+    contribute();
+    cluster.refresh().await.unwrap();
+    for drops in [true, false] {
+        // A table of that name keeps the grid away for as long as it is there, and is no reason for it to come after.
+        match drops {
+            true => assert!(session.drop_table("sales").await.unwrap()),
+            false => session.register("sales", grid(10)).unwrap(),
+        }
+        cluster.refresh().await.unwrap();
+        // What one member has it goes on to have, for others.
+        assert_eq!(cluster.own_parts().len(), 1);
+        assert_eq!(cluster.parts_beside().len(), 1);
+        assert_eq!(session.tables().is_empty(), drops);
+        let _was_there = session.deregister("sales");
+        cluster.refresh().await.unwrap();
+        assert!(session.tables().is_empty());
+        contribute();
+        cluster.refresh().await.unwrap();
+        assert_eq!(session.tables(), ["sales"]);
+    }
+}
+
 #[test]
 fn copies_that_come_after_a_grid_was_withdrawn_are_not_kept() {
     let mut parts = Parts::default();

@@ -1,7 +1,7 @@
 //! What is to be had here no more.
 //!
-//! Comes in: names of grids that are withdrawn at this member, what members say of their parts. Goes out: which copies are not to be made here, and which grids of others are not to come up here, until something of
-//! them is contributed anew. Never here: what others have, parts of names that nobody withdrew.
+//! Comes in: names of grids that are withdrawn or dropped at this member, what members say of their parts. Goes out: which copies are not to be made here, and which grids of others are not to come up here, until
+//! something of them is contributed anew. Never here: what others have, parts of names that nobody withdrew.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,7 +17,7 @@ pub(super) struct Withdrawn {
     heard: HashSet<(String, Vec<u8>)>,
     /// Those of grids that were withdrawn: they are not fetched again, and not kept where that was under way.
     refused: HashSet<(String, Vec<u8>)>,
-    /// The ids of the originals of all parts of grids that were withdrawn, as they were known here.
+    /// The ids of the originals of all parts of grids that were withdrawn or dropped, as they were known here.
     gone: BTreeMap<String, HashSet<Vec<u8>>>,
 }
 
@@ -108,6 +108,26 @@ impl Cluster {
         let mut parts = self.parts();
         let had_parts = parts.withdraw(name);
         self.unmake(&mut parts, name) || had_parts
+    }
+
+    /// Takes note of the grids of all that a statement here has dropped, or put something else in the place of: they do not come up here again either until something of them is contributed anew, or they are
+    /// rebalanced. What this member has of them it goes on to have, for the others.
+    pub(super) fn heed_drops(&self) {
+        let mut parts = self.parts();
+        let Parts {
+            made, withdrawn, ..
+        } = &mut *parts;
+        made.retain(|name, made| {
+            let is_ours = self
+                .session
+                .grid(name)
+                .is_ok_and(|grid| grid.id() == made.id);
+            if !is_ours {
+                let ids = made.of.iter().map(|(id, _)| id.clone());
+                withdrawn.gone.entry(name.clone()).or_default().extend(ids);
+            }
+            is_ours
+        });
     }
 
     /// Takes the grid of all from this member, if it is there and ours.

@@ -30,6 +30,8 @@ from clusters import (
     write_list,
 )
 
+SERVING = "SELECT DISTINCT process FROM tiles('sales')"
+
 
 def contributed(members: list[Member], replicas: int = 2) -> None:
     """One part for each of the members; waits for the copies, and until all know the grid."""
@@ -51,6 +53,31 @@ def test_copies_stand_for_a_member_that_was_killed(tmp_path: Path) -> None:
         # The next statement, whatever the member that is asked has heard by then.
         assert answer(members[1].uri) == wanted
         assert answer(members[2].uri) == wanted
+
+
+def test_a_grid_that_a_member_dropped_stays_away_there_until_a_part_is_contributed_anew(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, 3) as members:
+        contributed(members, replicas=3)
+        dropping = members[2]
+        pg.connect(dropping.uri).sql("DROP TABLE sales").to_arrow()
+        assert dropping.ask("server.tables") == []
+        # Others go on to have the grid, and its part that this member has.
+        wanted = expected(0, 1, 2)
+        assert answer(members[1].uri) == wanted
+        # The part of one who is gone is served by another one, which does not bring the grid back.
+        members[0].kill()
+        until(
+            lambda: pg.connect(members[1].uri).sql(SERVING).to_arrow().column(0).to_pylist(),
+            lambda seen: members[0].pid not in seen,
+        )
+        assert answer(members[1].uri) == wanted
+        assert dropping.ask("server.refresh()") is None
+        assert dropping.ask("server.tables") == []
+        members[1].contribute(1, 3, replicas=3)
+        until(lambda: dropping.ask("server.tables"), lambda seen: seen == ["sales"])
+        assert answer(dropping.uri) == wanted
 
 
 def test_a_statement_that_was_planned_before_the_kill_begins_anew(tmp_path: Path) -> None:
