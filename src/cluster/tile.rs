@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -33,13 +33,20 @@ const GREETING: Duration = Duration::from_secs(2);
 pub struct MemberTile {
     outline: Outline,
     reach: Arc<Reach>,
-    served: OnceCell<ServedTile>,
+    /// The tile by way of its owner, once somebody has asked for it.
+    served: ArcSwap<OnceCell<Arc<Served>>>,
     /// The tile in memory that its owner shares, as long as it is mapped for statements over little data.
     mapped: ArcSwapOption<Near>,
     /// Whether somebody has read that since it was looked at last.
     was_read: AtomicBool,
     /// Whether it was mapped once, so that it is mapped again for whoever reads it.
     was_mapped: AtomicBool,
+}
+
+/// A tile by way of its owner: over a connection, or mapped.
+struct Served {
+    tile: ServedTile,
+    _counted: Counted,
 }
 
 /// Memory of another member that is mapped.
@@ -61,7 +68,7 @@ impl MemberTile {
         Self {
             outline,
             reach,
-            served: OnceCell::new(),
+            served: ArcSwap::default(),
             mapped: ArcSwapOption::empty(),
             was_read: AtomicBool::new(false),
             was_mapped: AtomicBool::new(false),
@@ -177,6 +184,13 @@ impl MemberTile {
         }
     }
 
+    /// Lets go of the way to its owner, and of memory that is mapped by it; who reads it has it until then.
+    pub(super) fn let_go_of_served(&self) {
+        if self.served.load().initialized() {
+            self.served.store(Arc::default());
+        }
+    }
+
     /// The tile that is mapped.
     fn shared(&self) -> Option<Tile> {
         let mapped = self.mapped.load();
@@ -213,7 +227,7 @@ impl MemberTile {
     }
 
     /// The tile by way of its owner.
-    async fn served(&self) -> Result<&ServedTile> {
+    async fn served(&self) -> Result<Arc<Served>> {
         let Outline {
             handle,
             uri,
@@ -244,14 +258,15 @@ impl MemberTile {
             let client = self.reach.client(uri).await?;
             tracing::info!(%uri, grid = %handle.grid, position = ?handle.position, "a tile of another member is fetched");
             let shape = (*num_rows, *memory_bytes);
-            Ok(ServedTile::of_handle(
-                client,
-                handle.clone(),
-                Arc::clone(schema),
-                shape,
-            ))
+            let schema = Arc::clone(schema);
+            Ok(Arc::new(Served {
+                tile: ServedTile::of_handle(client, handle.clone(), schema, shape),
+                _counted: self.reach.near.counted_served(),
+            }))
         };
-        self.served.get_or_try_init(|| connecting).await
+        let served = self.served.load_full();
+        let made: Result<&Arc<Served>> = served.get_or_try_init(|| connecting).await;
+        made.map(Arc::clone)
     }
 
     /// Sees that its owner does not hang where there is no connection to it yet, if it is on this host: a thread of its own greets others there, however busy all its others are. Making a connection would take longer.
@@ -278,7 +293,7 @@ impl MemberTile {
 
     /// Its columns by way of its owner.
     async fn brought(&self, columns: &[usize]) -> Result<RecordBatch> {
-        let fetching = async { self.served().await?.fetch(columns).await };
+        let fetching = async { self.served().await?.tile.fetch(columns).await };
         fetching.await.map_err(|error| match error.kind() {
             // The connection, not the tile.
             ErrorKind::Storage { .. } => {
@@ -379,8 +394,8 @@ impl TileData for MemberTile {
         if self.is_kept() && self.reach.small.has_any(&outline.handle, num_columns) {
             return Locality::Memory;
         }
-        match self.served.get() {
-            Some(served) => served.locality(),
+        match self.served.load().get() {
+            Some(served) => served.tile.locality(),
             None => Locality::Process,
         }
     }
