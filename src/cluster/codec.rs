@@ -371,7 +371,7 @@ impl Codec {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use arrow::datatypes::{Field, Schema, SchemaRef};
     use datafusion::physical_plan::common::collect;
 
@@ -389,7 +389,7 @@ mod tests {
         for (row_band, band) in (0..4).flat_map(|row_band| (0..3).map(move |band| (row_band, band)))
         {
             let schema = Arc::new(schema.project(&[band]).unwrap());
-            let values = Arc::new(Int64Array::from(vec![1, 2]));
+            let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
             let batch = RecordBatch::try_new(schema, vec![values]).unwrap();
             let tile = Tile::new(Arc::new(MemoryTile::try_new(&batch).unwrap()));
             builder.set(&[row_band, band], tile).unwrap();
