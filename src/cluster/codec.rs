@@ -232,6 +232,46 @@ fn order_of(order: &Order) -> Vec<(usize, SortOptions)> {
     keys.collect()
 }
 
+/// Numbers that ascend, in turns: how many are none of them, and how many that follow are.
+fn turns(numbers: impl Iterator<Item = usize>) -> Vec<u64> {
+    let mut turns: Vec<u64> = Vec::new();
+    let mut next = 0;
+    for number in numbers {
+        match turns.last_mut() {
+            Some(run) if number == next => *run += 1,
+            _ => turns.extend([number.saturating_sub(next) as u64, 1]),
+        }
+        next = number + 1;
+    }
+    turns
+}
+
+/// The numbers that were written so. Room is made for `count` of them, all of which are there.
+///
+/// # Errors
+/// `InvalidData` for more or fewer, and for numbers beyond what there can be.
+fn in_turns(turns: &[u64], count: usize) -> Result<Vec<usize>> {
+    let wrong = || broken("the numbers of its bands");
+    let mut numbers = Vec::with_capacity(count);
+    let mut next = 0_usize;
+    for turn in turns.chunks(2) {
+        let [between, run] = turn else {
+            return Err(wrong());
+        };
+        let first = next.checked_add(place(*between)?).ok_or_else(wrong)?;
+        let run = place(*run)?;
+        if run > count - numbers.len() {
+            return Err(wrong());
+        }
+        next = first.checked_add(run).ok_or_else(wrong)?;
+        numbers.extend(first..next);
+    }
+    match numbers.len() == count {
+        true => Ok(numbers),
+        false => Err(wrong()),
+    }
+}
+
 impl Codec {
     /// A scan that was written down.
     fn scan(
@@ -244,6 +284,8 @@ impl Codec {
         check_format(message.format)?;
         let tiles = message.tiles.as_ref().ok_or_else(|| broken("no tiles"))?;
         let grid = Arc::new(self.0.read(tiles)?);
+        let row_bands = in_turns(&message.row_bands, tiles.band_rows.len())?;
+        let column_bands = in_turns(&message.column_bands, tiles.band_columns.len())?;
         let schema = Arc::clone(grid.schema());
         let decoding = PhysicalPlanDecodeContext::new(context, self);
         let conditions = message.conditions.iter().map(|condition| {
@@ -266,6 +308,7 @@ impl Codec {
         let orders: Vec<_> = message.orders.iter().map(order_of).collect();
         let batch_rows = context.session_config().batch_size();
         let scan = GridScanExec::over(grid, columns, &conditions)?.with_limit(limit);
+        let scan = scan.with_numbers(row_bands, column_bands);
         let scan = scan.into_part(&orders, message.num_shares as usize, batch_rows)?;
         Ok(Arc::new(scan))
     }
@@ -306,6 +349,11 @@ impl Codec {
             }
             Ok(written)
         });
+        let kept = scan.kept_row_bands().iter();
+        let positions = kept.map(|row_band| scan.named(*row_band, 0));
+        let row_bands = turns(positions.map(|[row_band, _]| row_band));
+        let positions = bands.iter().map(|band| scan.named(0, *band));
+        let column_bands = turns(positions.map(|[_, band]| band));
         Ok(Scan {
             format: FORMAT,
             tiles: Some(self.0.written(grid, scan.kept_row_bands(), &bands)?),
@@ -315,6 +363,90 @@ impl Codec {
             num_shares: small(scan.properties().partitioning.partition_count())?,
             orders: orders.collect::<Result<_>>()?,
             grid: id_bytes(grid.id().bits()),
+            row_bands,
+            column_bands,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::datatypes::{Field, Schema, SchemaRef};
+    use datafusion::physical_plan::common::collect;
+
+    use super::super::hostile::{codec_of, empty_catalog, read, written};
+    use super::*;
+    use crate::grid::{Axis, GridBuilder, MemoryTile, PartitionGrid, Tile};
+
+    /// A grid of this process with four row bands and three column bands.
+    fn grid() -> Arc<PartitionGrid> {
+        let fields = ["a", "b", "c"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.to_vec()));
+        let rows = Axis::try_from_lengths([2; 4]).unwrap();
+        let columns = Axis::try_from_lengths([1; 3]).unwrap();
+        let mut builder = GridBuilder::try_new(Arc::clone(&schema), rows, columns).unwrap();
+        for (row_band, band) in (0..4).flat_map(|row_band| (0..3).map(move |band| (row_band, band)))
+        {
+            let schema = Arc::new(schema.project(&[band]).unwrap());
+            let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+            let batch = RecordBatch::try_new(schema, vec![values]).unwrap();
+            let tile = Tile::new(Arc::new(MemoryTile::try_new(&batch).unwrap()));
+            builder.set(&[row_band, band], tile).unwrap();
+        }
+        Arc::new(builder.build().unwrap())
+    }
+
+    /// What is sent to read the last column of some row bands of a grid that is gone by then.
+    fn sent(codec: &Codec, row_bands: Vec<usize>) -> Vec<u8> {
+        let scan = GridScanExec::over(grid(), vec![2], &[]).unwrap();
+        let mut scans = scan.try_of_each(vec![row_bands], 1, 8192).unwrap();
+        let scan: Arc<dyn ExecutionPlan> = Arc::new(scans.remove(0));
+        written(codec, &scan)
+    }
+
+    #[test]
+    fn a_tile_that_is_lost_is_named_by_its_position_in_the_grid_of_all() {
+        let codec = codec_of(empty_catalog());
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        for (row_bands, first) in [(vec![0, 3], 0), (vec![1, 2, 3], 1), (vec![3], 3)] {
+            let plan = read(&codec, &sent(&codec, row_bands), &[]).unwrap();
+            // The same by who has the plan from there.
+            let again = read(&codec, &written(&codec, &plan), &[]).unwrap();
+            for plan in [plan, again] {
+                let rows = plan.execute(0, Arc::default()).unwrap();
+                let error = Error::from(runtime.block_on(collect(rows)).unwrap_err());
+                assert_eq!(error.kind(), ErrorKind::PartitionLost);
+                let text = error.to_string();
+                assert!(text.contains(&format!("position: ({first}, 2)")), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_were_written_and_no_others() {
+        for numbers in [
+            vec![],
+            vec![0],
+            vec![0, 1, 2],
+            vec![7],
+            vec![2, 3, 9, 11, 12],
+        ] {
+            let told = turns(numbers.iter().copied());
+            assert_eq!(in_turns(&told, numbers.len()).unwrap(), numbers);
+            assert!(in_turns(&told, numbers.len() + 1).is_err());
+        }
+        assert_eq!(turns(0..1000), [0, 1000]);
+        let wrong: [&[u64]; 6] = [
+            &[0],
+            &[0, 3],
+            &[0, 2, 0],
+            &[u64::MAX, 2],
+            &[0, u64::MAX],
+            &[1, 0, u64::MAX, 2],
+        ];
+        for told in wrong {
+            assert!(in_turns(told, 2).is_err(), "{told:?}");
+        }
     }
 }

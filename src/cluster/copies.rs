@@ -81,7 +81,7 @@ impl Dealt {
 /// The parts of a grid that count.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    deals: BTreeMap<Deal, Dealt>,
+    pub(super) deals: BTreeMap<Deal, Dealt>,
     /// Why the parts of a deal do not count, of which nobody knows whom to believe; of several the first.
     conflict: Option<Error>,
 }

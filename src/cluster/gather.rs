@@ -1,7 +1,7 @@
 //! One grid of what several processes have.
 //!
 //! Comes in: the members of a moment. Goes out: each grid all of whose parts somebody has, under its name in this process, over tiles that say who has them; what `copies.rs` decides is done: copies that
-//! nobody needs go, missing ones are asked for (`copying.rs`). What members say beside of what they do is remembered (`figures.rs`). Never here: bringing tiles, keeping parts.
+//! nobody needs go, missing ones are asked for (`copying.rs`). What members say beside of what they do is remembered (`figures.rs`), and so is what is wrong with parts (`incomplete.rs`). Never here: bringing tiles, keeping parts.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -16,8 +16,9 @@ use super::Cluster;
 use super::channel::lost;
 use super::copies::{Choice, Deal, Dealt, Survey, Told, data_of};
 use super::members::{Member, Members};
+use super::outline::{Access, There};
 use super::parts::{Made, of_parts, sample_rows, sample_told};
-use super::tile::{Access, MemberTile, There};
+use super::tile::MemberTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::GridPart;
 use crate::grid::{GridId, PartitionGrid};
@@ -56,6 +57,7 @@ impl Cluster {
         self.hear(&said, are_all && said.silent.is_empty());
         let Said { told, silent } = said;
         let (mut there, mut wishes) = (BTreeSet::new(), Vec::new());
+        let mut lacking = BTreeMap::new();
         for (name, told) in &told {
             let survey = Survey {
                 members,
@@ -72,10 +74,14 @@ impl Cluster {
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             };
+            if let Some(error) = self.lacking(name, &choice, &made) {
+                lacking.insert(name.clone(), error);
+            }
             failed = failed.and(made.map_err(|error| error.with_context("grid", name.as_str())));
             // Whatever came of it: what nobody needs goes.
             wishes.extend(self.settled(&survey, &choice));
         }
+        self.lack(&lacking);
         self.parts().age_only_own();
         if are_all && silent.is_empty() {
             let ids = told.values().flatten();
@@ -163,7 +169,9 @@ impl Cluster {
             let parts = self.parts();
             match parts.made.get(name) {
                 Some(made) if made.of == of => return Ok(()),
-                None if parts.withdrawn.is_all(name, &of) => return Ok(()),
+                None if parts.withdrawn.is_all(name, of.iter().map(|(id, _)| id)) => {
+                    return Ok(());
+                }
                 made => made.cloned(),
             }
         };

@@ -53,7 +53,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Writes for three members, of which two are but names, and reads.
-fn codec_of(catalog: Catalog) -> Codec {
+pub(super) fn codec_of(catalog: Catalog) -> Codec {
     let own = Member::here("grpc://127.0.0.1:9").unwrap();
     Codec(TileCodec {
         reach: Arc::new(Reach::new(
@@ -67,7 +67,7 @@ fn codec_of(catalog: Catalog) -> Codec {
     })
 }
 
-fn empty_catalog() -> Catalog {
+pub(super) fn empty_catalog() -> Catalog {
     runtime()
         .block_on(Catalog::open("memory:///hostile"))
         .unwrap()
@@ -189,14 +189,14 @@ fn all_said(codec: &Codec) -> Vec<Said> {
     said.collect()
 }
 
-fn written(codec: &Codec, node: &Arc<dyn ExecutionPlan>) -> Vec<u8> {
+pub(super) fn written(codec: &Codec, node: &Arc<dyn ExecutionPlan>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let node = Arc::clone(node);
     codec.try_encode(node, &mut bytes, &CONVERTER).unwrap();
     bytes
 }
 
-fn read(
+pub(super) fn read(
     codec: &Codec,
     bytes: &[u8],
     inputs: &[Arc<dyn ExecutionPlan>],
@@ -294,7 +294,7 @@ fn other_formats_are_refused() {
 #[test]
 fn numbers_beyond_what_there_is_are_refused() {
     type Change = (&'static str, fn(&mut Scan));
-    let changes: [Change; 10] = [
+    let changes: [Change; 12] = [
         ("the number of shares", |scan| scan.num_shares = 0),
         ("the number of shares", |scan| scan.num_shares = 4097),
         ("the number of a column", |scan| scan.columns = vec![0, 2]),
@@ -320,6 +320,8 @@ fn numbers_beyond_what_there_is_are_refused() {
             scan.tiles.as_mut().unwrap().runs[0].from = 3;
         }),
         ("a condition", |scan| scan.conditions = vec![vec![0xFF]]),
+        ("the numbers of its bands", |scan| scan.row_bands.push(1)),
+        ("the numbers of its bands", |scan| scan.column_bands[1] = 2),
     ];
     let codec = codec_of(empty_catalog());
     let said = all_said(&codec);

@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::{Arrangement, Cut, Lineage};
 
 /// Counts up when the meaning of a message changes.
-pub(super) const FORMAT: u32 = 6;
+pub(super) const FORMAT: u32 = 7;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -38,6 +38,12 @@ pub(super) struct Scan {
     /// The grid of all members, for those who read the plan.
     #[prost(bytes = "vec", tag = "8")]
     pub(super) grid: Vec<u8>,
+    /// Which row bands of that grid these are, for errors: in turns how many of it are none of them, and how many that follow are.
+    #[prost(uint64, repeated, tag = "9")]
+    pub(super) row_bands: Vec<u64>,
+    /// The same of column bands.
+    #[prost(uint64, repeated, tag = "10")]
+    pub(super) column_bands: Vec<u64>,
 }
 
 /// A node of one input.
@@ -144,6 +150,9 @@ pub(super) struct Source {
     /// The name of the grid of all, for errors; empty if nobody knows.
     #[prost(string, tag = "6")]
     pub(super) table: String,
+    /// Where it answered as long as it was a member, for errors; empty if it is one, or nobody knows.
+    #[prost(string, tag = "7")]
+    pub(super) was: String,
 }
 
 /// Where tiles come from.

@@ -76,12 +76,25 @@ impl Near {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mapped {
     number: Arc<AtomicUsize>,
+    /// How many it has by way of their owners (`MemberTile`), mapped or not.
+    num_served: Arc<AtomicUsize>,
     num_let_go: Arc<AtomicU64>,
 }
 
 impl Mapped {
     fn number(&self) -> usize {
         self.number.load(Ordering::Acquire)
+    }
+
+    /// Counts one more that is had by way of its owner, as long as what it gives is there. There may be any number of them.
+    pub(super) fn counted_served(&self) -> Counted {
+        self.num_served.fetch_add(1, Ordering::AcqRel);
+        Counted(Arc::clone(&self.num_served))
+    }
+
+    /// Whether there is any, of both.
+    fn is_any(&self) -> bool {
+        self.number() > 0 || self.num_served.load(Ordering::Acquire) > 0
     }
 
     /// Says that one was let go of: plans that counted on it are not to be used any more.
@@ -326,11 +339,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets go of what is mapped of those who are no members any more: their rows are lost, here as for all others.
+    /// Lets go of what is mapped or kept of those who are no members any more: their rows are lost, here as for all others.
     pub(super) fn let_go_of_gone(&self, members: &Members) {
+        self.reach.small.keep_only(members);
         self.each_near(|tile| {
             if members.number_of(tile.handle().incarnation).is_none() {
                 tile.let_go();
+                tile.let_go_of_served();
             }
         });
     }
@@ -342,9 +357,9 @@ impl Cluster {
         }
     }
 
-    /// Looks at the tiles of members in all grids of several, if any is mapped.
+    /// Looks at the tiles of members in all grids of several, if any is mapped, or had by way of its owner.
     fn each_near(&self, look: impl Fn(&MemberTile)) {
-        if self.reach.near.number() == 0 {
+        if !self.reach.near.is_any() {
             return;
         }
         let names: Vec<String> = self.parts().made.keys().cloned().collect();

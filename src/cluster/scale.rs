@@ -13,7 +13,8 @@ use prost::Message;
 use super::channel::Reach;
 use super::leaf::{dealt, seats};
 use super::members::{Member, Members};
-use super::tile::{Access, MemberTile, Outline};
+use super::outline::{Access, Outline};
+use super::tile::MemberTile;
 use super::{Cluster, ClusterOptions, owner};
 use crate::catalog::{Catalog, KeptFile};
 use crate::counting::allocated_bytes;
@@ -97,6 +98,7 @@ pub(super) fn grid_at(
                 owner: member.location().clone(),
             },
             uri: Arc::clone(uri),
+            was: Arc::default(),
             table: Arc::from("t"),
             schema: Arc::clone(schema),
             num_rows: TILE_ROWS,

@@ -1,13 +1,14 @@
 //! Columns of small tiles of other members, kept.
 //!
 //! Comes in: columns that were fetched, handles. Goes out: those columns, for statements that read the same tile again: a small table is then read where rows are joined with it (`whole.rs`). A handle names
-//! one tile of one life of a process, whose rows never change, so that nothing that is kept can be stale; what nobody reads for a while goes. Never here: fetching.
+//! one tile of one life of a process, whose rows never change, so that nothing that is kept can be stale; what nobody reads for a while goes, and with a member what was its own. Never here: fetching.
 
 use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef};
 use moka::sync::Cache;
 
+use super::members::Members;
 use crate::share::{Handle, Incarnation};
 
 /// The largest tile whose columns are kept, and the largest table that is read whole by all.
@@ -66,6 +67,15 @@ impl SmallTiles {
 
     pub(super) fn keep(&self, handle: &Handle, column: usize, values: ArrayRef) {
         self.0.insert(Place::new(handle, column), values);
+    }
+
+    /// Lets go of those of tiles whose owners are no members any more.
+    pub(super) fn keep_only(&self, members: &Members) {
+        for (place, _) in &self.0 {
+            if members.number_of(place.incarnation).is_none() {
+                self.0.invalidate(&*place);
+            }
+        }
     }
 
     /// Whether any of the first columns of a tile is kept.

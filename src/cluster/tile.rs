@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use tokio::sync::OnceCell;
 
 use super::channel::Reach;
 use super::near::{Counted, about_bytes};
+use super::outline::{AGAIN, Access, BACK, Outline, There};
 use super::owner::{elsewhere, was_in_memory};
 use super::small::SMALL_BYTES;
 use crate::client::ServedTile;
@@ -28,55 +29,24 @@ use crate::share::{GLANCE, Handle, Heard, Incarnation, acquire, answers};
 /// How long an owner on this host may take to greet where its tile is to be fetched, and nothing else can be done.
 const GREETING: Duration = Duration::from_secs(2);
 
-/// What is known of a tile of another member.
-pub(super) struct Outline {
-    pub(super) handle: Handle,
-    /// Where its owner answers; empty if nobody knows.
-    pub(super) uri: Arc<str>,
-    /// The name of the grid of all, for errors; empty if nobody knows.
-    pub(super) table: Arc<str>,
-    pub(super) schema: SchemaRef,
-    pub(super) num_rows: u64,
-    pub(super) memory_bytes: u64,
-    pub(super) access: Access,
-}
-
-/// How this process may have tiles of another member.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Access {
-    /// Whether they are never fetched.
-    pub(super) forbids_fetching: bool,
-    /// Whether they are on this host, and their memory is mapped for statements over little data.
-    pub(super) is_near: bool,
-}
-
-/// Whose a part is.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct There<'a> {
-    /// Where its member answers.
-    pub(super) uri: &'a str,
-    /// The grid of all that it is a part of.
-    pub(super) table: &'a str,
-    pub(super) access: Access,
-}
-
-/// What can be done once nobody has a tile.
-const BACK: &str = "the statement can be asked again once the member is back, or its part was contributed again; with replicas others have copies";
-
-/// What can be done once a grid has gone.
-const AGAIN: &str = "the grid was withdrawn, replaced or rebalanced meanwhile: ask the statement again, which then reads what has its name";
-
 /// A tile that another member has.
 pub struct MemberTile {
     outline: Outline,
     reach: Arc<Reach>,
-    served: OnceCell<ServedTile>,
+    /// The tile by way of its owner, once somebody has asked for it.
+    served: ArcSwap<OnceCell<Arc<Served>>>,
     /// The tile in memory that its owner shares, as long as it is mapped for statements over little data.
     mapped: ArcSwapOption<Near>,
     /// Whether somebody has read that since it was looked at last.
     was_read: AtomicBool,
     /// Whether it was mapped once, so that it is mapped again for whoever reads it.
     was_mapped: AtomicBool,
+}
+
+/// A tile by way of its owner: over a connection, or mapped.
+struct Served {
+    tile: ServedTile,
+    _counted: Counted,
 }
 
 /// Memory of another member that is mapped.
@@ -98,7 +68,7 @@ impl MemberTile {
         Self {
             outline,
             reach,
-            served: OnceCell::new(),
+            served: ArcSwap::default(),
             mapped: ArcSwapOption::empty(),
             was_read: AtomicBool::new(false),
             was_mapped: AtomicBool::new(false),
@@ -128,6 +98,7 @@ impl MemberTile {
                     let outline = Outline {
                         handle: handle.clone(),
                         uri: Arc::clone(&uri),
+                        was: Arc::default(),
                         table: Arc::clone(&table),
                         schema: tile.data().schema(),
                         num_rows: tile.num_rows(),
@@ -156,6 +127,11 @@ impl MemberTile {
     /// The name of the grid of all that it belongs to; empty if nobody knows.
     pub(super) fn table(&self) -> &str {
         &self.outline.table
+    }
+
+    /// Where its owner answers, or did as long as it was a member; empty if nobody knows.
+    pub(super) fn member(&self) -> &str {
+        self.outline.member()
     }
 
     /// Whether it may be mapped for statements over little data.
@@ -208,6 +184,13 @@ impl MemberTile {
         }
     }
 
+    /// Lets go of the way to its owner, and of memory that is mapped by it; who reads it has it until then.
+    pub(super) fn let_go_of_served(&self) {
+        if self.served.load().initialized() {
+            self.served.store(Arc::default());
+        }
+    }
+
     /// The tile that is mapped.
     fn shared(&self) -> Option<Tile> {
         let mapped = self.mapped.load();
@@ -237,28 +220,14 @@ impl MemberTile {
         self.shared()
     }
 
-    /// The tile is not to be had. Its position is that in the part of its owner, unless whoever reads a grid of all names it by that one.
-    fn lost(&self, what: &str, remedy: &str) -> Error {
-        let Outline {
-            handle, uri, table, ..
-        } = &self.outline;
-        let text = format!("{what}: {}, grid {}", handle.owner, handle.grid);
-        let mut lost = Error::new(ErrorKind::PartitionLost, text).with_hint(remedy);
-        for (name, known) in [("table", table), ("member", uri)] {
-            if !known.is_empty() {
-                lost = lost.with_context(name, &**known);
-            }
-        }
-        lost.with_position(&handle.position)
-    }
-
     /// Why it is nowhere to be had, where its owner is no member any more.
     pub(super) fn gone(&self) -> Error {
-        self.lost("the member that had the tile is gone", BACK)
+        self.outline
+            .lost("the member that had the tile is gone", BACK)
     }
 
     /// The tile by way of its owner.
-    async fn served(&self) -> Result<&ServedTile> {
+    async fn served(&self) -> Result<Arc<Served>> {
         let Outline {
             handle,
             uri,
@@ -269,7 +238,9 @@ impl MemberTile {
             ..
         } = &self.outline;
         if handle.incarnation == Incarnation::current()? {
-            return Err(self.lost("the grid was dropped, its tile is gone", AGAIN));
+            return Err(self
+                .outline
+                .lost("the grid was dropped, its tile is gone", AGAIN));
         }
         if uri.is_empty() {
             return Err(self.gone());
@@ -287,14 +258,15 @@ impl MemberTile {
             let client = self.reach.client(uri).await?;
             tracing::info!(%uri, grid = %handle.grid, position = ?handle.position, "a tile of another member is fetched");
             let shape = (*num_rows, *memory_bytes);
-            Ok(ServedTile::of_handle(
-                client,
-                handle.clone(),
-                Arc::clone(schema),
-                shape,
-            ))
+            let schema = Arc::clone(schema);
+            Ok(Arc::new(Served {
+                tile: ServedTile::of_handle(client, handle.clone(), schema, shape),
+                _counted: self.reach.near.counted_served(),
+            }))
         };
-        self.served.get_or_try_init(|| connecting).await
+        let served = self.served.load_full();
+        let made: Result<&Arc<Served>> = served.get_or_try_init(|| connecting).await;
+        made.map(Arc::clone)
     }
 
     /// Sees that its owner does not hang where there is no connection to it yet, if it is on this host: a thread of its own greets others there, however busy all its others are. Making a connection would take longer.
@@ -311,6 +283,7 @@ impl MemberTile {
             Ok(Err(error)) if error.kind() == ErrorKind::ResourcesExhausted => {
                 let what = "the member that had the tile does not answer";
                 Err(self
+                    .outline
                     .lost(what, "ask again in a moment: it is looked for meanwhile")
                     .with_source(error))
             }
@@ -320,16 +293,16 @@ impl MemberTile {
 
     /// Its columns by way of its owner.
     async fn brought(&self, columns: &[usize]) -> Result<RecordBatch> {
-        let fetching = async { self.served().await?.fetch(columns).await };
+        let fetching = async { self.served().await?.tile.fetch(columns).await };
         fetching.await.map_err(|error| match error.kind() {
             // The connection, not the tile.
             ErrorKind::Storage { .. } => {
                 let what = "the member that had the tile does not answer";
-                self.lost(what, BACK).with_source(error)
+                self.outline.lost(what, BACK).with_source(error)
             }
             ErrorKind::NotFound => {
                 let what = "the member that had the tile has its grid no more";
-                self.lost(what, AGAIN).with_source(error)
+                self.outline.lost(what, AGAIN).with_source(error)
             }
             _ => error,
         })
@@ -421,8 +394,8 @@ impl TileData for MemberTile {
         if self.is_kept() && self.reach.small.has_any(&outline.handle, num_columns) {
             return Locality::Memory;
         }
-        match self.served.get() {
-            Some(served) => served.locality(),
+        match self.served.load().get() {
+            Some(served) => served.tile.locality(),
             None => Locality::Process,
         }
     }
@@ -459,40 +432,5 @@ impl TileData for MemberTile {
             true => self.kept(columns).await,
             false => self.brought(columns).await,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow::datatypes::Schema;
-
-    use super::*;
-    use crate::client::ClientOptions;
-    use crate::grid::GridId;
-
-    #[tokio::test]
-    async fn a_tile_that_is_gone_is_named_by_table_member_and_one_position() {
-        let outline = Outline {
-            handle: Handle {
-                grid: GridId::from_bits(1),
-                position: vec![0, 0],
-                incarnation: Incarnation::from_bits(2),
-                owner: Location::here(),
-            },
-            uri: Arc::from("grpc://db1:8815"),
-            table: Arc::from("sales"),
-            schema: Arc::new(Schema::empty()),
-            num_rows: 1,
-            memory_bytes: 1,
-            access: Access::default(),
-        };
-        let reach = Arc::new(Reach::new(ClientOptions::default(), Runtime::current()));
-        let gone = MemberTile::new(outline, reach).gone();
-        assert_eq!(gone.kind(), ErrorKind::PartitionLost);
-        let text = gone.with_position(&[7, 0]).to_string();
-        assert!(
-            text.contains("(table: sales, member: grpc://db1:8815, position: (7, 0))\nhint: "),
-            "{text}"
-        );
     }
 }

@@ -15,8 +15,9 @@ use super::anywhere::Anywhere;
 use super::channel::Reach;
 use super::members::Members;
 use super::message::{From, Kept, Run, Source, Tiles};
+use super::outline::{Access, Outline};
 use super::owner::{elsewhere, member_tile};
-use super::tile::{Access, MemberTile, Outline};
+use super::tile::MemberTile;
 use crate::catalog::KeptFile;
 use crate::error::{Error, Result};
 use crate::flight::{schema_bytes, schema_of};
@@ -147,9 +148,7 @@ impl TileCodec {
         let [row, column] = handle.position.as_slice() else {
             return Err(broken("a tile whose position is not of a frame"));
         };
-        let table = member_tile(tile).map(MemberTile::table);
-        let table = table.unwrap_or_default();
-        run.source = runs.source(&handle, table, self.members.as_deref())?;
+        run.source = runs.source(&handle, member_tile(tile), self.members.as_deref())?;
         (run.row_band, run.column) = (*row as u64, *column as u64);
         Ok(run)
     }
@@ -228,7 +227,12 @@ impl Runs {
         }
     }
 
-    fn source(&mut self, handle: &Handle, table: &str, members: Option<&Members>) -> Result<u32> {
+    fn source(
+        &mut self,
+        handle: &Handle,
+        of: Option<&MemberTile>,
+        members: Option<&Members>,
+    ) -> Result<u32> {
         let key = (handle.grid, handle.incarnation);
         if let Some(place) = self.places.get(&key) {
             return Ok(*place);
@@ -236,6 +240,9 @@ impl Runs {
         let members = members.ok_or_else(|| broken("a scan outside of a query"))?;
         let number = members.number_of(handle.incarnation);
         let member = number.and_then(|number| members.iter().nth(number));
+        // Of one that is none any more errors say where it was; nobody asks there.
+        let was = of.filter(|_| member.is_none()).map(MemberTile::member);
+        let table = of.map(MemberTile::table);
         let place = small(self.sources.len())?;
         self.sources.push(Source {
             grid: id_bytes(handle.grid.bits()),
@@ -245,7 +252,8 @@ impl Runs {
             uri: member
                 .map(|member| member.uri().to_owned())
                 .unwrap_or_default(),
-            table: table.to_owned(),
+            table: table.unwrap_or_default().to_owned(),
+            was: was.unwrap_or_default().to_owned(),
         });
         self.places.insert(key, place);
         Ok(place)
@@ -265,8 +273,9 @@ struct Known {
     grid: GridId,
     incarnation: Incarnation,
     owner: Location,
-    /// All its tiles have the same one, and the same name.
+    /// All its tiles have the same ones, and the same name.
     uri: Arc<str>,
+    was: Arc<str>,
     table: Arc<str>,
     /// If this process has it.
     here: Option<Arc<PartitionGrid>>,
@@ -280,6 +289,7 @@ fn known(source: &Source) -> Result<Known> {
         incarnation: Incarnation::from_bits(id_bits(&source.incarnation)?),
         owner: Location::new(host, source.process, Device::CPU),
         uri: source.uri.as_str().into(),
+        was: source.was.as_str().into(),
         table: source.table.as_str().into(),
         here: find(grid),
     })
@@ -329,6 +339,7 @@ impl<'a> Reading<'a> {
                         owner: source.owner.clone(),
                     },
                     uri: Arc::clone(&source.uri),
+                    was: Arc::clone(&source.was),
                     table: Arc::clone(&source.table),
                     schema: Arc::clone(schema),
                     num_rows: rows,

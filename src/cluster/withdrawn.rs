@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, HashSet};
 use super::Cluster;
 use super::parts::Parts;
 use crate::flight::messages::GridPart;
-use crate::share::Incarnation;
 
 /// What was withdrawn here, as long as others have it.
 #[derive(Debug, Default)]
@@ -27,10 +26,14 @@ impl Withdrawn {
         self.refused.contains(&(part.name.clone(), part.id.clone()))
     }
 
-    /// Whether a grid of these parts is one that was withdrawn: it has none that was contributed since.
-    pub(super) fn is_all(&self, name: &str, of: &[(Vec<u8>, Incarnation)]) -> bool {
+    /// Whether a grid of parts with these ids is one that was withdrawn: it has none that was contributed since.
+    pub(super) fn is_all<'a>(
+        &self,
+        name: &str,
+        mut ids: impl Iterator<Item = &'a Vec<u8>>,
+    ) -> bool {
         let gone = self.gone.get(name);
-        gone.is_some_and(|gone| of.iter().all(|(id, _)| gone.contains(id)))
+        gone.is_some_and(|gone| ids.all(|id| gone.contains(id)))
     }
 
     /// Remembers of which parts there may be copies. Where these are all (`are_all`), those of before are nowhere any more.

@@ -247,13 +247,20 @@ pub(super) fn is_a_view(name: &str) -> Error {
         .with_hint("CREATE TABLE … AS SELECT * FROM it makes a grid")
 }
 
-/// An error about a table that does not exist, with the near one or all that there are; or about one that is damaged.
+/// An error about a table that does not exist, with the near one or all that there are; or about one that is damaged, or of which parts are missing.
 pub(super) fn no_table(name: &str, known: &Known) -> Error {
     if let Some(name) = known.left_out(name) {
         let text = format!("the table `{name}` is damaged, and left out");
         return Error::invalid_data(text)
             .with_context("table", name)
             .with_hint("the log of the server says what is wrong with it, and what can be done");
+    }
+    if let Some((name, why)) = known.lacking(name) {
+        let error = Error::new(ErrorKind::Query, why.message()).with_context("table", name);
+        return match why.hint() {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        };
     }
     let error =
         Error::new(ErrorKind::Query, format!("no table `{name}`")).with_context("table", name);

@@ -67,6 +67,8 @@ pub(super) struct Known {
     pub(super) tables: BTreeMap<String, Table>,
     /// Names of tables that cannot be had.
     pub(super) damaged: BTreeSet<String>,
+    /// Names of grids of several processes that are not there, or not whole, and why.
+    pub(super) lacking: BTreeMap<String, Error>,
     pub(super) prepared: BTreeMap<String, Arc<PreparedStatement>>,
     pub(super) functions: BTreeMap<String, Function>,
     /// Plans over exactly these names; a changed picture begins without any.
@@ -90,7 +92,7 @@ impl Known {
         if let Some((name, table)) = self.tables.get_key_value(name) {
             return Some((name, table));
         }
-        if self.damaged.contains(name) {
+        if self.damaged.contains(name) || self.lacking.contains_key(name) {
             return None;
         }
         let folded = name.to_lowercase();
@@ -111,6 +113,18 @@ impl Known {
             damaged.find(|known| known.to_lowercase() == folded)
         };
         exact.or_else(alike).map(String::as_str)
+    }
+
+    /// Why a grid of several processes is not there: that of exactly this name, or else of one that differs in case.
+    pub(super) fn lacking(&self, name: &str) -> Option<(&str, &Error)> {
+        let folded = name.to_lowercase();
+        let exact = self.lacking.get_key_value(name);
+        let alike = || {
+            let mut lacking = self.lacking.iter();
+            lacking.find(|(known, _)| known.to_lowercase() == folded)
+        };
+        let found = exact.or_else(alike);
+        found.map(|(known, error)| (known.as_str(), error))
     }
 }
 
@@ -161,6 +175,7 @@ impl Names {
         let mut known = all.changed();
         known.tables.retain(|name, _| (seen.may_see)(name));
         known.damaged.retain(|name| (seen.may_see)(name));
+        known.lacking.retain(|name, _| (seen.may_see)(name));
         let made = Arc::new(known);
         let mut known = Arc::clone(&made);
         all.seen.rcu(|others| {

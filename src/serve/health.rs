@@ -1,6 +1,6 @@
-//! Whether the catalog is as it should be, for those who ask, and before anything is done for nothing.
+//! Whether the catalog and the grids of a cluster are as they should be, for those who ask, and before anything is done for nothing.
 //!
-//! Comes in: what the catalog knows of itself. Goes out: lines for monitors, errors for the page, refusals of names and of what could not be kept. Never here: the catalog.
+//! Comes in: what the catalog and the cluster know of themselves. Goes out: lines for monitors, errors for the page, refusals of names and of what could not be kept. Never here: the catalog.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +79,37 @@ pub(super) fn lines(service: &Service) -> String {
     }
 }
 
-/// What is wrong as long as it is, as a caller may see it: administrators all, others that tables are left out which they may see.
+/// What is wrong as long as it is, as a caller may see it: administrators all, others that tables are left out, or are not whole, which they may see.
 pub(super) fn faults(service: &Service, caller: &Caller) -> Vec<Told> {
+    let mut faults = of_catalog(service, caller);
+    faults.extend(of_cluster(service, caller));
+    faults
+}
+
+/// Grids of all members of which parts are missing, or contradict each other.
+#[cfg(feature = "distributed")]
+fn of_cluster(service: &Service, caller: &Caller) -> Vec<Told> {
+    let Some(cluster) = service.cluster.get() else {
+        return Vec::new();
+    };
+    let lacking = cluster.incomplete().into_iter();
+    let lacking = lacking.filter(|(name, _)| caller.may_see(name));
+    let told = lacking.map(|(_, lacking)| Told {
+        at: lacking.since,
+        request: Arc::from(""),
+        caller: Arc::from(NOBODY),
+        kind: lacking.error.kind(),
+        message: lacking.error.to_string(),
+    });
+    told.collect()
+}
+
+#[cfg(not(feature = "distributed"))]
+fn of_cluster(_: &Service, _: &Caller) -> Vec<Told> {
+    Vec::new()
+}
+
+fn of_catalog(service: &Service, caller: &Caller) -> Vec<Told> {
     let Some(catalog) = &service.catalog else {
         return Vec::new();
     };

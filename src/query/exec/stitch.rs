@@ -21,7 +21,11 @@ pub(in crate::query) struct Stitch {
     bands: BTreeMap<usize, Vec<(usize, usize)>>,
     num_columns: usize,
     schema: SchemaRef,
+    numbers: Numbers,
 }
+
+/// Which row bands and which column bands of another grid those of a grid are; bands of which nothing is said have their own numbers.
+pub(in crate::query) type Numbers = [Vec<usize>; 2];
 
 impl Stitch {
     /// For the columns `columns` of the grid, in this order; `schema` is that of the result.
@@ -43,7 +47,30 @@ impl Stitch {
             bands,
             num_columns: columns.len(),
             schema,
+            numbers: Numbers::default(),
         })
+    }
+
+    /// The same over some bands of another grid: errors name tiles by their positions there.
+    #[cfg(feature = "distributed")]
+    #[must_use]
+    pub(super) fn with_numbers(self, numbers: Numbers) -> Self {
+        Self { numbers, ..self }
+    }
+
+    /// Which bands of another grid it reads, where that was said.
+    #[cfg(feature = "distributed")]
+    pub(super) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    /// The position of a tile as errors name it.
+    pub(super) fn named(&self, (row_band, band): (usize, usize)) -> [usize; 2] {
+        let [row_bands, bands] = &self.numbers;
+        [
+            row_bands.get(row_band).copied().unwrap_or(row_band),
+            bands.get(band).copied().unwrap_or(band),
+        ]
     }
 
     /// The column bands that are touched, and which of their columns.
@@ -110,7 +137,7 @@ impl Stitch {
                 .data()
                 .fetch(&locals)
                 .await
-                .map_err(|error| error.with_position(&[row_band, *band]))?;
+                .map_err(|error| error.with_position(&self.named((row_band, *band))))?;
             let locality = localities.get(*band).copied().unwrap_or(Locality::Process);
             if is_brought(tile, locality) {
                 tally.bring(locality, slice_bytes(&batch));

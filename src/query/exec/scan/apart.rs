@@ -83,15 +83,25 @@ impl GridScanExec {
             return Err(Error::internal(text).into());
         }
         let mut scan = self.clone();
-        scan.stitch = Arc::new(Stitch::try_new(
-            &grid,
-            &self.columns,
-            Arc::clone(&self.wide_schema),
-        )?);
+        let stitch = Stitch::try_new(&grid, &self.columns, Arc::clone(&self.wide_schema))?;
+        scan.stitch = Arc::new(stitch.with_numbers(self.stitch.numbers().clone()));
         scan.facts = Arc::new(Facts::new(grid));
         scan.metrics = ExecutionPlanMetricsSet::new();
         scan.tally = Arc::default();
         Ok(scan)
+    }
+
+    /// The scan over the grid of some row bands and some column bands of another one, by their numbers there: errors name tiles by their positions there.
+    #[must_use]
+    pub(crate) fn with_numbers(self, row_bands: Vec<usize>, column_bands: Vec<usize>) -> Self {
+        let stitch = self.stitch.as_ref().clone();
+        let stitch = Arc::new(stitch.with_numbers([row_bands, column_bands]));
+        Self { stitch, ..self }
+    }
+
+    /// The position of one of its tiles as errors name it.
+    pub(crate) fn named(&self, row_band: usize, column_band: usize) -> [usize; 2] {
+        self.stitch.named((row_band, column_band))
     }
 
     /// The grid.
