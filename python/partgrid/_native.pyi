@@ -141,7 +141,7 @@ class Connection:
             be mapped, and else this process, which fetches tiles for whoever opens it.
 
         Raises:
-            QueryError: The server has no such grid for this caller.
+            NotFoundError: The server has no such grid for this caller.
             ProtocolError: It is no server of partgrid.
         """
     def grids(self, /) -> list[str]:
