@@ -402,6 +402,32 @@ def test_what_cannot_work_is_refused_at_once() -> None:
             server.contribute("a", pa.table({"a": [1]}), part=1, of=1)
         with pytest.raises(pg.errors.InvalidArgumentError, match="1 to 200 bytes"):
             server.contribute("", pa.table({"a": [1]}), part=0, of=1)
+        wrong: list[tuple[Any, Any, str]] = [
+            (-1, 3, r"part must be at least 0, got -1\nhint: the numbers of 3 parts are 0 to 2"),
+            (2**70, 3, f"part must be at most .*, got {2**70}"),
+            (1.5, 3, "part must be a whole number, got 1.5"),
+            (3, 3, "must be 0 to 2, since there are 3, got part 3 of 3"),
+            (0, 0, "may have 1 to 100000 parts, got part 0 of 0"),
+            (0, -1, "of must be at least 1, got -1"),
+            (0, 100_001, "may have 1 to 100000 parts, got part 0 of 100001"),
+        ]
+        for part, of, text in wrong:
+            with pytest.raises(ValueError, match=text) as caught:
+                server.contribute("a", pa.table({"a": [1]}), part=part, of=of)
+            assert isinstance(caught.value, pg.errors.InvalidArgumentError)
+
+
+def test_parts_of_other_columns_are_told_by_the_first_that_differs() -> None:
+    kept = pa.table({"k": [1], "v": [1.5]})
+    for other, text in (
+        (pa.table({"k": [1], "v": ["x"]}), "is `v` Float64 in part 0, and `v` Utf8 in part 1"),
+        (kept.select(["k"]), "is `v` Float64 in part 0, and none in part 1"),
+    ):
+        with pg.Server(join=[]) as server:
+            server.contribute("a", kept, part=0, of=2)
+            server.contribute("a", other, part=1, of=2)
+            with pytest.raises(pg.errors.InvalidArgumentError, match=f"column 1 {text}"):
+                server.refresh()
 
 
 def test_members_need_tokens_for_all(tmp_path: Path) -> None:
