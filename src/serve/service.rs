@@ -32,7 +32,7 @@ use crate::catalog::Catalog;
 #[cfg(feature = "distributed")]
 use crate::cluster::Cluster;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::{REQUEST, status_of};
+use crate::flight::{REQUEST, TOKEN_EXPIRED, TOKEN_UNKNOWN, status_of};
 use crate::grid::PartitionGrid;
 use crate::location::Locality;
 use crate::query::{QueryOptions, Session, SessionOptions, Statements, max_threads};
@@ -320,11 +320,11 @@ impl Service {
             Presented::Good(caller) => Ok(caller),
             Presented::Expired => {
                 self.refused.count(EXPIRED);
-                Err("the token has expired")
+                Err(TOKEN_EXPIRED)
             }
             Presented::Unknown => {
                 self.refused.count(UNKNOWN);
-                Err("the token is not one of this server")
+                Err(TOKEN_UNKNOWN)
             }
         }
     }
