@@ -130,6 +130,7 @@ fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) ->
         PemError::Io(_) => ErrorKind::Storage { retryable: false },
         _ => ErrorKind::InvalidData,
     };
-    Error::new(kind, format!("the {what} cannot be read: {error}"))
-        .with_file(path.display().to_string())
+    let name = path.display().to_string();
+    let error = Error::new(kind, format!("the {what} cannot be read: {error}"));
+    error.with_file(&name).with_start_of(&name)
 }

@@ -155,7 +155,9 @@ def test_the_command_says_why_it_does_not_serve(tmp_path: Path) -> None:
     file.touch()
     for arguments, text in (
         (["--address", "0.0.0.0:0"], "without TLS and tokens"),
-        (["--tokens", tmp_path / "absent"], "absent"),
+        (["--tokens", tmp_path / "absent"], f"hint: `partgrid token NAME --add-to {tmp_path}/absent`"),
+        (["--tokens", "absent"], "--add-to absent` makes it; relative paths start at /"),
+        (["--config", "absent"], "hint: a server can do without: `partgrid config --help` shows"),
         (["--grid", "a=absent.parquet"], "absent.parquet"),
         (["--catalog", "/proc/nowhere"], "catalog cannot be opened"),
         (["--catalog", file], f"hint: a catalog is kept in a folder, which .*{file} is a file"),
