@@ -196,7 +196,7 @@ impl PyServer {
         }
         let mut options = said.options()?;
         // Before anything is loaded.
-        options.check()?;
+        options.check_start()?;
         for (name, data) in grids.iter().flat_map(|grids| grids.iter()) {
             let name: String = name.extract()?;
             let grid = grid_of(&data, &format!("grids[{name:?}]"))?;

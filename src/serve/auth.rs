@@ -229,6 +229,11 @@ impl Tokens {
         Ok(Self(tokens.into()))
     }
 
+    /// Whether one has this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|token| &*token.caller.name == name)
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -171,6 +171,9 @@ impl Service {
             gets: Times::default(),
         });
         service.read_tokens()?;
+        if let Some(tokens) = service.tokens.load_full() {
+            options.check_shown(&tokens)?;
+        }
         service.name_grids(options).await?;
         Ok(service)
     }
@@ -201,18 +204,10 @@ impl Service {
     }
 
     fn read_tokens(&self) -> Result<()> {
-        let tokens = match &self.token_source {
-            None => return Ok(()),
-            Some(TokenSource::Given(tokens)) => tokens.clone(),
-            Some(TokenSource::File(path)) => Tokens::read(path)?,
+        let Some(source) = &self.token_source else {
+            return Ok(());
         };
-        if tokens.is_empty() {
-            return Err(Error::invalid_argument(
-                "a server that asks for tokens must have at least one, got none",
-            )
-            .with_hint("make one with `partgrid token`"));
-        }
-        self.tokens.store(Some(Arc::new(tokens)));
+        self.tokens.store(Some(Arc::new(source.read()?)));
         // What a name may see can have changed.
         self.seeing
             .lock()
