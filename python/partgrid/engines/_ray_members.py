@@ -319,8 +319,7 @@ class Members:
         if isinstance(error, errors.WorkerLostError):
             return True
         # Of a table in a statement, and of a grid by its name.
-        unknown = (errors.QueryError, errors.NotFoundError)
-        is_unknown = isinstance(error, unknown) and not isinstance(error, errors.PartitionLostError)
+        is_unknown = isinstance(error, (errors.QueryError, errors.NotFoundError))
         if not is_unknown and not isinstance(
             error, (errors.PartitionLostError, errors.StorageError)
         ):
