@@ -6,7 +6,13 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+#[cfg(feature = "parquet")]
+use std::path::Path;
 use std::sync::Arc;
+
+/// With what a hint says where the process is: not for everybody.
+#[cfg(feature = "parquet")]
+pub(crate) const PATHS_START: &str = "relative paths start at";
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -178,6 +184,24 @@ impl Error {
         self
     }
 
+    /// Says, of what was not found, where relative paths start if this path is one: after the remedy, if there is one.
+    #[cfg(feature = "parquet")]
+    #[must_use]
+    pub(crate) fn with_start_of(self, path: &str) -> Self {
+        let is_relative =
+            Path::new(path).is_relative() && !path.contains("://") && !path.starts_with('~');
+        let here = match std::env::current_dir() {
+            Ok(here) if is_relative && self.0.kind == ErrorKind::NotFound => here,
+            _ => return self,
+        };
+        let start = format!("{PATHS_START} {}", here.display());
+        let hint = match self.hint() {
+            Some(hint) => format!("{hint}; {start}"),
+            None => start,
+        };
+        self.with_hint(hint)
+    }
+
     /// Keeps the error of another library that caused this one.
     #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
@@ -316,6 +340,24 @@ mod tests {
             .with_column("x")
             .with_position(&[2, 0]);
         assert_eq!(error.to_string(), "gone (position: (2, 0), column: x)");
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn where_relative_paths_start_is_said_of_what_was_not_found() {
+        let of = |path: &str| Error::not_found("gone").with_start_of(path);
+        assert!(of("a/b").hint().unwrap().starts_with(PATHS_START));
+        for path in ["/a/b", "s3://a/b", "~/a"] {
+            assert_eq!(of(path).hint(), None, "{path}");
+        }
+        let known = Error::not_found("gone").with_hint("make it");
+        let both = known.with_start_of("a").hint().map(str::to_owned);
+        assert!(
+            both.unwrap()
+                .starts_with("make it; relative paths start at /")
+        );
+        let other = Error::invalid_data("torn").with_start_of("a");
+        assert_eq!(other.hint(), None);
     }
 
     #[test]

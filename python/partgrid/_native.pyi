@@ -141,7 +141,7 @@ class Connection:
             be mapped, and else this process, which fetches tiles for whoever opens it.
 
         Raises:
-            QueryError: The server has no such grid for this caller.
+            NotFoundError: The server has no such grid for this caller.
             ProtocolError: It is no server of partgrid.
         """
     def grids(self, /) -> list[str]:
@@ -1979,7 +1979,7 @@ class Server:
                 who have copies, and one more copy is made elsewhere. With fewer members than that, all have it.
 
         Raises:
-            InvalidArgumentError: The server is no member of a cluster, `part` is not less than `of`, there can be no such number of replicas, or the grid was rebalanced since its parts were contributed.
+            InvalidArgumentError: The server is no member of a cluster, `part` is not 0 to `of` - 1, there are none or too many parts, there can be no such number of replicas, or the grid was rebalanced since its parts were contributed.
         """
     def deregister(self, /, name: str) -> bool:
         """

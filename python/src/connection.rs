@@ -186,7 +186,7 @@ impl PyConnection {
     ///     be mapped, and else this process, which fetches tiles for whoever opens it.
     ///
     /// Raises:
-    ///     QueryError: The server has no such grid for this caller.
+    ///     NotFoundError: The server has no such grid for this caller.
     ///     ProtocolError: It is no server of partgrid.
     fn grid(slf: &Bound<'_, Self>, name: Given<String>) -> Outcome<PyGrid> {
         Self::found(slf, name.named("name")?)

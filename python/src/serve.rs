@@ -12,7 +12,7 @@ use partgrid::serve::{Server, Settings};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-use crate::argument::{Given, Seconds, insecure, optional, replicas, shown};
+use crate::argument::{Count, Given, Seconds, insecure, optional, replicas, shown};
 use crate::connection::rebalanced;
 use crate::error::Outcome;
 use crate::grid::PyGrid;
@@ -196,7 +196,7 @@ impl PyServer {
         }
         let mut options = said.options()?;
         // Before anything is loaded.
-        options.check()?;
+        options.check_start()?;
         for (name, data) in grids.iter().flat_map(|grids| grids.iter()) {
             let name: String = name.extract()?;
             let grid = grid_of(&data, &format!("grids[{name:?}]"))?;
@@ -266,19 +266,25 @@ impl PyServer {
     ///         who have copies, and one more copy is made elsewhere. With fewer members than that, all have it.
     ///
     /// Raises:
-    ///     InvalidArgumentError: The server is no member of a cluster, `part` is not less than `of`, there can be no such number of replicas, or the grid was rebalanced since its parts were contributed.
+    ///     InvalidArgumentError: The server is no member of a cluster, `part` is not 0 to `of` - 1, there are none or too many parts, there can be no such number of replicas, or the grid was rebalanced since its parts were contributed.
     #[pyo3(signature = (name, data, part, of, *, replicas: "int" = 1))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn contribute(
         &self,
         name: Given<String>,
         data: &Bound<'_, PyAny>,
-        part: usize,
-        of: usize,
+        part: Given<usize>,
+        of: Given<Count>,
         #[pyo3(from_py_with = replicas)] replicas: usize,
     ) -> Outcome<()> {
         let grid = grid_of(data, "data")?;
         let name = name.named("name")?;
+        let Count(of) = of.named("of")?;
+        let part = part.named("part").map_err(|error| {
+            let last = of.saturating_sub(1);
+            error.with_hint(format!("the numbers of {of} parts are 0 to {last}"))
+        })?;
+        let of = usize::try_from(of).unwrap_or(usize::MAX);
         let part = PartOf::new(part, of).with_replicas(replicas);
         Ok(self.cluster()?.contribute(&name, grid, part)?)
     }

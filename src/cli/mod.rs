@@ -24,6 +24,7 @@ mod shell;
 mod show;
 mod sql;
 mod table;
+mod token;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -112,7 +113,7 @@ enum Verb {
     Ps(ps::Ps),
     Serve(Box<serve::Serve>),
     Config(Box<serve::Config>),
-    Token(serve::Token),
+    Token(token::Token),
 }
 
 /// Runs the command with `arguments`, the name of the program first, and returns its exit code: [`EXIT_DONE`], [`EXIT_FAILED`] or [`EXIT_USAGE`]; 130 after Ctrl-C, where it has something to tidy up.

@@ -123,8 +123,13 @@ impl Remote {
             });
         };
         let name = path.display().to_string();
-        let bytes = std::fs::read(path)
-            .map_err(|error| io_failed("the token could not be read", &error).with_file(&name))?;
+        let bytes = std::fs::read(path).map_err(|error| {
+            let error = io_failed("the token could not be read", &error).with_file(&name);
+            let error = error.with_hint(format!(
+                "--token-file names a file that holds the token alone; without it the variable {TOKEN_VARIABLE} may hold it"
+            ));
+            error.with_start_of(&name)
+        })?;
         let text = String::from_utf8(bytes).map_err(|_| {
             let text = "a file with a token must be UTF-8, this one is not";
             Error::invalid_data(text).with_file(&name)

@@ -1,4 +1,4 @@
-//! `partgrid serve`: a server until it is told to stop; `partgrid config`: its settings; `partgrid token`: who may call it.
+//! `partgrid serve`: a server until it is told to stop; `partgrid config`: its settings.
 //!
 //! Comes in: flags, a file of settings, the environment. Goes out: a server; what it says goes to standard error. Never here: what is served.
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use comfy_table::Table;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -18,8 +18,7 @@ use super::{Pipe, grid_argument, runtime, say};
 use crate::error::{Error, Result};
 use crate::grid::picture;
 use crate::load::load;
-use crate::memory::parse_size;
-use crate::serve::{CallerLimits, Scope, Server, Settings, Traces, new_token};
+use crate::serve::{Server, Settings, Traces};
 
 /// Where settings come from: a file, the environment, flags; each replaces those before it
 #[derive(Debug, Args)]
@@ -129,7 +128,7 @@ impl Serve {
         let settings = self.sources.settings()?;
         let mut options = settings.options()?;
         // Before anything is loaded, which may take long.
-        options.check()?;
+        options.check_start()?;
         let runtime = runtime(None)?;
         let traces = match settings.traces() {
             Some(url) => {
@@ -158,7 +157,7 @@ impl Serve {
             if let Some(uri) = server.http_uri() {
                 say(stderr, &format!("status page at {uri}/\n"));
             }
-            if let Some(warning) = server.warning() {
+            for warning in server.warnings() {
                 say(stderr, &format!("warning: {warning}\n"));
             }
             tell_service_manager("READY=1");
@@ -287,67 +286,5 @@ impl Config {
             table.add_row([key, value, origin.to_string(), what.to_owned()]);
         }
         stdout.print(&format!("{}\n", plain(table)))
-    }
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ScopeName {
-    /// Look at grids and query them
-    Read,
-    /// Also make, replace and drop grids
-    Write,
-    /// Also see and cancel what others do
-    Admin,
-}
-
-/// Make a token: the token goes to standard output, once; its entry for the file of tokens to
-/// standard error
-#[derive(Debug, Args)]
-#[command(after_help = "EXAMPLE
-  partgrid token analyst --scope read --only 'flights*' --valid-days 90 2>> tokens.toml
-
-The file holds the SHA-256 of tokens, never a token. A client sends the token as
-`authorization: Bearer TOKEN`, or as the password of any user.")]
-pub(super) struct Token {
-    /// The name under which the server lists what its bearer does
-    name: String,
-    /// What its bearer may do
-    #[arg(long, value_enum, default_value = "read")]
-    scope: ScopeName,
-    /// A pattern of the names of grids that its bearer may see; once for each [default: all]
-    #[arg(long = "only", value_name = "PATTERN")]
-    grids: Vec<String>,
-    /// After how many days it is no longer good [default: never]
-    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    valid_days: Option<u32>,
-    /// How many queries its bearer has at once [default: as the server says for all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    queries: Option<u32>,
-    /// What all its queries use of memory together, such as 512MB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    memory: Option<usize>,
-    /// The largest answer that it gets, such as 1GiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    answer: Option<usize>,
-}
-
-impl Token {
-    pub(super) fn run(&self, stdout: &mut Pipe<'_>, stderr: &mut dyn Write) -> Result<()> {
-        let scope = match self.scope {
-            ScopeName::Read => Scope::Read,
-            ScopeName::Write => Scope::Write,
-            ScopeName::Admin => Scope::Admin,
-        };
-        let day = Duration::from_secs(24 * 3600);
-        let valid_for = self.valid_days.map(|days| day * days);
-        let (token, entry) = new_token(&self.name, scope, &self.grids, valid_for)?;
-        let limits = CallerLimits {
-            queries: self.queries.and_then(|number| usize::try_from(number).ok()),
-            memory_bytes: self.memory,
-            answer_bytes: self.answer.map(|bytes| bytes as u64),
-        };
-        // For a file: as it is.
-        drop(stderr.write_all((entry + &limits.lines()).as_bytes()));
-        stdout.print(&format!("{token}\n"))
     }
 }

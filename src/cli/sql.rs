@@ -275,7 +275,8 @@ impl Sql {
             (_, Some(file)) if file != Path::new("-") => {
                 let name = file.display().to_string();
                 let opened = File::open(file).map_err(|error| {
-                    io_failed("the query could not be read", &error).with_file(&name)
+                    let error = io_failed("the query could not be read", &error);
+                    error.with_file(&name).with_start_of(&name)
                 })?;
                 read_query(opened, &name)
             }

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use super::options::ClientOptions;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::error_of;
+use crate::flight::{TOKEN_EXPIRED, TOKEN_UNKNOWN, error_of};
 
 /// How long a client waits for a server that says nothing.
 #[derive(Debug, Clone, Copy)]
@@ -43,8 +43,21 @@ const TORN: &str = "without sending TLS close_notify";
 /// How a caller says who it is.
 const SHOW: &str = "show a token with token= (`--token-file`, or the variable PARTGRID_TOKEN)";
 
-/// What those say who look at the certificate of a server, and what can be done then.
-const DOUBTS: [(&str, &str); 3] = [
+/// What those can do whose token the server does not know, or no longer.
+const UNKNOWN: &str = "see that it is a token of this server, and whole: a server knows those of its file of tokens (auth.tokens) as it read it last, at its start or at SIGHUP";
+const EXPIRED: &str =
+    "ask the administrator of the server for another one: `partgrid token` makes them";
+
+/// What may be at a port that has TLS and not the protocol of Flight.
+const NO_FLIGHT: &str = "the port speaks TLS and not Flight, as that of the status page does: a server prints the address of Flight SQL when it starts";
+
+/// The port in examples.
+const PORT: u16 = 8815;
+
+/// What those say who greet a server by TLS or look at its certificate, and what can be done then.
+const DOUBTS: [(&str, &str); 5] = [
+    ("NoApplicationProtocol", NO_FLIGHT),
+    ("HTTP/2 was not negotiated", NO_FLIGHT),
     (
         "certificate not valid for name",
         "the host of the URI is not a name of the server's certificate: connect by one that is, or say which one to look for with server_name= (`--server-name`)",
@@ -99,24 +112,30 @@ impl<'a> Address<'a> {
             ))
         };
         let (scheme, rest) = uri.split_once("://").ok_or_else(wrong)?;
-        let authority = rest.trim_end_matches('/');
-        let port = authority
-            .rsplit_once(':')
-            .map(|(_, port)| port.parse::<u16>());
-        let is_plain = format!("http://{authority}")
-            .parse::<Uri>()
-            .is_ok_and(|uri| {
-                let host = uri.host().is_some_and(|host| !host.is_empty());
-                host && uri.path_and_query().is_none_or(|path| path.as_str() == "/")
-            });
-        if !is_plain || !matches!(port, Some(Ok(1..))) || authority.contains(['\\', '#', '+']) {
-            return Err(wrong());
-        }
         let is_tls = match scheme {
             "grpc" | "grpc+tcp" => false,
             "grpc+tls" => true,
+            "http" | "https" => return Err(wrong().with_hint(
+                "http:// is where the status page is: a server prints the address of Flight SQL when it starts",
+            )),
             _ => return Err(wrong()),
         };
+        let authority = rest.trim_end_matches('/');
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse::<u16>().ok()),
+            _ => (authority, None),
+        };
+        let has_port = matches!(port, Some(1..));
+        let is_plain = is_plain(if has_port { authority } else { host });
+        if !is_plain || authority.contains(['\\', '#', '+']) {
+            return Err(wrong());
+        }
+        if !has_port {
+            return Err(Error::invalid_argument(format!(
+                "the URI of a server must have a port from 1 to {}, such as {scheme}://{host}:{PORT}, got {uri:?}",
+                u16::MAX
+            )));
+        }
         Ok(Self {
             uri,
             authority,
@@ -154,6 +173,15 @@ impl<'a> Address<'a> {
             false => error.with_hint("a server with a certificate is at grpc+tls://"),
         }
     }
+}
+
+/// Whether a text is a host, or a host and a port, and no more.
+fn is_plain(authority: &str) -> bool {
+    let parsed = format!("http://{authority}").parse::<Uri>();
+    parsed.is_ok_and(|uri| {
+        let host = uri.host().is_some_and(|host| !host.is_empty());
+        host && uri.path_and_query().is_none_or(|path| path.as_str() == "/")
+    })
 }
 
 /// What can be done where the certificate of a server is doubted.
@@ -235,7 +263,11 @@ pub(super) fn error_at(uri: &str, waits: Waits, status: &Status) -> Error {
                 "something else may be there, for instance the status page of a server: it prints the address of Flight SQL when it starts",
             )
         }
-        None if status.code() == Code::Unauthenticated => error_of(status).with_hint(SHOW),
+        None if status.code() == Code::Unauthenticated => error_of(status).with_hint(match text {
+            TOKEN_UNKNOWN => UNKNOWN,
+            TOKEN_EXPIRED => EXPIRED,
+            _ => SHOW,
+        }),
         None => error_of(status),
         Some(cause) => broken(uri, waits, &chain(cause)),
     }
@@ -285,6 +317,7 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustls::AlertDescription;
     use rustls::CertificateError::{ExpiredContext, NotValidForNameContext, UnknownIssuer};
     use rustls::pki_types::{ServerName, UnixTime};
 
@@ -310,6 +343,40 @@ mod tests {
             let error = address.unreachable(&said(what));
             assert!(error.hint().unwrap().contains(remedy), "{error}");
         }
+        // As the port of the status page says it.
+        let alert = AlertDescription::NoApplicationProtocol;
+        let error = address.unreachable(&rustls::Error::AlertReceived(alert));
+        assert!(error.hint().unwrap().contains("status page"), "{error}");
+    }
+
+    #[test]
+    fn a_port_that_is_none_or_missing_is_said_with_an_example() {
+        for (uri, example) in [
+            ("grpc://h", "grpc://h:8815"),
+            ("grpc://h:", "grpc://h:8815"),
+            ("grpc://h:0", "grpc://h:8815"),
+            ("grpc://h:65536", "grpc://h:8815"),
+            ("grpc://h:port", "grpc://h:8815"),
+            ("grpc+tls://db.example/", "grpc+tls://db.example:8815"),
+            ("grpc://[::1]", "grpc://[::1]:8815"),
+        ] {
+            let error = Address::of(uri).err().expect(uri);
+            let wanted =
+                format!("must have a port from 1 to 65535, such as {example}, got {uri:?}");
+            assert!(error.message().ends_with(&wanted), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_shows_a_token_that_is_not_good_is_not_told_to_show_one() {
+        let hint = |text: &str| {
+            let status = Status::new(Code::Unauthenticated, text);
+            let error = error_at("grpc://h:1", Waits::default(), &status);
+            error.hint().unwrap_or_default().to_owned()
+        };
+        assert_eq!(hint("a token is needed"), SHOW);
+        assert_eq!(hint(TOKEN_UNKNOWN), UNKNOWN);
+        assert_eq!(hint(TOKEN_EXPIRED), EXPIRED);
     }
 
     #[test]

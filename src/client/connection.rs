@@ -149,7 +149,7 @@ impl Client {
     /// A grid of the server: its tiles are fetched when they are read, mapped where they can be. It is a picture of this moment: when the server replaces the grid, its tiles are lost.
     ///
     /// # Errors
-    /// `Query` when the server has no such grid for this caller; `Protocol` when it is no server of partgrid.
+    /// `NotFound` when the server has no such grid for this caller, `Query` for a view, which has no tiles; `Protocol` when it is no server of partgrid.
     pub async fn grid(&self, name: &str) -> Result<PartitionGrid> {
         let descriptor = FlightDescriptor::new_path(vec![name.to_owned()]);
         let info = self.info(descriptor).await?;

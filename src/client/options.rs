@@ -313,7 +313,9 @@ fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Error {
         std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
         _ => ErrorKind::Storage { retryable: false },
     };
-    Error::new(kind, format!("{what}: {error}")).with_file(path.display().to_string())
+    let name = path.display().to_string();
+    let error = Error::new(kind, format!("{what}: {error}")).with_file(&name);
+    error.with_start_of(&name)
 }
 
 #[cfg(test)]

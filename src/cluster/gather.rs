@@ -183,7 +183,8 @@ impl Cluster {
             grids.extend(try_join_all(asked).await?);
         }
         let (grids, samples): (Vec<_>, Vec<_>) = grids.into_iter().unzip();
-        let grid = Arc::new(of_parts(&grids)?);
+        let grid = of_parts(&grids).map_err(|error| error.with_context("grid", name))?;
+        let grid = Arc::new(grid);
         let lengths = grids.iter().map(|grid| grid.num_rows());
         let samples: Vec<_> = samples.into_iter().zip(lengths).collect();
         let sample = sample_of_parts(&samples);

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,9 @@ use crate::share::Incarnation;
 
 /// How long a member may take to say that it is there.
 const PING: Duration = Duration::from_secs(2);
+
+/// The port in examples.
+const PORT: u16 = 8815;
 
 /// How a list of nobody else is written.
 const ALONE: &str = "alone";
@@ -73,9 +76,39 @@ impl fmt::Display for Join {
 }
 
 fn wrong(text: &str) -> Error {
-    Error::invalid_argument(format!(
+    let error = Error::invalid_argument(format!(
         "members must be written as HOST:PORT with commas, file:PATH or dns:NAME:PORT, got {text:?}"
-    ))
+    ));
+    if text.contains([':', ',']) || text.is_empty() {
+        return error;
+    }
+    error.with_hint(match Path::new(text).exists() {
+        true => format!("a file with the address of a member in each line is written file:{text}"),
+        false => format!(
+            "a member is written {text}:{PORT}; dns:{text}:{PORT} stands for all addresses that the name has in DNS"
+        ),
+    })
+}
+
+/// What is said of a line of the file, counted from 1.
+fn wrong_line(path: &Path, number: usize, line: &str) -> Error {
+    let text = format!(
+        "a line of the list of members must be HOST:PORT or the URI of a server, such as db1:{PORT} or grpc+tls://db1:{PORT}, got {line:?}"
+    );
+    let error = Error::invalid_argument(text).with_context("file", path.display().to_string());
+    error.with_context("line", number.to_string())
+}
+
+/// The addresses in the lines of a file, without those that are empty or begin with `#`.
+///
+/// # Errors
+/// `InvalidArgument` with file and line for what is no address.
+fn listed(path: &Path, text: &str, is_tls: bool) -> Result<Vec<String>> {
+    let lines = (1..).zip(text.lines().map(str::trim));
+    let written = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let uris = written
+        .map(|(number, line)| uri_of(line, is_tls).map_err(|_| wrong_line(path, number, line)));
+    uris.collect()
 }
 
 /// The URI of a member, as it or its address is written.
@@ -106,11 +139,7 @@ impl Join {
         let written = match self {
             Self::List(list) => list.clone(),
             Self::File(path) => match tokio::fs::read_to_string(path).await {
-                Ok(text) => {
-                    let lines = text.lines().map(str::trim);
-                    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-                    lines.map(str::to_owned).collect()
-                }
+                Ok(text) => return listed(path, &text, is_tls),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
                 Err(error) => {
                     let what = "the list of members cannot be read";
@@ -240,6 +269,26 @@ mod tests {
         for text in ["a", "", "dns:a", "dns:a:b", "a:1,b"] {
             assert!(text.parse::<Join>().is_err(), "{text}");
         }
+        let hint = |text: &str| {
+            let error = text.parse::<Join>().unwrap_err();
+            error.hint().map(str::to_owned).unwrap_or_default()
+        };
+        assert!(hint("members.example").contains("dns:members.example:8815"));
+        assert!(hint("Cargo.toml").contains("file:Cargo.toml"));
+    }
+
+    #[test]
+    fn a_line_of_a_file_that_is_no_address_is_told_by_its_number() {
+        let path = Path::new("/run/members");
+        let text = "# all\n\n a:1 \ngrpc+tls://b:2/\n";
+        let uris = listed(path, text, false).unwrap();
+        assert_eq!(uris, ["grpc://a:1", "grpc+tls://b:2"]);
+        let error = listed(path, &format!("{text}c\nd\n"), false).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.ends_with("got \"c\" (file: /run/members, line: 5)"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::{FieldRef, Fields};
 use arrow::ipc::writer::StreamWriter;
 
 use super::Cluster;
@@ -66,16 +67,22 @@ impl PartOf {
     }
 
     /// # Errors
-    /// `InvalidArgument` for a number that is not less than that of all parts, and for replicas that are none or too many.
+    /// `InvalidArgument` for none or too many parts, for a number that is not less than theirs, and for replicas that are none or too many.
     fn check(self) -> Result<u32> {
         let Self {
             number,
             of,
             replicas,
         } = self;
-        if number >= of || of > MOST_PARTS {
+        if !(1..=MOST_PARTS).contains(&of) {
+            let text =
+                format!("a grid may have 1 to {MOST_PARTS} parts, got part {number} of {of}");
+            return Err(Error::invalid_argument(text));
+        }
+        if number >= of {
+            let last = of - 1;
             let text = format!(
-                "the number of a part must be less than that of all parts, which may be {MOST_PARTS} at most, got part {number} of {of}"
+                "the number of a part must be 0 to {last}, since there are {of}, got part {number} of {of}"
             );
             return Err(Error::invalid_argument(text));
         }
@@ -438,13 +445,9 @@ pub fn of_parts(parts: &[Arc<PartitionGrid>]) -> Result<PartitionGrid> {
 }
 
 fn check_like(first: &PartitionGrid, number: usize, part: &PartitionGrid) -> Result<()> {
-    if part.schema().fields() != first.schema().fields() {
-        let text = format!(
-            "the parts of a grid must have equal columns; those of part {number} are {:?}, those of part 0 {:?}",
-            part.schema().fields(),
-            first.schema().fields()
-        );
-        return Err(Error::invalid_argument(text));
+    let (wanted, found) = (first.schema().fields(), part.schema().fields());
+    if wanted != found {
+        return Err(unlike(wanted, number, found));
     }
     if part.columns() != first.columns() {
         let text = format!(
@@ -455,4 +458,34 @@ fn check_like(first: &PartitionGrid, number: usize, part: &PartitionGrid) -> Res
         return Err(Error::invalid_argument(text));
     }
     Ok(())
+}
+
+/// What is said of the first column that is another one in a part than in part 0.
+fn unlike(wanted: &Fields, number: usize, found: &Fields) -> Error {
+    let is_other = |at: &usize| wanted.get(*at) != found.get(*at);
+    let at = (0..wanted.len().max(found.len())).find(is_other);
+    let at = at.unwrap_or_default();
+    let (wanted, found) = (wanted.get(at), found.get(at));
+    let shown = |field: Option<&FieldRef>| {
+        field.map_or_else(
+            || "none".to_owned(),
+            |field| {
+                let null = if field.is_nullable() { "" } else { " not null" };
+                format!("`{}` {}{null}", field.name(), field.data_type())
+            },
+        )
+    };
+    let (first, this) = (shown(wanted), shown(found));
+    let besides = match first == this {
+        true => " with other metadata",
+        false => "",
+    };
+    let text = format!(
+        "the parts of a grid must have equal columns; column {at} is {first} in part 0, and {this}{besides} in part {number}"
+    );
+    let error = Error::invalid_argument(text);
+    match wanted.or(found) {
+        Some(field) => error.with_column(field.name()),
+        None => error,
+    }
 }

@@ -13,6 +13,10 @@ const KIND: &str = "x-partgrid-kind";
 /// Where the name of a request stands.
 pub(crate) const REQUEST: &str = "x-request-id";
 
+/// What is said to those whose token is not good: clients have a remedy for each.
+pub(crate) const TOKEN_EXPIRED: &str = "the token has expired";
+pub(crate) const TOKEN_UNKNOWN: &str = "the token is not one of this server";
+
 /// Where a client says what its queries may use: seconds, bytes.
 pub(crate) const TIMEOUT: &str = "x-partgrid-timeout";
 pub(crate) const MEMORY_LIMIT: &str = "x-partgrid-memory-limit";

@@ -160,6 +160,7 @@ fn no_parquet(file: &SourceFile, why: &str) -> Error {
         file.size_bytes
     ))
     .with_file(&file.name)
+    .with_hint("it may not have come whole: copy or write it again, and load only files of Parquet")
 }
 
 fn parse(bytes: &Bytes, file: &SourceFile) -> Result<Footer> {

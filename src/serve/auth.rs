@@ -193,7 +193,14 @@ impl Tokens {
                 _ => ErrorKind::Storage { retryable: false },
             };
             let text = format!("the file of tokens cannot be read: {error}");
-            Error::new(kind, text).with_file(&name)
+            let error = Error::new(kind, text).with_file(&name);
+            match kind {
+                ErrorKind::NotFound => {
+                    let hint = format!("`partgrid token NAME --add-to {name}` makes it");
+                    error.with_hint(hint).with_start_of(&name)
+                }
+                _ => error,
+            }
         })?;
         Self::parse(&text).map_err(|error| error.with_file(&name))
     }
@@ -220,6 +227,11 @@ impl Tokens {
             tokens.push(token);
         }
         Ok(Self(tokens.into()))
+    }
+
+    /// Whether one has this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|token| &*token.caller.name == name)
     }
 
     /// Whether there is none.

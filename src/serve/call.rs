@@ -19,7 +19,7 @@ use super::auth::{Caller, Scope};
 use super::counts::By;
 use super::traces::follow;
 use super::visit::{Connected, Visit};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, PATHS_START, Result};
 use crate::flight::messages::torn;
 use crate::flight::{ACK, ENDPOINTS, MEMORY_LIMIT, TIMEOUT, kind_name, status_of};
 use crate::query::RAISE_SPILL_LIMIT;
@@ -288,8 +288,12 @@ pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
         ),
         _ => {
             let error = error.clone().without_context("file");
-            let error = error.without_context("cause");
-            error.without_context("allowed").to_string()
+            let error = error.without_context("cause").without_context("allowed");
+            let hint = error.hint().unwrap_or_default();
+            match hint.contains(PATHS_START) {
+                true => error.without_hint().to_string(),
+                false => error.to_string(),
+            }
         }
     };
     let mut written = 0;

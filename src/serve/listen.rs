@@ -76,11 +76,15 @@ enum Wire {
 /// # Errors
 /// `Storage` when the address is in use or not one of this machine.
 pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let text = format!("the server cannot listen at {address}: {error}");
-        let error = Error::new(ErrorKind::Storage { retryable: true }, text);
-        error.with_hint("another server may have the port; port 0 takes a free one")
-    })
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| cannot_listen(address, &error))
+}
+
+/// What is said of a port that cannot be had.
+pub(super) fn cannot_listen(address: SocketAddr, error: &io::Error) -> Error {
+    let text = format!("the server cannot listen at {address}: {error}");
+    let error = Error::new(ErrorKind::Storage { retryable: true }, text);
+    error.with_hint("another server may have the port; port 0 takes a free one")
 }
 
 /// The connections that come in at a socket, until `stop` says so; the task is done once nobody can knock any more.

@@ -21,7 +21,7 @@ use crate::share::told;
 
 /// # Errors
 /// `PermissionDenied` for whoever may not do all with all grids.
-fn check(caller: &Caller) -> Result<()> {
+pub(super) fn check(caller: &Caller) -> Result<()> {
     caller.require(Scope::Admin)?;
     match caller.patterns() {
         None => Ok(()),

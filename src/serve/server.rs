@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::begin::warnings;
 use super::flight::Flight;
 use super::get::Methods;
 use super::listen::{Listening, Phase, bind, connections};
@@ -32,9 +33,6 @@ const TALKING_THREADS: usize = 2;
 /// How long clients may take to hear that what they wait for was ended with the server.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What is said where the address is that of all interfaces and nobody said what other hosts call it.
-const NO_LOCATION: &str = "the server listens at all interfaces and was not told what other hosts call it (server.advertised): answers name no location, and are to be fetched on the connection that asked";
-
 /// Streams of one connection.
 const MAX_STREAMS: u32 = 128;
 
@@ -47,6 +45,7 @@ pub struct Server {
     service: Arc<Service>,
     address: SocketAddr,
     http_address: Option<SocketAddr>,
+    warnings: Vec<String>,
     stop: watch::Sender<Phase>,
     /// Taken by whoever stops it first: what answers, and what accepts.
     tasks: Mutex<Tasks>,
@@ -114,11 +113,16 @@ impl Server {
             Error::internal("the server could not open its ports").with_source(error)
         })?;
         let (address, http_address, tasks) = opened?;
+        let warnings = warnings(&service, options);
+        for warning in &warnings {
+            tracing::warn!(uri = service.uri(), "{warning}");
+        }
         tracing::info!(uri = service.uri(), ?http_address, "serving");
         Ok(Self {
             service,
             address,
             http_address,
+            warnings,
             stop,
             tasks: Mutex::new(tasks),
             _talk: talk,
@@ -131,10 +135,10 @@ impl Server {
         self.service.uri()
     }
 
-    /// What whoever starts it should know: that it listens at all interfaces and was not told what clients of other hosts call it.
+    /// What whoever starts it should know: that it listens at all interfaces and was not told what clients of other hosts call it; that other members of its cluster will not believe its certificate.
     #[must_use]
-    pub fn warning(&self) -> Option<&'static str> {
-        self.service.location().is_none().then_some(NO_LOCATION)
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Where Flight listens.
@@ -326,11 +330,7 @@ fn named<'a>(service: &'a Service, options: &ServerOptions, address: SocketAddr)
     service.is_anywhere.store(is_anywhere, Ordering::Release);
     let uri = options.advertised.clone();
     let uri = uri.unwrap_or_else(|| format!("{scheme}://{address}"));
-    let uri = service.uri.get_or_init(|| uri);
-    if is_anywhere {
-        tracing::warn!(uri, "{NO_LOCATION}");
-    }
-    uri
+    service.uri.get_or_init(|| uri)
 }
 
 fn no_address(error: std::io::Error) -> Error {

@@ -32,7 +32,7 @@ use crate::catalog::Catalog;
 #[cfg(feature = "distributed")]
 use crate::cluster::Cluster;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::{REQUEST, status_of};
+use crate::flight::{REQUEST, TOKEN_EXPIRED, TOKEN_UNKNOWN, status_of};
 use crate::grid::PartitionGrid;
 use crate::location::Locality;
 use crate::query::{QueryOptions, Session, SessionOptions, Statements, max_threads};
@@ -171,6 +171,9 @@ impl Service {
             gets: Times::default(),
         });
         service.read_tokens()?;
+        if let Some(tokens) = service.tokens.load_full() {
+            options.check_shown(&tokens)?;
+        }
         service.name_grids(options).await?;
         Ok(service)
     }
@@ -201,18 +204,10 @@ impl Service {
     }
 
     fn read_tokens(&self) -> Result<()> {
-        let tokens = match &self.token_source {
-            None => return Ok(()),
-            Some(TokenSource::Given(tokens)) => tokens.clone(),
-            Some(TokenSource::File(path)) => Tokens::read(path)?,
+        let Some(source) = &self.token_source else {
+            return Ok(());
         };
-        if tokens.is_empty() {
-            return Err(Error::invalid_argument(
-                "a server that asks for tokens must have at least one, got none",
-            )
-            .with_hint("make one with `partgrid token`"));
-        }
-        self.tokens.store(Some(Arc::new(tokens)));
+        self.tokens.store(Some(Arc::new(source.read()?)));
         // What a name may see can have changed.
         self.seeing
             .lock()
@@ -320,11 +315,11 @@ impl Service {
             Presented::Good(caller) => Ok(caller),
             Presented::Expired => {
                 self.refused.count(EXPIRED);
-                Err("the token has expired")
+                Err(TOKEN_EXPIRED)
             }
             Presented::Unknown => {
                 self.refused.count(UNKNOWN);
-                Err("the token is not one of this server")
+                Err(TOKEN_UNKNOWN)
             }
         }
     }
@@ -410,9 +405,21 @@ impl Service {
     /// A grid that the caller may see, by name.
     ///
     /// # Errors
-    /// `NotFound`, as for one that does not exist.
+    /// `NotFound` with the names that the caller may see, as for one that does not exist; `Query` for a view, which has no grid.
     pub(super) fn grid(&self, caller: &Caller, name: &str) -> Result<Arc<PartitionGrid>> {
-        self.session_of(caller)?.grid(name)
+        let session = self.session_of(caller)?;
+        session.grid(name).map_err(|error| {
+            // The session speaks of SQL; here a name was asked for. A view is there, and is no grid.
+            let is_there = session.tables().iter().any(|known| known == name);
+            if error.kind() != ErrorKind::Query || is_there {
+                return error;
+            }
+            let absent = Error::not_found(error.message()).with_context("table", name);
+            match error.hint() {
+                Some(hint) => absent.with_hint(hint),
+                None => absent,
+            }
+        })
     }
 
     /// Where clients reach it.

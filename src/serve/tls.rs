@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+#[cfg(feature = "distributed")]
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+#[cfg(feature = "distributed")]
+use rustls::{CertificateError, pki_types::ServerName, server::ParsedCertificate};
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -108,6 +112,28 @@ fn configs(files: &TlsFiles) -> Result<[Arc<ServerConfig>; 2]> {
     Ok([Arc::new(flight), Arc::new(http)])
 }
 
+/// The names that a certificate has, where this one is not among them; nothing where that cannot be told.
+#[cfg(feature = "distributed")]
+pub(super) fn names_but(files: &TlsFiles, name: &str) -> Option<Vec<String>> {
+    let chain = certificates(&files.certificate).ok()?;
+    let own = ParsedCertificate::try_from(chain.first()?).ok()?;
+    let wanted = ServerName::try_from(name).ok()?;
+    let rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+        presented,
+        ..
+    }) = verify_server_name(&own, &wanted).err()?
+    else {
+        return None;
+    };
+    // They read like `DnsName("db1")`.
+    let plain = presented.iter().map(|name| {
+        let inner = name.split_once('(').map(|(_, inner)| inner);
+        let inner = inner.map_or(name.as_str(), |inner| inner.trim_end_matches(')'));
+        inner.trim_matches('"').to_owned()
+    });
+    Some(plain.collect())
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(path);
     let read = read.map_err(|error| unreadable(path, "certificate", &error))?;
@@ -130,6 +156,7 @@ fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) ->
         PemError::Io(_) => ErrorKind::Storage { retryable: false },
         _ => ErrorKind::InvalidData,
     };
-    Error::new(kind, format!("the {what} cannot be read: {error}"))
-        .with_file(path.display().to_string())
+    let name = path.display().to_string();
+    let error = Error::new(kind, format!("the {what} cannot be read: {error}"));
+    error.with_file(&name).with_start_of(&name)
 }

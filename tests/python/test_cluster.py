@@ -382,7 +382,9 @@ def test_while_the_list_of_members_cannot_be_read_only_who_is_lost_goes(
 
 
 def test_what_cannot_work_is_refused_at_once() -> None:
-    with pytest.raises(pg.errors.InvalidArgumentError, match="HOST:PORT"):
+    with pytest.raises(
+        pg.errors.InvalidArgumentError, match="HOST:PORT(?s:.*)hint: .*dns:nonsense:"
+    ):
         pg.Server(join=["nonsense"])
     with pytest.raises(pg.errors.InvalidArgumentError, match="join must be"):
         pg.Server(join=3)  # type: ignore[arg-type]
@@ -402,6 +404,32 @@ def test_what_cannot_work_is_refused_at_once() -> None:
             server.contribute("a", pa.table({"a": [1]}), part=1, of=1)
         with pytest.raises(pg.errors.InvalidArgumentError, match="1 to 200 bytes"):
             server.contribute("", pa.table({"a": [1]}), part=0, of=1)
+        wrong: list[tuple[Any, Any, str]] = [
+            (-1, 3, r"part must be at least 0, got -1\nhint: the numbers of 3 parts are 0 to 2"),
+            (2**70, 3, f"part must be at most .*, got {2**70}"),
+            (1.5, 3, "part must be a whole number, got 1.5"),
+            (3, 3, "must be 0 to 2, since there are 3, got part 3 of 3"),
+            (0, 0, "may have 1 to 100000 parts, got part 0 of 0"),
+            (0, -1, "of must be at least 1, got -1"),
+            (0, 100_001, "may have 1 to 100000 parts, got part 0 of 100001"),
+        ]
+        for part, of, text in wrong:
+            with pytest.raises(ValueError, match=text) as caught:
+                server.contribute("a", pa.table({"a": [1]}), part=part, of=of)
+            assert isinstance(caught.value, pg.errors.InvalidArgumentError)
+
+
+def test_parts_of_other_columns_are_told_by_the_first_that_differs() -> None:
+    kept = pa.table({"k": [1], "v": [1.5]})
+    for other, text in (
+        (pa.table({"k": [1], "v": ["x"]}), "is `v` Float64 in part 0, and `v` Utf8 in part 1"),
+        (kept.select(["k"]), "is `v` Float64 in part 0, and none in part 1"),
+    ):
+        with pg.Server(join=[]) as server:
+            server.contribute("a", kept, part=0, of=2)
+            server.contribute("a", other, part=1, of=2)
+            with pytest.raises(pg.errors.InvalidArgumentError, match=f"column 1 {text}"):
+                server.refresh()
 
 
 def test_members_need_tokens_for_all(tmp_path: Path) -> None:
@@ -414,7 +442,10 @@ def test_members_need_tokens_for_all(tmp_path: Path) -> None:
     settings = {"auth.tokens": str(tokens)}
     first = Member(0, 2, path, **settings, **{"cluster.token": str(good)})
     second = Member(1, 2, path, **settings, **{"cluster.token": str(good)})
-    third = Member(0, 1, path, **settings, **{"cluster.token": str(bad)})
+    # Its own server does not know the token, and cannot tell what it is good for.
+    others = tmp_path / "others.toml"
+    write_tokens(others, all={"scope": "admin", "token": made["all"]})
+    third = Member(0, 1, path, **{"auth.tokens": str(others), "cluster.token": str(bad)})
     try:
         path.write_text(f"{first.uri}\n{second.uri}\n")
         first.ask("server.refresh()")
@@ -429,6 +460,32 @@ def test_members_need_tokens_for_all(tmp_path: Path) -> None:
     finally:
         for member in (first, second, third):
             member.kill()
+
+
+@pytest.mark.parametrize(
+    ("what", "has"),
+    [
+        ({"scope": "write"}, "the token `few` has `write`\n"),
+        ({"scope": "admin", "grids": ["a*"]}, "the token `few` has `admin` for some grids\n"),
+    ],
+)
+def test_a_member_does_not_start_with_a_token_that_its_own_server_would_refuse(
+    tmp_path: Path, what: dict[str, Any], has: str
+) -> None:
+    tokens, token = tmp_path / "tokens.toml", tmp_path / "token"
+    token.write_text(write_tokens(tokens, few=dict(what), all={"scope": "admin"})["few"])
+    settings = {"cluster.token": str(token)}
+    with pytest.raises(pg.errors.InvalidArgumentError, match=f"{has}hint: `partgrid token"):
+        pg.Server(join=[], tokens=tokens, settings=settings)
+
+
+def test_a_line_of_the_list_that_is_no_address_is_told_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "members"
+    path.write_text("# all\n\n127.0.0.1:7001\nno address\n")
+    with pg.Server(join=f"file:{path}") as server:
+        said = rf'got "no address" \(file: {path}, line: 4\)'
+        with pytest.raises(pg.errors.InvalidArgumentError, match=said):
+            server.refresh()
 
 
 def test_the_token_of_the_members_changes_while_they_run(tmp_path: Path) -> None:

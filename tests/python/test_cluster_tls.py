@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -109,6 +110,31 @@ def test_who_is_of_another_authority_is_no_member(
             how: dict[str, Any] = {"token": token, "ca": authority.ca}
             how |= {"certificate": own["tls.certificate"], "key": own["tls.key"]}
             assert asked(members[0], **how) == expected(0, 1)
+
+
+def test_a_certificate_that_others_will_not_believe_is_said_at_the_start(tmp_path: Path) -> None:
+    def issued(*names: str) -> dict[str, object]:
+        return Authority(tmp_path, names[0]).certificate(*names)
+
+    def said(join: str, **settings: object) -> str:
+        pairs = (("--set", f"{key}={value}") for key, value in settings.items())
+        with service("--join", join, *(word for pair in pairs for word in pair)) as one:
+            one.kill(signal.SIGTERM)
+            return one.ended()[1]
+
+    named = issued("db.example", "192.0.2.1")
+    told = said("alone", **named)
+    assert "warning: other members refuse this one: they look for 127.0.0.1" in told
+    assert "which is for db.example, 192.0.2.1; put 127.0.0.1 into it (subjectAltName)" in told
+    advertised = {"server.advertised": "grpc+tls://db.example:8815"}
+    for join, settings in (
+        ("alone", {**named, **advertised}),
+        ("alone", issued("127.0.0.1")),
+        # What DNS gives are addresses: the certificate is for the name.
+        ("dns:localhost:1", issued("localhost")),
+    ):
+        assert "warning: other members" not in said(join, **settings)
+    assert "they look for localhost" in said("dns:localhost:1", **named)
 
 
 def test_members_of_a_name_are_believed_by_that_name(tmp_path: Path, authority: Authority) -> None:

@@ -204,6 +204,13 @@ def test_what_is_no_uri_is_refused(uri: str) -> None:
         pg.connect(uri)
 
 
+@pytest.mark.parametrize("uri", ["grpc://db1", "grpc://db1:0", "grpc://db1:99999"])
+def test_a_port_that_is_none_or_missing_is_said_with_an_example(uri: str) -> None:
+    said = r"must have a port from 1 to 65535, such as grpc://db1:8815, got "
+    with pytest.raises(pg.errors.InvalidArgumentError, match=said + f'"{uri}"'):
+        pg.connect(uri)
+
+
 def test_where_nobody_answers_is_said() -> None:
     with pytest.raises(pg.errors.StorageError, match="no server answers at grpc://127.0.0.1:1"):
         pg.connect("grpc://127.0.0.1:1")

@@ -215,6 +215,13 @@ def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
         assert "PARTGRID_TOKEN must be UTF-8" in torn
         alone = run(server, "--token-file", str(tmp_path / "two"), *count, code=1).stderr
         assert "hold the token alone" in alone
+        absent = run(server, "--token-file", str(tmp_path / "absent"), *count, code=1).stderr
+        assert "hint: --token-file names a file that holds the token alone" in absent
+        # Who shows one is not told to show one.
+        assert "hint: show a token" in run(server, *count, code=1).stderr
+        wrong = run(server, *count, code=1, PARTGRID_TOKEN="pgt_wrong").stderr
+        assert "hint: see that it is a token of this server" in wrong
+        assert "show a token" not in wrong
         assert tokens["reader"] not in refused + alone
 
 

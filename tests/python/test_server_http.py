@@ -164,6 +164,11 @@ def test_tls_may_be_said_beside_a_uri_that_leaves_it_open(certificates: Certific
             pg.connect(place, ca=ca)
         with pytest.raises(pg.errors.InvalidArgumentError, match="tls"):
             pg.connect(place, tls="yes", ca=ca)  # type: ignore[arg-type]
+        page = server.http_uri.replace("https://", "grpc+tls://")
+        with pytest.raises(pg.errors.StorageError, match="hint: .* that of the status page"):
+            pg.connect(page, ca=ca)
+        with pytest.raises(pg.errors.InvalidArgumentError, match="hint: .*the status page is"):
+            pg.connect(server.http_uri)
     with pg.Server(GRIDS) as server:
         place = server.uri.removeprefix("grpc://")
         for uri in (place, server.uri, f"grpc+tcp://{place}"):

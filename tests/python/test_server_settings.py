@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
 import subprocess
 import urllib.error
@@ -155,7 +156,12 @@ def test_the_command_says_why_it_does_not_serve(tmp_path: Path) -> None:
     file.touch()
     for arguments, text in (
         (["--address", "0.0.0.0:0"], "without TLS and tokens"),
-        (["--tokens", tmp_path / "absent"], "absent"),
+        (
+            ["--tokens", tmp_path / "absent"],
+            f"hint: `partgrid token NAME --add-to {tmp_path}/absent`",
+        ),
+        (["--tokens", "absent"], "--add-to absent` makes it; relative paths start at /"),
+        (["--config", "absent"], "hint: a server can do without: `partgrid config --help` shows"),
         (["--grid", "a=absent.parquet"], "absent.parquet"),
         (["--catalog", "/proc/nowhere"], "catalog cannot be opened"),
         (["--catalog", file], f"hint: a catalog is kept in a folder, which .*{file} is a file"),
@@ -165,3 +171,26 @@ def test_the_command_says_why_it_does_not_serve(tmp_path: Path) -> None:
         code, said = Service(*arguments, ports="--address" not in arguments).ended()
         assert code == 1
         assert re.search(text, said), said
+
+
+def test_what_stands_in_the_way_is_said_before_grids_are_loaded(tmp_path: Path) -> None:
+    absent, free, off = tmp_path / "absent", "127.0.0.1:0", "off"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for flight, http, arguments, text in (
+            (free, off, ("--tokens", absent), "the file of tokens cannot be read"),
+            (
+                free,
+                off,
+                ("--tls-certificate", absent, "--tls-key", absent),
+                "certificate cannot be",
+            ),
+            (address, off, (), f"cannot listen at {address}"),
+            (free, address, (), f"cannot listen at {address}"),
+        ):
+            # There is no such grid either.
+            words = ("--address", flight, "--http", http, "--grid", "a=absent.parquet")
+            code, said = Service(*words, *arguments, ports=False).ended()
+            assert code == 1
+            assert text in said
+            assert "absent.parquet" not in said

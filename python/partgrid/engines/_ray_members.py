@@ -318,13 +318,15 @@ class Members:
         self.check()
         if isinstance(error, errors.WorkerLostError):
             return True
-        if not isinstance(
-            error, (errors.PartitionLostError, errors.QueryError, errors.StorageError)
+        # Of a table in a statement, and of a grid by its name.
+        is_unknown = isinstance(error, (errors.QueryError, errors.NotFoundError))
+        if not is_unknown and not isinstance(
+            error, (errors.PartitionLostError, errors.StorageError)
         ):
             return False
         if self._lives() != before:
             return True
-        return not isinstance(error, errors.QueryError) and bool(self.lost())
+        return not is_unknown and bool(self.lost())
 
 
 _known: weakref.WeakValueDictionary[tuple[str, str], Members] = weakref.WeakValueDictionary()

@@ -108,13 +108,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 fn absent(error: io::Error, source: &str) -> Error {
-    let error = from_io(error, source);
-    match std::env::current_dir() {
-        Ok(here) if Path::new(source).is_relative() && !source.contains("://") => {
-            error.with_hint(format!("relative paths start at {}", here.display()))
-        }
-        _ => error,
-    }
+    from_io(error, source).with_start_of(source)
 }
 
 /// The folders before the first wildcard, and the rest.

@@ -231,7 +231,9 @@ fn no_data(source: &str) -> Error {
 }
 
 fn no_match(source: &str) -> Error {
-    Error::not_found("no file matches the pattern").with_file(source)
+    Error::not_found("no file matches the pattern")
+        .with_file(source)
+        .with_start_of(source)
 }
 
 /// Whether a name stands for something that is no data, as Hive and Spark have it; `_key=value` is a folder of data.

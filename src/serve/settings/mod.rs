@@ -24,6 +24,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// With what the names of our variables begin.
 const PREFIX: &str = "PARTGRID_";
 
+/// What is said where there is no such file.
+const NO_SETTINGS: &str = "a server can do without: `partgrid config --help` shows one, `partgrid config` what holds without it";
+
 /// The section whose keys are names of grids.
 const GRIDS: &str = "grids";
 
@@ -69,7 +72,12 @@ impl Settings {
                 std::io::ErrorKind::NotFound => ErrorKind::NotFound,
                 _ => ErrorKind::Storage { retryable: false },
             };
-            Error::new(kind, format!("the settings cannot be read: {error}")).with_file(&name)
+            let error = Error::new(kind, format!("the settings cannot be read: {error}"));
+            let error = error.with_file(&name);
+            match kind {
+                ErrorKind::NotFound => error.with_hint(NO_SETTINGS).with_start_of(&name),
+                _ => error,
+            }
         })?;
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             let (what, shown) = (error.message(), error.to_string());

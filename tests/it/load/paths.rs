@@ -174,6 +174,11 @@ fn what_does_not_exist_is_not_found() {
         ErrorKind::NotFound,
         &["relative paths start at"],
     );
+    refused(
+        load_text("no/such/*.parquet"),
+        ErrorKind::NotFound,
+        &["no file matches the pattern", "relative paths start at"],
+    );
     let below = load_text("Cargo.toml/a.parquet");
     refused(below, ErrorKind::NotFound, &["Cargo.toml/a.parquet"]);
 }

@@ -160,7 +160,7 @@ fn a_grid_of_a_server_has_its_cuts_and_its_rows() {
             .unwrap();
         assert_eq!((batch.num_rows(), batch.num_columns()), (10, 1));
         let missing = client.grid("nothing").await.unwrap_err();
-        assert_eq!(missing.kind(), ErrorKind::Query);
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
     });
 }
 
