@@ -2005,7 +2005,8 @@ class Server:
             The grid. Nothing is copied.
 
         Raises:
-            QueryError: There is no such grid, or it is a view.
+            NotFoundError: There is no such grid.
+            QueryError: It is a view, which has no grid.
         """
     @property
     def http_uri(self, /) -> str | None:
@@ -2167,7 +2168,8 @@ class Session:
             The grid. Nothing is copied.
 
         Raises:
-            QueryError: There is no such table, or it is a view.
+            NotFoundError: There is no such table.
+            QueryError: It is a view, which has no grid.
         """
     @property
     def memory_bytes(self, /) -> int:

@@ -199,7 +199,8 @@ impl PySession {
     ///     The grid. Nothing is copied.
     ///
     /// Raises:
-    ///     QueryError: There is no such table, or it is a view.
+    ///     NotFoundError: There is no such table.
+    ///     QueryError: It is a view, which has no grid.
     fn grid(&self, name: Given<String>) -> Outcome<PyGrid> {
         let grid = self.engine()?.grid(&name.named("name")?)?;
         Ok(PyGrid::new(PartitionGrid::clone(&grid)))

@@ -397,7 +397,8 @@ impl PyServer {
     ///     The grid. Nothing is copied.
     ///
     /// Raises:
-    ///     QueryError: There is no such grid, or it is a view.
+    ///     NotFoundError: There is no such grid.
+    ///     QueryError: It is a view, which has no grid.
     fn grid(&self, name: Given<String>) -> Outcome<PyGrid> {
         let grid = self.of_here()?.session().grid(&name.named("name")?)?;
         Ok(PyGrid::shared(grid))

@@ -272,6 +272,19 @@ pub(super) fn no_table(name: &str, known: &Known) -> Error {
     })
 }
 
+/// The same about a grid that was asked for by its name, not in a statement: it is not there, and nobody's SQL is wrong.
+pub(super) fn no_grid(name: &str, known: &Known) -> Error {
+    let told = no_table(name, known);
+    if told.kind() != ErrorKind::Query {
+        return told;
+    }
+    let error = Error::not_found(told.message()).with_context("table", name);
+    match told.hint() {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
 /// An error about a function that does not exist, with the near one.
 pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
     let scalar = state.scalar_functions().keys();

@@ -29,7 +29,7 @@ use super::bounds::{Queue, SessionMemory};
 use super::cache::{CachedPlan, Question, reads_grids_only};
 use super::coerced::coerced;
 use super::engine;
-use super::error::{is_a_view, no_table};
+use super::error::{is_a_view, no_grid};
 use super::faults::own_text;
 use super::function::{Function, Kind};
 use super::growing::bounded;
@@ -272,13 +272,13 @@ impl Session {
     /// The grid under a name: one that was registered, or that `CREATE TABLE … AS` made.
     ///
     /// # Errors
-    /// `Query` when there is none; a view has no grid.
+    /// `NotFound` when there is none; `Query` for a view, which has no grid.
     pub fn grid(&self, name: &str) -> Result<Arc<PartitionGrid>> {
         self.names.grid(name).ok_or_else(|| {
             let known = self.names.now();
             match known.table(name) {
                 Some(_) => is_a_view(name),
-                None => no_table(name, &known),
+                None => no_grid(name, &known),
             }
         })
     }

@@ -407,19 +407,7 @@ impl Service {
     /// # Errors
     /// `NotFound` with the names that the caller may see, as for one that does not exist; `Query` for a view, which has no grid.
     pub(super) fn grid(&self, caller: &Caller, name: &str) -> Result<Arc<PartitionGrid>> {
-        let session = self.session_of(caller)?;
-        session.grid(name).map_err(|error| {
-            // The session speaks of SQL; here a name was asked for. A view is there, and is no grid.
-            let is_there = session.tables().iter().any(|known| known == name);
-            if error.kind() != ErrorKind::Query || is_there {
-                return error;
-            }
-            let absent = Error::not_found(error.message()).with_context("table", name);
-            match error.hint() {
-                Some(hint) => absent.with_hint(hint),
-                None => absent,
-            }
-        })
+        self.session_of(caller)?.grid(name)
     }
 
     /// Where clients reach it.

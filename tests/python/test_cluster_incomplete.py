@@ -26,7 +26,7 @@ def asked(member: Member) -> str:
     """What a member says to whoever asks for the grid, which is not there."""
     with pytest.raises(pg.errors.QueryError) as caught:
         pg.connect(member.uri).sql("SELECT * FROM sales").to_arrow()
-    with pytest.raises(pg.errors.QueryError) as again:
+    with pytest.raises(pg.errors.NotFoundError) as again:
         pg.connect(member.uri).grid("sales")
     said, other = str(caught.value), str(again.value)
     assert said.partition(" (")[0] == other.partition(" (")[0]
