@@ -239,12 +239,10 @@ impl MemberTile {
 
     /// The tile is not to be had. Its position is that in the part of its owner, unless whoever reads a grid of all names it by that one.
     fn lost(&self, what: &str, remedy: &str) -> Error {
-        let Outline {
-            handle, uri, table, ..
-        } = &self.outline;
+        let (of, handle) = (&self.outline, &self.outline.handle);
         let text = format!("{what}: {}, grid {}", handle.owner, handle.grid);
         let mut lost = Error::new(ErrorKind::PartitionLost, text).with_hint(remedy);
-        for (name, known) in [("table", table), ("member", uri)] {
+        for (name, known) in [("table", &of.table), ("member", &of.uri)] {
             if !known.is_empty() {
                 lost = lost.with_context(name, &**known);
             }
@@ -416,15 +414,18 @@ impl TileData for MemberTile {
         if self.is_near() {
             return Locality::Shared;
         }
-        let outline = &self.outline;
-        let num_columns = outline.schema.fields().len();
-        if self.is_kept() && self.reach.small.has_any(&outline.handle, num_columns) {
+        let Outline { handle, schema, .. } = &self.outline;
+        if self.is_kept() && self.reach.small.has_any(handle, schema.fields().len()) {
             return Locality::Memory;
         }
         match self.served.get() {
             Some(served) => served.locality(),
             None => Locality::Process,
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        !self.is_mapped() && self.reach.lives.is_lost(self.handle().incarnation)
     }
 
     fn open(&self) -> Result<RecordBatch> {

@@ -153,7 +153,7 @@ fn grids(service: &Service, caller: &Caller) -> Vec<Value> {
 fn summary(service: &Service, name: &str, grid: &PartitionGrid) -> Value {
     let mut localities: Vec<(&str, u64, u64)> = Vec::new();
     for tile in grid.tiles() {
-        let (name, bytes) = (tile.data().locality().name(), tile.data().memory_bytes());
+        let (name, bytes) = (describe::locality(tile), tile.data().memory_bytes());
         match localities.iter_mut().find(|(known, _, _)| *known == name) {
             Some((_, num_tiles, sum)) => {
                 *num_tiles += 1;
