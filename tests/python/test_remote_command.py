@@ -73,7 +73,7 @@ def test_a_query_ends_at_its_timeout_there(server: pg.Server) -> None:
 
 def test_ls_and_show_say_what_there_is(server: pg.Server) -> None:
     lines = run(server, "ls").stdout.splitlines()
-    assert lines[0].split() == ["name", "rows", "columns", "tiles", "bytes", "where", "kept"]
+    assert lines[0].split() == ["name", "rows", "columns", "tiles", "bytes", "where", "durable"]
     assert lines[1].split()[:2] == ["Old", '"data"']
     assert lines[2].split()[:4] == ["flights", "336,776", "19", "12"]
     assert lines[2].split()[-2:] == ["memory", "no"]

@@ -181,7 +181,7 @@ impl<'a> Drawing<'a> {
         format!("{cell:<cell_width$}")
     }
 
-    /// `28,064 rows, 4.0 MB`, with the number of the location when there are several.
+    /// `28,064 rows, 4.0 MB`, with the number of the location when there are several, and whether nobody has the tile any more.
     fn cell(&self, row_band: usize, column_band: usize) -> String {
         let tiles: &[Tile] = self.grid.row_band(row_band);
         let Some(tile) = tiles.get(column_band) else {
@@ -191,11 +191,12 @@ impl<'a> Drawing<'a> {
             counted(tile.num_rows(), "row"),
             bytes(tile.data().memory_bytes()),
         );
+        let lost = if tile.data().is_lost() { ", lost" } else { "" };
         match self.places.number_of(tile) {
-            Some(number) if self.places.counts.len() > 1 => {
-                format!("{rows}, {size} [{}]", number + 1)
+            Some(number) if self.places.places.len() > 1 => {
+                format!("{rows}, {size}{lost} [{}]", number + 1)
             }
-            _ => format!("{rows}, {size}"),
+            _ => format!("{rows}, {size}{lost}"),
         }
     }
 
@@ -240,7 +241,7 @@ fn start_of(grid: &PartitionGrid, part: Part) -> String {
 }
 
 fn place_lines(places: &Places) -> Vec<String> {
-    let several = places.counts.len() > 1;
+    let several = places.places.len() > 1;
     let number = |(place, line)| {
         if several {
             format!("[{}] {line}", place + 1)
@@ -254,7 +255,7 @@ fn place_lines(places: &Places) -> Vec<String> {
         .map(number)
         .take(MAX_ROW_BANDS)
         .collect();
-    let left_out = places.counts.len().saturating_sub(MAX_ROW_BANDS);
+    let left_out = places.places.len().saturating_sub(MAX_ROW_BANDS);
     if left_out > 0 {
         lines.push(format!(
             "… {} left out",
