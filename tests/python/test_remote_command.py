@@ -130,7 +130,7 @@ def test_ps_lists_and_ends_what_runs(server: pg.Server) -> None:
     )
     until(lambda: running(server))
     lines = run(server, "ps").stdout.splitlines()
-    assert lines[0].split() == ["id", "caller", "state", "time", "rows", "done", "what"]
+    assert lines[0].split() == ["id", "caller", "state", "time", "rows", "progress", "what"]
     assert "generate_series" in lines[1]
     assert lines[-1] == "1 query and 0 loads running"
     query = lines[1].split()[0]
