@@ -74,7 +74,18 @@ fn tiles_that_nobody_has_any_more_are_marked_as_lost() {
     let svg = picture::svg(&grid);
     let lost = rectangles(&svg).filter(|line| line.contains("pid 2, lost</title>"));
     assert_eq!(lost.count(), 2, "{svg}");
-    assert!(svg.contains("2 tiles, lost"), "{svg}");
+    assert!(svg.contains(">2 of 3 tiles lost</text>"), "{svg}");
+    assert!(
+        svg.contains(">192.0.2.7 pid 2: 2 tiles, lost</text>"),
+        "{svg}"
+    );
+    let summary = picture::summary(&grid);
+    assert!(
+        summary.starts_with(
+            "Grid of 2,500 rows x 1 column in 3 x 1 tiles, 20.0 kB, 2 of 3 tiles lost\n"
+        ),
+        "{summary}"
+    );
 }
 
 #[test]

@@ -26,7 +26,13 @@ fn shape_line(grid: &PartitionGrid) -> String {
     format!("{rows} x {}", counted(grid.num_columns() as u64, "column"))
 }
 
-/// `12 x 1 tiles, 48.3 MB`, and how much of it is in shared memory, and lost.
+/// Shape and tiling in one line, and how many tiles are lost, if any are.
+fn head_line(grid: &PartitionGrid) -> String {
+    let lost = lost_line(grid).map_or_else(String::new, |line| format!(", {line}"));
+    format!("{} in {}{lost}", shape_line(grid), tiling_line(grid))
+}
+
+/// `12 x 1 tiles, 48.3 MB`, and how much of it is in shared memory.
 fn tiling_line(grid: &PartitionGrid) -> String {
     let (down, across) = (grid.rows().num_intervals(), grid.columns().num_intervals());
     let noun = if grid.tiles().len() == 1 {
@@ -44,18 +50,20 @@ fn tiling_line(grid: &PartitionGrid) -> String {
         all if all == grid.tiles().len() => " in shared memory".to_owned(),
         some => format!(", {} in shared memory", counted(some as u64, "tile")),
     };
-    let lost = match num_lost(grid.tiles().iter()) {
-        0 => String::new(),
-        some => {
-            let all = counted(grid.tiles().len() as u64, "tile");
-            format!(", {} of {all} lost", thousands(some))
-        }
-    };
     format!(
-        "{} x {} {noun}, {size}{place}{lost}",
+        "{} x {} {noun}, {size}{place}",
         thousands(down as u64),
         thousands(across as u64)
     )
+}
+
+/// `6 of 12 tiles lost`, if nobody has some of them any more.
+fn lost_line(grid: &PartitionGrid) -> Option<String> {
+    let all = counted(grid.tiles().len() as u64, "tile");
+    match num_lost(grid.tiles().iter()) {
+        0 => None,
+        some => Some(format!("{} of {all} lost", thousands(some))),
+    }
 }
 
 /// How many of some tiles nobody has any more.

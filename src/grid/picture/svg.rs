@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::{Places, bytes, counted, lost_words, num_lost, shape_line, tiling_line};
+use super::{Places, bytes, counted, lost_line, lost_words, num_lost, shape_line, tiling_line};
 use crate::grid::{Axis, PartitionGrid, Tile};
 
 /// Width of the picture, in pixels.
@@ -53,6 +53,7 @@ pub fn svg(grid: &PartitionGrid) -> String {
     let note = merged.then(|| format!("drawn as {down} x {across} blocks of neighbouring tiles"));
     let captions: Vec<String> = [shape_line(grid), tiling_line(grid)]
         .into_iter()
+        .chain(lost_line(grid))
         .chain(note)
         .collect();
     framed(&captions, &rectangles, height, &legend(&places))

@@ -3,7 +3,7 @@
 //! Comes in: a grid and a width in characters. Goes out: lines without a line end after the last. Never here: more than [`MAX_ROW_BANDS`] row bands or than
 //! the width holds; what is left out is counted in words.
 
-use super::{Places, bytes, counted, name_is_plain, shape_line, thousands, tiling_line};
+use super::{Places, bytes, counted, head_line, name_is_plain, thousands};
 use crate::grid::{PartitionGrid, Tile};
 
 /// How many row bands, and how many locations, are shown at most.
@@ -21,7 +21,7 @@ const GAP_WIDTH: usize = 4;
 pub fn text(grid: &PartitionGrid, width: usize) -> String {
     let places = Places::of(grid);
     let drawing = Drawing::new(grid, &places, width.clamp(*WIDTHS.start(), *WIDTHS.end()));
-    let mut lines = vec![format!("{} in {}", shape_line(grid), tiling_line(grid))];
+    let mut lines = vec![head_line(grid)];
     lines.push(drawing.header());
     lines.push(drawing.border(['┌', '┬', '┐']));
     let last = drawing.rows.len().saturating_sub(1);
