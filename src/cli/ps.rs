@@ -56,7 +56,7 @@ itself a moment ago:
   grid memory     of its grids
   query memory    of queries and parts
   process memory  of the whole process
-Those that the list of members names and that are none are away; reason says why, to administrators.
+Who is in the list of members and no member is away, with the reason for administrators.
   partgrid --server grpc://localhost:8815 ps
   partgrid --server grpc://localhost:8815 ps --cancel q1f")]
 pub(super) struct Ps {
