@@ -232,6 +232,9 @@ impl Locality {
         Self::File,
     ];
 
+    /// What stands in place of [`Locality::name`] for a tile that nobody has any more.
+    pub const LOST: &str = "lost";
+
     /// The nearest of the locations of one tile, which is in no file.
     #[must_use]
     pub fn of(locations: &[Location]) -> Self {

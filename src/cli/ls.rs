@@ -11,6 +11,7 @@ use super::{Pipe, runtime};
 use crate::client::ServedGrid;
 use crate::error::Result;
 use crate::grid::picture::{self, visible};
+use crate::location::Locality;
 
 /// List the grids and views of a server
 #[derive(Debug, Args)]
@@ -18,9 +19,10 @@ use crate::grid::picture::{self, visible};
   partgrid --server grpc://localhost:8815 ls
 
 COLUMNS
-  bytes   of the tiles, as they lie in memory
-  where   how many tiles are in the memory of the server, in shared memory, in files
-  kept    whether the grid outlives the server")]
+  bytes    of the tiles, as they lie in memory
+  where    how many tiles are in the memory of the server, in shared memory, in other processes, in
+           files; lost are those of members that are gone, of which nobody has a copy
+  durable  whether the grid outlives the server")]
 pub(super) struct Ls {}
 
 impl Ls {
@@ -41,7 +43,9 @@ impl Ls {
 
 fn listed(grids: &[ServedGrid], views: &[String]) -> String {
     let mut table = Table::new();
-    table.set_header(["name", "rows", "columns", "tiles", "bytes", "where", "kept"]);
+    table.set_header([
+        "name", "rows", "columns", "tiles", "bytes", "where", "durable",
+    ]);
     for grid in grids {
         table.add_row(row(grid));
     }
@@ -64,17 +68,14 @@ fn listed(grids: &[ServedGrid], views: &[String]) -> String {
 }
 
 fn row(grid: &ServedGrid) -> [String; 7] {
-    let places = grid
-        .localities
-        .iter()
-        .map(|place| match grid.localities.len() {
-            1 => visible(&place.locality),
-            _ => format!(
-                "{} {}",
-                picture::thousands(place.tiles),
-                visible(&place.locality)
-            ),
-        });
+    let places = grid.localities.iter().map(|place| {
+        let count = picture::thousands(place.tiles);
+        match place.locality.as_str() {
+            Locality::LOST => format!("{count} of {} lost", picture::counted(grid.tiles, "tile")),
+            only if grid.localities.len() == 1 => visible(only),
+            other => format!("{count} {}", visible(other)),
+        }
+    });
     [
         visible(&grid.name),
         picture::thousands(grid.rows),

@@ -11,13 +11,30 @@ use humantime::format_duration;
 use super::remote::Remote;
 use super::table::plain;
 use super::{Pipe, runtime};
-use crate::client::{Client, ServedJob, ServedMember, ServedQuery, ServerStatus};
+use crate::client::{AwayMember, Client, ServedJob, ServedMember, ServedQuery, ServerStatus};
 use crate::error::{Error, ErrorKind, Result, format_position};
 use crate::grid::picture::{self, visible};
 use crate::share::{SharedSegment, SharingProcess, sharing_processes};
 
 /// The longest text of a query that a line shows.
 const MAX_TEXT: usize = 60;
+
+/// What is said of a member; the last only where somebody is away.
+const MEMBER: [&str; 10] = [
+    "member",
+    "host",
+    "process",
+    "state",
+    "queries",
+    "parts",
+    "grid memory",
+    "query memory",
+    "process memory",
+    "reason",
+];
+
+/// What stands for what nobody has said.
+const NOT_KNOWN: &str = "not known";
 
 /// Show the shared memory of your processes on this host and who reads it; with --server, what runs
 /// there
@@ -34,11 +51,12 @@ A grid in private memory that nobody else reads shows no line.
 With --server, a line for each query (q) and load (l) that runs: yours, or all for an administrator.
 Of a server in a cluster, then a line for each member, as it sees them, with what each has said of
 itself a moment ago:
-  queries   how many run there, asked of it
-  parts     how many parts of statements it holds for members
-  grids     memory of its grids
-  in use    memory of queries and parts
-  resident  memory of the whole process
+  queries         how many run there, asked of it
+  parts           how many parts of statements it holds for members
+  grid memory     of its grids
+  query memory    of queries and parts
+  process memory  of the whole process
+Who is in the list of members and no member is away, with the reason for administrators.
   partgrid --server grpc://localhost:8815 ps
   partgrid --server grpc://localhost:8815 ps --cancel q1f")]
 pub(super) struct Ps {
@@ -110,7 +128,7 @@ async fn cancelled(client: &Client, id: RunId) -> Result<String> {
 /// What runs, or also what ran.
 fn running(status: &ServerStatus, all: bool) -> String {
     let mut table = Table::new();
-    table.set_header(["id", "caller", "state", "time", "rows", "done", "what"]);
+    table.set_header(["id", "caller", "state", "time", "rows", "progress", "what"]);
     let is_wanted = |state: &str| all || state == "running";
     let queries = status.queries.iter();
     for query in queries.filter(|query| is_wanted(&query.state)) {
@@ -137,32 +155,24 @@ fn running(status: &ServerStatus, all: bool) -> String {
     };
     let loads = picture::counted(loads, "load");
     let runs = format!("{}\n{queries} and {loads} running", plain(table));
-    match status.members.as_slice() {
-        // Of itself alone there is nothing to say.
-        [] | [_] => runs,
-        members => format!("{runs}\n\n{}", listed_members(members)),
+    // Of itself alone there is nothing to say.
+    if status.members.len() + status.away.len() < 2 {
+        return runs;
     }
+    format!("{runs}\n\n{}", listed_members(status))
 }
 
-/// Who is in the cluster.
-fn listed_members(members: &[ServedMember]) -> String {
+/// Who is in the cluster, and who is not.
+fn listed_members(ServerStatus { members, away, .. }: &ServerStatus) -> String {
+    let num_columns = match away.is_empty() {
+        true => MEMBER.len() - 1,
+        false => MEMBER.len(),
+    };
     let mut table = Table::new();
-    table.set_header([
-        "member", "host", "process", "state", "queries", "parts", "grids", "in use", "resident",
-    ]);
-    for member in members {
-        let asked = if member.is_here { " (asked)" } else { "" };
-        table.add_row([
-            visible(&member.uri),
-            visible(&member.host),
-            member.pid.to_string(),
-            format!("{}{asked}", visible(&member.state)),
-            said(member.queries, picture::thousands),
-            said(member.parts, picture::thousands),
-            said(member.grid_bytes, picture::bytes),
-            said(member.query_bytes, picture::bytes),
-            said(member.resident_bytes, picture::bytes),
-        ]);
+    table.set_header(MEMBER.into_iter().take(num_columns));
+    let rows = members.iter().map(member_row);
+    for row in rows.chain(away.iter().map(away_row)) {
+        table.add_row(row.into_iter().take(num_columns));
     }
     for number in 4..9 {
         if let Some(column) = table.column_mut(number) {
@@ -170,12 +180,43 @@ fn listed_members(members: &[ServedMember]) -> String {
         }
     }
     let number = picture::counted(members.len() as u64, "member");
-    format!("{}\n{number}", plain(table))
+    let gone = match away.len() {
+        0 => String::new(),
+        some => format!(", {} away", picture::thousands(some as u64)),
+    };
+    format!("{}\n{number}{gone}", plain(table))
+}
+
+fn member_row(member: &ServedMember) -> [String; MEMBER.len()] {
+    let asked = if member.is_here { " (asked)" } else { "" };
+    [
+        visible(&member.uri),
+        visible(&member.host),
+        member.pid.to_string(),
+        format!("{}{asked}", visible(&member.state)),
+        said(member.queries, picture::thousands),
+        said(member.parts, picture::thousands),
+        said(member.grid_bytes, picture::bytes),
+        said(member.query_bytes, picture::bytes),
+        said(member.resident_bytes, picture::bytes),
+        String::new(),
+    ]
+}
+
+/// Of whom nothing is known but why.
+fn away_row(away: &AwayMember) -> [String; MEMBER.len()] {
+    let mut row = [""; MEMBER.len()].map(|_| NOT_KNOWN.to_owned());
+    let reason = away.reason.as_deref().unwrap_or(NOT_KNOWN);
+    let [uri, _, _, state, .., why] = &mut row;
+    *uri = visible(&away.uri);
+    *state = "away".to_owned();
+    *why = visible(reason);
+    row
 }
 
 /// What a member has said of itself; of one that has not, 0 would be another thing.
 fn said(figure: Option<u64>, words: fn(u64) -> String) -> String {
-    figure.map_or_else(|| "not known".to_owned(), words)
+    figure.map_or_else(|| NOT_KNOWN.to_owned(), words)
 }
 
 fn query_row(query: &ServedQuery) -> [String; 7] {

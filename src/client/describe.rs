@@ -22,9 +22,7 @@ use crate::flight::messages::{GridPart, GridParts, Named, RebalanceResult};
 #[cfg(feature = "distributed")]
 use crate::flight::schema_of;
 use crate::grid::{Axis, GridBuilder, GridId, PartitionGrid, Tile};
-#[cfg(feature = "distributed")]
-use crate::location::Locality;
-use crate::location::Location;
+use crate::location::{Locality, Location};
 use crate::share::{Handle, Incarnation, find};
 
 /// A grid as its server describes it.
@@ -46,8 +44,7 @@ struct DescribedTile {
     /// Host, process and device of each place where it can be read; older servers do not say it.
     #[serde(default)]
     at: Vec<(IpAddr, u64, String)>,
-    /// How near it is to the server.
-    #[cfg(feature = "distributed")]
+    /// How near it is to the server, or that nobody has it any more.
     #[serde(default)]
     locality: String,
 }
@@ -257,6 +254,7 @@ pub(super) fn grid(
             schema: Arc::clone(band.ok_or_else(|| broken("the position of a tile"))?),
             num_rows: tile.rows,
             memory_bytes: tile.bytes,
+            is_lost: tile.locality == Locality::LOST,
             #[cfg(feature = "distributed")]
             is_in_memory: [Locality::Memory, Locality::Shared]
                 .iter()

@@ -28,7 +28,9 @@ pub use job::{RemoteJob, RemoteLoad};
 pub use options::ClientOptions;
 pub use query::RemoteQuery;
 pub use rebalance::Rebalanced;
-pub use status::{ServedGrid, ServedJob, ServedLocality, ServedMember, ServedQuery, ServerStatus};
+pub use status::{
+    AwayMember, ServedGrid, ServedJob, ServedLocality, ServedMember, ServedQuery, ServerStatus,
+};
 pub use tables::ServedTable;
 pub use tile::ServedTile;
 pub use upload::{Acknowledged, Durability, IfExists, UploadOptions};

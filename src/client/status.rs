@@ -21,6 +21,18 @@ pub struct ServerStatus {
     /// The server, and those with which it is in a cluster, as it sees them; servers of before do not say it.
     #[serde(default)]
     pub members: Vec<ServedMember>,
+    /// Those that the list of members names and that are none, by URI; servers of before do not say it.
+    #[serde(default)]
+    pub away: Vec<AwayMember>,
+}
+
+/// Somebody whom the list of members of a server names, and who is no member: nobody answers there, or nobody who could be one.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct AwayMember {
+    /// As the list has it.
+    pub uri: String,
+    /// Why; administrators alone are told.
+    pub reason: Option<String>,
 }
 
 /// A member of the cluster of a server; the only one, if it is in none. What it does and has is what it said of itself within the last seconds: `None` if it said nothing, as servers of before.

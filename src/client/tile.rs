@@ -36,6 +36,8 @@ pub(super) struct Outline {
     pub(super) schema: SchemaRef,
     pub(super) num_rows: u64,
     pub(super) memory_bytes: u64,
+    /// Whether nobody had it any more when that was asked.
+    pub(super) is_lost: bool,
     /// Whether it was in the server's memory when that was asked.
     #[cfg(feature = "distributed")]
     pub(super) is_in_memory: bool,
@@ -89,6 +91,7 @@ impl ServedTile {
             schema,
             num_rows,
             memory_bytes,
+            is_lost: false,
             is_in_memory: false,
         })
     }
@@ -247,6 +250,10 @@ impl TileData for ServedTile {
             None if self.is_on_this_host() => Locality::Shared,
             _ => Locality::Process,
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.outline.is_lost && self.is_lazy()
     }
 
     /// Elsewhere it is the connection of this process that brings it, and whoever gets it from here asks this one: what opens the connection is nothing to hand on.

@@ -29,6 +29,7 @@ use tower::ServiceExt;
 use url::Url;
 
 use super::here::{Here, Rows, Told, num_operators, to_the_end};
+use super::lives::Lives;
 use super::members::{Member, Members};
 use super::near::Mapped;
 use super::small::SmallTiles;
@@ -66,6 +67,8 @@ pub(super) struct Reach {
     pub(super) small: SmallTiles,
     /// How many tiles of members on this host are mapped.
     pub(super) near: Mapped,
+    /// Whose tiles are lost.
+    pub(super) lives: Lives,
 }
 
 impl fmt::Debug for Reach {
@@ -83,6 +86,7 @@ impl Reach {
             clients: Mutex::default(),
             small: SmallTiles::new(),
             near: Mapped::default(),
+            lives: Lives::default(),
         }
     }
 

@@ -34,16 +34,19 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// What others have said of late.
-    fn others(&self, now: Instant) -> MutexGuard<'_, HashMap<Incarnation, Then>> {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.retain(|_, (_, then)| now.saturating_duration_since(*then) < FRESH);
-        others
+    /// What others have said.
+    fn others(&self) -> MutexGuard<'_, HashMap<Incarnation, Then>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of what does not count any more. It goes through what all have said: once in a look, not for each member.
+    pub(super) fn let_go_of_old(&self, now: Instant) {
+        self.others().retain(|_, (_, then)| is_fresh(*then, now));
     }
 
     /// Remembers what a member says of itself, if it says anything.
     pub(super) fn hear(&self, member: Incarnation, told: Option<MemberFigures>, now: Instant) {
-        let mut others = self.others(now);
+        let mut others = self.others();
         match told {
             Some(told) => others.insert(member, (told, now)),
             None => others.remove(&member),
@@ -51,7 +54,8 @@ impl Figures {
     }
 
     fn of(&self, member: Incarnation, now: Instant) -> Option<MemberFigures> {
-        self.others(now).get(&member).map(|(told, _)| *told)
+        let (told, then) = *self.others().get(&member)?;
+        is_fresh(then, now).then_some(told)
     }
 
     fn told(&self) -> MutexGuard<'_, Option<Then>> {
@@ -72,6 +76,11 @@ impl Figures {
             }
         }
     }
+}
+
+/// Whether what was said then still counts.
+fn is_fresh(then: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(then) < FRESH
 }
 
 impl Cluster {
@@ -117,7 +126,9 @@ mod tests {
         said.hear(member, None, later);
         assert_eq!(said.of(member, later), None);
         // Nothing is kept of those who have gone.
-        assert_eq!(said.others(later + FRESH).len(), 0);
+        assert_eq!(said.others().len(), 1);
+        said.let_go_of_old(later + FRESH);
+        assert_eq!(said.others().len(), 0);
     }
 
     #[test]

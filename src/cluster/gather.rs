@@ -119,6 +119,7 @@ impl Cluster {
 
     /// Asks all members what they have.
     async fn asked(&self, members: &Members) -> (Said, Result<()>) {
+        self.figures.let_go_of_old(Instant::now());
         let own = members.own().incarnation();
         let asking = members.iter().map(|member| async move {
             match member.incarnation() == own {

@@ -1,11 +1,12 @@
 //! What is wrong with the list of members.
 //!
-//! Comes in: look by look, the list, who of it is there, and why the others are not. Goes out: warnings in the log, of each address and of each thing that is wrong with it once as long as it is so: nobody would see otherwise that a
-//! name is misspelt, or that this server is a member for itself alone. Never here: the list (`join.rs`).
+//! Comes in: look by look, the list, who of it is there, and why the others are not. Goes out: those that are away now, with the reason; warnings in the log, of each address and of each thing that is wrong with it once as long as it
+//! is so: nobody would see otherwise that a name is misspelt, or that this server is a member for itself alone. Never here: the list (`join.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::Cluster;
 use super::members::Member;
 use crate::error::{Error, ErrorKind};
 
@@ -18,10 +19,27 @@ pub(super) struct Listed(Mutex<Wrong>);
 
 #[derive(Debug, Default)]
 struct Wrong {
-    /// Those who do not take part, with what kind of reason that has: its words may be others each time.
-    away: BTreeMap<String, ErrorKind>,
+    /// Those who do not take part.
+    away: BTreeMap<String, Reason>,
     /// How many looks there were in a row with a list that does not name this server.
     num_without_own: u32,
+}
+
+/// Why somebody does not take part.
+#[derive(Debug)]
+struct Reason {
+    kind: ErrorKind,
+    /// These may be others each time.
+    words: String,
+}
+
+impl Reason {
+    fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            words: error.message().to_owned(),
+        }
+    }
 }
 
 impl Listed {
@@ -32,6 +50,14 @@ impl Listed {
     /// How many that are listed do not take part.
     pub(super) fn num_away(&self) -> usize {
         self.wrong().away.len()
+    }
+
+    /// Those, in the order of their URIs, with the reason in words.
+    fn away(&self) -> Vec<(String, String)> {
+        let wrong = self.wrong();
+        let away = wrong.away.iter();
+        away.map(|(uri, reason)| (uri.clone(), reason.words.clone()))
+            .collect()
     }
 
     /// Says what is wrong since this look.
@@ -57,11 +83,14 @@ impl Listed {
     /// Why those do not take part of whom that was not so, or for other reasons, in the look before.
     fn newly_away<'a>(&self, away: &'a [(String, Error)]) -> Vec<&'a Error> {
         let mut wrong = self.wrong();
+        let known = |uri: &str| wrong.away.get(uri).map(|reason| reason.kind);
         let new = away
             .iter()
-            .filter(|(uri, error)| wrong.away.get(uri) != Some(&error.kind()));
+            .filter(|(uri, error)| known(uri) != Some(error.kind()));
         let new = new.map(|(_, error)| error).collect();
-        let now = away.iter().map(|(uri, error)| (uri.clone(), error.kind()));
+        let now = away
+            .iter()
+            .map(|(uri, error)| (uri.clone(), Reason::of(error)));
         wrong.away = now.collect();
         new
     }
@@ -78,6 +107,19 @@ impl Listed {
             false => wrong.num_without_own.saturating_add(1),
         };
         wrong.num_without_own == LOOKS
+    }
+}
+
+impl Cluster {
+    /// The URIs that the list of members names and that are no members, as the last look saw it, each with the reason.
+    #[must_use]
+    pub fn away(&self) -> Vec<(String, String)> {
+        let members = self.members();
+        // One may come meanwhile, and the own address may not lead here.
+        let there: HashSet<&str> = members.iter().map(Member::uri).collect();
+        let away = self.listed.away().into_iter();
+        away.filter(|(uri, _)| !there.contains(uri.as_str()))
+            .collect()
     }
 }
 
@@ -106,6 +148,8 @@ mod tests {
         assert_eq!(new(&[refused()]).len(), 1);
         // In other words.
         assert!(new(&[away("grpc://a:1", lost("silent"))]).is_empty());
+        let told = |uri: &str, why: &str| (uri.to_owned(), why.to_owned());
+        assert_eq!(listed.away(), [told("grpc://a:1", "silent")]);
         let other = away("grpc://b:1", lost("refused"));
         assert_eq!(new(&[refused(), other]).len(), 1);
         assert_eq!(listed.num_away(), 2);

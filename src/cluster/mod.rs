@@ -3,7 +3,7 @@
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
 //! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is) with `listed.rs` (what is wrong with the list of them),
 //! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `led.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `last.rs` (the last row), `stages.rs` (what the engine does not know of plans) with `cores.rs` (how many shares parts have) and `allowed.rs` (of which cores), `borders.rs` with `cuts.rs` and `border.rs` (few rows that change the member), `pairs.rs` (full joins without keys), `unions.rs` (inputs of unions that one task makes), `hashed.rs` (rows that are where their hash says), `few.rs` (groups that one finishes), `single.rs` (a row that all make), `numbers.rs` (which joins look up by number), `orders.rs` (groups that come in order), `leaf.rs` with `readers.rs` (who, where tasks are fewer than members), `placement.rs` and `placed.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
-//! travels), `tile.rs` with `outline.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `tell.rs` (that the catalog has changed) with `silent.rs` (who did not answer lately), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others) with `permitted.rs` (what they may hold) and `held.rs` (how many of them), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `incomplete.rs` (what is wrong with parts) and `figures.rs` (what members do, for those who watch), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
+//! travels), `tile.rs` with `outline.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `tell.rs` (that the catalog has changed) with `silent.rs` (who did not answer lately) and `lives.rs` (whose tiles are lost), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others) with `permitted.rs` (what they may hold) and `held.rs` (how many of them), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `incomplete.rs` (what is wrong with parts) and `figures.rs` (what members do, for those who watch), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
 
 mod again;
 mod ahead;
@@ -39,6 +39,7 @@ mod leaf;
 mod led;
 mod limits;
 mod listed;
+mod lives;
 #[cfg(test)]
 mod looks;
 mod members;
@@ -316,6 +317,7 @@ impl Cluster {
             self.reach.keep_only(&now);
             let now = Arc::new(now);
             self.members.store(Arc::clone(&now));
+            self.reach.lives.are(&now);
             self.let_go_of_gone(&now);
             self.tell_those_who_came(&before, &now);
         }
@@ -363,7 +365,9 @@ impl Cluster {
             self.set_members(there);
         }
         let _turn_to_look = self.looking.lock().await;
-        let gathered = self.gather(&self.members(), are_all).await;
+        let members = self.members();
+        let gathered = self.gather(&members, are_all).await;
+        self.reach.lives.were_looked_at(members);
         unread.map_or(gathered, Err)
     }
 

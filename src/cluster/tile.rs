@@ -389,15 +389,18 @@ impl TileData for MemberTile {
         if self.is_near() {
             return Locality::Shared;
         }
-        let outline = &self.outline;
-        let num_columns = outline.schema.fields().len();
-        if self.is_kept() && self.reach.small.has_any(&outline.handle, num_columns) {
+        let Outline { handle, schema, .. } = &self.outline;
+        if self.is_kept() && self.reach.small.has_any(handle, schema.fields().len()) {
             return Locality::Memory;
         }
         match self.served.load().get() {
             Some(served) => served.tile.locality(),
             None => Locality::Process,
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        !self.is_mapped() && self.reach.lives.is_lost(self.handle().incarnation)
     }
 
     fn open(&self) -> Result<RecordBatch> {

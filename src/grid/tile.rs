@@ -48,6 +48,11 @@ pub trait TileData: Any + Debug + Send + Sync {
         Locality::of(&self.locations())
     }
 
+    /// Whether nobody has the tile any more, as far as is known without asking anybody: reading it fails until its data is brought back. Its locations are then those where it was.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// The tile as a batch, without copying.
     ///
     /// # Errors

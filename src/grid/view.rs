@@ -119,6 +119,10 @@ impl TileData for TileView {
         self.tile.data().locality()
     }
 
+    fn is_lost(&self) -> bool {
+        self.tile.data().is_lost()
+    }
+
     fn open(&self) -> Result<RecordBatch> {
         self.sliced(&self.tile.data().open_columns(&self.columns)?)
     }

@@ -1,6 +1,6 @@
 //! `tiles('name')`: where the data of a grid is, as a table.
 //!
-//! Comes in: the name of a grid. Goes out: a row for each tile: position, rows, bytes, location, and what is known of its columns. Nothing is read for it: statistics that nobody
+//! Comes in: the name of a grid. Goes out: a row for each tile: position, rows, bytes, location, what is known of its columns, and whether nobody has it any more. Nothing is read for it: statistics that nobody
 //! has worked out yet are null, unless the values are in the memory of this process. Never here: tiles themselves.
 
 use std::fmt;
@@ -101,6 +101,7 @@ fn describe(grid: &PartitionGrid) -> Result<RecordBatch> {
     let column_names: Vec<Vec<String>> = (0..width).map(|band| names_of(grid, band)).collect();
     let located = Located::of(&tiles);
     let lazy: Vec<bool> = tiles.iter().map(|tile| tile.data().is_lazy()).collect();
+    let lost: Vec<bool> = tiles.iter().map(|tile| tile.data().is_lost()).collect();
     let pairs: Vec<(&str, ArrayRef)> = vec![
         ("row_band", bands(|(row, _)| *row)),
         ("column_band", bands(|(_, column)| *column)),
@@ -114,6 +115,7 @@ fn describe(grid: &PartitionGrid) -> Result<RecordBatch> {
         ("device", Arc::new(StringArray::from(located.devices))),
         ("copies", Arc::new(UInt32Array::from(located.copies))),
         ("statistics", statistics(&tiles, &column_names)?),
+        ("lost", Arc::new(BooleanArray::from(lost))),
     ];
     let fields: Vec<Field> = pairs
         .iter()

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::grid::PartitionGrid;
-use crate::location::Location;
+use crate::grid::{PartitionGrid, Tile};
+use crate::location::{Locality, Location};
 use crate::share::{Incarnation, lend, serve};
 
 /// Tiles that clients are told of.
@@ -27,7 +27,7 @@ pub(super) fn grid(name: &str, grid: &PartitionGrid, max_tiles: usize) -> Value 
                 "position": position,
                 "rows": data.num_rows(),
                 "bytes": data.memory_bytes(),
-                "locality": data.locality().name(),
+                "locality": locality(tile),
                 "location": locations,
                 "at": found.iter().map(place).collect::<Vec<_>>(),
             })
@@ -41,6 +41,14 @@ pub(super) fn grid(name: &str, grid: &PartitionGrid, max_tiles: usize) -> Value 
         "tiles": tiles,
         "left_out": grid.tiles().len().saturating_sub(max_tiles),
     })
+}
+
+/// How near a tile is, in one word, or that nobody has it any more.
+pub(super) fn locality(tile: &Tile) -> &'static str {
+    match tile.data().is_lost() {
+        true => Locality::LOST,
+        false => tile.data().locality().name(),
+    }
 }
 
 /// A location for programs; `location` has it in words.

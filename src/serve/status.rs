@@ -46,6 +46,7 @@ pub(super) fn status(service: &Service, caller: &Caller) -> Value {
         "queries": queries(service, caller),
         "jobs": jobs(service, caller),
         "members": members(service, figures),
+        "away": away(service, caller),
         "parts": figures.num_parts,
         "errors": errors(service, caller),
     })
@@ -97,6 +98,20 @@ fn members(service: &Service, own: MemberFigures) -> Vec<Value> {
         return std::iter::once(here).chain(others).collect();
     }
     vec![here]
+}
+
+/// Those whom the list of members names and who are none. Why, administrators are told: it may say how the servers are set up.
+fn away(service: &Service, caller: &Caller) -> Vec<Value> {
+    #[cfg(feature = "distributed")]
+    if let Some(cluster) = service.cluster.get() {
+        let is_admin = caller.scope() == Scope::Admin;
+        let away = cluster.away().into_iter();
+        return away
+            .map(|(uri, reason)| json!({ "uri": uri, "reason": is_admin.then_some(reason) }))
+            .collect();
+    }
+    let _nobody_is_listed = (service, caller);
+    Vec::new()
 }
 
 /// How many parts of statements of members this server holds.
@@ -153,7 +168,7 @@ fn grids(service: &Service, caller: &Caller) -> Vec<Value> {
 fn summary(service: &Service, name: &str, grid: &PartitionGrid) -> Value {
     let mut localities: Vec<(&str, u64, u64)> = Vec::new();
     for tile in grid.tiles() {
-        let (name, bytes) = (tile.data().locality().name(), tile.data().memory_bytes());
+        let (name, bytes) = (describe::locality(tile), tile.data().memory_bytes());
         match localities.iter_mut().find(|(known, _, _)| *known == name) {
             Some((_, num_tiles, sum)) => {
                 *num_tiles += 1;

@@ -47,6 +47,48 @@ fn bands_have_their_first_row_and_their_column_names() {
 }
 
 #[test]
+fn tiles_that_nobody_has_any_more_are_marked_as_lost() {
+    let (schema, mut builder) = (schema(&["a"]), builder(&["a"], &[1_000, 1_000, 500], &[1]));
+    let rows = [1_000, 1_000, 500];
+    for (row_band, num_rows) in rows.into_iter().enumerate() {
+        let tile = match row_band {
+            0 => tile(&schema, num_rows, &[here(1)]),
+            _ => lost_tile(&schema, num_rows, here(2)),
+        };
+        builder.set(&[row_band, 0], tile).unwrap();
+    }
+    let grid = builder.build().unwrap();
+    let expected = "\
+2,500 rows x 1 column in 3 x 1 tiles, 20.0 kB, 2 of 3 tiles lost
+        a
+      ┌──────────────────────────────┐
+    0 │ 1,000 rows, 8.0 kB [1]       │
+      ├──────────────────────────────┤
+1,000 │ 1,000 rows, 8.0 kB, lost [2] │
+      ├──────────────────────────────┤
+2,000 │ 500 rows, 4.0 kB, lost [2]   │
+      └──────────────────────────────┘
+[1] 192.0.2.7 pid 1: 1 tile
+[2] 192.0.2.7 pid 2: 2 tiles, lost";
+    assert_eq!(picture::text(&grid, 100), expected);
+    let svg = picture::svg(&grid);
+    let lost = rectangles(&svg).filter(|line| line.contains("pid 2, lost</title>"));
+    assert_eq!(lost.count(), 2, "{svg}");
+    assert!(svg.contains(">2 of 3 tiles lost</text>"), "{svg}");
+    assert!(
+        svg.contains(">192.0.2.7 pid 2: 2 tiles, lost</text>"),
+        "{svg}"
+    );
+    let summary = picture::summary(&grid);
+    assert!(
+        summary.starts_with(
+            "Grid of 2,500 rows x 1 column in 3 x 1 tiles, 20.0 kB, 2 of 3 tiles lost\n"
+        ),
+        "{summary}"
+    );
+}
+
+#[test]
 fn a_frame_without_rows_and_columns_is_still_drawn() {
     let grid = grid(&[], &[0], &[0]);
     let picture = picture::text(&grid, 100);
@@ -247,6 +289,16 @@ fn tile(schema: &SchemaRef, num_rows: u64, locations: &[Location]) -> Tile {
         schema: Arc::clone(schema),
         num_rows,
         locations: locations.to_vec(),
+        is_lost: false,
+    }))
+}
+
+fn lost_tile(schema: &SchemaRef, num_rows: u64, location: Location) -> Tile {
+    Tile::new(Arc::new(Elsewhere {
+        schema: Arc::clone(schema),
+        num_rows,
+        locations: vec![location],
+        is_lost: true,
     }))
 }
 
@@ -255,6 +307,7 @@ struct Elsewhere {
     schema: SchemaRef,
     num_rows: u64,
     locations: Vec<Location>,
+    is_lost: bool,
 }
 
 #[async_trait::async_trait]
@@ -273,6 +326,10 @@ impl TileData for Elsewhere {
 
     fn locations(&self) -> Vec<Location> {
         self.locations.clone()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     fn open(&self) -> Result<RecordBatch> {

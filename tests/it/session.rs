@@ -210,8 +210,8 @@ fn prepared_statements_take_typed_values() {
 #[test]
 fn tiles_says_where_the_data_is() {
     let world = World::new(&[3, 4]);
-    let tiles =
-        world.batch("SELECT row_band, first_row, rows, here FROM tiles('t') ORDER BY row_band");
+    let tiles = world
+        .batch("SELECT row_band, first_row, rows, here, lost FROM tiles('t') ORDER BY row_band");
     let column = |number: usize| {
         tiles
             .column(number)
@@ -230,6 +230,8 @@ fn tiles_says_where_the_data_is() {
             .iter()
             .all(|here| here == Some(true))
     );
+    let mut lost = tiles.column(4).as_boolean().iter();
+    assert!(lost.all(|lost| lost == Some(false)));
     let sql = "SELECT s.\"column\", s.min, s.max FROM (SELECT unnest(statistics) AS s FROM tiles('t') WHERE row_band = 1)";
     let known = world.batch(sql);
     let text = |column: usize, row: usize| {

@@ -25,6 +25,7 @@ class Pretended:
         self.grids: list[dict[str, Any]] = []
         self.details: dict[str, Any] = {}
         self.members: list[dict[str, Any]] = []
+        self.absent: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []
         self.token = ""
         self.away = False
@@ -77,6 +78,7 @@ class Pretended:
             "queries": self.queries,
             "jobs": self.jobs,
             "members": self.members,
+            "away": self.absent,
             "errors": self.errors,
         }
 
@@ -100,6 +102,21 @@ class Pretended:
         more = {**dict.fromkeys(FIGURES, 0), "is_here": pid == 1}
         self.members.append({**what, "state": state, "version": "0.1.0", **more})
         return self.members[-1]
+
+    def lacks(self, uri: str, reason: str | None) -> None:
+        """Somebody is listed who is no member."""
+        self.absent.append({"uri": uri, "reason": reason})
+
+    def loses(self, name: str, *numbers: int) -> None:
+        """Nobody has these tiles of a grid any more, in the order in which they are listed."""
+        tiles = self.details[f"grids/{name}"]["tiles"]
+        for number in numbers:
+            tiles[number]["locality"] = "lost"
+        [grid] = [each for each in self.grids if each["name"] == name]
+        names = sorted({tile["locality"] for tile in tiles})
+        count = [sum(tile["locality"] == each for tile in tiles) for each in names]
+        pairs = zip(names, count, strict=True)
+        grid["localities"] = [{"locality": each, "tiles": many, "bytes": 5} for each, many in pairs]
 
     def grid(self, name: str, down: int, across: int) -> None:
         at = [(row, column) for row in range(down) for column in range(across)]

@@ -73,7 +73,7 @@ def test_a_query_ends_at_its_timeout_there(server: pg.Server) -> None:
 
 def test_ls_and_show_say_what_there_is(server: pg.Server) -> None:
     lines = run(server, "ls").stdout.splitlines()
-    assert lines[0].split() == ["name", "rows", "columns", "tiles", "bytes", "where", "kept"]
+    assert lines[0].split() == ["name", "rows", "columns", "tiles", "bytes", "where", "durable"]
     assert lines[1].split()[:2] == ["Old", '"data"']
     assert lines[2].split()[:4] == ["flights", "336,776", "19", "12"]
     assert lines[2].split()[-2:] == ["memory", "no"]
@@ -130,7 +130,7 @@ def test_ps_lists_and_ends_what_runs(server: pg.Server) -> None:
     )
     until(lambda: running(server))
     lines = run(server, "ps").stdout.splitlines()
-    assert lines[0].split() == ["id", "caller", "state", "time", "rows", "done", "what"]
+    assert lines[0].split() == ["id", "caller", "state", "time", "rows", "progress", "what"]
     assert "generate_series" in lines[1]
     assert lines[-1] == "1 query and 0 loads running"
     query = lines[1].split()[0]

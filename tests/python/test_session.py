@@ -162,6 +162,9 @@ def test_views_tables_and_where_tiles_are(flights: pg.Grid) -> None:
     assert tiles["rows"].to_pylist() == [flights.tile(band).shape[0] for band in range(12)]
     assert set(tiles["here"].to_pylist()) == {True}
     assert set(tiles["process"].to_pylist()) == {os.getpid()}
+    # What was added later comes last.
+    assert tiles.column_names[-2:] == ["statistics", "lost"]
+    assert set(tiles["lost"].to_pylist()) == {False}
     months = session.sql(
         "SELECT s.min AS m FROM (SELECT unnest(statistics) AS s FROM tiles('f')) WHERE s.\"column\" = 'month'"
     ).to_arrow()

@@ -163,6 +163,106 @@ def test_of_members_that_say_nothing_it_is_not_said_that_they_do_nothing(
     assert browser.text("#news") == news
 
 
+def test_who_is_listed_and_no_member_is_away_in_words(
+    browser: Browser, pretended: Pretended
+) -> None:
+    for pid in (1, 2):
+        pretended.member(pid)
+    browser.until("document.querySelectorAll('#members tr').length === 2")
+    # One is lost, and one never came; why is not for everybody.
+    lost = pretended.members.pop(1)["uri"]
+    pretended.lacks(lost, "refused")
+    pretended.lacks("grpc://10.0.0.3:8815", None)
+    browser.until("document.querySelectorAll('#members tr').length === 3")
+    here, *away = browser.value(MEMBERS)
+    assert here[0] == "serving"
+    assert [row[0] for row in away] == ["away", "away"]
+    assert [row[1] for row in away] == [f"{lost} refused", "grpc://10.0.0.3:8815"]
+    assert {cell for row in away for cell in row[2:]} == {"not known"}
+    assert browser.text("#members-count") == "1, 2 away"
+    said = browser.text("#news").replace("\u2068", "").replace("\u2069", "")
+    assert f"Member {lost} is away" in said
+    assert "went" not in said
+    # Back in the list of members, in the row that it has.
+    browser.value("window.row = document.querySelectorAll('#members tr')[1]; 0")
+    pretended.absent.clear()
+    pretended.member(2)
+    browser.until("document.querySelectorAll('#members tr').length === 2")
+    assert browser.value("row.isConnected && row.innerText.includes('serving')")
+
+
+def test_members_are_explained_where_there_are_others(
+    browser: Browser, pretended: Pretended
+) -> None:
+    described = "document.getElementById('members-all').getAttribute('aria-describedby')"
+    pretended.member(1)
+    browser.until(visible("#members-all"))
+    assert not browser.value(visible("#members-help"))
+    assert browser.value(described) is None
+    pretended.lacks("grpc://10.0.0.2:8815", "refused")
+    browser.until(visible("#members-help"))
+    assert browser.value(described) == "members-help"
+    pretended.absent.clear()
+    browser.until(f"!{visible('#members-help')}")
+    assert browser.value(described) is None
+
+
+SCREENS = {"light": (1280, 900), "dark": (1280, 900), "phone": (360, 740)}
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_tiles_that_nobody_has_any_more_are_marked(
+    browser: Browser, pretended: Pretended, tmp_path: Path, screen: str
+) -> None:
+    width, height = SCREENS[screen]
+    browser.look(width, height, dark=screen == "dark")
+    pretended.grid("torn", 3, 2)
+    pretended.loses("torn", 3, 4, 5)
+    browser.until("document.querySelectorAll('.drawing .tile').length === 6")
+    looks = "[...document.querySelectorAll('.drawing .tile')].map((tile) => tile.classList[1])"
+    signs = (
+        "[...document.querySelectorAll('.drawing text')].map((each) => each.textContent).join('')"
+    )
+    patterns = "document.querySelectorAll(\".drawing [fill='url(#pattern-lost)']\").length"
+    for colour in ("location", "size", "rows"):
+        browser.value(f"document.getElementById('colour').value = '{colour}'; 0")
+        browser.value("document.getElementById('colour').dispatchEvent(new Event('change')); 0")
+        seen = browser.value(looks)
+        assert [look == "lost" for look in seen] == [False] * 3 + [True] * 3, seen
+        assert browser.value(signs).endswith("\u00d7" * 3)
+        assert browser.value(patterns) == 3
+        assert browser.text(".legend bdi") == "3 of 6 tiles lost"
+    assert "3 of 6 tiles lost" in browser.text("#grids summary .facts")
+    cells = "[...document.querySelectorAll('.drawing .tile')].map((each) => each.getAttribute('aria-label'))"
+    told = browser.value(cells)
+    assert all(", lost, was in 127.0.0.1 1 " in each for each in told[3:]), told
+    assert not any("lost" in each for each in told[:3]), told
+    label = browser.value("document.querySelector('.drawing svg').getAttribute('aria-label')")
+    assert "3 row bands, 2 column bands, 3 of 6 tiles lost. Arrow keys move." in label
+    # What is lost tells of itself and of the page behind it.
+    fill = "getComputedStyle(document.querySelector('.drawing .lost .fill')).fill"
+    panel = "getComputedStyle(document.querySelector('.grid')).backgroundColor"
+    assert browser.value(fill) == browser.value(panel)
+    folder = Path(os.environ.get("PARTGRID_SCREENSHOTS", tmp_path))
+    browser.screenshot(folder / f"status-lost-{screen}.png")
+    # They are brought back.
+    for tile in pretended.details["grids/torn"]["tiles"]:
+        tile["locality"] = "memory"
+    pretended.loses("torn")
+    browser.until(f"!({looks}).includes('lost')", 20)
+
+
+def test_blocks_of_many_tiles_say_how_many_are_lost(browser: Browser, pretended: Pretended) -> None:
+    pretended.grid("huge", 100, 100)
+    pretended.loses("huge", 0)
+    browser.until("document.querySelectorAll('.drawing .tile').length > 100")
+    lost = "[...document.querySelectorAll('.drawing .lost')].map((each) => each.getAttribute('aria-label'))"
+    [told] = browser.value(f"({lost}).filter(Boolean)")
+    assert ", 1 of " in told
+    assert told.endswith(" tiles lost")
+    assert "1 of 10,000 tiles lost" in browser.text(".legend")
+
+
 def test_memory_that_is_spilled_or_comes_in_is_shown(
     browser: Browser, pretended: Pretended
 ) -> None:
@@ -221,7 +321,7 @@ def test_enter_cancels_a_query_and_a_click_cancels_a_job(
     browser.press("Enter")
     browser.click("#jobs button")
     browser.until("document.querySelector('#jobs .state').innerText === 'cancelled'")
-    browser.until("document.getElementById('news').innerText.includes('Job')")
+    browser.until("document.getElementById('news').innerText.includes('Load')")
     assert [path for path, _ in pretended.posts] == ["queries/q 1/cancel", "jobs/taxi/cancel"]
     assert all(headers["X-Partgrid"] == "page" for _, headers in pretended.posts)
 
@@ -262,6 +362,8 @@ def test_a_token_is_asked_for_sent_and_kept_in_the_tab_only(
     browser.type("secret")
     browser.press("Enter")
     browser.until(visible("#status"))
+    # Nobody is asked for a token any more.
+    assert "token" not in browser.text("#news")
     kept = "JSON.stringify([Object.values(sessionStorage), localStorage.length, document.cookie])"
     assert json.loads(browser.value(kept)) == [["secret"], 0, ""]
     browser.click("#forget")
@@ -337,6 +439,10 @@ def test_tiles_are_coloured_by_size(browser: Browser, pretended: Pretended) -> N
     assert browser.value(f"({fills})('.drawing .fill')") == by_place
 
 
+AWAY = "grpc://10.0.0.9:8815"
+REASON = "a member of the cluster does not answer: it said nothing for 2 seconds"
+
+
 def busy(pretended: Pretended) -> None:
     """Something of everything."""
     pretended.query("1f", "SELECT origin, count(*) AS n FROM flights GROUP BY origin " * 3)
@@ -351,6 +457,7 @@ def busy(pretended: Pretended) -> None:
     pretended.member(1).update(queries=12, parts=1024, resident_bytes=999_900_000_000, **figures)
     long = "grpc://a-very-long-name-of-a-host.internal.example.org:8815"
     pretended.member(2, uri=long).update(dict.fromkeys(FIGURES))
+    pretended.lacks(AWAY, REASON)
     pretended.error("no column `nope`\nline 1:\n  SELECT nope\n         ^")
     pretended.error("the query needs more memory than it may use", kind="ResourcesExhausted")
     pretended.error("the table is damaged", request="", caller="server", standing=True)
@@ -397,15 +504,17 @@ def test_a_screen_reader_is_told_what_everything_is(everything: Browser) -> None
         assert [role for role, name in heard if role in named and not name.strip()] == []
         plain = [(role, name.replace("\u2068", "").replace("\u2069", "")) for role, name in heard]
         for told in [
-            ("region", "Jobs 2"),
-            ("table", "Members 2"),
+            ("region", "Loads 2"),
+            ("table", "Members 2, 1 away"),
+            ("cell", "away"),
+            ("rowheader", f"{AWAY} {REASON}"),
             ("columnheader", "Query memory"),
             ("cell", "999.9\u00a0GB"),
             ("cell", "not known"),
             ("columnheader", "Progress"),
             ("cell", "running"),
-            ("progressbar", "Progress of job taxi"),
-            ("button", "Cancel job taxi"),
+            ("progressbar", "Progress of load taxi"),
+            ("button", "Cancel load taxi"),
             ("combobox", "Colour tiles by"),
             ("grid", "Tiles of steady: 3 row bands, 2 column bands. Arrow keys move."),
             ("table", "Tiles of steady as a table"),

@@ -56,6 +56,16 @@ def test_all_members_are_listed_and_tiles_are_drawn_by_where_they_are(
             assert sum(str(other.pid) in place for place in places) == 1, places
             # It goes, and the page says so.
             other.kill()
+            browser.until("document.querySelectorAll('#members .state.away').length === 1")
+            [row] = [row for row in browser.value(MEMBERS) if row[0] == "away"]
+            assert row[1].startswith(other.uri)
+            assert "does not answer" in row[1]
+            # And so it does of its tiles; they are drawn anew seconds later.
+            browser.until(f"({LOOKS}).filter((look) => look === 'lost').length === {BANDS}")
+            assert "lost" not in browser.value(LOOKS)[:BANDS]
+            assert f"{BANDS} of {2 * BANDS} tiles lost" in browser.text("#grids summary .facts")
+            said = json.dumps(other.uri.removeprefix("grpc://"))
+            browser.until(f"document.getElementById('news').innerText.includes({said})")
             write_list(path, [])
             until(lambda: server.members, lambda members: members == [server.uri])
             browser.until("document.querySelectorAll('#members tr').length === 1")

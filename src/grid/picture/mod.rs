@@ -26,6 +26,12 @@ fn shape_line(grid: &PartitionGrid) -> String {
     format!("{rows} x {}", counted(grid.num_columns() as u64, "column"))
 }
 
+/// Shape and tiling in one line, and how many tiles are lost, if any are.
+fn head_line(grid: &PartitionGrid) -> String {
+    let lost = lost_line(grid).map_or_else(String::new, |line| format!(", {line}"));
+    format!("{} in {}{lost}", shape_line(grid), tiling_line(grid))
+}
+
 /// `12 x 1 tiles, 48.3 MB`, and how much of it is in shared memory.
 fn tiling_line(grid: &PartitionGrid) -> String {
     let (down, across) = (grid.rows().num_intervals(), grid.columns().num_intervals());
@@ -35,7 +41,10 @@ fn tiling_line(grid: &PartitionGrid) -> String {
         "tiles"
     };
     let size = bytes(grid.memory_bytes());
-    let is_shared = |tile: &&Tile| tile.data().locality() == Locality::Shared;
+    let is_shared = |tile: &&Tile| {
+        let data = tile.data();
+        data.locality() == Locality::Shared && !data.is_lost()
+    };
     let place = match grid.tiles().iter().filter(is_shared).count() {
         0 => String::new(),
         all if all == grid.tiles().len() => " in shared memory".to_owned(),
@@ -48,10 +57,41 @@ fn tiling_line(grid: &PartitionGrid) -> String {
     )
 }
 
+/// `6 of 12 tiles lost`, if nobody has some of them any more.
+fn lost_line(grid: &PartitionGrid) -> Option<String> {
+    let all = counted(grid.tiles().len() as u64, "tile");
+    match num_lost(grid.tiles().iter()) {
+        0 => None,
+        some => Some(format!("{} of {all} lost", thousands(some))),
+    }
+}
+
+/// How many of some tiles nobody has any more.
+fn num_lost<'a>(tiles: impl Iterator<Item = &'a Tile>) -> u64 {
+    tiles.map(|tile| u64::from(tile.data().is_lost())).sum()
+}
+
+/// What is said of so many tiles after the location where they are, or were.
+fn lost_words(num_lost: u64, num_tiles: u64) -> String {
+    match num_lost {
+        0 => String::new(),
+        all if all == num_tiles => ", lost".to_owned(),
+        some => format!(", {} lost", thousands(some)),
+    }
+}
+
+/// A location, and the tiles that are there.
+struct Place {
+    location: Location,
+    num_tiles: u64,
+    /// Those of them that nobody has any more.
+    num_lost: u64,
+}
+
 /// Where the tiles of a grid are.
 struct Places {
-    /// Each location with the number of its tiles, in the order in which they first occur.
-    counts: Vec<(Location, u64)>,
+    /// Each location, in the order in which they first occur.
+    places: Vec<Place>,
     numbers: HashMap<Location, usize>,
     /// Tiles that no process has in memory.
     num_nowhere: u64,
@@ -60,7 +100,7 @@ struct Places {
 impl Places {
     fn of(grid: &PartitionGrid) -> Self {
         let mut places = Self {
-            counts: Vec::new(),
+            places: Vec::new(),
             numbers: HashMap::new(),
             num_nowhere: 0,
         };
@@ -73,12 +113,20 @@ impl Places {
     fn count(&mut self, tile: &Tile) {
         let locations = tile.locations();
         self.num_nowhere += u64::from(locations.is_empty());
+        let num_lost = u64::from(tile.data().is_lost());
         for location in locations {
-            let next = self.counts.len();
+            let next = self.places.len();
             let number = *self.numbers.entry(location.clone()).or_insert(next);
-            match self.counts.get_mut(number) {
-                Some((_, count)) => *count += 1,
-                None => self.counts.push((location, 1)),
+            match self.places.get_mut(number) {
+                Some(place) => {
+                    place.num_tiles += 1;
+                    place.num_lost += num_lost;
+                }
+                None => self.places.push(Place {
+                    location,
+                    num_tiles: 1,
+                    num_lost,
+                }),
             }
         }
     }
@@ -90,10 +138,11 @@ impl Places {
 
     /// One line for each location, `192.0.2.7 pid 4711: 12 tiles`, without the tiles that are nowhere.
     fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        let line = |(location, count): &(Location, u64)| {
-            format!("{location}: {}", counted(*count, "tile"))
-        };
-        self.counts.iter().map(line)
+        self.places.iter().map(|place| {
+            let tiles = counted(place.num_tiles, "tile");
+            let lost = lost_words(place.num_lost, place.num_tiles);
+            format!("{}: {tiles}{lost}", place.location)
+        })
     }
 
     /// The line for tiles that no process has in memory, if there are any.

@@ -1,7 +1,7 @@
 //! A grid in a few lines: for a prompt ([`summary`]) and for a notebook ([`html`]).
 
 use super::svg::{escaped, svg};
-use super::{Places, shape_line, tiling_line, visible};
+use super::{Places, head_line, visible};
 use crate::grid::PartitionGrid;
 
 /// How many columns and how many places are named.
@@ -11,11 +11,7 @@ const NAMED_PLACES: usize = 4;
 /// Shape, tiling, bytes, where the tiles are, and the schema. Never values; at most some 30 lines.
 #[must_use]
 pub fn summary(grid: &PartitionGrid) -> String {
-    let mut lines = vec![format!(
-        "Grid of {} in {}",
-        shape_line(grid),
-        tiling_line(grid)
-    )];
+    let mut lines = vec![format!("Grid of {}", head_line(grid))];
     lines.extend(places(grid).into_iter().map(|place| format!("  {place}")));
     let fields = grid.schema().fields();
     let named = fields.iter().take(NAMED_COLUMNS);

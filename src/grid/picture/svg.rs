@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::{Places, bytes, counted, shape_line, tiling_line};
+use super::{Places, bytes, counted, lost_line, lost_words, num_lost, shape_line, tiling_line};
 use crate::grid::{Axis, PartitionGrid, Tile};
 
 /// Width of the picture, in pixels.
@@ -53,6 +53,7 @@ pub fn svg(grid: &PartitionGrid) -> String {
     let note = merged.then(|| format!("drawn as {down} x {across} blocks of neighbouring tiles"));
     let captions: Vec<String> = [shape_line(grid), tiling_line(grid)]
         .into_iter()
+        .chain(lost_line(grid))
         .chain(note)
         .collect();
     framed(&captions, &rectangles, height, &legend(&places))
@@ -190,16 +191,18 @@ impl<'a> Block<'a> {
         };
         let place = self
             .place()
-            .and_then(|number| self.places.counts.get(number));
+            .and_then(|number| self.places.places.get(number));
         let place = match place {
-            Some((location, _)) => location.to_string(),
+            Some(place) => place.location.to_string(),
             None if self.tiles.iter().all(|tile| tile.locations().is_empty()) => {
                 "not in memory".to_owned()
             }
             None => "several locations".to_owned(),
         };
+        let lost = num_lost(self.tiles.iter().copied());
+        let lost = lost_words(lost, self.tiles.len() as u64);
         format!(
-            "{what} ({}, {}): {}, {}{}, {}, {place}",
+            "{what} ({}, {}): {}, {}{}, {}, {place}{lost}",
             at(row_bands),
             at(column_bands),
             counted(self.rows.extent, "row"),
@@ -240,7 +243,7 @@ fn legend(places: &Places) -> Vec<(&'static str, String)> {
     let lines = places.lines().enumerate().take(MAX_LEGEND);
     let mut legend: Vec<(&str, String)> =
         lines.map(|(number, line)| (colour(number), line)).collect();
-    let left_out = places.counts.len().saturating_sub(MAX_LEGEND);
+    let left_out = places.places.len().saturating_sub(MAX_LEGEND);
     if left_out > 0 {
         legend.push((OTHER, counted(left_out as u64, "further location")));
     }

@@ -3,7 +3,7 @@
 //! Comes in: a grid and a width in characters. Goes out: lines without a line end after the last. Never here: more than [`MAX_ROW_BANDS`] row bands or than
 //! the width holds; what is left out is counted in words.
 
-use super::{Places, bytes, counted, name_is_plain, shape_line, thousands, tiling_line};
+use super::{Places, bytes, counted, head_line, name_is_plain, thousands};
 use crate::grid::{PartitionGrid, Tile};
 
 /// How many row bands, and how many locations, are shown at most.
@@ -21,7 +21,7 @@ const GAP_WIDTH: usize = 4;
 pub fn text(grid: &PartitionGrid, width: usize) -> String {
     let places = Places::of(grid);
     let drawing = Drawing::new(grid, &places, width.clamp(*WIDTHS.start(), *WIDTHS.end()));
-    let mut lines = vec![format!("{} in {}", shape_line(grid), tiling_line(grid))];
+    let mut lines = vec![head_line(grid)];
     lines.push(drawing.header());
     lines.push(drawing.border(['┌', '┬', '┐']));
     let last = drawing.rows.len().saturating_sub(1);
@@ -181,7 +181,7 @@ impl<'a> Drawing<'a> {
         format!("{cell:<cell_width$}")
     }
 
-    /// `28,064 rows, 4.0 MB`, with the number of the location when there are several.
+    /// `28,064 rows, 4.0 MB`, with the number of the location when there are several, and whether nobody has the tile any more.
     fn cell(&self, row_band: usize, column_band: usize) -> String {
         let tiles: &[Tile] = self.grid.row_band(row_band);
         let Some(tile) = tiles.get(column_band) else {
@@ -191,11 +191,12 @@ impl<'a> Drawing<'a> {
             counted(tile.num_rows(), "row"),
             bytes(tile.data().memory_bytes()),
         );
+        let lost = if tile.data().is_lost() { ", lost" } else { "" };
         match self.places.number_of(tile) {
-            Some(number) if self.places.counts.len() > 1 => {
-                format!("{rows}, {size} [{}]", number + 1)
+            Some(number) if self.places.places.len() > 1 => {
+                format!("{rows}, {size}{lost} [{}]", number + 1)
             }
-            _ => format!("{rows}, {size}"),
+            _ => format!("{rows}, {size}{lost}"),
         }
     }
 
@@ -240,7 +241,7 @@ fn start_of(grid: &PartitionGrid, part: Part) -> String {
 }
 
 fn place_lines(places: &Places) -> Vec<String> {
-    let several = places.counts.len() > 1;
+    let several = places.places.len() > 1;
     let number = |(place, line)| {
         if several {
             format!("[{}] {line}", place + 1)
@@ -254,7 +255,7 @@ fn place_lines(places: &Places) -> Vec<String> {
         .map(number)
         .take(MAX_ROW_BANDS)
         .collect();
-    let left_out = places.counts.len().saturating_sub(MAX_ROW_BANDS);
+    let left_out = places.places.len().saturating_sub(MAX_ROW_BANDS);
     if left_out > 0 {
         lines.push(format!(
             "… {} left out",

@@ -102,6 +102,10 @@ impl TileData for LoadedTile {
         self.data.locality()
     }
 
+    fn is_lost(&self) -> bool {
+        self.data.is_lost()
+    }
+
     fn open(&self) -> Result<RecordBatch> {
         self.data.open()
     }

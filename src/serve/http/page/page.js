@@ -4,7 +4,7 @@
 // POST requests that cancel a query or a job, and grids for tiles.js to draw. It never makes markup out of what the server says (names, SQL and errors of others are
 // text), never asks another place than its own server, never rebuilds what did not change (focus and selected text stay), and keeps the token in this tab only.
 
-import { byId, bytes, counted, cut, drawAgain, drawingIn, forgetRemoved, isolated, measured, setAttribute, setText, whereWords, whole } from "./tiles.js";
+import { byId, bytes, counted, cut, drawAgain, drawingIn, forgetRemoved, isolated, lostTiles, lostWords, measured, setAttribute, setText, whereWords, whole } from "./tiles.js";
 
 const POLL_MS = 1000;
 const HIDDEN_POLL_MS = 15_000;
@@ -19,6 +19,7 @@ const SETTLE_MS = 600;
 const MOST_ROWS = 200;
 const OPEN_GRIDS = 6;
 const ENDED = ["done", "failed", "cancelled"];
+const NOT_KNOWN = "not known";
 
 const page = { token: kept(), status: null, answeredAt: null, failures: 0, polling: false, entering: false, timer: 0, turn: Promise.resolve() };
 
@@ -78,6 +79,8 @@ function answered(status) {
   const back = page.failures > 0;
   page.failures = 0;
   page.answeredAt = new Date();
+  // What was said of the token is not so any more.
+  if (!byId("entry").hidden) setText(byId("news"), "");
   hide(byId("entry"), true);
   hide(byId("status"), false);
   hide(byId("forget"), !page.token);
@@ -136,10 +139,10 @@ function changes(before, after) {
   const [jobs, queries] = [was(before.jobs, "id"), was(before.queries, "id")];
   const ended = (item, olds, states) => olds.has(item.id) && olds.get(item.id).state !== item.state && states.includes(item.state);
   return [
-    ...after.jobs.filter((job) => ended(job, jobs, ENDED)).map((job) => `Job ${isolated(job.name)} ${job.state}`),
+    ...after.jobs.filter((job) => ended(job, jobs, ENDED)).map((job) => `Load ${isolated(job.name)} ${job.state}`),
     ...after.queries.filter((query) => ended(query, queries, ["failed", "cancelled"])).map((query) => `Query ${query.state}: ${isolated(query.sql)}`),
     ...cameAndWent("Grid", before.grids, after.grids, "name"),
-    ...cameAndWent("Member", before.members, after.members, "uri"),
+    ...membersNews(before, after),
     ...(after.server.state !== before.server.state && after.server.state === "stopping" ? ["The server is stopping"] : []),
     ...(after.server.durable !== before.server.durable ? [after.server.durable ? "The catalog can be written again" : "The catalog cannot be written"] : []),
   ];
@@ -149,6 +152,15 @@ function cameAndWent(what, before, after, key) {
   const [olds, news] = [new Set(before.map((item) => item[key])), new Set(after.map((item) => item[key]))];
   const only = (these, those, said) => [...these].filter((name) => !those.has(name)).map((name) => `${what} ${isolated(name)} ${said}`);
   return [...only(news, olds, "came"), ...only(olds, news, "went")];
+}
+
+/** Who came and went; of those who are listed all the same, that they are away. */
+function membersNews(before, after) {
+  const uris = (items) => new Set(items.map(({ uri }) => uri));
+  const [were, are] = [uris(before.away), uris(after.away)];
+  const gone = [...are].filter((uri) => !were.has(uri)).map((uri) => `Member ${isolated(uri)} is away`);
+  const others = before.members.filter(({ uri }) => !are.has(uri));
+  return [...gone, ...cameAndWent("Member", others, after.members, "uri")];
 }
 
 function announce(sentences) {
@@ -198,8 +210,8 @@ function cloned(id) {
 
 /** The views of things that come and go: one for each key, made once, moved only when the order changed. */
 class List {
-  constructor(name, keyOf, make) {
-    Object.assign(this, { name, keyOf, make, views: new Map(), parent: byId(name) });
+  constructor(name, keyOf, make, count = (items) => whole.format(items.length)) {
+    Object.assign(this, { name, keyOf, make, count, views: new Map(), parent: byId(name) });
   }
 
   show(items) {
@@ -213,7 +225,7 @@ class List {
     for (const [key, view] of this.views) if (!views.has(key)) this.remove(view.node);
     this.views = views;
     this.place();
-    this.frame(items.length);
+    this.frame(items.length, this.count(items));
   }
 
   /** From the end on: when one of many that run has ended, only its own row moves. A row takes the focus along, also where browsers lose it. */
@@ -235,8 +247,8 @@ class List {
     node.remove();
   }
 
-  frame(count) {
-    setText(byId(`${this.name}-count`), count ? whole.format(count) : "");
+  frame(count, words) {
+    setText(byId(`${this.name}-count`), count ? words : "");
     hide(byId(`${this.name}-empty`), count > 0);
     hide(byId(`${this.name}-all`), count === 0);
     setText(byId(`${this.name}-more`), count > MOST_ROWS ? `${whole.format(count - MOST_ROWS)} more are not shown.` : "");
@@ -337,7 +349,7 @@ function describeJob(part, job) {
   const arranged = arranging && `sorting: ${whole.format(job.arranged_rows)} of ${counted(job.rows_to_arrange, "row")}`;
   const left = running && !arranging && job.remaining_seconds > 0 && `${duration(job.remaining_seconds)} left`;
   const keeping = running && job.progress === null && job.total_bytes > 0 && "all read, being finished";
-  return { name: `job ${isolated(job.name)}`, words: [arranged || done, percentOf(job), left, keeping] };
+  return { name: `load ${isolated(job.name)}`, words: [arranged || done, percentOf(job), left, keeping] };
 }
 
 // ---- Server, memory, members, errors ------------------------------------------------------------------------------------------------------------------------
@@ -357,7 +369,7 @@ function showMemory(memory) {
   setText(byId("memory-queries"), limit ? `${bytes(memory.query_bytes)} of ${bytes(limit)}` : bytes(memory.query_bytes));
   setText(byId("memory-incoming"), bytes(memory.incoming_bytes));
   setText(byId("memory-spilled"), `${bytes(memory.spilled_bytes)} of ${bytes(memory.spill_limit_bytes)}`);
-  setText(byId("memory-resident"), memory.resident_bytes === null ? "not known" : bytes(memory.resident_bytes));
+  setText(byId("memory-resident"), memory.resident_bytes === null ? NOT_KNOWN : bytes(memory.resident_bytes));
   const meter = byId("memory-meter");
   hide(meter, !limit);
   for (const [name, value] of [["max", limit || 1], ["high", 0.8 * (limit || 1)], ["value", memory.query_bytes]]) setAttribute(meter, name, value);
@@ -373,9 +385,28 @@ function plainView(template, names, more) {
   return { node, update };
 }
 
+/** Who is listed, and of whom nothing is known but why it is no member; that is told to administrators. */
+function awayMember({ uri, reason }) {
+  return { uri, state: "away", host: NOT_KNOWN, pid: NOT_KNOWN, version: NOT_KNOWN, reason: reason ?? "" };
+}
+
+function countMembers(items) {
+  const away = items.filter(({ state }) => state === "away").length;
+  const there = whole.format(items.length - away);
+  return away ? `${there}, ${whole.format(away)} away` : there;
+}
+
+/** One server alone says all that above the table. A hidden text describes nothing. */
+function showMembersHelp(isCluster) {
+  hide(byId("members-help"), !isCluster);
+  if (isCluster) setAttribute(byId("members-all"), "aria-describedby", "members-help");
+  else byId("members-all").removeAttribute("aria-describedby");
+}
+
 function memberMore(part, member) {
   showState(part.state, member.state);
-  setText(part.here, member.is_here ? "this server" : "");
+  setText(part.more, member.is_here ? "this server" : member.reason ?? "");
+  for (const name of ["host", "pid", "version"]) part[name].classList.toggle("quiet", member.state === "away");
   for (const name of ["queries", "parts"]) showFigure(part[name], member[name], (number) => whole.format(number));
   for (const name of ["grid_bytes", "query_bytes", "resident_bytes"]) showFigure(part[name], member[name], bytes);
 }
@@ -383,7 +414,7 @@ function memberMore(part, member) {
 /** What nobody has said is said to be so: 0 would be another thing. */
 function showFigure(node, figure, words) {
   const isKnown = typeof figure === "number";
-  setText(node, isKnown ? words(figure) : "not known");
+  setText(node, isKnown ? words(figure) : NOT_KNOWN);
   node.classList.toggle("quiet", !isKnown);
 }
 
@@ -424,7 +455,8 @@ function showGrid(part, grid) {
   for (const name of ["region", "table"]) setAttribute(part[name], "aria-label", `Tiles of ${isolated(grid.name)} as a table`);
   const shape = `${counted(grid.rows, "row")} × ${counted(grid.columns, "column")}`;
   const tiles = `${counted(grid.tiles, "tile")} (${counted(grid.row_bands, "row band")} × ${counted(grid.column_bands, "column band")})`;
-  setText(part.facts, [shape, tiles, bytes(grid.bytes), grid.durable ? "durable" : "not durable"].join(" · "));
+  const lost = lostTiles(grid) > 0 ? lostWords(lostTiles(grid), grid.tiles) : "";
+  setText(part.facts, [shape, tiles, lost, bytes(grid.bytes), grid.durable ? "durable" : "not durable"].filter(Boolean).join(" · "));
   const place = ({ locality, tiles: count, bytes: size }) => `${counted(count, "tile")} ${whereWords(locality)}, ${bytes(size)}`;
   setText(part.places, grid.localities.map(place).join(" · "));
 }
@@ -455,7 +487,7 @@ const lists = {
   queries: new List("queries", (query) => query.id, () => workView("queries", "query-row", describeQuery)),
   jobs: new List("jobs", (job) => job.id, () => workView("jobs", "job-row", describeJob)),
   grids: new List("grids", (grid) => grid.name, gridView),
-  members: new List("members", (member) => member.uri, () => plainView("member-row", ["uri", "host", "pid", "version"], memberMore)),
+  members: new List("members", (member) => member.uri, () => plainView("member-row", ["uri", "host", "pid", "version"], memberMore), countMembers),
   errors: new List("errors", (error) => error.key, () => plainView("error-row", ["kind", "message", "caller", "request"], errorMore)),
 };
 
@@ -463,7 +495,9 @@ function show(status) {
   document.title = `partgrid ${status.server.host} ${status.server.state}`;
   showServer(status);
   showMemory(status.memory);
-  for (const name of ["jobs", "grids", "members"]) lists[name].show(status[name]);
+  for (const name of ["jobs", "grids"]) lists[name].show(status[name]);
+  lists.members.show([...status.members, ...status.away.map(awayMember)]);
+  showMembersHelp(status.members.length + status.away.length > 1);
   lists.queries.show(runningFirst(status.queries));
   lists.errors.show(standingFirst(status.errors));
   forgetRemoved();

@@ -13,7 +13,10 @@ const SIGNS = "ABCDEF";
 const NUM_STEPS = 5;
 const MIXED = -1;
 const UNKNOWN = { look: "unknown", sign: "?" };
-const WHERE = { memory: "in memory", shared: "in shared memory", device: "on a device", process: "in another process", file: "in a file" };
+/** What nobody has any more, as the server says it, and how it looks, whatever tiles are coloured by. */
+const LOST = "lost";
+const LOST_PAINT = { look: "lost", sign: "×", pattern: "lost" };
+const WHERE = { memory: "in memory", shared: "in shared memory", device: "on a device", process: "in another process", file: "in a file", [LOST]: "lost" };
 const HINT = "Point at a tile or tap it, or move with Tab and the arrow keys.";
 
 // ---- Words and elements, for page.js as well ----------------------------------------------------------------------------------------------------------------
@@ -98,8 +101,24 @@ export function whereWords(locality) {
   return WHERE[locality] ?? locality;
 }
 
+/** How many tiles of a grid of the status are lost. */
+export function lostTiles(grid) {
+  return grid.localities.find(({ locality }) => locality === LOST)?.tiles ?? 0;
+}
+
+/** `3 of 12 tiles lost`. */
+export function lostWords(lost, all) {
+  return `${whole.format(lost)} of ${counted(all, "tile")} lost`;
+}
+
+function isLost(tile) {
+  return tile.locality === LOST;
+}
+
+/** Where a tile is; of one that is lost, where it was. */
 function placeOf(tile) {
-  return [whereWords(tile.locality), tile.location].flat().filter(Boolean).map(plain).join(", ");
+  const location = [tile.location].flat().filter(Boolean).map(plain).join(", ");
+  return [whereWords(tile.locality), isLost(tile) && location ? `was in ${location}` : location].filter(Boolean).join(", ");
 }
 
 /** Blocks of one tile or of several neighbours, and the places of all tiles, the most frequent first. */
@@ -109,20 +128,26 @@ function layOut(detail, width) {
   const [down, across] = blocksAlong(rows, columns, width);
   const height = Math.min(HEIGHTS[1], Math.max(HEIGHTS[0], down * 24));
   const columnRuns = runs(detail.column_cuts, across, width);
-  const blocks = runs(detail.row_cuts, down, height).flatMap((row) => columnRuns.map((column) => ({ row, column, tiles: 0, bytes: 0, rows: 0, place: null })));
+  const blocks = runs(detail.row_cuts, down, height).flatMap((row) => columnRuns.map((column) => ({ row, column, tiles: 0, lost: 0, bytes: 0, rows: 0, place: null, was: "" })));
   const places = new Map();
   for (const tile of detail.tiles) {
     const runOf = (position, intervals, count) => Math.floor(((position + 1) * count - 1) / intervals);
     const block = blocks[runOf(tile.position[0], rows, down) * across + runOf(tile.position[1], columns, across)];
     const place = placeOf(tile);
-    places.set(place, (places.get(place) ?? 0) + 1);
-    block.place = block.tiles === 0 || block.place === place ? place : MIXED;
     block.tiles += 1;
     block.bytes += tile.bytes;
     block.rows += tile.rows;
+    if (isLost(tile)) {
+      block.lost += 1;
+      block.was = place;
+      continue;
+    }
+    places.set(place, (places.get(place) ?? 0) + 1);
+    block.place = block.place === null || block.place === place ? place : MIXED;
   }
+  const lost = detail.tiles.filter(isLost).length;
   const frequent = [...places].sort((one, other) => other[1] - one[1]);
-  return { rows, columns, down, across, width, height, blocks, places: frequent, merged: down < rows || across < columns };
+  return { rows, columns, down, across, width, height, blocks, lost, places: frequent, merged: down < rows || across < columns };
 }
 
 /** For each block its look and sign, and the legend. A place looks the same in all pictures of the page. */
@@ -132,7 +157,7 @@ function byPlace(picture) {
   const paintOf = (slot) => ({ look: `place-${slot}`, sign: SIGNS[slot] ?? "+", pattern: slot });
   const own = picture.places.filter(([place]) => slots.get(place) < SIGNS.length);
   const legend = own.map(([place, count]) => ({ ...paintOf(slots.get(place)), text: `${place}: ${counted(count, "tile")}` }));
-  const others = picture.blocks.some((block) => block.place === MIXED) || own.length < picture.places.length;
+  const others = picture.blocks.some((block) => block.place === MIXED && !block.lost) || own.length < picture.places.length;
   if (others) legend.push({ ...paintOf(SIGNS.length), text: "several or other locations" });
   return { of: (block) => paintOf(slots.get(block.place) ?? SIGNS.length), legend };
 }
@@ -155,7 +180,7 @@ function releaseSlots() {
 }
 
 function byNumber(picture, number, words) {
-  const values = picture.blocks.filter((block) => block.tiles).map((block) => block[number] / block.tiles);
+  const values = picture.blocks.filter((block) => block.tiles && !block.lost).map((block) => block[number] / block.tiles);
   const [least, most] = values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
   const size = (most - least) / NUM_STEPS;
   const stepOf = (value) => (size > 0 ? Math.min(NUM_STEPS - 1, Math.floor((value - least) / size)) : 0);
@@ -180,7 +205,9 @@ function telling(block, detail) {
   if (!block.tiles) return `${at}: not listed by the server`;
   const rows = `${counted(block.row.extent, "row")} from ${whole.format(block.row.from)} on`;
   const what = block.tiles === 1 ? `Tile ${at}` : `${counted(block.tiles, "tile")} ${at}`;
-  return `${what}: ${[rows, columns, bytes(block.bytes), block.place === MIXED ? "several locations" : block.place].filter(Boolean).join(", ")}`;
+  const lost = block.lost > 0 && (block.tiles === 1 ? block.was : lostWords(block.lost, block.tiles));
+  const place = lost || (block.place === MIXED ? "several locations" : block.place);
+  return `${what}: ${[rows, columns, bytes(block.bytes), place].filter(Boolean).join(", ")}`;
 }
 
 // ---- A grid as a picture: elements --------------------------------------------------------------------------------------------------------------------------
@@ -210,13 +237,15 @@ function draw(view) {
   view.picture = picture;
   const paint = paints(picture, byId("colour").value);
   const focused = part.drawing.contains(document.activeElement);
-  const label = `Tiles of ${isolated(detail.name)}: ${counted(picture.rows, "row band")}, ${counted(picture.columns, "column band")}. Arrow keys move.`;
+  const lost = picture.lost > 0 ? lostWords(picture.lost, picture.rows * picture.columns) : "";
+  const shape = [counted(picture.rows, "row band"), counted(picture.columns, "column band"), lost].filter(Boolean).join(", ");
+  const label = `Tiles of ${isolated(detail.name)}: ${shape}. Arrow keys move.`;
   const svg = svgElement("svg", { class: "tiles", role: "grid", "aria-readonly": "true", "aria-label": label, viewBox: `0 0 ${width} ${picture.height}`, height: picture.height });
   const signs = svgElement("g", { class: "signs", "aria-hidden": "true" });
   view.cells = picture.blocks.map((block) => {
     const cell = svgElement("g", { role: "gridcell", tabindex: -1, "aria-label": telling(block, detail) });
     const place = { x: block.column.start, y: block.row.start, width: block.column.length, height: block.row.length };
-    return painted(block.tiles ? paint.of(block) : UNKNOWN, place, cell, signs);
+    return painted(block.lost ? LOST_PAINT : block.tiles ? paint.of(block) : UNKNOWN, place, cell, signs);
   });
   for (let row = 0; row < picture.down; row += 1) {
     const group = svgElement("g", { role: "row" });
@@ -230,7 +259,8 @@ function draw(view) {
   view.cells[view.at].setAttribute("tabindex", 0);
   if (focused) view.cells[view.at].focus();
   const unlisted = picture.blocks.some((block) => !block.tiles) ? [{ ...UNKNOWN, text: "not listed by the server" }] : [];
-  showLegend(part.legend, [...paint.legend, ...unlisted]);
+  const gone = lost ? [{ ...LOST_PAINT, text: lost }] : [];
+  showLegend(part.legend, [...gone, ...paint.legend, ...unlisted]);
 }
 
 function clear(view) {
