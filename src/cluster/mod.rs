@@ -205,6 +205,8 @@ pub struct Cluster {
     /// Itself, for what goes on in the background as long as it is there.
     own: Weak<Self>,
     runtime: Handle,
+    /// What runs parts of plans, once there is a service for them.
+    work: OnceLock<Handle>,
     session: Session,
     reach: Arc<Reach>,
     stops: Stops,
@@ -273,6 +275,7 @@ impl Cluster {
         let cluster = Arc::new_cyclic(|cluster| Self {
             own: Weak::clone(cluster),
             runtime: Handle::current(),
+            work: OnceLock::new(),
             worker: worker::worker(session, &reach, &anywhere, &stops, &held)
                 .with_version(join::introduction(&own)),
             session: session.clone(),
@@ -415,6 +418,7 @@ impl Cluster {
     /// What runs parts of plans of others on `work`, for a server of gRPC; `admit` says who may send them, by the header that they show.
     pub(crate) fn service(&self, admit: Admit, work: Handle) -> impl GrpcService + use<> {
         let inner = self.worker.clone().into_worker_server();
+        let work = self.work.get_or_init(|| work).clone();
         Guarded {
             inner,
             admit,
@@ -451,6 +455,7 @@ async fn look(cluster: Weak<Cluster>) {
         // The engine takes its time, however long ago a statement was over.
         if cluster.held.number() > 0 {
             let done = worker::let_go(&cluster.worker, cluster.members().own()).await;
+            worker::free(cluster.work.get().unwrap_or(&cluster.runtime)).await;
             let now = done.err().map(|error| error.to_string());
             if let Some(error) = news(&mut held, now) {
                 tracing::warn!(error, "parts of statements that are over may hold memory");

@@ -4,6 +4,8 @@
 //! nothing that reads or writes files. Never here: who may send parts, which is the door of the server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use arrow::datatypes::Schema;
@@ -16,8 +18,10 @@ use datafusion_distributed::{
     DistributedExt, MaybeEncoded, SetPlanRequest, TaskKey, Worker, WorkerPlanRewriteEvent,
     WorkerPlanRewriteEventResponse, WorkerQueryContext,
 };
+use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use http::HeaderMap;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::anywhere::Anywhere;
@@ -31,10 +35,16 @@ use super::tiles::TileCodec;
 use crate::query::{Session, Stop, of_plans, part};
 
 /// Members of other versions are no members. What is behind the plus sign counts up when they would misread each other's messages.
-pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+6");
+pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+7");
 
 /// The largest message of rows.
 const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// What a thread left is freed when all threads have looked twice since; once more for what was on its way.
+const LOOKS: usize = 3;
+
+/// How long a thread waits for the others to look as well: those that run parts look by themselves.
+const AT_MOST: Duration = Duration::from_millis(1);
 
 /// What runs parts of plans, with what this session has.
 pub(super) fn worker(
@@ -83,6 +93,28 @@ pub(super) fn worker(
 pub(super) async fn let_go(worker: &Worker, own: &Member) -> Result<()> {
     let nothing: Arc<dyn ExecutionPlan> = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
     set(worker, own, 0, MaybeEncoded::Decoded(nothing)).await
+}
+
+/// Has each thread that runs parts free what left the engine's cache there. Each keeps such things in a list of its own until it adds to it again, which one with nothing to do does not, and they are freed once
+/// all have looked a few times.
+pub(super) async fn free(work: &Handle) {
+    let num_threads = work.metrics().num_workers();
+    for _ in 0..LOOKS {
+        let arrived = Arc::<AtomicUsize>::default();
+        let threads = (0..num_threads).map(|_| {
+            let arrived = Arc::clone(&arrived);
+            work.spawn(async move {
+                arrived.fetch_add(1, Ordering::AcqRel);
+                // None does it twice while another one has nothing to do.
+                let begun = Instant::now();
+                while arrived.load(Ordering::Acquire) < num_threads && begun.elapsed() < AT_MOST {
+                    std::thread::yield_now();
+                }
+                crossbeam_epoch::pin().flush();
+            })
+        });
+        let _done = join_all(threads).await;
+    }
 }
 
 /// Has the engine make a part ready that nobody asks for rows, and end it.
@@ -170,4 +202,34 @@ fn state(
         .with_distributed_channel_resolver(Resolver::of_part(reach))
         .with_distributed_worker_plan_rewrite_handler(rewritten);
     state
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn what_a_thread_left_is_freed_though_it_has_nothing_to_do() {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .unwrap();
+        let left = Arc::new(());
+        let known = Arc::downgrade(&left);
+        let leaves = runtime.spawn(async move { crossbeam_epoch::pin().defer(move || drop(left)) });
+        runtime.block_on(leaves).unwrap();
+        // Whoever else looks sees nothing of it.
+        for _ in 0..100 {
+            crossbeam_epoch::pin().flush();
+        }
+        assert_eq!(known.strong_count(), 1);
+        // Other tests may be looking at something at this moment.
+        let end = Instant::now() + Duration::from_secs(20);
+        while known.strong_count() > 0 && Instant::now() < end {
+            runtime.block_on(free(runtime.handle()));
+        }
+        assert_eq!(known.strong_count(), 0);
+    }
 }

@@ -39,8 +39,8 @@ def at_rest(one: Service) -> None:
     until(lambda: is_at_rest(one), 30)
 
 
-# The thread that answers those who map memory.
-SHARER = "partgrid-share"
+# The thread that answers those who map memory, and the one that copies tiles into memory that can be mapped.
+SHARERS = {"partgrid-share", "partgrid-copy"}
 
 # Of connections, as the kernel lists them.
 ESTABLISHED, GONE = "01", "socket:[0]"
@@ -62,10 +62,10 @@ class Had:
         self.segments = sum("memfd:" in link for link in links)
         unix = (folder / "net" / "unix").read_text().splitlines()[1:]
         local = {f"socket:[{line.split()[6]}]" for line in unix}
-        # The sockets and the thread by which it shares memory, from the first time on.
+        # The sockets and the threads by which it shares memory, from the first time on.
         self.sharing = sum(link in local for link in links)
         names = [thread_name(task) for task in (folder / "task").iterdir()]
-        self.sharers = names.count(SHARER)
+        self.sharers = sum(name in SHARERS for name in names)
         self.threads = len(names)
 
     def is_within(

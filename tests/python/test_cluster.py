@@ -19,6 +19,7 @@ import pytest
 import partgrid as pg
 from clusters import LOST, Child, held, nothing_stays, status_of
 from conftest import DATA
+from resting import all_steady
 from services import COMMAND, SPREAD, Service, free_ports, http_answer, until, write_tokens
 
 MEMBER = """
@@ -261,8 +262,12 @@ def test_a_member_that_hangs_does_not_hang_statements(tmp_path: Path) -> None:
             # And then it is a member as before.
             until(lambda: is_as_before(connection, expected), 30)
 
-        # With the first time they begin to share memory, which stays.
-        hang()
+        def begin_to_share() -> bool:
+            hang()
+            return any(had.segments for had in all_steady(members))
+
+        # They share memory from one of the first times on.
+        until(begin_to_share, 120)
         with nothing_stays(members):
             hang()
 
