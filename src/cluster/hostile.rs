@@ -20,16 +20,16 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_proto::physical_plan::{DefaultPhysicalProtoConverter, PhysicalExtensionCodec};
 use prost::Message;
 
-use super::anywhere::Anywhere;
-use super::border::{Border, BorderExec};
-use super::channel::Reach;
 use super::codec::Codec;
-use super::known::{Class, Constant, KnownExec};
-use super::members::Member;
-use super::message::{
+use super::codec::message::{
     Arrange, Bordered, FORMAT, Over, ReadAhead, Scan, Step, Take, TakeRun, Write,
 };
-use super::tiles::{TileCodec, id_bytes};
+use super::codec::tiles::{TileCodec, id_bytes};
+use super::members::Member;
+use super::members::channel::Reach;
+use super::plan::border::{Border, BorderExec};
+use super::plan::known::{Class, Constant, KnownExec};
+use super::tile::anywhere::Anywhere;
 use super::{Cluster, ClusterOptions, scale};
 use crate::catalog::Catalog;
 use crate::client::ClientOptions;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 
-use super::copies::Deal;
-use super::copying::Copying;
 use super::members::Member;
+use super::parts::copies::Deal;
+use super::parts::copying::Copying;
 use super::parts::{PartOf, Parts};
 use super::{Cluster, ClusterOptions, scale};
 use crate::error::Error;

@@ -1,80 +1,23 @@
 //! 4. The same plan on many processes.
 //!
 //! Comes in: a session, the members of a cluster, grids whose tiles they have. Goes out: plans of which each member runs the part over its own tiles, and a service that runs such parts here. The engine
-//! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members.rs` (who there is) with `listed.rs` (what is wrong with the list of them),
-//! `owner.rs` (who has a tile), `spread.rs` (a plan that is spread when it runs) with `led.rs` (one that is so in pieces) and `again.rs` (one that begins anew), `last.rs` (the last row), `stages.rs` (what the engine does not know of plans) with `cores.rs` (how many shares parts have) and `allowed.rs` (of which cores), `borders.rs` with `cuts.rs` and `border.rs` (few rows that change the member), `pairs.rs` (full joins without keys), `unions.rs` (inputs of unions that one task makes), `hashed.rs` (rows that are where their hash says), `few.rs` (groups that one finishes), `single.rs` (a row that all make), `numbers.rs` (which joins look up by number), `orders.rs` (groups that come in order), `leaf.rs` with `readers.rs` (who, where tasks are fewer than members), `placement.rs` and `placed.rs` (which member reads which tiles), `anywhere.rs` (what everybody can read) and `ahead.rs` (before anybody asks), `codec.rs` with `tiles.rs` and `message.rs` (how a scan
-//! travels), `tile.rs` with `outline.rs` (tiles by their handles), `near.rs` (statements over little data, which the member that was asked runs alone), `tell.rs` (that the catalog has changed) with `silent.rs` (who did not answer lately) and `lives.rs` (whose tiles are lost), `write.rs` and `arrange.rs` with `pieces.rs` (loads by all), `deal.rs` (who does what in them), `worker.rs` (parts of plans of others) with `permitted.rs` (what they may hold) and `held.rs` (how many of them), `channel.rs` (how members are reached), `there.rs` (whether they are there as long as a statement runs), `stops.rs` (ending them), `parts.rs` (what a member has of grids of all) with `gather.rs` (one grid of what several have) and `withdrawn.rs` (what is to be had no more), `incomplete.rs` (what is wrong with parts) and `figures.rs` (what members do, for those who watch), `copies.rs` (who is to have copies), `copying.rs` (making them) and `files.rs` (such that are but names of files), `rebalance.rs` (dealing rows out anew) with `shares.rs` (to whom). Never here: a scheduler, a shuffle, consensus.
+//! is datafusion-distributed: it cuts plans into stages, sends them and moves rows between them; what is here tells it where the tiles are. Read on in `members/` (who there is, how they are reached, what
+//! they do), `parts/` (what each has of grids of all, and its copies), `placement/` (who is to have which row bands, and reads which), `tile/` (tiles of others), `spread/` (a plan that is spread when it
+//! runs), `plan/` (how it is changed before and after it is cut), `codec/` (how a scan travels), `worker/` (parts of plans of others), `write/` (loads by all). Never here: a scheduler, a shuffle, consensus.
 
-mod again;
-mod ahead;
-mod allowed;
-mod anywhere;
-mod arrange;
-mod border;
-mod borders;
-mod channel;
 mod codec;
-mod copies;
-mod copying;
-mod cores;
-mod counted;
-mod cuts;
-mod deal;
-mod few;
-mod fewer;
-mod figures;
-mod files;
-mod gather;
-mod guarded;
-mod hashed;
-mod held;
-mod here;
 #[cfg(test)]
 mod hostile;
-mod incomplete;
-mod join;
-mod known;
-mod last;
-mod leaf;
-mod led;
-mod limits;
-mod listed;
-mod lives;
 #[cfg(test)]
 mod looks;
 mod members;
-mod message;
-mod near;
-mod numbers;
-mod orders;
-mod outline;
-mod owner;
-mod pairs;
 mod parts;
-mod permitted;
-mod pieces;
-mod placed;
 mod placement;
-mod readers;
-mod rebalance;
+mod plan;
 #[cfg(test)]
 mod scale;
-mod shares;
-mod silent;
-mod single;
-mod small;
 mod spread;
-mod stages;
-mod stops;
-mod tell;
-mod there;
 mod tile;
-mod tiles;
-mod together;
-mod unions;
-mod watch;
-mod whole;
-mod withdrawn;
 mod worker;
 mod write;
 
@@ -86,31 +29,31 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use datafusion::execution::SessionState;
 use tokio::runtime::Handle;
 
-pub(crate) use guarded::{Admit, GrpcService};
-pub use join::Join;
+pub use members::join::Join;
 pub use members::{Member, Members};
-pub use near::NEAR_BYTES;
-pub(crate) use owner::BandThere;
 pub(crate) use parts::tell_sample;
 pub use parts::{PartOf, of_parts};
 pub use placement::{Seat, owner, owners};
 pub use tile::MemberTile;
+pub use tile::near::NEAR_BYTES;
+pub(crate) use tile::owner::BandThere;
+pub(crate) use worker::guarded::{Admit, GrpcService};
 pub(crate) use write::Writing;
 
-use ahead::Ahead;
-use anywhere::Anywhere;
-use channel::Reach;
-use copying::Copying;
-use figures::Figures;
-use guarded::Guarded;
-use held::Held;
-use incomplete::Incomplete;
-use listed::Listed;
-use near::Near;
+use codec::tiles::TileCodec;
+use members::channel::Reach;
+use members::figures::Figures;
+use members::listed::Listed;
+use members::silent::Silent;
+use parts::copying::Copying;
+use parts::incomplete::Incomplete;
 use parts::{MOST_REPLICAS, Parts};
-use silent::Silent;
-use stops::Stops;
-use tiles::TileCodec;
+use spread::stops::Stops;
+use tile::ahead::Ahead;
+use tile::anywhere::Anywhere;
+use tile::near::Near;
+use worker::guarded::Guarded;
+use worker::held::Held;
 
 use crate::catalog::Catalog;
 use crate::client::ClientOptions;
@@ -277,7 +220,7 @@ impl Cluster {
             runtime: Handle::current(),
             work: OnceLock::new(),
             worker: worker::worker(session, &reach, &anywhere, &stops, &held)
-                .with_version(join::introduction(&own)),
+                .with_version(members::join::introduction(&own)),
             session: session.clone(),
             reach,
             stops,
@@ -362,7 +305,7 @@ impl Cluster {
                 }
                 (Err(error), None) => return Err(error),
             };
-            let (there, away) = join::alive(&self.reach, &uris).await;
+            let (there, away) = members::join::alive(&self.reach, &uris).await;
             are_all = away.is_empty() && unread.is_none();
             self.listed.look(self.members().own(), &uris, &there, &away);
             self.set_members(there);

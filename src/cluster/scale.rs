@@ -10,11 +10,11 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
 use prost::Message;
 
-use super::channel::Reach;
-use super::leaf::{dealt, seats};
+use super::members::channel::Reach;
 use super::members::{Member, Members};
-use super::outline::{Access, Outline};
+use super::placement::leaf::{dealt, seats};
 use super::tile::MemberTile;
+use super::tile::outline::{Access, Outline};
 use super::{Cluster, ClusterOptions, owner};
 use crate::catalog::{Catalog, KeptFile};
 use crate::counting::allocated_bytes;

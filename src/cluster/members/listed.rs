@@ -1,0 +1,185 @@
+//! What is wrong with the list of members.
+//!
+//! Comes in: look by look, the list, who of it is there, and why the others are not. Goes out: those that are away now, with the reason; warnings in the log, of each address and of each thing that is wrong with it once as long as it
+//! is so: nobody would see otherwise that a name is misspelt, or that this server is a member for itself alone. Never here: the list (`join.rs`).
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Member;
+use crate::cluster::Cluster;
+use crate::error::{Error, ErrorKind};
+
+/// In how many looks in a row a list does not name this server when that is said. Whoever comes may write itself down only then.
+const LOOKS: u32 = 3;
+
+/// What was wrong with it in the last look.
+#[derive(Debug, Default)]
+pub(in crate::cluster) struct Listed(Mutex<Wrong>);
+
+#[derive(Debug, Default)]
+struct Wrong {
+    /// Those who do not take part.
+    away: BTreeMap<String, Reason>,
+    /// How many looks there were in a row with a list that does not name this server.
+    num_without_own: u32,
+}
+
+/// Why somebody does not take part.
+#[derive(Debug)]
+struct Reason {
+    kind: ErrorKind,
+    /// These may be others each time.
+    words: String,
+}
+
+impl Reason {
+    fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            words: error.message().to_owned(),
+        }
+    }
+}
+
+impl Listed {
+    fn wrong(&self) -> MutexGuard<'_, Wrong> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many that are listed do not take part.
+    pub(in crate::cluster) fn num_away(&self) -> usize {
+        self.wrong().away.len()
+    }
+
+    /// Those, in the order of their URIs, with the reason in words.
+    fn away(&self) -> Vec<(String, String)> {
+        let wrong = self.wrong();
+        let away = wrong.away.iter();
+        away.map(|(uri, reason)| (uri.clone(), reason.words.clone()))
+            .collect()
+    }
+
+    /// Says what is wrong since this look.
+    pub(in crate::cluster) fn look(
+        &self,
+        own: &Member,
+        uris: &[String],
+        there: &[Member],
+        away: &[(String, Error)],
+    ) {
+        for error in self.newly_away(away) {
+            tracing::warn!(%error, "a member that is listed does not take part");
+        }
+        if self.is_without_own(own, uris, there) {
+            tracing::warn!(
+                own = own.uri(),
+                list = ?uris,
+                "the list of members does not name this server: those who go by the same list do not count it as a member"
+            );
+        }
+    }
+
+    /// Why those do not take part of whom that was not so, or for other reasons, in the look before.
+    fn newly_away<'a>(&self, away: &'a [(String, Error)]) -> Vec<&'a Error> {
+        let mut wrong = self.wrong();
+        let known = |uri: &str| wrong.away.get(uri).map(|reason| reason.kind);
+        let new = away
+            .iter()
+            .filter(|(uri, error)| known(uri) != Some(error.kind()));
+        let new = new.map(|(_, error)| error).collect();
+        let now = away
+            .iter()
+            .map(|(uri, error)| (uri.clone(), Reason::of(error)));
+        wrong.away = now.collect();
+        new
+    }
+
+    /// Whether it is to be said that this server is not in the list. One that names nobody is that of a member that is alone, or is still to be written.
+    fn is_without_own(&self, own: &Member, uris: &[String], there: &[Member]) -> bool {
+        let is_named = uris.iter().any(|uri| uri == own.uri());
+        // It may be named by another of its addresses.
+        let is_own = |member: &Member| member.incarnation() == own.incarnation();
+        let is_listed = uris.is_empty() || is_named || there.iter().any(is_own);
+        let mut wrong = self.wrong();
+        wrong.num_without_own = match is_listed {
+            true => 0,
+            false => wrong.num_without_own.saturating_add(1),
+        };
+        wrong.num_without_own == LOOKS
+    }
+}
+
+impl Cluster {
+    /// The URIs that the list of members names and that are no members, as the last look saw it, each with the reason.
+    #[must_use]
+    pub fn away(&self) -> Vec<(String, String)> {
+        let members = self.members();
+        // One may come meanwhile, and the own address may not lead here.
+        let there: HashSet<&str> = members.iter().map(Member::uri).collect();
+        let away = self.listed.away().into_iter();
+        away.filter(|(uri, _)| !there.contains(uri.as_str()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::location::Location;
+    use crate::share::Incarnation;
+
+    fn away(uri: &str, error: Error) -> (String, Error) {
+        (uri.to_owned(), error)
+    }
+
+    fn lost(text: &str) -> Error {
+        Error::new(ErrorKind::WorkerLost, text)
+    }
+
+    #[test]
+    fn why_somebody_does_not_take_part_is_said_once_as_long_as_it_is_so() {
+        let listed = Listed::default();
+        let new = |away: &[(String, Error)]| -> Vec<String> {
+            let new = listed.newly_away(away);
+            new.iter().map(ToString::to_string).collect()
+        };
+        let refused = || away("grpc://a:1", lost("refused"));
+        assert_eq!(new(&[refused()]).len(), 1);
+        // In other words.
+        assert!(new(&[away("grpc://a:1", lost("silent"))]).is_empty());
+        let told = |uri: &str, why: &str| (uri.to_owned(), why.to_owned());
+        assert_eq!(listed.away(), [told("grpc://a:1", "silent")]);
+        let other = away("grpc://b:1", lost("refused"));
+        assert_eq!(new(&[refused(), other]).len(), 1);
+        assert_eq!(listed.num_away(), 2);
+        // Somebody answers there, who is no member.
+        let other = || away("grpc://a:1", Error::unsupported("no member"));
+        assert_eq!(new(&[other()]), [other().1.to_string()]);
+        // It was there meanwhile.
+        assert!(new(&[]).is_empty());
+        assert_eq!(new(&[other()]).len(), 1);
+    }
+
+    #[test]
+    fn a_list_without_this_server_is_said_once_when_it_stays_so() {
+        let member = |uri: &str, life: u128| {
+            Member::try_new(uri, Incarnation::from_bits(life), Location::here()).unwrap()
+        };
+        let (own, other) = (member("grpc://a:1", 1), member("grpc://b:1", 2));
+        let listed = Listed::default();
+        let said = |uris: &[&str], there: &[Member]| {
+            let uris: Vec<String> = uris.iter().map(|uri| (*uri).to_owned()).collect();
+            listed.is_without_own(&own, &uris, there)
+        };
+        let without = || said(&["grpc://b:1"], std::slice::from_ref(&other));
+        let in_a_row = || [(); 5].map(|()| without());
+        assert_eq!(in_a_row(), [false, false, true, false, false]);
+        // By its own address, also if that does not answer; by another one; in no list at all.
+        assert!(!said(&["grpc://b:1", "grpc://a:1"], &[]));
+        assert_eq!(in_a_row(), [false, false, true, false, false]);
+        assert!(!said(&["grpc://c:1"], &[member("grpc://c:1", 1)]));
+        assert!(!said(&[], &[]));
+        assert_eq!(in_a_row(), [false, false, true, false, false]);
+    }
+}

@@ -1,0 +1,144 @@
+//! What is to be had here no more.
+//!
+//! Comes in: names of grids that are withdrawn or dropped at this member, what members say of their parts. Goes out: which copies are not to be made here, and which grids of others are not to come up here, until
+//! something of them is contributed anew. Never here: what others have, parts of names that nobody withdrew.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::Parts;
+use crate::cluster::Cluster;
+use crate::flight::messages::GridPart;
+
+/// What was withdrawn here, as long as others have it.
+#[derive(Debug, Default)]
+pub(in crate::cluster) struct Withdrawn {
+    /// The parts of which there may be copies, as members said, by their grids and the ids of their originals.
+    heard: HashSet<(String, Vec<u8>)>,
+    /// Those of grids that were withdrawn: they are not fetched again, and not kept where that was under way.
+    refused: HashSet<(String, Vec<u8>)>,
+    /// The ids of the originals of all parts of grids that were withdrawn or dropped, as they were known here.
+    gone: BTreeMap<String, HashSet<Vec<u8>>>,
+}
+
+impl Withdrawn {
+    /// Whether a part was there when its grid was withdrawn.
+    fn refuses(&self, part: &GridPart) -> bool {
+        self.refused.contains(&(part.name.clone(), part.id.clone()))
+    }
+
+    /// Whether a grid of parts with these ids is one that was withdrawn: it has none that was contributed since.
+    pub(in crate::cluster) fn is_all<'a>(
+        &self,
+        name: &str,
+        mut ids: impl Iterator<Item = &'a Vec<u8>>,
+    ) -> bool {
+        let gone = self.gone.get(name);
+        gone.is_some_and(|gone| ids.all(|id| gone.contains(id)))
+    }
+
+    /// Remembers of which parts there may be copies. Where these are all (`are_all`), those of before are nowhere any more.
+    pub(in crate::cluster) fn hear(&mut self, there: HashSet<(String, Vec<u8>)>, are_all: bool) {
+        match are_all {
+            true => {
+                self.refused.retain(|part| there.contains(part));
+                self.heard = there;
+            }
+            false => self.heard.extend(there),
+        }
+    }
+
+    /// Forgets the grids of which nobody has any part that was withdrawn; `there` are the ids of all parts that members have.
+    pub(in crate::cluster) fn remember_only(&mut self, there: &HashSet<&[u8]>) {
+        let is_there = |id: &Vec<u8>| there.contains(id.as_slice());
+        self.gone.retain(|_, ids| ids.iter().any(is_there));
+    }
+
+    /// Something was contributed here to a grid: it may come up, and copies of it may.
+    pub(in crate::cluster) fn take_part_again(&mut self, name: &str) {
+        self.refused.retain(|(known, _)| known != name);
+        self.gone.remove(name);
+    }
+}
+
+impl Parts {
+    /// Whether a part was there when its grid was withdrawn here.
+    pub(in crate::cluster) fn refuses(&self, part: &GridPart) -> bool {
+        self.withdrawn.refuses(part)
+    }
+
+    /// Takes the parts of a grid away, refuses copies of those that others have, and remembers of which parts the grid was; says whether there were any here.
+    pub(in crate::cluster) fn withdraw(&mut self, name: &str) -> bool {
+        self.has_changed(name);
+        let Withdrawn {
+            heard,
+            refused,
+            gone,
+        } = &mut self.withdrawn;
+        let others = heard.iter().filter(|(known, _)| known == name);
+        refused.extend(others.cloned());
+        let made = self.made.get(name).into_iter();
+        let mut ids: HashSet<Vec<u8>> = made
+            .flat_map(|made| made.of.iter().map(|(id, _)| id.clone()))
+            .collect();
+        let before = self.own.len() + self.copies.len();
+        self.own.retain(|place, (part, _)| {
+            let is_other = place.name != name;
+            if !is_other {
+                ids.insert(part.id.clone());
+            }
+            is_other
+        });
+        self.copies.retain(|place, (part, _)| {
+            let is_other = place.name != name;
+            if !is_other {
+                ids.insert(part.id.clone());
+                refused.insert((part.name.clone(), part.id.clone()));
+            }
+            is_other
+        });
+        if !ids.is_empty() {
+            gone.entry(name.to_owned()).or_default().extend(ids);
+        }
+        before != self.own.len() + self.copies.len()
+    }
+}
+
+impl Cluster {
+    /// Takes the parts of a grid away that this process has, copies among them, and the grid of all from this member: also where others have all its parts it does not come up here again, until one of its parts is
+    /// contributed anew, here or elsewhere, or the grid is rebalanced. Says whether there was anything.
+    #[must_use]
+    pub fn withdraw(&self, name: &str) -> bool {
+        let mut parts = self.parts();
+        let had_parts = parts.withdraw(name);
+        self.unmake(&mut parts, name) || had_parts
+    }
+
+    /// Takes note of the grids of all that a statement here has dropped, or put something else in the place of: they do not come up here again either until something of them is contributed anew, or they are
+    /// rebalanced. What this member has of them it goes on to have, for the others.
+    pub(in crate::cluster) fn heed_drops(&self) {
+        let mut parts = self.parts();
+        let Parts {
+            made, withdrawn, ..
+        } = &mut *parts;
+        made.retain(|name, made| {
+            let is_ours = self
+                .session
+                .grid(name)
+                .is_ok_and(|grid| grid.id() == made.id);
+            if !is_ours {
+                let ids = made.of.iter().map(|(id, _)| id.clone());
+                withdrawn.gone.entry(name.clone()).or_default().extend(ids);
+            }
+            is_ours
+        });
+    }
+
+    /// Takes the grid of all from this member, if it is there and ours.
+    pub(in crate::cluster) fn unmake(&self, parts: &mut Parts, name: &str) -> bool {
+        let Some(made) = parts.made.remove(name) else {
+            return false;
+        };
+        let grid = self.session.grid(name);
+        grid.is_ok_and(|grid| grid.id() == made.id) && self.session.deregister(name)
+    }
+}

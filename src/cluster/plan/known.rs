@@ -1,0 +1,232 @@
+//! What is known of rows that come from other processes.
+//!
+//! Comes in: a plan in stages. Goes out: the same plan with a node above each exchange of which is known that some columns are equal or constant, in stages that rely on the order of rows. The engine makes the operators
+//! of a part anew where it runs, and asks what is known there: an exchange that came with the part knows nothing. A window whose rows are sorted by a column that is equal to its key would not run, and groups that
+//! come in order would no longer.
+//! Never here: what is known within a stage, which the operators say themselves.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::execution_plan::{
+    ChildrenPropertiesMode, replace_children_if_necessary,
+};
+use datafusion::physical_plan::windows::BoundedWindowAggExec;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
+    PlanProperties, ReplaceChildrenOptions,
+};
+use datafusion_distributed::NetworkBoundaryExt;
+
+/// The plan whose parts know of rows from elsewhere what is known here.
+///
+/// # Errors
+/// As the engine says.
+pub(in crate::cluster) fn knowing(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let relies = relies_on_order(&plan);
+    below(&plan, relies)
+}
+
+/// What is below and at a node of a stage, which relies on the order of rows or does not.
+fn below(plan: &Arc<dyn ExecutionPlan>, relies: bool) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_boundary = plan.is_network_boundary();
+    let children = plan.children().into_iter().map(|child| {
+        let relies = match is_boundary {
+            true => relies_on_order(child),
+            false => relies,
+        };
+        below(child, relies)
+    });
+    let children = children.collect::<Result<_>>()?;
+    let plan = replace_children_if_necessary(Arc::clone(plan), children)?;
+    if !is_boundary || !relies {
+        return Ok(plan);
+    }
+    let classes = classes_of(plan.equivalence_properties());
+    match classes.is_empty() {
+        true => Ok(plan),
+        false => Ok(Arc::new(KnownExec::try_new(plan, classes)?)),
+    }
+}
+
+/// Whether a stage has operators that run as they do since rows come in some order.
+fn relies_on_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let groups = plan.downcast_ref::<AggregateExec>();
+    plan.is::<BoundedWindowAggExec>()
+        || groups.is_some_and(|groups| *groups.input_order_mode() != InputOrderMode::Linear)
+        || !plan.is_network_boundary() && plan.children().into_iter().any(relies_on_order)
+}
+
+/// Columns that are equal in each row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cluster) struct Class {
+    /// Their places, at least one.
+    pub(in crate::cluster) columns: Vec<usize>,
+    pub(in crate::cluster) constant: Constant,
+}
+
+/// Which rows have the same values in columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cluster) enum Constant {
+    No,
+    InEachPartition,
+    Everywhere,
+}
+
+/// The classes that say something.
+fn classes_of(known: &EquivalenceProperties) -> Vec<Class> {
+    let classes = known.eq_group().iter().map(|class| {
+        let columns = class
+            .iter()
+            .filter_map(|part| Some(part.downcast_ref::<Column>()?.index()));
+        let constant = class.canonical_expr();
+        let constant = constant.and_then(|part| known.eq_group().is_expr_constant(part));
+        let constant = match constant {
+            None => Constant::No,
+            Some(AcrossPartitions::Heterogeneous) => Constant::InEachPartition,
+            Some(AcrossPartitions::Uniform(_)) => Constant::Everywhere,
+        };
+        let columns = columns.collect();
+        Class { columns, constant }
+    });
+    let least = |class: &Class| if class.constant == Constant::No { 2 } else { 1 };
+    classes
+        .filter(|class| class.columns.len() >= least(class))
+        .collect()
+}
+
+/// The rows of its input, of which more is known.
+#[derive(Debug)]
+pub(in crate::cluster) struct KnownExec {
+    input: Arc<dyn ExecutionPlan>,
+    classes: Vec<Class>,
+    properties: Arc<PlanProperties>,
+}
+
+impl KnownExec {
+    /// # Errors
+    /// When a place is that of no column.
+    pub(in crate::cluster) fn try_new(
+        input: Arc<dyn ExecutionPlan>,
+        classes: Vec<Class>,
+    ) -> Result<Self> {
+        let schema = input.schema();
+        let mut known = input.equivalence_properties().clone();
+        for class in &classes {
+            let columns = class.columns.iter().map(|place| {
+                let fields = schema.fields();
+                let field = fields.get(*place).ok_or_else(|| {
+                    crate::cluster::codec::tiles::broken("the number of a column")
+                })?;
+                Ok(Arc::new(Column::new(field.name(), *place)) as Arc<dyn PhysicalExpr>)
+            });
+            let columns: Vec<_> = columns.collect::<Result<_>>()?;
+            let Some((first, others)) = columns.split_first() else {
+                continue;
+            };
+            for other in others {
+                known.add_equal_conditions(Arc::clone(first), Arc::clone(other))?;
+            }
+            let constant = match class.constant {
+                Constant::No => continue,
+                Constant::InEachPartition => AcrossPartitions::Heterogeneous,
+                Constant::Everywhere => AcrossPartitions::Uniform(None),
+            };
+            known.add_constants([ConstExpr::new(Arc::clone(first), constant)])?;
+        }
+        let properties = PlanProperties::new(
+            known,
+            input.output_partitioning().clone(),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        );
+        Ok(Self {
+            input,
+            classes,
+            properties: Arc::new(properties),
+        })
+    }
+
+    /// What is known.
+    pub(in crate::cluster) fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+}
+
+impl DisplayAs for KnownExec {
+    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("KnownExec:")?;
+        let schema = self.input.schema();
+        for class in &self.classes {
+            let names = class
+                .columns
+                .iter()
+                .map(|place| schema.field(*place).name().as_str());
+            write!(formatter, " {}", names.collect::<Vec<_>>().join(" = "))?;
+            if class.constant != Constant::No {
+                formatter.write_str(" = constant")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for KnownExec {
+    fn name(&self) -> &'static str {
+        "KnownExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.pop().unwrap_or_else(|| Arc::clone(&self.input));
+        Ok(Arc::new(Self::try_new(input, self.classes.clone())?))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, recompute)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+}
