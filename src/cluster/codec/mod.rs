@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind};
 use crate::query::{GridScanExec, LookupExec, kind_within};
 use crate::quiet::quietly;
 use message::{Bordered, Equal, FORMAT, Numbers, Order, Over, Scan};
-use tiles::{self, TileCodec, columns_of, id_bytes};
+use tiles::{TileCodec, columns_of, id_bytes};
 
 /// The most shares that a scan of another member may have.
 const MOST_SHARES: u32 = 4096;
