@@ -1,4 +1,4 @@
-//! Looks of one member at what it has, and what statements and callers do meanwhile; tests of `gather.rs`, `parts.rs` and `copying.rs` that need no other process.
+//! Looks of one member at what it has, and what statements and callers do meanwhile; tests of `gather.rs`, `parts/mod.rs` and `copying.rs` that need no other process.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -126,6 +126,32 @@ async fn what_a_statement_dropped_comes_up_again_with_the_next_contribution_and_
         cluster.refresh().await.unwrap();
         assert_eq!(session.tables(), ["sales"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grid_that_is_dropped_while_its_parts_are_looked_at_does_not_come_back_with_that_look() {
+    let session = Session::try_new(&SessionOptions::default()).unwrap();
+    let options = ClusterOptions::default();
+    let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
+    let contribute = |first| {
+        cluster
+            .contribute("sales", grid(first), PartOf::new(0, 1))
+            .unwrap();
+    };
+    contribute(0);
+    cluster.refresh().await.unwrap();
+    contribute(10);
+    let turn = session.naming_turn().await;
+    let looking = tokio::spawn({
+        let cluster = Arc::clone(&cluster);
+        async move { cluster.refresh().await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // As a statement does that has the turn.
+    assert!(session.deregister("sales"));
+    drop(turn);
+    looking.await.unwrap().unwrap();
+    assert!(session.tables().is_empty());
 }
 
 #[test]

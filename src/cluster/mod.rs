@@ -390,6 +390,7 @@ pub(crate) fn own_member(uri: &str) -> Result<Member> {
 /// Looks again and again, as long as the member is there.
 async fn look(cluster: Weak<Cluster>) {
     let (mut said, mut held) = (String::new(), String::new());
+    let mut freeing = tokio::spawn(async {});
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(cluster) = cluster.upgrade() else {
@@ -398,13 +399,20 @@ async fn look(cluster: Weak<Cluster>) {
         // The engine takes its time, however long ago a statement was over.
         if cluster.held.number() > 0 {
             let done = worker::let_go(&cluster.worker, cluster.members().own()).await;
-            worker::free(cluster.work.get().unwrap_or(&cluster.runtime)).await;
+            // Threads that run parts may be busy for long, and nobody waits for them here.
+            if freeing.is_finished() {
+                let work = cluster.work.get().unwrap_or(&cluster.runtime).clone();
+                freeing = tokio::spawn(worker::free(work));
+            }
             let now = done.err().map(|error| error.to_string());
             if let Some(error) = news(&mut held, now) {
                 tracing::warn!(error, "parts of statements that are over may hold memory");
             }
         }
-        let now = cluster.refresh().await.err().map(|error| error.to_string());
+        let now = cluster.refresh().await.err();
+        // What is wrong with a grid is in the log by then.
+        let now = now.filter(|error| !cluster.has_said(error));
+        let now = now.map(|error| error.to_string());
         cluster.read_ahead();
         cluster.let_go_of_unread();
         if let Some(error) = news(&mut said, now) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::auth::{Caller, Scope};
-use super::call::Told;
+use super::call::{self, Told};
 use super::service::Service;
 use crate::catalog::{Catalog, Fault};
 use crate::error::Result;
@@ -99,7 +99,7 @@ fn of_cluster(service: &Service, caller: &Caller) -> Vec<Told> {
         request: Arc::from(""),
         caller: Arc::from(NOBODY),
         kind: lacking.error.kind(),
-        message: lacking.error.to_string(),
+        message: call::told(caller, "", &lacking.error),
     });
     told.collect()
 }

@@ -19,7 +19,7 @@ const MODE: u32 = 0o600;
 /// stay; one that is new is for its owner alone.
 ///
 /// # Errors
-/// `InvalidData` for a file that is none of tokens, `InvalidArgument` where a token has the name; `NotFound`, `PermissionDenied` or `Storage` where it cannot be read or written. The file is as it was then.
+/// `InvalidData` for a file that is none of tokens, `InvalidArgument` where a token has the name; `NotFound`, `PermissionDenied` or `Storage` where it cannot be read or written. The file is as it was then, unless the disk failed after it was put in its place: the name is taken then, and nobody has its token.
 pub fn add_token(path: &Path, name: &str, entry: &str) -> Result<()> {
     let added = add(path, name, entry);
     added.map_err(|error| error.with_file(path.display().to_string()))
@@ -28,7 +28,14 @@ pub fn add_token(path: &Path, name: &str, entry: &str) -> Result<()> {
 fn add(path: &Path, name: &str, entry: &str) -> Result<()> {
     // A link stays one: the file that it leads to is replaced.
     let target = match fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if path.is_symlink() {
+                let text = "the file of tokens is a link that leads to nothing";
+                return Err(Error::not_found(text)
+                    .with_hint("make the file that it is to lead to, or name that file"));
+            }
+            path.to_owned()
+        }
         found => found.map_err(|error| failed(&error))?,
     };
     let folder = target.parent().filter(|folder| *folder != Path::new(""));

@@ -290,7 +290,7 @@ async def lend(lease: str, names: dict[str, str], dask_worker: Worker) -> None:
         for alias, name in names.items():
             hosted.server.register(alias, hosted.server.grid(name))
             hosted.lent[1].append(alias)
-    except errors.QueryError as error:
+    except (errors.QueryError, errors.NotFoundError) as error:
         hosted.give_back(lease)
         message = f"the parts of the grid are not with the members any more: {error}"
         raise errors.PartitionLostError(message, retryable=True) from error

@@ -1,7 +1,7 @@
 //! Whose tiles are lost.
 //!
 //! Comes in: the members of each moment, and those with which a look was done. Goes out: whether the tiles of a life are to be had no more, for those who watch: its process is no member any more, and a look since then has put nothing in
-//! the place of its tiles (`gather.rs`). Never here: asking anybody, refusing to read a tile (`tile.rs`).
+//! the place of its tiles (`gather.rs`). Never here: asking anybody, refusing to read a tile (`tile/mod.rs`).
 
 use std::sync::Arc;
 
@@ -30,15 +30,21 @@ impl Lives {
         self.looked_at.store(Some(members));
     }
 
+    /// Whether a life is that of no member at this moment.
+    pub(in crate::cluster) fn is_nobody(&self, life: Incarnation) -> bool {
+        is_none_of(&self.now, life)
+    }
+
     /// Whether the tiles that this life had are lost, if a grid is still made of them.
     pub(in crate::cluster) fn is_lost(&self, life: Incarnation) -> bool {
-        let is_gone = |members: &ArcSwapOption<Members>| {
-            let members = members.load();
-            let known = members.as_ref();
-            known.is_some_and(|members| members.number_of(life).is_none())
-        };
-        is_gone(&self.now) && is_gone(&self.looked_at)
+        self.is_nobody(life) && is_none_of(&self.looked_at, life)
     }
+}
+
+fn is_none_of(members: &ArcSwapOption<Members>, life: Incarnation) -> bool {
+    let members = members.load();
+    let known = members.as_ref();
+    known.is_some_and(|members| members.number_of(life).is_none())
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Cluster {
     /// What stands in the way of any of them, once the others were looked at.
     pub(in crate::cluster) async fn gather(&self, members: &Members, are_all: bool) -> Result<()> {
         let (said, mut failed) = self.asked(members).await;
-        self.heed_drops();
+        self.heed_drops(&said.told);
         self.hear(&said, are_all && said.silent.is_empty());
         let Said { told, silent } = said;
         let (mut there, mut wishes) = (BTreeSet::new(), Vec::new());
@@ -81,7 +81,14 @@ impl Cluster {
             // Whatever came of it: what nobody needs goes.
             wishes.extend(self.settled(&survey, &choice));
         }
-        self.lack(&lacking);
+        // Of a look at some of the members nobody knows whether parts are missing.
+        let now = self.members();
+        if now
+            .iter()
+            .all(|member| members.number_of(member.incarnation()).is_some())
+        {
+            self.lack(&lacking);
+        }
         self.parts().age_only_own();
         if are_all && silent.is_empty() {
             let ids = told.values().flatten();
@@ -194,8 +201,8 @@ impl Cluster {
         // While members were asked a statement may have named something else so.
         let _turn = self.naming_turn().await?;
         self.check_name(name, before.as_ref())?;
-        if watch.has_seen() {
-            // It was contributed to or withdrawn here: the next look sees what there is now.
+        if watch.has_seen() || self.was_dropped(name, before.as_ref()) {
+            // It was contributed to, withdrawn or dropped here: the next look sees what there is now.
             return Ok(());
         }
         let made = Made {

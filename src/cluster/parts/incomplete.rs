@@ -128,9 +128,21 @@ impl Cluster {
             return;
         };
         for error in new {
-            tracing::info!(%error, "a grid of the cluster is not there, or not whole");
+            let text = "a grid of the cluster is not there, or not whole";
+            match error.kind() {
+                // Parts come one after the other.
+                ErrorKind::NotFound => tracing::info!(%error, "{text}"),
+                _ => tracing::warn!(%error, "{text}"),
+            }
         }
         self.session.lack(now);
+    }
+
+    /// Whether an error of a look is one of a grid, which is in the log.
+    pub(in crate::cluster) fn has_said(&self, error: &Error) -> bool {
+        let known = self.incomplete.known();
+        let mut known = known.values();
+        known.any(|lacking| lacking.error.message().ends_with(error.message()))
     }
 
     /// What is wrong with grids of all members, by their names, as long as it is.

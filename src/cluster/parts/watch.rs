@@ -1,7 +1,7 @@
 //! Seeing that parts of a grid change.
 //!
 //! Comes in: the name of a grid, by whoever does something with its parts that takes a while. Goes out: whether parts of it were contributed or withdrawn here meanwhile. Nothing is kept of names that nobody looks at. Never here:
-//! the parts (`parts.rs`).
+//! the parts (`parts/mod.rs`).
 
 use super::Parts;
 use crate::cluster::Cluster;

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::Parts;
+use super::copies::{Deal, Told};
+use super::{Made, Parts};
 use crate::cluster::Cluster;
 use crate::flight::messages::GridPart;
 
@@ -114,8 +115,8 @@ impl Cluster {
     }
 
     /// Takes note of the grids of all that a statement here has dropped, or put something else in the place of: they do not come up here again either until something of them is contributed anew, or they are
-    /// rebalanced. What this member has of them it goes on to have, for the others.
-    pub(in crate::cluster) fn heed_drops(&self) {
+    /// rebalanced. So do what members told of the deals whose place they took, which are there for a while. What this member has of them it goes on to have, for the others.
+    pub(in crate::cluster) fn heed_drops(&self, told: &BTreeMap<String, Vec<Told>>) {
         let mut parts = self.parts();
         let Parts {
             made, withdrawn, ..
@@ -126,11 +127,22 @@ impl Cluster {
                 .grid(name)
                 .is_ok_and(|grid| grid.id() == made.id);
             if !is_ours {
-                let ids = made.of.iter().map(|(id, _)| id.clone());
+                let before = told.get(name).into_iter().flatten();
+                let before = before.filter(|told| Deal::of(&told.part) < made.deal);
+                let before = before.map(|told| told.part.id.clone());
+                let ids = made.of.iter().map(|(id, _)| id.clone()).chain(before);
                 withdrawn.gone.entry(name.clone()).or_default().extend(ids);
             }
             is_ours
         });
+    }
+
+    /// Whether a grid that was put under its name is no more there.
+    pub(in crate::cluster) fn was_dropped(&self, name: &str, made: Option<&Made>) -> bool {
+        made.is_some_and(|made| {
+            let grid = self.session.grid(name);
+            !grid.is_ok_and(|grid| grid.id() == made.id)
+        })
     }
 
     /// Takes the grid of all from this member, if it is there and ours.

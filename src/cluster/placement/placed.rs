@@ -1,6 +1,6 @@
 //! Where placement has put row bands.
 //!
-//! Comes in: a grid, the members of a query. Goes out: the task of a row band, as `placement.rs` gives it; it is worked out once for these members, and known to their next statements: for a thousand members and a million row
+//! Comes in: a grid, the members of a query. Goes out: the task of a row band, as `placement/mod.rs` gives it; it is worked out once for these members, and known to their next statements: for a thousand members and a million row
 //! bands that takes seconds. Never here: placement itself, which members have.
 
 use std::collections::HashMap;

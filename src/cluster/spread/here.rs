@@ -1,7 +1,7 @@
 //! Parts of a statement that the member runs which was asked, and what all parts say at their end.
 //!
 //! Comes in: parts as the engine sends them, messages of those who run them. Goes out: the same, without a connection for those that run here; and a last message from each of them. A part that nobody asked for rows, as
-//! there were enough without it, says nothing of what it counted, and the engine would wait for it for ever. Never here: parts of other members' statements (`worker.rs`).
+//! there were enough without it, says nothing of what it counted, and the engine would wait for it for ever. Never here: parts of other members' statements (`worker/mod.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Tiles that every member can read.
 //!
 //! Comes in: the catalog that the members share, the places that all of them reach, tiles. Goes out: whether it matters who reads a tile. What anybody can read is dealt out by a function of the members
-//! (`placement.rs`), so that the same member reads it again and has it in memory by then, and another one where that member is gone. Never here: reading.
+//! (`placement/mod.rs`), so that the same member reads it again and has it in memory by then, and another one where that member is gone. Never here: reading.
 
 use std::collections::HashMap;
 

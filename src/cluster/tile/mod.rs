@@ -193,9 +193,8 @@ impl MemberTile {
 
     /// Lets go of the way to its owner, and of memory that is mapped by it; who reads it has it until then.
     pub(super) fn let_go_of_served(&self) {
-        if self.served.load().initialized() {
-            self.served.store(Arc::default());
-        }
+        // Also of one that is being made: whoever waits for it has it alone.
+        self.served.store(Arc::default());
     }
 
     /// The tile that is mapped.
@@ -261,6 +260,8 @@ impl MemberTile {
             return Err(error.with_hint("set cluster.fetch=true at all members, or load the grids so that what the statement reads together lies together"));
         }
         let connecting = async {
+            // Before it is there: it may be to be let go of while it is made.
+            let counted = self.reach.near.counted_served();
             self.check_answers().await?;
             let client = self.reach.client(uri).await?;
             tracing::info!(%uri, grid = %handle.grid, position = ?handle.position, "a tile of another member is fetched");
@@ -268,7 +269,7 @@ impl MemberTile {
             let schema = Arc::clone(schema);
             Ok(Arc::new(Served {
                 tile: ServedTile::of_handle(client, handle.clone(), schema, shape),
-                _counted: self.reach.near.counted_served(),
+                _counted: counted,
             }))
         };
         let served = self.served.load_full();
@@ -348,6 +349,9 @@ impl MemberTile {
                     break;
                 };
                 small.keep(handle, *column, Arc::clone(values));
+                if self.reach.lives.is_nobody(handle.incarnation) {
+                    small.let_go(handle, *column);
+                }
                 *place = Some(Arc::clone(values));
             }
         }

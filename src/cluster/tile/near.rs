@@ -1,7 +1,7 @@
 //! Statements over little data, all of which lies in members of this host.
 //!
 //! Comes in: what a statement reads of grids. Goes out: whether the member that was asked runs it alone, over its own tiles and over memory that the others share with it, which is mapped then: no stages, no streams, nothing copied. What is mapped stays so
-//! as long as somebody reads it now and then, its grid is there, and its owner is a member. Never here: mapping a tile (`tile.rs`), planning, reading.
+//! as long as somebody reads it now and then, its grid is there, and its owner is a member. Never here: mapping a tile (`tile/mod.rs`), planning, reading.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! What is known of a tile of another member before it is read.
 //!
-//! Comes in: a handle, columns, number of rows, where the owner answers, how the tile may be had. Goes out: that, and the errors that say that it is not to be had, which name the grid of all and the member. Never here: having it (`tile.rs`).
+//! Comes in: a handle, columns, number of rows, where the owner answers, how the tile may be had. Goes out: that, and the errors that say that it is not to be had, which name the grid of all and the member. Never here: having it (`tile/mod.rs`).
 
 use std::sync::Arc;
 

@@ -69,6 +69,11 @@ impl SmallTiles {
         self.0.insert(Place::new(handle, column), values);
     }
 
+    /// Lets go of one, whose owner was none any more when it was kept.
+    pub(in crate::cluster) fn let_go(&self, handle: &Handle, column: usize) {
+        self.0.invalidate(&Place::new(handle, column));
+    }
+
     /// Lets go of those of tiles whose owners are no members any more.
     pub(in crate::cluster) fn keep_only(&self, members: &Members) {
         for (place, _) in &self.0 {

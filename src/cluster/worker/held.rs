@@ -1,6 +1,6 @@
 //! How many parts of statements this process holds for members.
 //!
-//! Comes in: a part that begins. Goes out: their number. A part counts until the engine has let go of its plan and of what that has in memory, which is some time after it is over. Never here: letting go of them (`worker.rs`).
+//! Comes in: a part that begins. Goes out: their number. A part counts until the engine has let go of its plan and of what that has in memory, which is some time after it is over. Never here: letting go of them (`worker/mod.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

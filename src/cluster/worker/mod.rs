@@ -101,7 +101,7 @@ pub(super) async fn let_go(worker: &Worker, own: &Member) -> Result<()> {
 
 /// Has each thread that runs parts free what left the engine's cache there. Each keeps such things in a list of its own until it adds to it again, which one with nothing to do does not, and they are freed once
 /// all have looked a few times.
-pub(super) async fn free(work: &Handle) {
+pub(super) async fn free(work: Handle) {
     let num_threads = work.metrics().num_workers();
     for _ in 0..LOOKS {
         let arrived = Arc::<AtomicUsize>::default();
@@ -232,7 +232,7 @@ mod tests {
         // Other tests may be looking at something at this moment.
         let end = Instant::now() + Duration::from_secs(20);
         while known.strong_count() > 0 && Instant::now() < end {
-            runtime.block_on(free(runtime.handle()));
+            runtime.block_on(free(runtime.handle().clone()));
         }
         assert_eq!(known.strong_count(), 0);
     }

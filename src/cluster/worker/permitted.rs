@@ -92,7 +92,7 @@ fn is_exchange(node: &Arc<dyn ExecutionPlan>) -> bool {
         || node.is::<NetworkShuffleExec>()
 }
 
-/// Operators of partgrid that travel (`codec.rs`).
+/// Operators of partgrid that travel (`codec/mod.rs`).
 fn is_own(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<GridScanExec>()
         || node.is::<LookupExec>()

@@ -192,6 +192,15 @@ def test_a_worker_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch
         assert grid.sql(QUERY).to_pylist() == groups()
 
 
+def test_a_grid_that_a_worker_has_no_more_is_lost() -> None:
+    with workers(1) as client, engine.persist(facts()) as grid:
+        [at] = client.nthreads()
+        with pytest.raises(pg.errors.PartitionLostError, match="not with the members any more"):
+            client.run(_dask_worker.lend, "lease", {"t": "nothing"}, workers=[at])
+        # Nobody waits for the turn of that statement.
+        assert grid.sql(QUERY).to_pylist() == groups()
+
+
 def test_members_listen_where_workers_do() -> None:
     def address(of: str) -> str:
         return _dask_worker._address(SimpleNamespace(address=of))

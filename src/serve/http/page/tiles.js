@@ -237,7 +237,8 @@ function draw(view) {
   view.picture = picture;
   const paint = paints(picture, byId("colour").value);
   const focused = part.drawing.contains(document.activeElement);
-  const lost = picture.lost > 0 ? lostWords(picture.lost, picture.rows * picture.columns) : "";
+  const listed = detail.tiles.length < picture.rows * picture.columns ? " of those listed" : "";
+  const lost = picture.lost > 0 ? `${lostWords(picture.lost, detail.tiles.length)}${listed}` : "";
   const shape = [counted(picture.rows, "row band"), counted(picture.columns, "column band"), lost].filter(Boolean).join(", ");
   const label = `Tiles of ${isolated(detail.name)}: ${shape}. Arrow keys move.`;
   const svg = svgElement("svg", { class: "tiles", role: "grid", "aria-readonly": "true", "aria-label": label, viewBox: `0 0 ${width} ${picture.height}`, height: picture.height });
