@@ -38,7 +38,7 @@ test-rust:
 	cargo test --workspace --locked
 
 test-python: extension
-	$(VENV)/bin/python -m pytest tests/python -q -n 2
+	$(VENV)/bin/python -m pytest tests/python -q -n 3
 
 # The extension has the feature `cuda` by default; nothing of CUDA is needed to build it.
 # The peers are installed where there is a device of the driver.
