@@ -19,7 +19,7 @@ const MODE: u32 = 0o600;
 /// stay; one that is new is for its owner alone.
 ///
 /// # Errors
-/// `InvalidData` for a file that is none of tokens, `InvalidArgument` where a token has the name; `NotFound`, `PermissionDenied` or `Storage` where it cannot be read or written. The file is as it was then, unless the disk failed after it was put in its place: the name is taken then, and nobody has its token.
+/// `InvalidData` for a file that is none of tokens, `InvalidArgument` where a token has the name, and for what is no ordinary file; `NotFound`, `PermissionDenied` or `Storage` where it cannot be read or written. The file is as it was then, unless the disk failed after it was put in its place: the name is taken then, and nobody has its token.
 pub fn add_token(path: &Path, name: &str, entry: &str) -> Result<()> {
     let added = add(path, name, entry);
     added.map_err(|error| error.with_file(path.display().to_string()))
@@ -38,6 +38,12 @@ fn add(path: &Path, name: &str, entry: &str) -> Result<()> {
         }
         found => found.map_err(|error| failed(&error))?,
     };
+    // It would be replaced, a device as well, and of a pipe nothing would ever come.
+    if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
+        let text = "a file of tokens must be an ordinary file; this is a folder, a device, a pipe or a socket";
+        return Err(Error::invalid_argument(text)
+            .with_hint("without --add-to the entry is written to standard error"));
+    }
     let folder = target.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     let lock = File::open(folder).map_err(|error| failed(&error))?;
@@ -104,6 +110,7 @@ fn failed(error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
     use std::time::SystemTime;
 
     use super::super::auth::{Presented, Scope, new_token};
@@ -162,6 +169,13 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         assert!(error.message().contains("in line"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), torn);
+        let socket = folder.path().join("socket");
+        let _listening = UnixListener::bind(&socket).unwrap();
+        for path in [folder.path(), &socket, Path::new("/dev/null")] {
+            let error = made(path, "first").unwrap_err();
+            assert!(error.message().contains("ordinary file"), "{error}");
+            assert!(!fs::metadata(path).unwrap().is_file());
+        }
         let nowhere = made(&folder.path().join("no/tokens.toml"), "first").unwrap_err();
         assert_eq!(nowhere.kind(), ErrorKind::NotFound);
     }

@@ -93,7 +93,7 @@ fn wrong(text: &str) -> Error {
 /// What is said of a line of the file, counted from 1.
 fn wrong_line(path: &Path, number: usize, line: &str) -> Error {
     let text = format!(
-        "a line of the list of members must be HOST:PORT or the URI of a server, such as db1:{PORT} or grpc+tls://db1:{PORT}, got {line:?}"
+        "a line of the list of members must be one HOST:PORT or the URI of a server, such as db1:{PORT} or grpc+tls://db1:{PORT}, got {line:?}"
     );
     let error = Error::invalid_argument(text).with_context("file", path.display().to_string());
     error.with_context("line", number.to_string())
@@ -113,16 +113,17 @@ fn listed(path: &Path, text: &str, is_tls: bool) -> Result<Vec<String>> {
 
 /// The URI of a member, as it or its address is written.
 fn uri_of(written: &str, is_tls: bool) -> Result<String> {
-    if written.contains("://") {
-        return Ok(written.trim_end_matches('/').to_owned());
-    }
-    let port = written
-        .rsplit_once(':')
-        .map(|(_, port)| port.parse::<u16>());
     let scheme = if is_tls { "grpc+tls" } else { "grpc" };
-    match port {
-        Some(Ok(_)) => Ok(format!("{scheme}://{written}")),
-        _ => Err(wrong(written)),
+    let (scheme, address) = match written.split_once("://") {
+        Some((scheme @ ("grpc" | "grpc+tls"), address)) => (scheme, address.trim_end_matches('/')),
+        Some(_) => return Err(wrong(written)),
+        None => (scheme, written),
+    };
+    let is_host = |host: &str| !host.is_empty() && !host.contains([',', '/', '@', '#', ' ', '\t']);
+    let parts = address.rsplit_once(':');
+    match parts.is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok()) {
+        true => Ok(format!("{scheme}://{address}")),
+        false => Err(wrong(written)),
     }
 }
 
@@ -274,7 +275,17 @@ mod tests {
             Join::File("/a b".into())
         );
         assert_eq!("alone".parse::<Join>().unwrap(), Join::List(Vec::new()));
-        for text in ["a", "", "dns:a", "dns:a:b", "a:1,b"] {
+        let wrong = [
+            "a", "", "dns:a", "dns:a:b", "a:1,b", "a:99999", ":1", "grpc://a",
+        ];
+        let others = [
+            "http://a:1",
+            "grpc://a:1/b",
+            "grpc://a@b:1",
+            "a b:1",
+            "a:1 # first",
+        ];
+        for text in wrong.into_iter().chain(others) {
             assert!(text.parse::<Join>().is_err(), "{text}");
         }
         let hint = |text: &str| {
@@ -291,6 +302,8 @@ mod tests {
         let text = "# all\n\n a:1 \ngrpc+tls://b:2/\n";
         let uris = listed(path, text, false).unwrap();
         assert_eq!(uris, ["grpc://a:1", "grpc+tls://b:2"]);
+        // As after `--join`.
+        assert!(listed(path, "a:1,b:2,c:3\n", false).is_err());
         let error = listed(path, &format!("{text}c\nd\n"), false).unwrap_err();
         let said = error.to_string();
         assert!(
