@@ -39,8 +39,8 @@ def at_rest(one: Service) -> None:
     until(lambda: is_at_rest(one), 30)
 
 
-# The thread that answers those who map memory, and the one that copies tiles into memory that can be mapped.
-SHARERS = {"partgrid-share", "partgrid-copy"}
+# The thread that waits for those who map memory, and those that answer one each.
+SHARERS = {"partgrid-share", "partgrid-lease"}
 
 # Of connections, as the kernel lists them.
 ESTABLISHED, GONE = "01", "socket:[0]"

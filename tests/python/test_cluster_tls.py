@@ -124,7 +124,7 @@ def test_a_certificate_that_others_will_not_believe_is_said_at_the_start(tmp_pat
 
     named = issued("db.example", "192.0.2.1")
     told = said("alone", **named)
-    assert "warning: other members refuse this one: they look for 127.0.0.1" in told
+    assert "warning: members that know this one as 127.0.0.1 refuse it" in told
     assert "which is for db.example, 192.0.2.1; put 127.0.0.1 into it (subjectAltName)" in told
     advertised = {"server.advertised": "grpc+tls://db.example:8815"}
     for join, settings in (
@@ -133,8 +133,8 @@ def test_a_certificate_that_others_will_not_believe_is_said_at_the_start(tmp_pat
         # What DNS gives are addresses: the certificate is for the name.
         ("dns:localhost:1", issued("localhost")),
     ):
-        assert "warning: other members" not in said(join, **settings)
-    assert "they look for localhost" in said("dns:localhost:1", **named)
+        assert "members that know this one" not in said(join, **settings)
+    assert "members that know this one as localhost refuse it" in said("dns:localhost:1", **named)
 
 
 def test_members_of_a_name_are_believed_by_that_name(tmp_path: Path, authority: Authority) -> None:
