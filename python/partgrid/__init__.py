@@ -4,13 +4,15 @@ Says where every tile lives, hands tiles to other libraries without copying, and
 """
 
 import atexit
+import importlib
 import os
+from typing import TYPE_CHECKING
 
 from partgrid import _cpu, errors
 
 _cpu.check()
 
-from partgrid import buffer, distarray, engines, storage  # noqa: E402
+from partgrid import buffer, distarray, storage  # noqa: E402
 from partgrid._frames import from_pandas  # noqa: E402
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Array,
@@ -52,9 +54,12 @@ from partgrid._native import (  # noqa: E402 - the processor is looked at first
     sql,
 )
 from partgrid._polars import from_polars  # noqa: E402
-from partgrid.engines.dask import from_dask  # noqa: E402
-from partgrid.engines.modin import from_modin  # noqa: E402
 from partgrid.errors import PartgridError  # noqa: E402
+
+if TYPE_CHECKING:
+    from partgrid import engines
+    from partgrid.engines.dask import from_dask
+    from partgrid.engines.modin import from_modin
 
 # Threads that run queries must not be in Python when it ends, stand still during a fork, and those of a parent are not in its children.
 atexit.register(_end_calls)
@@ -110,3 +115,24 @@ __all__ = [
     "sql",
     "storage",
 ]
+
+# What is loaded when it is first named: what engines need is more than half of the time that loading everything takes.
+_LATER = {
+    "engines": "partgrid.engines",
+    "from_dask": "partgrid.engines.dask",
+    "from_modin": "partgrid.engines.modin",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        text = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(text, name=name)
+    module = importlib.import_module(_LATER[name])
+    found = module if name == "engines" else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -72,6 +72,31 @@ def test_import_is_light() -> None:
     assert run(code).split("\n")[:2] == ["1", "[]"]
 
 
+def test_engines_are_loaded_when_they_are_named() -> None:
+    code = (
+        "import sys, partgrid as pg\n"
+        "loaded = lambda: [n for n in sys.modules if n == 'asyncio' or 'engines' in n]\n"
+        "print(loaded())\n"
+        "print({'engines', 'from_dask', 'from_modin'} <= {*dir(pg)} & {*pg.__all__})\n"
+        "print(pg.engines.mpi.__name__, 'partgrid.engines.ray' in sys.modules, dir(pg.engines))\n"
+        "print(pg.from_dask is pg.engines.dask.from_dask, pg.from_modin is pg.engines.modin.from_modin)\n"
+        "from partgrid import *\n"
+        "print(from_dask is pg.from_dask, engines.ray.__name__)\n"
+        "for where, name in (pg, 'grids'), (pg.engines, 'spark'):\n"
+        "    try: getattr(where, name)\n"
+        "    except AttributeError as error: print(error)\n"
+    )
+    assert run(code).splitlines() == [
+        "[]",
+        "True",
+        "partgrid.engines.mpi False ['dask', 'modin', 'mpi', 'ray']",
+        "True True",
+        "True partgrid.engines.ray",
+        "module 'partgrid' has no attribute 'grids'",
+        "module 'partgrid.engines' has no attribute 'spark'; the engines are dask, modin, mpi, ray",
+    ]
+
+
 def test_attributes_never_need_other_libraries() -> None:
     code = (
         "import sys\n"

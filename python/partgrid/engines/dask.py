@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from partgrid import errors
 from partgrid._frames import check_index, pandas_to_arrow
+from partgrid._native import _from_parts, from_arrow
 from partgrid._refusals import needed, placed, refused, wrong_frame
 from partgrid.engines._dask_grid import DaskGrid, explain, persist, sql
 
@@ -85,8 +86,6 @@ def from_dask(
     for number, part in enumerate(dask.compute(*frame.to_delayed())):
         cells.append([_table(number, part, index, first)])
         first += len(part)
-    from partgrid._native import _from_parts  # noqa: PLC0415 - the package is still being imported
-
     return _from_parts(cells)
 
 
@@ -168,8 +167,6 @@ class RowBand:
 
 
 def _received(stream: Any, start: int, name: str) -> RowBand:  # noqa: ANN401
-    from partgrid._native import from_arrow  # noqa: PLC0415 - the package is still being imported
-
     pa = needed("pyarrow", "to_dask")
     return RowBand(from_arrow(pa.ipc.open_stream(stream)), start, name)
 

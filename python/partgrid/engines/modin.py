@@ -17,6 +17,7 @@ from partgrid._frames import (
     pandas_to_arrow,
     without_labels,
 )
+from partgrid._native import _from_parts
 from partgrid._refusals import needed, placed, refused, wrong_frame
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ def from_modin(frame: Frame, *, index: str | None = None) -> Grid:
         ]
         for row_band, row in enumerate(rows)
     ]
-    from partgrid._native import _from_parts  # noqa: PLC0415 - the package is still being imported
-
     return _from_parts(tables)
 
 
