@@ -305,9 +305,12 @@ impl Cluster {
                 }
                 (Err(error), None) => return Err(error),
             };
-            let (there, away) = members::join::alive(&self.reach, &uris).await;
+            let (there, mut away) = members::join::alive(&self.reach, &uris).await;
+            let members = self.members();
+            // Its own address may not lead here: that of a proxy, or one that only others reach.
+            away.retain(|(uri, _)| !members.own().is_at(uri));
             are_all = away.is_empty() && unread.is_none();
-            self.listed.look(self.members().own(), &uris, &there, &away);
+            self.listed.look(members.own(), &uris, &there, &away);
             self.set_members(there);
         }
         let _turn_to_look = self.looking.lock().await;
@@ -329,12 +332,6 @@ impl Cluster {
     /// As [`ClientOptions::with_token_file`]; the one of before is shown then.
     pub fn read_token_again(&self) -> Result<()> {
         self.reach.read_token_again()
-    }
-
-    /// How many of those that are listed as members do not take part, as the last look saw it.
-    #[must_use]
-    pub fn num_away(&self) -> usize {
-        self.listed.num_away()
     }
 
     /// How many parts of statements this process holds for members, of its own and of others. Those of a statement that is over are let go of within seconds.
