@@ -2072,11 +2072,12 @@ class Server:
         """
     def reload(self, /) -> None:
         """
-        Reads the files of tokens and certificates again, and that of the token that members of a cluster show each other. Connections that are open stay.
+        Reads the files of tokens and certificates again, and of a member of a cluster that of the token that it shows, and that of those whom it trusts. Connections that are open stay.
 
         Raises:
             NotFoundError: A file is gone; then what was read before stays in use.
             InvalidDataError: A file is not what it should be; likewise.
+            InvalidArgumentError: A start would refuse it, such as a token of members with which one may not do all; likewise.
         """
     def stop(self, /, within: float | None = None) -> None:
         """

@@ -13,13 +13,14 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use super::address::{Address, Waits, is_elsewhere, with_scheme};
+use super::trusted::Trusted;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a client shows and trusts.
 #[derive(Clone, Default)]
 pub struct ClientOptions {
     token: Option<Token>,
-    ca: Option<PathBuf>,
+    ca: Option<Trusted>,
     identity: Option<(PathBuf, PathBuf)>,
     server_name: Option<String>,
     /// Whether the connection is encrypted, if not the URI alone says it.
@@ -45,19 +46,12 @@ impl Bearer {
     /// # Errors
     /// `InvalidArgument` for what no header can hold.
     fn of(token: &str) -> Result<Self> {
-        let bearer = Self::default();
-        bearer.set(token)?;
-        Ok(bearer)
-    }
-
-    fn set(&self, token: &str) -> Result<()> {
         let value = format!("Bearer {token}").parse::<MetadataValue<Ascii>>();
         let mut value = value.map_err(|_| {
             Error::invalid_argument("a token must be printable ASCII, this one is not")
         })?;
         value.set_sensitive(true);
-        self.0.store(Some(Arc::new(value)));
-        Ok(())
+        Ok(Self(Arc::new(ArcSwapOption::from_pointee(value))))
     }
 
     /// What is shown at this moment; nothing without a token.
@@ -120,7 +114,7 @@ impl ClientOptions {
     /// `NotFound`, `PermissionDenied` or `Storage` for a file that cannot be read, `InvalidArgument` for what no header can hold.
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let bearer = Bearer::of(&token_in(&path)?)?;
+        let bearer = bearer_in(&path)?;
         self.token = Some(Token::File(path, bearer));
         Ok(self)
     }
@@ -130,17 +124,44 @@ impl ClientOptions {
     /// # Errors
     /// As [`ClientOptions::with_token_file`].
     pub fn read_token_again(&self) -> Result<()> {
+        if let Some(new) = self.token_of_now()? {
+            self.show(&new);
+        }
+        Ok(())
+    }
+
+    /// The token as its file has it now, if it is in a file, for those who look at it before it is shown ([`ClientOptions::show`]).
+    ///
+    /// # Errors
+    /// As [`ClientOptions::with_token_file`].
+    pub(crate) fn token_of_now(&self) -> Result<Option<Bearer>> {
         match &self.token {
-            Some(Token::File(path, bearer)) => bearer.set(&token_in(path)?),
-            Some(Token::Said(_)) | None => Ok(()),
+            Some(Token::File(path, _)) => bearer_in(path).map(Some),
+            Some(Token::Said(_)) | None => Ok(None),
         }
     }
 
-    /// A file of those who vouch for the server, in PEM; without it those that the system trusts.
+    /// Shows another token from now on, in place of the one of the file.
+    pub(crate) fn show(&self, new: &Bearer) {
+        if let Some(Token::File(_, bearer)) = &self.token {
+            bearer.0.store(new.0.load_full());
+        }
+    }
+
+    /// A file of those who vouch for the server, in PEM; without it those that the system trusts. It is read at each connection, unless [`ClientOptions::read_ca`] has kept what it held.
     #[must_use]
     pub fn with_ca(mut self, path: impl Into<PathBuf>) -> Self {
-        self.ca = Some(path.into());
+        self.ca = Some(Trusted::of(path.into()));
         self
+    }
+
+    /// Reads the file of those who vouch for the server, if there is one: connections that are made from now on with these options, or with clones of them, go by what it holds at this moment. Where it cannot be read they go by what they
+    /// went by before.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied` or `Storage` for a file that cannot be read, `InvalidData` for one that holds anything but certificates, or none.
+    pub fn read_ca(&self) -> Result<()> {
+        self.ca.as_ref().map_or(Ok(()), Trusted::keep)
     }
 
     /// Files of the certificate and the key that the client shows, in PEM (mutual TLS).
@@ -266,7 +287,7 @@ impl ClientOptions {
     pub(crate) fn tls(&self) -> Result<ClientTlsConfig> {
         let mut tls = ClientTlsConfig::new();
         tls = match &self.ca {
-            Some(path) => tls.ca_certificate(Certificate::from_pem(certificates(path)?)),
+            Some(trusted) => tls.ca_certificate(Certificate::from_pem(trusted.pem()?)),
             None => tls.with_native_roots(),
         };
         if let Some((certificate, key)) = &self.identity {
@@ -284,7 +305,10 @@ fn file(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// A file of certificates. One without any would say nothing of it, and nobody would be trusted.
-fn certificates(path: &Path) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// `NotFound`, `PermissionDenied` or `Storage` when it cannot be read, `InvalidData` for one without any.
+pub(super) fn certificates(path: &Path) -> Result<Vec<u8>> {
     let bytes = file(path)?;
     let text = String::from_utf8_lossy(&bytes);
     if text.contains("-----BEGIN CERTIFICATE-----") {
@@ -298,13 +322,30 @@ fn certificates(path: &Path) -> Result<Vec<u8>> {
 fn token_in(path: &Path) -> Result<String> {
     let what = "the file of the token cannot be read";
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(what, path, &error))?;
-    match text.trim() {
-        "" => Err(
-            Error::invalid_argument("the file of the token must hold one, it is empty")
-                .with_file(path.display().to_string()),
-        ),
-        token => Ok(token.to_owned()),
+    let wrong = |text: String| Error::invalid_argument(text).with_file(path.display().to_string());
+    let token = text.trim();
+    if token.is_empty() {
+        let text = "the file of the token must hold one, it is empty";
+        return Err(wrong(text.to_owned()));
     }
+    if token.contains("[[token]]") {
+        let text = "the file of the token must hold that alone, got a file of tokens (auth.tokens), which holds only their SHA-256";
+        return Err(wrong(text.to_owned()).with_hint(
+            "`partgrid token NAME --add-to TOKENS > FILE` writes a token to a file of its own, and its entry to the file of tokens",
+        ));
+    }
+    match token.lines().count() {
+        1 => Ok(token.to_owned()),
+        many => Err(wrong(format!(
+            "the file of the token must hold one token in one line, got {many} lines"
+        ))),
+    }
+}
+
+/// The token in a file, as it goes into each call.
+fn bearer_in(path: &Path) -> Result<Bearer> {
+    let bearer = Bearer::of(&token_in(path)?);
+    bearer.map_err(|error| error.with_file(path.display().to_string()))
 }
 
 fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> Error {
@@ -353,9 +394,10 @@ mod tests {
             ["Bearer two"; 2]
         );
         // What cannot be read, or is none, leaves the one before.
-        for wrong in ["", "two\nlines"] {
+        for wrong in ["", "two\nlines", "[[token]]", "\u{e4}"] {
             std::fs::write(&path, wrong).unwrap();
-            assert!(options.read_token_again().is_err());
+            let error = options.read_token_again().unwrap_err();
+            assert_eq!(error.context("file"), path.to_str(), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
         let error = options.read_token_again().unwrap_err();

@@ -135,6 +135,14 @@ impl ClusterOptions {
         self
     }
 
+    /// Reads that file, if there is one: members go by what it holds now, until it is read again.
+    ///
+    /// # Errors
+    /// As [`ClientOptions::read_ca`].
+    pub fn read_ca(&self) -> Result<()> {
+        read_ca(&self.client)
+    }
+
     /// Files of the certificate and the key that members show each other, in PEM (mutual TLS).
     #[must_use]
     pub fn with_identity(mut self, certificate: &str, key: &str) -> Self {
@@ -196,9 +204,10 @@ impl Cluster {
     /// Makes this process, which others reach at `uri` (`grpc://` or `grpc+tls://`, with host and port), a member. Looks for others on the tokio runtime of the caller, for as long as it is there.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no such URI and as [`ClusterOptions::check`], `Internal` when the operating system gives no random bytes.
+    /// `InvalidArgument` for what is no such URI and as [`ClusterOptions::check`], as [`ClusterOptions::read_ca`], `Internal` when the operating system gives no random bytes.
     pub fn start(session: &Session, uri: &str, options: ClusterOptions) -> Result<Arc<Self>> {
         options.check()?;
+        options.read_ca()?;
         let own = own_member(uri)?.with_memory_bytes(session.memory_limit_bytes() as u64);
         let client = match &options.join {
             // What DNS gives are addresses; certificates are for the name. Without TLS there are none.
@@ -305,9 +314,12 @@ impl Cluster {
                 }
                 (Err(error), None) => return Err(error),
             };
-            let (there, away) = members::join::alive(&self.reach, &uris).await;
+            let (there, mut away) = members::join::alive(&self.reach, &uris).await;
+            let members = self.members();
+            // Its own address may not lead here: that of a proxy, or one that only others reach.
+            away.retain(|(uri, _)| !members.own().is_at(uri));
             are_all = away.is_empty() && unread.is_none();
-            self.listed.look(self.members().own(), &uris, &there, &away);
+            self.listed.look(members.own(), &uris, &there, &away);
             self.set_members(there);
         }
         let _turn_to_look = self.looking.lock().await;
@@ -328,13 +340,20 @@ impl Cluster {
     /// # Errors
     /// As [`ClientOptions::with_token_file`]; the one of before is shown then.
     pub fn read_token_again(&self) -> Result<()> {
-        self.reach.read_token_again()
+        self.reach.options().read_token_again()
     }
 
-    /// How many of those that are listed as members do not take part, as the last look saw it.
-    #[must_use]
-    pub fn num_away(&self) -> usize {
-        self.listed.num_away()
+    /// Reads the file again of those who vouch for members, if there is one. Connections that are open stay.
+    ///
+    /// # Errors
+    /// As [`ClusterOptions::read_ca`]; members go by what it held before then.
+    pub fn read_ca_again(&self) -> Result<()> {
+        read_ca(self.reach.options())
+    }
+
+    /// What this member shows the others, and whom it trusts.
+    pub(crate) fn client_options(&self) -> &ClientOptions {
+        self.reach.options()
     }
 
     /// How many parts of statements this process holds for members, of its own and of others. Those of a statement that is over are let go of within seconds.
@@ -369,6 +388,12 @@ impl Cluster {
             stops: self.stops.clone(),
         }
     }
+}
+
+/// Reads whom members are to trust.
+fn read_ca(client: &ClientOptions) -> Result<()> {
+    let read = client.read_ca();
+    read.map_err(|error| error.with_context("setting", "cluster.ca"))
 }
 
 /// This process as a member that others reach at a URI.

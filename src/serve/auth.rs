@@ -25,6 +25,15 @@ const PREFIX: &str = "pgt_";
 /// The longest text that is looked at as a token.
 const MAX_TOKEN_BYTES: usize = 512;
 
+/// Whether a text looks like a token that [`new_token`] made.
+#[cfg(feature = "distributed")]
+pub(super) fn is_token(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// How an entry of a file of tokens begins, for those whose file has none.
+const ENTRY: &str = "an entry begins with the lines\n[[token]]\nname = \"analyst\"\nand `partgrid token NAME --add-to FILE` writes it as a whole";
+
 /// What a caller may do; each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -214,7 +223,7 @@ impl Tokens {
             let line = error.span().map(|span| line_of(text, span.start));
             let at = line.map_or_else(String::new, |line| format!(" in line {line}"));
             // The message may quote the text, and with it a hash.
-            Error::invalid_data(format!("the tokens are not of the form that is wanted{at}: a [[token]] has name, sha256, scope (read, write or admin), grids, expires, queries, memory and answer"))
+            Error::invalid_data(format!("the tokens are not of the form that is wanted{at}: the file is TOML, in which a [[token]] has name, sha256, scope (read, write or admin), grids, expires, queries, memory and answer")).with_hint(ENTRY)
         })?;
         let mut tokens: Vec<Token> = Vec::with_capacity(file.token.len());
         for entry in file.token {

@@ -1,6 +1,6 @@
 //! What a server needs to begin, and what whoever starts it should know.
 //!
-//! Comes in: options; a server that listens. Goes out: the first that stands in the way, before grids are loaded: files of tokens and certificates, ports, the token that members show; warnings. Never here: what options mean (`options.rs`).
+//! Comes in: options; a server that listens. Goes out: the first that stands in the way, before grids are loaded: files of tokens and certificates, ports, the token that members show, and those whom they trust; warnings. Never here: what options mean (`options.rs`).
 
 use std::net::SocketAddr;
 #[cfg(feature = "distributed")]
@@ -18,11 +18,17 @@ use super::tls::Tls;
 #[cfg(feature = "distributed")]
 use super::tls::names_but;
 #[cfg(feature = "distributed")]
+use crate::client::Bearer;
+#[cfg(feature = "distributed")]
 use crate::cluster::Join;
 use crate::error::{Error, Result};
 
 /// What is said where the address is that of all interfaces and nobody said what other hosts call it.
 const NO_LOCATION: &str = "the server listens at all interfaces and was not told what other hosts call it (server.advertised): answers name no location, and are to be fetched on the connection that asked";
+
+/// How to come by a token that members can show each other.
+#[cfg(feature = "distributed")]
+const MAKE: &str = "`partgrid token members --scope admin --add-to FILE` makes one; the token that it prints goes into the file of cluster.token of all members";
 
 impl TokenSource {
     /// The tokens, at least one.
@@ -48,7 +54,7 @@ impl TokenSource {
 }
 
 impl ServerOptions {
-    /// As [`ServerOptions::check`]; and sees that files of tokens and certificates can be read, and ports be had: for those who have yet to load grids, which may take long. Leaves all as it is.
+    /// As [`ServerOptions::check`]; and sees that files of tokens and certificates can be read, and ports be had: for those who have yet to load grids, which may take long.
     ///
     /// # Errors
     /// As [`Server::start`](super::Server::start).
@@ -58,6 +64,10 @@ impl ServerOptions {
             let tokens = source.read()?;
             self.check_shown(&tokens)?;
         }
+        #[cfg(feature = "distributed")]
+        if let Some(cluster) = &self.cluster {
+            cluster.read_ca()?;
+        }
         if let Some(files) = &self.tls {
             drop(Tls::read(files.clone())?);
         }
@@ -65,41 +75,61 @@ impl ServerOptions {
         addresses.into_iter().flatten().try_for_each(check_free)
     }
 
-    /// Refuses a member whose token would not let it in at members that have the same tokens. One that is not among them may be good elsewhere.
+    /// As [`check_shown`]; and refuses a member of others that shows none.
     ///
     /// # Errors
-    /// `InvalidArgument` for a token with which one may not do all.
+    /// `InvalidArgument` for such a member.
     #[cfg(feature = "distributed")]
     pub(super) fn check_shown(&self, tokens: &Tokens) -> Result<()> {
         let Some(cluster) = &self.cluster else {
             return Ok(());
         };
-        let shown = cluster.client.bearer()?.now();
-        let token = shown.as_ref().and_then(|shown| shown.to_str().ok());
-        let Some(token) = token.and_then(token_of) else {
-            return Ok(());
+        let shown = cluster.client.bearer()?;
+        // One that is alone shows nobody anything.
+        let is_alone = match &cluster.join {
+            Some(Join::List(list)) => list.is_empty(),
+            None => true,
+            Some(Join::File(_) | Join::Dns(..)) => false,
         };
-        let Presented::Good(caller) = tokens.look_up(&token, SystemTime::now()) else {
-            return Ok(());
-        };
-        if super::member::check(&caller).is_ok() {
-            return Ok(());
+        if shown.now().is_none() && !is_alone {
+            let text = "a member whose server asks for tokens (auth.tokens, `--tokens`) must show the others one, got no cluster.token";
+            return Err(Error::invalid_argument(text).with_hint(format!(
+                "say the file of the token with cluster.token (`--set cluster.token=FILE`); {MAKE}"
+            )));
         }
-        let some = caller.patterns().map_or("", |_| " for some grids");
-        let text = format!(
-            "members must show a token with the scope `admin` for all grids (cluster.token), the token `{}` has `{}`{some}",
-            caller.name(),
-            caller.scope()
-        );
-        Err(Error::invalid_argument(text).with_hint(
-            "`partgrid token members --scope admin --add-to FILE` makes one; the token that it prints goes into the file of cluster.token of all members",
-        ))
+        check_shown(&shown, tokens)
     }
 
     #[cfg(not(feature = "distributed"))]
     pub(super) fn check_shown(&self, _: &Tokens) -> Result<()> {
         Ok(())
     }
+}
+
+/// Refuses what a member shows if it would not let it in at members that have the same tokens. One that is not among them may be good elsewhere.
+///
+/// # Errors
+/// `InvalidArgument` for a token with which one may not do all.
+#[cfg(feature = "distributed")]
+pub(super) fn check_shown(shown: &Bearer, tokens: &Tokens) -> Result<()> {
+    let shown = shown.now();
+    let token = shown.as_ref().and_then(|shown| shown.to_str().ok());
+    let Some(token) = token.and_then(token_of) else {
+        return Ok(());
+    };
+    let Presented::Good(caller) = tokens.look_up(&token, SystemTime::now()) else {
+        return Ok(());
+    };
+    if super::member::check(&caller).is_ok() {
+        return Ok(());
+    }
+    let some = caller.patterns().map_or("", |_| " for some grids");
+    let text = format!(
+        "members must show a token with the scope `admin` for all grids (cluster.token), the token `{}` has `{}`{some}",
+        caller.name(),
+        caller.scope()
+    );
+    Err(Error::invalid_argument(text).with_hint(MAKE))
 }
 
 /// Sees that nobody else listens there, without listening itself: nobody is to knock in vain.
@@ -204,6 +234,24 @@ mod tests {
             let error = checked(entry(scope, &grids)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.message().ends_with(has), "{error}");
+        }
+        // One that shows none can be a member of itself alone.
+        let (_, entries) = entry(Scope::Admin, &[]);
+        let tokens = Tokens::parse(&entries).unwrap();
+        let without = |join| {
+            let cluster = ClusterOptions {
+                join,
+                ..ClusterOptions::default()
+            };
+            ServerOptions::default().with_cluster(cluster)
+        };
+        assert!(without(None).check_shown(&tokens).is_ok());
+        let alone = Some("alone".parse().unwrap());
+        assert!(without(alone).check_shown(&tokens).is_ok());
+        for others in ["a:1", "file:members", "dns:a:1"] {
+            let options = without(Some(others.parse().unwrap()));
+            let error = options.check_shown(&tokens).unwrap_err();
+            assert!(error.hint().unwrap().contains("cluster.token"), "{error}");
         }
         // It may be good at others.
         let (token, _) = entry(Scope::Read, &[]);

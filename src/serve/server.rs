@@ -197,7 +197,8 @@ impl Server {
         self.service.cluster.get()
     }
 
-    /// Reads the files of tokens and certificates again, and that of the token that members show each other. Connections that are open stay; what cannot be read leaves those of before in use.
+    /// Reads the files of tokens and certificates again, that of the token that members show each other, and that of those who vouch for members. Connections that are open stay; what cannot be read, or would be refused at a start, leaves that of
+    /// before in use.
     ///
     /// # Errors
     /// Whatever stands in the way.

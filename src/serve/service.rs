@@ -55,10 +55,10 @@ pub(super) struct Service {
     /// Sees all grids.
     pub(super) session: Session,
     /// Of callers that see some, by their names.
-    seeing: Mutex<HashMap<Arc<str>, (Caller, Session)>>,
-    token_source: Option<TokenSource>,
+    pub(super) seeing: Mutex<HashMap<Arc<str>, (Caller, Session)>>,
+    pub(super) token_source: Option<TokenSource>,
     /// `None` when everybody may come in.
-    tokens: ArcSwapOption<Tokens>,
+    pub(super) tokens: ArcSwapOption<Tokens>,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) limits: Limits,
     pub(super) accounts: Accounts,
@@ -201,35 +201,6 @@ impl Service {
     fn watch(self: &Arc<Self>) {
         tokio::spawn(tidy(Arc::downgrade(self)));
         tokio::spawn(super::shared::look(Arc::downgrade(self)));
-    }
-
-    fn read_tokens(&self) -> Result<()> {
-        let Some(source) = &self.token_source else {
-            return Ok(());
-        };
-        self.tokens.store(Some(Arc::new(source.read()?)));
-        // What a name may see can have changed.
-        self.seeing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-        Ok(())
-    }
-
-    /// Reads tokens, certificates, and the token that it shows other members again. What cannot be read leaves those of before in use.
-    ///
-    /// # Errors
-    /// The first that stands in the way; the others are read all the same.
-    pub(super) fn reload(&self) -> Result<()> {
-        let mut read = self.read_tokens();
-        if let Some(tls) = &self.tls {
-            read = read.and(tls.renew());
-        }
-        #[cfg(feature = "distributed")]
-        if let Some(cluster) = self.cluster.get() {
-            read = read.and(cluster.read_token_again());
-        }
-        read
     }
 
     /// # Errors

@@ -7,14 +7,18 @@ import subprocess
 from pathlib import Path
 
 import partgrid as pg
-from clusters import held, status_of
-from services import COMMAND, until
+from clusters import free_port, held, status_of
+from services import COMMAND, http_answer, status, until
 from test_cluster import Member, cluster
 
 
 def told_by_command(member: Member, *words: str) -> list[str]:
     """What the command says of it, line by line."""
-    command = [str(COMMAND), "--server", member.uri, *words]
+    return told_at(member.uri, *words)
+
+
+def told_at(uri: str, *words: str) -> list[str]:
+    command = [str(COMMAND), "--server", uri, *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
@@ -81,3 +85,19 @@ def test_tiles_of_which_others_have_copies_are_not_lost(tmp_path: Path) -> None:
         until(lambda: served_by(asked), 30)
         until(lambda: lost_bands(asked) == [False, True], 30)
         assert served_by(asked)
+
+
+def test_the_own_address_is_never_away_wherever_it_leads(tmp_path: Path) -> None:
+    path, address = tmp_path / "members", f"127.0.0.1:{free_port()}"
+    # Nobody answers at either port.
+    own, other = "grpc://127.0.0.1:1", "grpc://127.0.0.1:9"
+    settings = {"server.advertised": own}
+    with pg.Server(join=f"file:{path}", address=address, settings=settings) as server:
+        for listed, away in (([own, other], [other]), (["grpc://127.0.0.1:1/"], []), ([own], [])):
+            path.write_text("\n".join(listed) + "\n")
+            server.refresh()
+            counted = f"ready\nmembers: 1\naway: {len(away)}\n".encode()
+            assert http_answer(server.http_uri, "/readyz")[2] == counted
+            assert [each["uri"] for each in status(server)["away"]] == away
+            told = told_at(f"grpc://{address}", "ps")
+            assert any("1 member, 1 away" in line for line in told) == bool(away), told

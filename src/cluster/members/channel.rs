@@ -57,6 +57,9 @@ const WAITS: Waits = Waits {
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
+/// What is said where a member does not let this one in.
+const REFUSED: &str = "the file of cluster.token of this member must hold a token with the scope `admin` for all grids that the other one has in its file of tokens (auth.tokens)";
+
 /// Connections to members.
 pub(in crate::cluster) struct Reach {
     /// Carries them. Its threads run no parts of plans, which may keep all others busy while a connection breaks.
@@ -90,12 +93,9 @@ impl Reach {
         }
     }
 
-    /// Reads the token that members show each other again, if it is in a file.
-    ///
-    /// # Errors
-    /// As [`ClientOptions::with_token_file`].
-    pub(in crate::cluster) fn read_token_again(&self) -> Result<()> {
-        self.options.read_token_again()
+    /// What this process shows members, and whom it trusts.
+    pub(in crate::cluster) fn options(&self) -> &ClientOptions {
+        &self.options
     }
 
     /// Lets go of the connections to all but these members.
@@ -341,7 +341,8 @@ impl Named {
                 Code::Unauthenticated | Code::PermissionDenied => {
                     let text = format!("a member of the cluster refuses: {}", status.message());
                     let error = Error::new(ErrorKind::PermissionDenied, text);
-                    traveling(error.with_context("member", Member::uri_of(&url)))
+                    let error = error.with_context("member", Member::uri_of(&url));
+                    traveling(error.with_hint(REFUSED))
                 }
                 _ => traveling(lost(&url, &why(status))),
             },

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -46,19 +47,27 @@ impl FromStr for Join {
     /// Reads `HOST:PORT,HOST:PORT`, `file:PATH` `dns:NAME:PORT`, or `alone`: a list of nobody else.
     fn from_str(text: &str) -> Result<Self> {
         if let Some(path) = text.strip_prefix("file:") {
+            if path.trim().is_empty() {
+                return Err(wrong(text));
+            }
             return Ok(Self::File(PathBuf::from(path)));
         }
         if let Some(service) = text.strip_prefix("dns:") {
             let (name, port) = service.rsplit_once(':').ok_or_else(|| wrong(text))?;
-            let port = port.parse().map_err(|_| wrong(text))?;
-            return Ok(Self::Dns(name.to_owned(), port));
+            if name.trim().is_empty() {
+                return Err(wrong(text));
+            }
+            let port: NonZeroU16 = port.parse().map_err(|_| wrong(text))?;
+            return Ok(Self::Dns(name.to_owned(), port.get()));
         }
         if text == ALONE {
             return Ok(Self::List(Vec::new()));
         }
         let list: Vec<String> = text.split(',').map(|item| item.trim().to_owned()).collect();
         for item in &list {
-            uri_of(item, false)?;
+            // Of one that is empty only the whole says where it is.
+            let shown: &str = if item.is_empty() { text } else { item };
+            uri_of(item, false).map_err(|_| wrong(shown))?;
         }
         Ok(Self::List(list))
     }
@@ -79,15 +88,31 @@ fn wrong(text: &str) -> Error {
     let error = Error::invalid_argument(format!(
         "members must be written as HOST:PORT with commas, file:PATH or dns:NAME:PORT, got {text:?}"
     ));
-    if text.contains([':', ',']) || text.is_empty() {
-        return error;
+    error.with_hint(remedy(text))
+}
+
+/// How such a text may have been meant.
+fn remedy(text: &str) -> String {
+    let name = text.trim();
+    if name.starts_with("file:") {
+        return "a file with the address of a member in each line is named after it, such as file:/etc/partgrid/members".to_owned();
     }
-    error.with_hint(match Path::new(text).exists() {
-        true => format!("a file with the address of a member in each line is written file:{text}"),
+    let is_number = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = text.rsplit_once(':').map(|(_, port)| port);
+    if port.is_some_and(|port| is_number(port) && port.parse::<NonZeroU16>().is_err()) {
+        return format!("a port is a number from 1 to 65535, such as that of db1:{PORT}");
+    }
+    if name.is_empty() || name.contains([':', ',']) {
+        return format!(
+            "for instance db1:{PORT},db2:{PORT}, file:/etc/partgrid/members or dns:db.example:{PORT}; for a server that is to be alone, {ALONE}"
+        );
+    }
+    match Path::new(name).exists() {
+        true => format!("a file with the address of a member in each line is written file:{name}"),
         false => format!(
-            "a member is written {text}:{PORT}; dns:{text}:{PORT} stands for all addresses that the name has in DNS"
+            "a member is written {name}:{PORT}; dns:{name}:{PORT} stands for all addresses that the name has in DNS"
         ),
-    })
+    }
 }
 
 /// What is said of a line of the file, counted from 1.
@@ -121,7 +146,7 @@ fn uri_of(written: &str, is_tls: bool) -> Result<String> {
     };
     let is_host = |host: &str| !host.is_empty() && !host.contains([',', '/', '@', '#', ' ', '\t']);
     let parts = address.rsplit_once(':');
-    match parts.is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok()) {
+    match parts.is_some_and(|(host, port)| is_host(host) && port.parse::<NonZeroU16>().is_ok()) {
         true => Ok(format!("{scheme}://{address}")),
         false => Err(wrong(written)),
     }
@@ -276,7 +301,8 @@ mod tests {
         );
         assert_eq!("alone".parse::<Join>().unwrap(), Join::List(Vec::new()));
         let wrong = [
-            "a", "", "dns:a", "dns:a:b", "a:1,b", "a:99999", ":1", "grpc://a",
+            "a", "", " ", "dns:a", "dns:a:b", "dns::1", "dns:a:0", "a:1,b", "a:1,,b:2", "a:99999",
+            "a:0", ":1", "grpc://a", "file:", "file: ",
         ];
         let others = [
             "http://a:1",
@@ -294,6 +320,18 @@ mod tests {
         };
         assert!(hint("members.example").contains("dns:members.example:8815"));
         assert!(hint("Cargo.toml").contains("file:Cargo.toml"));
+        for (text, remedy) in [
+            ("127.0.0.1:99999", "from 1 to 65535"),
+            ("grpc://a:0", "from 1 to 65535"),
+            ("dns:a:65536", "from 1 to 65535"),
+            ("file:", "file:/etc/partgrid/members"),
+            ("a:1,,b:2", "db1:8815,db2:8815"),
+            ("", "db1:8815,db2:8815"),
+        ] {
+            assert!(hint(text).contains(remedy), "{text}");
+        }
+        let error = "a:1,,b:2".parse::<Join>().unwrap_err();
+        assert!(error.message().ends_with("got \"a:1,,b:2\""), "{error}");
     }
 
     #[test]

@@ -47,12 +47,7 @@ impl Listed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many that are listed do not take part.
-    pub(in crate::cluster) fn num_away(&self) -> usize {
-        self.wrong().away.len()
-    }
-
-    /// Those, in the order of their URIs, with the reason in words.
+    /// Those who do not take part, in the order of their URIs, with the reason in words.
     fn away(&self) -> Vec<(String, String)> {
         let wrong = self.wrong();
         let away = wrong.away.iter();
@@ -60,7 +55,7 @@ impl Listed {
             .collect()
     }
 
-    /// Says what is wrong since this look.
+    /// Says what is wrong since this look. The own address is none of those `away`, wherever it leads.
     pub(in crate::cluster) fn look(
         &self,
         own: &Member,
@@ -111,11 +106,11 @@ impl Listed {
 }
 
 impl Cluster {
-    /// The URIs that the list of members names and that are no members, as the last look saw it, each with the reason.
+    /// The URIs that the list of members names and that are no members, as the last look saw it, each with the reason. Whoever says who is away, or how many, goes by these.
     #[must_use]
     pub fn away(&self) -> Vec<(String, String)> {
         let members = self.members();
-        // One may come meanwhile, and the own address may not lead here.
+        // One may come meanwhile.
         let there: HashSet<&str> = members.iter().map(Member::uri).collect();
         let away = self.listed.away().into_iter();
         away.filter(|(uri, _)| !there.contains(uri.as_str()))
@@ -152,7 +147,7 @@ mod tests {
         assert_eq!(listed.away(), [told("grpc://a:1", "silent")]);
         let other = away("grpc://b:1", lost("refused"));
         assert_eq!(new(&[refused(), other]).len(), 1);
-        assert_eq!(listed.num_away(), 2);
+        assert_eq!(listed.away().len(), 2);
         // Somebody answers there, who is no member.
         let other = || away("grpc://a:1", Error::unsupported("no member"));
         assert_eq!(new(&[other()]), [other().1.to_string()]);

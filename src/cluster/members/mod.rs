@@ -50,12 +50,7 @@ impl Member {
                 "the URI of a member must be grpc://HOST:PORT or grpc+tls://HOST:PORT, got {uri:?}"
             ))
         };
-        let address = match (uri.strip_prefix("grpc://"), uri.strip_prefix("grpc+tls://")) {
-            (Some(rest), _) => format!("http://{rest}"),
-            (_, Some(rest)) => format!("https://{rest}"),
-            _ => return Err(wrong()),
-        };
-        let url = Url::parse(&address).map_err(|_| wrong())?;
+        let url = url_of(uri).ok_or_else(wrong)?;
         if url.port_or_known_default().is_none() || url.host_str().is_none_or(str::is_empty) {
             return Err(wrong());
         }
@@ -118,6 +113,11 @@ impl Member {
         }
     }
 
+    /// Whether a URI is its own, however it is written.
+    pub(super) fn is_at(&self, uri: &str) -> bool {
+        url_of(uri).is_some_and(|url| url == self.url)
+    }
+
     /// The same, as the engine names it.
     pub(super) fn url(&self) -> &Url {
         &self.url
@@ -158,6 +158,16 @@ impl Member {
     pub(super) fn cores(&self) -> Cores {
         self.cores
     }
+}
+
+/// What a URI of a server is for HTTP/2, if it is one.
+fn url_of(uri: &str) -> Option<Url> {
+    let address = match (uri.strip_prefix("grpc://"), uri.strip_prefix("grpc+tls://")) {
+        (Some(rest), _) => format!("http://{rest}"),
+        (_, Some(rest)) => format!("https://{rest}"),
+        _ => return None,
+    };
+    Url::parse(&address).ok()
 }
 
 /// All members at one moment, as this process counts them: itself first, then the others in the order of their URIs, from its own on. A plan of fewer tasks than members has the first ones.
@@ -352,6 +362,23 @@ mod tests {
     fn a_member_is_named_as_people_write_it() {
         for uri in ["grpc://host:80", "grpc+tls://host:443", "grpc://[::1]:7001"] {
             assert_eq!(Member::uri_of(member(uri, 1).url()), uri);
+        }
+    }
+
+    #[test]
+    fn an_address_is_that_of_a_member_however_it_is_written() {
+        let own = member("grpc://db1:80", 1);
+        for uri in ["grpc://db1:80", "grpc://DB1:80", "grpc://db1"] {
+            assert!(own.is_at(uri), "{uri}");
+        }
+        for uri in [
+            "grpc+tls://db1:80",
+            "grpc://db1:81",
+            "grpc://db2:80",
+            "db1:80",
+            "",
+        ] {
+            assert!(!own.is_at(uri), "{uri}");
         }
     }
 

@@ -91,7 +91,7 @@ async fn ready(State(service): State<Arc<Service>>) -> Response {
     let mut text = "ready\n".to_owned();
     #[cfg(feature = "distributed")]
     if let Some(cluster) = service.cluster.get() {
-        let (there, away) = (cluster.members().len(), cluster.num_away());
+        let (there, away) = (cluster.members().len(), cluster.away().len());
         text.push_str(&format!("members: {there}\naway: {away}\n"));
     }
     text.push_str(&health::lines(&service));

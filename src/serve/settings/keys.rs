@@ -26,6 +26,9 @@ pub(super) enum Kind {
     /// The same, or 0.
     #[cfg(feature = "distributed")]
     SizeOrNone,
+    /// Where the addresses of members are written.
+    #[cfg(feature = "distributed")]
+    Members,
     /// `ip:port`, or `localhost:port`.
     Address,
     /// The same, or `off`.
@@ -122,7 +125,7 @@ pub(super) const KEYS: &[(&str, Kind, &str)] = &[
     #[cfg(feature = "distributed")]
     (
         "cluster.join",
-        Kind::Text,
+        Kind::Members,
         "makes the server a member of a cluster: HOST:PORT of all members with commas, file:PATH, dns:NAME:PORT, or alone",
     ),
     #[cfg(feature = "distributed")]
@@ -258,6 +261,10 @@ impl Kind {
             Self::Size => "a size of at least one byte, such as 512MB or 4GiB",
             #[cfg(feature = "distributed")]
             Self::SizeOrNone => "a size such as 32MiB, or 0",
+            #[cfg(feature = "distributed")]
+            Self::Members => {
+                "HOST:PORT of all members with commas, file:PATH, dns:NAME:PORT or alone (`--join`), such as db1:8815,db2:8815"
+            }
             Self::Address => "an IP address or localhost, and a port, such as 127.0.0.1:8815",
             Self::AddressOrOff => {
                 "an IP address or localhost, and a port, such as 127.0.0.1:8816, or off"
@@ -300,6 +307,8 @@ impl Kind {
                 Some(0) => Some(Value::Integer(0)),
                 _ => Self::Size.read(value),
             },
+            #[cfg(feature = "distributed")]
+            Self::Members => text.filter(|text| !text.trim().is_empty()).map(Value::from),
             Self::Address => {
                 let text = text?.trim();
                 let here = text.strip_prefix("localhost:");

@@ -1,9 +1,11 @@
 //! Settings of `partgrid serve`: a file, the environment, flags.
 //!
 //! Comes in: a TOML file, variables `PARTGRID_SECTION__KEY`, flags; each replaces those before it. Goes out: options of a server, and what holds with where it was said. A key that nobody knows is an
-//! error, as is a value of another kind. Never here: secrets: the file names other files.
+//! error, as is a value of another kind. Read on in `keys.rs` (which there are), `member.rs` (those of members of a cluster). Never here: secrets: the file names other files.
 
 mod keys;
+#[cfg(feature = "distributed")]
+mod member;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +20,7 @@ use super::accounts::CallerLimits;
 use super::options::{Limits, ServerOptions};
 use super::tls::TlsFiles;
 #[cfg(feature = "distributed")]
-use crate::cluster::{ClusterOptions, NEAR_BYTES};
+use crate::cluster::NEAR_BYTES;
 use crate::error::{Error, ErrorKind, Result};
 
 /// With what the names of our variables begin.
@@ -279,61 +281,10 @@ impl Settings {
         }
         #[cfg(feature = "distributed")]
         if let Some(text) = self.text("cluster.part") {
-            let (number, of) = part(text)?;
+            let (number, of) = member::part(text)?;
             options = options.with_part(number, of);
         }
         Ok(options)
-    }
-
-    /// How the server is a member of a cluster, if it is one.
-    #[cfg(feature = "distributed")]
-    fn cluster(&self) -> Result<Option<ClusterOptions>> {
-        let Some(join) = self.text("cluster.join") else {
-            // That of cluster.part is said with the other options.
-            let is_of_members =
-                |key: &&String| key.starts_with("cluster.") && !key.ends_with(".part");
-            return match self.said.keys().find(is_of_members) {
-                None => Ok(None),
-                Some(key) => {
-                    let text = format!("only a member of a cluster goes by {key}");
-                    Err(Error::invalid_argument(text)
-                        .with_hint("say where the members are: cluster.join, or --join"))
-                }
-            };
-        };
-        let flag = |key: &str| self.said.get(key).and_then(|(value, _)| value.as_bool());
-        let replicas = self.number("cluster.replicas");
-        let mut options = ClusterOptions {
-            join: Some(join.parse()?),
-            forbids_fetching: flag("cluster.fetch") == Some(false),
-            near_bytes: self.number("cluster.near").unwrap_or(NEAR_BYTES),
-            is_eager: flag("cluster.eager") == Some(true),
-            replicas: replicas.and_then(|replicas| usize::try_from(replicas).ok()),
-            ..ClusterOptions::default()
-        };
-        if let Some((value, _)) = self.said.get("server.insecure") {
-            options = options.with_insecure(value.as_bool() == Some(true));
-        }
-        if let Some(path) = self.text("cluster.token") {
-            options = options.with_token_file(path)?;
-        }
-        if let Some(places) = self.text("cluster.shared") {
-            let places = places.split(',').map(str::trim);
-            let places = places.filter(|place| !place.is_empty());
-            options.shared = places.map(str::to_owned).collect();
-        }
-        if let Some(path) = self.text("cluster.ca") {
-            options = options.with_ca(path);
-        }
-        // Where clients must show a certificate, members show their own.
-        if let (Some(_), Some(certificate), Some(key)) = (
-            self.text("tls.client_ca"),
-            self.text("tls.certificate"),
-            self.text("tls.key"),
-        ) {
-            options = options.with_identity(certificate, key);
-        }
-        Ok(Some(options))
     }
 
     fn caller_limits(&self) -> CallerLimits {
@@ -405,20 +356,6 @@ impl Settings {
             _ => default_of(key),
         }
     }
-}
-
-/// `0/3`: the first of three parts.
-#[cfg(feature = "distributed")]
-fn part(text: &str) -> Result<(usize, usize)> {
-    let numbers = text.split_once('/').and_then(|(number, of)| {
-        let numbers: (usize, usize) = (number.trim().parse().ok()?, of.trim().parse().ok()?);
-        (numbers.0 < numbers.1).then_some(numbers)
-    });
-    numbers.ok_or_else(|| {
-        Error::invalid_argument(format!(
-            "cluster.part must be the number of a part and how many there are, such as 0/3, got {text:?}"
-        ))
-    })
 }
 
 fn shown(value: &Value) -> String {

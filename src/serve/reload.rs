@@ -1,0 +1,92 @@
+//! Files that are read again while a server runs.
+//!
+//! Comes in: the word to read them (SIGHUP). Goes out: tokens, certificates and those who vouch for members as the files have them now; or what was in use, where a start would have refused them. Never here: when it is time for that.
+
+use std::sync::{Arc, PoisonError};
+
+use super::auth::Tokens;
+#[cfg(feature = "distributed")]
+use super::begin::check_shown;
+use super::options::TokenSource;
+use super::service::Service;
+use crate::error::Result;
+
+impl Service {
+    /// Reads the tokens, and lets in those who have one of them from now on.
+    ///
+    /// # Errors
+    /// As [`TokenSource::read`]; those of before stay in use.
+    pub(super) fn read_tokens(&self) -> Result<()> {
+        if let Some(tokens) = self.tokens_of_now()? {
+            self.let_in(tokens);
+        }
+        Ok(())
+    }
+
+    /// The tokens as they are where they come from; `None` where everybody may come in.
+    fn tokens_of_now(&self) -> Result<Option<Arc<Tokens>>> {
+        let read = self.token_source.as_ref().map(TokenSource::read);
+        Ok(read.transpose()?.map(Arc::new))
+    }
+
+    fn let_in(&self, tokens: Arc<Tokens>) {
+        self.tokens.store(Some(tokens));
+        // What a name may see can have changed.
+        self.seeing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    /// Reads tokens, certificates, the token that it shows other members and those who vouch for them again. What cannot be read, or would be refused at a start, leaves that of before in use.
+    ///
+    /// # Errors
+    /// The first that stands in the way; the others are read all the same.
+    pub(super) fn reload(&self) -> Result<()> {
+        let mut read = self.read_tokens_again();
+        if let Some(tls) = &self.tls {
+            read = read.and(tls.renew());
+        }
+        #[cfg(feature = "distributed")]
+        if let Some(cluster) = self.cluster.get() {
+            read = read.and(cluster.read_ca_again());
+        }
+        read
+    }
+
+    /// Reads the tokens of callers and the one that members are shown. They must go together: where they do not, both stay as they were.
+    #[cfg(feature = "distributed")]
+    fn read_tokens_again(&self) -> Result<()> {
+        let Some(cluster) = self.cluster.get() else {
+            return self.read_tokens();
+        };
+        let client = cluster.client_options();
+        let tokens = self.tokens_of_now();
+        let shown = client.token_of_now();
+        let shown = shown.map_err(|error| error.with_context("setting", "cluster.token"));
+        // What cannot be read stays as it is, and must go with what can.
+        let tokens_then = match &tokens {
+            Ok(Some(tokens)) => Some(Arc::clone(tokens)),
+            Ok(None) | Err(_) => self.tokens.load_full(),
+        };
+        let shown_then = match &shown {
+            Ok(Some(shown)) => shown.clone(),
+            Ok(None) | Err(_) => client.bearer()?,
+        };
+        if let Some(tokens) = tokens_then {
+            check_shown(&shown_then, &tokens)?;
+        }
+        if let Ok(Some(shown)) = &shown {
+            client.show(shown);
+        }
+        if let Some(tokens) = tokens? {
+            self.let_in(tokens);
+        }
+        shown.map(drop)
+    }
+
+    #[cfg(not(feature = "distributed"))]
+    fn read_tokens_again(&self) -> Result<()> {
+        self.read_tokens()
+    }
+}
