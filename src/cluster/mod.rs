@@ -46,7 +46,6 @@ use members::figures::Figures;
 use members::listed::Listed;
 use members::silent::Silent;
 use parts::copying::Copying;
-use parts::incomplete::Incomplete;
 use parts::{MOST_REPLICAS, Parts};
 use spread::stops::Stops;
 use tile::ahead::Ahead;
@@ -166,8 +165,6 @@ pub struct Cluster {
     anywhere: Arc<Anywhere>,
     parts: Mutex<Parts>,
     copying: Copying,
-    /// What is wrong with grids, as the last look saw it.
-    incomplete: Incomplete,
     ahead: Ahead,
     /// One deals rows out anew at a time.
     rebalancing: tokio::sync::Mutex<()>,
@@ -234,7 +231,6 @@ impl Cluster {
             anywhere,
             parts: Mutex::default(),
             copying: Copying::default(),
-            incomplete: Incomplete::default(),
             ahead: Ahead::new(match options.is_eager {
                 true => options.replicas.unwrap_or(1),
                 false => 0,
