@@ -24,6 +24,21 @@ pub struct ServerStatus {
     /// Those that the list of members names and that are none, by URI; servers of before do not say it.
     #[serde(default)]
     pub away: Vec<AwayMember>,
+    /// What is wrong as long as it is, then what went wrong of late; servers of before do not say it.
+    #[serde(default)]
+    pub errors: Vec<ServedError>,
+}
+
+/// Something that is wrong with a server, or went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ServedError {
+    /// When it was told; of what is wrong as long as it is, since when. As RFC 3339 has it.
+    pub time: String,
+    /// What is wrong, on one line or several.
+    pub message: String,
+    /// Whether it is so at this moment.
+    #[serde(default)]
+    pub standing: bool,
 }
 
 /// Somebody whom the list of members of a server names, and who is no member: nobody answers there, or nobody who could be one.
