@@ -14,6 +14,9 @@ use crate::flight::messages::{JobName, Named, RunName};
 pub struct ServerStatus {
     /// Its grids, by name.
     pub grids: Vec<ServedGrid>,
+    /// Grids of all members of a cluster that are not whole, by name; servers of before do not say it.
+    #[serde(default)]
+    pub incomplete: Vec<IncompleteGrid>,
     /// Queries that run, and of late, the youngest first.
     pub queries: Vec<ServedQuery>,
     /// Loads that run, and of late, the youngest first.
@@ -90,8 +93,24 @@ pub struct ServedGrid {
     pub bytes: u64,
     /// Whether it outlives the server.
     pub durable: bool,
+    /// Of how many parts of members it is made; `None` for a grid that is the server's alone, and of servers of before.
+    #[serde(default)]
+    pub parts: Option<u64>,
     /// Where its tiles are.
     pub localities: Vec<ServedLocality>,
+}
+
+/// A grid of all members of a cluster of which parts are missing, or contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct IncompleteGrid {
+    /// Its name.
+    pub name: String,
+    /// Whether it is there all the same, as it was when it was whole.
+    pub is_there: bool,
+    /// What is wrong, with its name: how many parts are there, and which are missing.
+    pub message: String,
+    /// What can be done.
+    pub hint: Option<String>,
 }
 
 /// Tiles of a grid that are at one kind of place.
