@@ -1,6 +1,6 @@
 //! `partgrid --server URI ls`: what a server has.
 //!
-//! Comes in: a server. Goes out: a line for each grid and view. Never here: values of the data.
+//! Comes in: a server. Goes out: a line for each grid and view, and for each grid of its cluster of which parts are missing. Never here: values of the data.
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table};
@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table};
 use super::remote::Remote;
 use super::table::plain;
 use super::{Pipe, runtime};
-use crate::client::ServedGrid;
+use crate::client::{IncompleteGrid, ServedGrid};
 use crate::error::Result;
 use crate::grid::picture::{self, visible};
 use crate::location::Locality;
@@ -22,7 +22,10 @@ COLUMNS
   bytes    of the tiles, as they lie in memory
   where    how many tiles are in the memory of the server, in shared memory, in other processes, in
            files; lost are those of members that are gone, of which nobody has a copy
-  durable  whether the grid outlives the server")]
+  durable  whether the grid outlives the server
+
+Of a server in a cluster, then a line for each grid of all members of which parts are missing, or
+contradict each other: one that is not there yet, or that is there and was whole before.")]
 pub(super) struct Ls {}
 
 impl Ls {
@@ -32,13 +35,26 @@ impl Ls {
         let Some(client) = runtime.block_on(remote.connect())? else {
             return Ok(());
         };
-        let grids = runtime.block_on(client.status())?.grids;
+        let status = runtime.block_on(client.status())?;
         let tables = runtime.block_on(client.tables(false))?;
         let views = tables.into_iter().filter(|table| table.is_view);
         let mut views: Vec<String> = views.map(|view| view.name).collect();
         views.sort();
-        stdout.print(&format!("{}\n", listed(&grids, &views)))
+        stdout.print(&format!("{}\n", listed(&status.grids, &views)))?;
+        for grid in &status.incomplete {
+            stdout.print(&format!("{}\n", not_whole(grid)))?;
+        }
+        Ok(())
     }
+}
+
+/// What a grid lacks.
+fn not_whole(grid: &IncompleteGrid) -> String {
+    let how = match grid.is_there {
+        true => "not whole",
+        false => "not there yet",
+    };
+    format!("{how}: {}", visible(&grid.message))
 }
 
 fn listed(grids: &[ServedGrid], views: &[String]) -> String {

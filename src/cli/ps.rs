@@ -11,9 +11,11 @@ use humantime::format_duration;
 use super::remote::Remote;
 use super::table::plain;
 use super::{Pipe, runtime};
-use crate::client::{AwayMember, Client, ServedJob, ServedMember, ServedQuery, ServerStatus};
+use crate::client::{
+    AwayMember, Client, ServedError, ServedJob, ServedMember, ServedQuery, ServerStatus,
+};
 use crate::error::{Error, ErrorKind, Result, format_position};
-use crate::grid::picture::{self, visible};
+use crate::grid::picture::{self, visible, visible_lines};
 use crate::share::{SharedSegment, SharingProcess, sharing_processes};
 
 /// The longest text of a query that a line shows.
@@ -57,6 +59,8 @@ itself a moment ago:
   query memory    of queries and parts
   process memory  of the whole process
 Who is in the list of members and no member is away, with the reason for administrators.
+What is wrong with the server as long as it is (a list of members that cannot be read, grids of which
+parts are missing, tables that are left out) stands before them, with the time since when it is so.
   partgrid --server grpc://localhost:8815 ps
   partgrid --server grpc://localhost:8815 ps --cancel q1f")]
 pub(super) struct Ps {
@@ -155,11 +159,21 @@ fn running(status: &ServerStatus, all: bool) -> String {
     };
     let loads = picture::counted(loads, "load");
     let runs = format!("{}\n{queries} and {loads} running", plain(table));
+    let wrong = status.errors.iter().filter(|error| error.standing);
+    let runs = wrong.fold(runs, |said, error| {
+        format!("{said}\n\n{}", wrong_lines(error))
+    });
     // Of itself alone there is nothing to say.
     if status.members.len() + status.away.len() < 2 {
         return runs;
     }
     format!("{runs}\n\n{}", listed_members(status))
+}
+
+/// What is wrong, and what can be done: the first line by itself, the others below it.
+fn wrong_lines(error: &ServedError) -> String {
+    let message = visible_lines(&error.message).replace('\n', "\n  ");
+    format!("wrong since {}: {message}", visible(&error.time))
 }
 
 /// Who is in the cluster, and who is not.

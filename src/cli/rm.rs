@@ -1,6 +1,6 @@
 //! `partgrid --server URI rm`: drops grids and views.
 //!
-//! Comes in: names. Goes out: a line for each that is gone. Never here: how a server forgets.
+//! Comes in: names. Goes out: a line for each that is gone, which says where a grid of a cluster is gone. Never here: how a server forgets.
 
 use clap::Args;
 
@@ -15,7 +15,10 @@ use crate::grid::picture::visible;
 #[command(after_help = "EXAMPLE
   partgrid --server grpc://localhost:8815 rm flights 'Old data'
 
-Names are taken as they are, without quotes of SQL. The first that cannot be dropped ends it.")]
+Names are taken as they are, without quotes of SQL. The first that cannot be dropped ends it.
+
+Of a server in a cluster, a grid that members contributed goes from this member alone: the others
+have it as before, and those who contributed its parts go on to have these.")]
 pub(super) struct Rm {
     /// Names of grids and views
     #[arg(required = true, value_name = "NAME")]
@@ -32,8 +35,11 @@ impl Rm {
             return Ok(());
         };
         for name in &self.names {
+            // Nobody can say it of a grid that is gone.
+            let is_of_all = runtime.block_on(is_of_all(&client, name));
             let is_gone = runtime.block_on(Box::pin(dropped(&client, name)))?;
             match is_gone {
+                true if is_of_all => stdout.print(&dropped_here(name))?,
                 true => stdout.print(&format!("dropped {}\n", visible(name)))?,
                 false if self.if_exists => {}
                 false => {
@@ -44,6 +50,24 @@ impl Rm {
         }
         Ok(())
     }
+}
+
+/// Whether a name is that of a grid of all members of a cluster. Of a server that does not say what it has nobody knows.
+async fn is_of_all(client: &Client, name: &str) -> bool {
+    let status = client.status().await;
+    status.is_ok_and(|status| {
+        let mut grids = status.grids.iter();
+        grids.any(|grid| grid.name == name && grid.parts.is_some())
+    })
+}
+
+/// What is said of such a grid.
+fn dropped_here(name: &str) -> String {
+    let call = visible(&format!("withdraw({name:?})"));
+    let name = visible(name);
+    format!(
+        "dropped {name} at this member alone: the others have it as before, and its parts stay where they were contributed; {call} there ends it for all\n"
+    )
 }
 
 /// Drops one; `false` when there is none.

@@ -2,6 +2,8 @@
 //!
 //! Comes in: paths. Goes out: picture and schema. Never here: values of the data.
 
+use std::collections::HashSet;
+
 use clap::Args;
 use comfy_table::{CellAlignment, Table};
 
@@ -15,6 +17,12 @@ use crate::load::{LoadOptions, load};
 
 /// Width of the picture where no terminal says otherwise.
 const WIDTH: u16 = 100;
+
+/// What stands for a number of nulls that nobody knows.
+const UNKNOWN: &str = "?";
+
+/// Numbers of a tile along rows and columns.
+type Place = (usize, usize);
 
 /// Load files as one grid, or take one of a server; show its tiles, where they are, and its columns
 #[derive(Debug, Args)]
@@ -74,30 +82,67 @@ fn shown(grid: &PartitionGrid, stdout: &mut Pipe<'_>) -> Result<()> {
     stdout.print(&format!("{picture}\n\n{}\n", schema(grid)))
 }
 
-/// One line for each column: name, type, how many nulls.
+/// One line for each column: name, type, how many nulls. A last one says of how many tiles nobody knows these.
 fn schema(grid: &PartitionGrid) -> String {
     let mut table = Table::new();
     table.set_header(["column", "type", "nulls"]);
+    let mut unread = HashSet::new();
     for (number, field) in grid.schema().fields().iter().enumerate() {
         let nullable = if field.is_nullable() { "" } else { " not null" };
-        let nulls = num_nulls(grid, number).map_or_else(|| "?".to_owned(), picture::thousands);
         table.add_row([
             visible(field.name()),
             visible(&format!("{}{nullable}", field.data_type())),
-            nulls,
+            nulls(grid, number, &mut unread),
         ]);
     }
     if let Some(nulls) = table.column_mut(2) {
         nulls.set_cell_alignment(CellAlignment::Right);
     }
-    plain(table)
+    let all = picture::counted(grid.tiles().len() as u64, "tile");
+    let columns = plain(table);
+    match unread.len() as u64 {
+        0 => columns,
+        some => format!(
+            "{columns}\n\nnulls of {} of {all} are not counted: they are lost, or could not be read",
+            picture::thousands(some)
+        ),
+    }
 }
 
-/// How many rows of a column are null; `None` when a tile is elsewhere and nobody knows.
-fn num_nulls(grid: &PartitionGrid, column: usize) -> Option<u64> {
-    let (band, local) = grid.columns().locate(column as u64)?;
-    let local = usize::try_from(local).ok()?;
-    let tiles = (0..grid.rows().num_intervals()).map(|row_band| grid.row_band(row_band).get(band));
-    let count = |tile: Option<&Tile>| Some(tile?.column_statistics(local).ok()?.null_count);
-    tiles.map(count).sum()
+/// How many rows of a column are null: of those tiles that can be read, if these are not all. Takes note of the others, which are not tried again.
+fn nulls(grid: &PartitionGrid, column: usize, unread: &mut HashSet<Place>) -> String {
+    let (mut count, mut num_read, mut num_tiles) = (0_u64, 0_u64, 0_u64);
+    let Some((band, local)) = grid.columns().locate(column as u64) else {
+        return UNKNOWN.to_owned();
+    };
+    let local = usize::try_from(local).unwrap_or(usize::MAX);
+    for row_band in 0..grid.rows().num_intervals() {
+        let Some(tile) = grid.row_band(row_band).get(band) else {
+            continue;
+        };
+        num_tiles += 1;
+        match null_count(tile, local, unread.contains(&(row_band, band))) {
+            Some(nulls) => (count, num_read) = (count + nulls, num_read + 1),
+            None => {
+                unread.insert((row_band, band));
+            }
+        }
+    }
+    match num_read {
+        all if all == num_tiles => picture::thousands(count),
+        0 => UNKNOWN.to_owned(),
+        _ => format!("at least {}", picture::thousands(count)),
+    }
+}
+
+/// The nulls in a column of a tile; `None` where nobody has said it and the tile is lost, cannot be read, or could not (`is_unread`).
+fn null_count(tile: &Tile, column: usize, is_unread: bool) -> Option<u64> {
+    let known = tile.known_statistics(column);
+    let is_there = !is_unread && !tile.data().is_lost();
+    let read = || {
+        is_there
+            .then(|| tile.column_statistics(column).ok())
+            .flatten()
+    };
+    known.or_else(read).map(|known| known.null_count)
 }

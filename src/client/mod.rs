@@ -32,7 +32,8 @@ pub use options::ClientOptions;
 pub use query::RemoteQuery;
 pub use rebalance::Rebalanced;
 pub use status::{
-    AwayMember, ServedGrid, ServedJob, ServedLocality, ServedMember, ServedQuery, ServerStatus,
+    AwayMember, IncompleteGrid, ServedError, ServedGrid, ServedJob, ServedLocality, ServedMember,
+    ServedQuery, ServerStatus,
 };
 pub use tables::ServedTable;
 pub use tile::ServedTile;

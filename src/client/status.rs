@@ -14,6 +14,9 @@ use crate::flight::messages::{JobName, Named, RunName};
 pub struct ServerStatus {
     /// Its grids, by name.
     pub grids: Vec<ServedGrid>,
+    /// Grids of all members of a cluster that are not whole, by name; servers of before do not say it.
+    #[serde(default)]
+    pub incomplete: Vec<IncompleteGrid>,
     /// Queries that run, and of late, the youngest first.
     pub queries: Vec<ServedQuery>,
     /// Loads that run, and of late, the youngest first.
@@ -24,6 +27,21 @@ pub struct ServerStatus {
     /// Those that the list of members names and that are none, by URI; servers of before do not say it.
     #[serde(default)]
     pub away: Vec<AwayMember>,
+    /// What is wrong as long as it is, then what went wrong of late; servers of before do not say it.
+    #[serde(default)]
+    pub errors: Vec<ServedError>,
+}
+
+/// Something that is wrong with a server, or went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ServedError {
+    /// When it was told; of what is wrong as long as it is, since when. As RFC 3339 has it.
+    pub time: String,
+    /// What is wrong, on one line or several.
+    pub message: String,
+    /// Whether it is so at this moment.
+    #[serde(default)]
+    pub standing: bool,
 }
 
 /// Somebody whom the list of members of a server names, and who is no member: nobody answers there, or nobody who could be one.
@@ -75,8 +93,24 @@ pub struct ServedGrid {
     pub bytes: u64,
     /// Whether it outlives the server.
     pub durable: bool,
+    /// Of how many parts of members it is made; `None` for a grid that is the server's alone, and of servers of before.
+    #[serde(default)]
+    pub parts: Option<u64>,
     /// Where its tiles are.
     pub localities: Vec<ServedLocality>,
+}
+
+/// A grid of all members of a cluster of which parts are missing, or contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct IncompleteGrid {
+    /// Its name.
+    pub name: String,
+    /// Whether it is there all the same, as it was when it was whole.
+    pub is_there: bool,
+    /// What is wrong, with its name: how many parts are there, and which are missing.
+    pub message: String,
+    /// What can be done.
+    pub hint: Option<String>,
 }
 
 /// Tiles of a grid that are at one kind of place.

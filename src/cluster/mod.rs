@@ -43,10 +43,9 @@ pub(crate) use write::Writing;
 use codec::tiles::TileCodec;
 use members::channel::Reach;
 use members::figures::Figures;
-use members::listed::Listed;
+use members::listed::{Listed, meanwhile};
 use members::silent::Silent;
 use parts::copying::Copying;
-use parts::incomplete::Incomplete;
 use parts::{MOST_REPLICAS, Parts};
 use spread::stops::Stops;
 use tile::ahead::Ahead;
@@ -174,12 +173,10 @@ pub struct Cluster {
     anywhere: Arc<Anywhere>,
     parts: Mutex<Parts>,
     copying: Copying,
-    /// What is wrong with grids, as the last look saw it.
-    incomplete: Incomplete,
     ahead: Ahead,
     /// One deals rows out anew at a time.
     rebalancing: tokio::sync::Mutex<()>,
-    /// What is wrong with the list of members, as it was said last.
+    /// What is wrong with the list of members, as the last look saw it.
     listed: Listed,
     /// Who did not take in a change of the catalog a moment ago.
     silent: Arc<Silent>,
@@ -243,7 +240,6 @@ impl Cluster {
             anywhere,
             parts: Mutex::default(),
             copying: Copying::default(),
-            incomplete: Incomplete::default(),
             ahead: Ahead::new(match options.is_eager {
                 true => options.replicas.unwrap_or(1),
                 false => 0,
@@ -300,33 +296,47 @@ impl Cluster {
     /// Whatever stands in the way of reading the list of members, or of asking them what they have.
     pub async fn refresh(&self) -> Result<()> {
         let _turn = self.finding.lock().await;
-        let (mut are_all, mut unread) = (true, None);
-        if let Some(join) = self.join.load_full() {
-            let is_tls = self.members().own().uri().starts_with(TLS);
-            let known = self.last().clone();
-            let written = join.uris(is_tls).await;
-            let written = written.and_then(|uris| join.still(uris, known.as_deref()));
-            let uris = match (written, known) {
-                (Ok(uris), _) => self.last().insert(uris).clone(),
-                (Err(error), Some(last)) => {
-                    unread = Some(error);
-                    last
-                }
-                (Err(error), None) => return Err(error),
-            };
-            let (there, mut away) = members::join::alive(&self.reach, &uris).await;
-            let members = self.members();
-            // Its own address may not lead here: that of a proxy, or one that only others reach.
-            away.retain(|(uri, _)| !members.own().is_at(uri));
-            are_all = away.is_empty() && unread.is_none();
-            self.listed.look(members.own(), &uris, &there, &away);
-            self.set_members(there);
-        }
+        let (are_all, unread) = match self.join.load_full() {
+            Some(join) => self.find_members(&join).await,
+            None => (true, None),
+        };
         let _turn_to_look = self.looking.lock().await;
         let members = self.members();
         let gathered = self.gather(&members, are_all).await;
         self.reach.lives.were_looked_at(members);
         unread.map_or(gathered, Err)
+    }
+
+    /// Finds those whom a list names. Gives whether all of them are there, and why the list could not be read, if it could not: then those are looked at whom it named last, and without any all stay as they were.
+    async fn find_members(&self, join: &Join) -> (bool, Option<Error>) {
+        let is_tls = self.members().own().uri().starts_with(TLS);
+        let known = self.last().clone();
+        let written = join.uris(is_tls).await;
+        let written = written.and_then(|uris| join.still(uris, known.as_deref()));
+        let (uris, unread) = match written {
+            Ok(uris) => (Some(self.last().insert(uris).clone()), None),
+            Err(error) => {
+                let error = meanwhile(error, known.as_deref());
+                (known, Some(error))
+            }
+        };
+        let absent = match uris.as_deref() {
+            Some([]) => join.absent().await,
+            _ => None,
+        };
+        let absent = absent.map(|error| meanwhile(error, None));
+        self.listed.note_unread(unread.as_ref().or(absent.as_ref()));
+        let Some(uris) = uris else {
+            return (false, unread);
+        };
+        let (there, mut away) = members::join::alive(&self.reach, &uris).await;
+        let members = self.members();
+        // Its own address may not lead here: that of a proxy, or one that only others reach.
+        away.retain(|(uri, _)| !members.own().is_at(uri));
+        let are_all = away.is_empty() && unread.is_none();
+        self.listed.look(members.own(), &uris, &there, &away);
+        self.set_members(there);
+        (are_all, unread)
     }
 
     /// Looks what these members have, of which others may be left out.

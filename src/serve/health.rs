@@ -9,6 +9,8 @@ use super::auth::{Caller, Scope};
 use super::call::{self, Told};
 use super::service::Service;
 use crate::catalog::{Catalog, Fault};
+#[cfg(feature = "distributed")]
+use crate::error::Error;
 use crate::error::Result;
 
 /// How often it is tried at most whether a catalog can be written again, because somebody looks.
@@ -16,6 +18,11 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// What is said to those whose work would not last.
 pub(super) const NOTHING_BEGUN: &str = "nothing was begun: the server cannot keep anything at this moment, and tries again whenever it is asked to";
+
+/// What others than administrators are told of a list of members that cannot be read.
+#[cfg(feature = "distributed")]
+const UNREAD: &str =
+    "the list of members of this server cannot be read; administrators are told why";
 
 /// Who is named as the caller of what nobody called for.
 const NOBODY: &str = "server";
@@ -86,22 +93,33 @@ pub(super) fn faults(service: &Service, caller: &Caller) -> Vec<Told> {
     faults
 }
 
-/// Grids of all members of which parts are missing, or contradict each other.
+/// Grids of all members of which parts are missing, or contradict each other, and a list of members that cannot be read. Why that is so, administrators are told: it names files of the server.
 #[cfg(feature = "distributed")]
 fn of_cluster(service: &Service, caller: &Caller) -> Vec<Told> {
     let Some(cluster) = service.cluster.get() else {
         return Vec::new();
     };
-    let lacking = cluster.incomplete().into_iter();
-    let lacking = lacking.filter(|(name, _)| caller.may_see(name));
-    let told = lacking.map(|(_, lacking)| Told {
-        at: lacking.since,
+    let told = |since, error: &Error, message: String| Told {
+        at: since,
         request: Arc::from(""),
         caller: Arc::from(NOBODY),
-        kind: lacking.error.kind(),
-        message: call::told(caller, "", &lacking.error),
+        kind: error.kind(),
+        message,
+    };
+    let unread = cluster.unread_list().map(|unread| {
+        let message = match caller.scope() == Scope::Admin {
+            true => call::told(caller, "", &unread.error),
+            false => UNREAD.to_owned(),
+        };
+        told(unread.since, &unread.error, message)
     });
-    told.collect()
+    let lacking = cluster.incomplete().into_iter();
+    let lacking = lacking.filter(|(name, _)| caller.may_see(name));
+    let lacking = lacking.map(|(_, lacking)| {
+        let message = call::told(caller, "", &lacking.error);
+        told(lacking.since, &lacking.error, message)
+    });
+    unread.into_iter().chain(lacking).collect()
 }
 
 #[cfg(not(feature = "distributed"))]

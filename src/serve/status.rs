@@ -43,6 +43,7 @@ pub(super) fn status(service: &Service, caller: &Caller) -> Value {
         "caller": { "name": caller.name().as_ref(), "scope": caller.scope().to_string() },
         "memory": memory(service, figures),
         "grids": grids(service, caller),
+        "incomplete": incomplete(service, caller),
         "queries": queries(service, caller),
         "jobs": jobs(service, caller),
         "members": members(service, figures),
@@ -165,6 +166,40 @@ fn grids(service: &Service, caller: &Caller) -> Vec<Value> {
         .collect()
 }
 
+/// Grids of all members of which parts are missing, or contradict each other, whose names the caller may see; whether they are there all the same, as they were before.
+fn incomplete(service: &Service, caller: &Caller) -> Vec<Value> {
+    #[cfg(feature = "distributed")]
+    if let Some(cluster) = service.cluster.get() {
+        let lacking = cluster.incomplete().into_iter();
+        let lacking = lacking.filter(|(name, _)| caller.may_see(name));
+        return lacking
+            .map(|(name, lacking)| {
+                let grid = service.session.grid(&name).ok();
+                let of = grid.and_then(|grid| parts_of(service, &name, &grid));
+                json!({
+                    "name": name,
+                    "since": time(lacking.since),
+                    "is_there": of.is_some(),
+                    "message": lacking.error.message(),
+                    "hint": lacking.error.hint(),
+                })
+            })
+            .collect();
+    }
+    let _all_are_whole = (service, caller);
+    Vec::new()
+}
+
+/// Of how many parts a grid of all members is made; `None` for one that is this server's alone.
+fn parts_of(service: &Service, name: &str, grid: &PartitionGrid) -> Option<usize> {
+    #[cfg(feature = "distributed")]
+    if let Some(cluster) = service.cluster.get() {
+        return cluster.num_parts_of(name, grid.id());
+    }
+    let _nobody_else = (service, name, grid);
+    None
+}
+
 fn summary(service: &Service, name: &str, grid: &PartitionGrid) -> Value {
     let mut localities: Vec<(&str, u64, u64)> = Vec::new();
     for tile in grid.tiles() {
@@ -191,6 +226,7 @@ fn summary(service: &Service, name: &str, grid: &PartitionGrid) -> Value {
         "tiles": grid.tiles().len(),
         "bytes": grid.memory_bytes(),
         "durable": service.is_kept(grid),
+        "parts": parts_of(service, name, grid),
         "localities": localities,
     })
 }

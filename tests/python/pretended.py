@@ -26,6 +26,7 @@ class Pretended:
         self.details: dict[str, Any] = {}
         self.members: list[dict[str, Any]] = []
         self.absent: list[dict[str, Any]] = []
+        self.incomplete: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []
         self.token = ""
         self.away = False
@@ -75,6 +76,7 @@ class Pretended:
             "caller": {"name": "anonymous", "scope": self.scope},
             "memory": dict.fromkeys(names, 1_000_000),
             "grids": self.grids,
+            "incomplete": self.incomplete,
             "queries": self.queries,
             "jobs": self.jobs,
             "members": self.members,

@@ -518,6 +518,7 @@ def test_the_token_of_the_members_changes_while_they_run(tmp_path: Path) -> None
 
 def test_readiness_says_how_many_members_there_are(tmp_path: Path) -> None:
     path = tmp_path / "members"
+    path.touch()
     with pg.Server(join=f"file:{path}") as server:
         assert http_answer(server.http_uri, "/readyz")[2] == b"ready\nmembers: 1\naway: 0\n"
         # Nobody is at that port.

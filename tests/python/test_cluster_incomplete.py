@@ -74,6 +74,8 @@ def test_members_that_contradict_each_other_are_both_named(tmp_path: Path) -> No
                     assert wrong in text
                     assert all(uri in text for uri in uris)
                     assert "\nhint: " in text
+                if of == 2:
+                    assert 'withdraw("sales") at its member' in said.partition("\nhint: ")[2]
             assert members[1].ask("server.withdraw('sales')") is True
         members[1].contribute(1, 2)
         refresh(members)

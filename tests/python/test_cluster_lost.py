@@ -10,7 +10,20 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
-from clusters import BAND_ROWS, BANDS, PART_ROWS, QUERY, Member, cluster, refresh, until
+from clusters import (
+    BAND_ROWS,
+    BANDS,
+    PART_ROWS,
+    QUERY,
+    Member,
+    answer,
+    cluster,
+    expected,
+    free_port,
+    refresh,
+    until,
+    write_list,
+)
 
 
 def bands_of(member: Member, process: int) -> list[int]:
@@ -52,6 +65,37 @@ def test_a_tile_that_is_lost_is_named_as_the_grid_counts_it(tmp_path: Path, fetc
                     assert "table: sales" in said
             [band] = re.findall(r"position: \((\d+), 0\)", lost(member, QUERY))
             assert int(band) in bands
+
+
+def hint(member: Member) -> str:
+    """What it says can be done about it."""
+    return lost(member, QUERY).partition("\nhint: ")[2]
+
+
+def test_who_misses_rows_of_a_member_that_came_back_without_them_is_told_that_they_are_missing(
+    tmp_path: Path,
+) -> None:
+    """To ask again gives the same as long as nobody contributes them."""
+    fixed = {"server.address": f"127.0.0.1:{free_port()}"}
+    with cluster(tmp_path, 1) as members:
+        members.append(Member(tmp_path / "members", **fixed))
+        write_list(tmp_path / "members", members)
+        for number, member in enumerate(members):
+            member.contribute(number, 2)
+        refresh(members)
+        asked = members[0]
+        assert answer(asked.uri) == expected(0, 1)
+        members[1].kill()
+        until(lambda: asked.ask("len(server.members)"), lambda seen: seen == 1)
+        wrong = "grid 'sales': 1 of the 2 parts is there; part 1 is missing; "
+        said = until(lambda: hint(asked), lambda said: said.startswith(wrong))
+        assert "contribute(name, grid, part=1, of=2)" in said
+        members[1] = Member(tmp_path / "members", **fixed)
+        refresh(members)
+        assert hint(asked) == said
+        members[1].contribute(1, 2)
+        refresh(members)
+        assert answer(asked.uri) == expected(0, 1)
 
 
 def last_band(member: Member) -> pa.Table | None:

@@ -78,6 +78,22 @@ def test_all_members_are_listed_and_tiles_are_drawn_by_where_they_are(
             other.kill()
 
 
+def test_grids_that_are_not_whole_are_said_among_the_grids(browser: Browser) -> None:
+    lacking = "document.getElementById('grids-incomplete').innerText"
+    half = "grid 'sales': 1 of the 2 parts is there; part 1 is missing"
+    with pg.Server(join=[]) as server:
+        server.contribute("sales", part(0), part=0, of=2)
+        server.refresh()
+        browser.open(server.http_uri)
+        browser.until(f"{lacking} === {json.dumps(f'Not there yet: {half}')}")
+        browser.until("document.querySelectorAll('#errors tr').length === 1")
+        server.contribute("sales", part(1), part=1, of=2)
+        browser.until("document.querySelectorAll('#grids > li').length === 1")
+        browser.until(f"{lacking} === ''")
+        # Before the server goes.
+        browser.open("about:blank")
+
+
 def page_of(browser: Browser) -> dict[str, list[str]]:
     """What the page says of what each member does and has."""
     return {row[1].removesuffix(" this server"): row[5:] for row in browser.value(MEMBERS)}

@@ -31,6 +31,7 @@ use url::Url;
 use super::lives::Lives;
 use super::{Member, Members};
 use crate::client::{Client, ClientOptions, Waits};
+use crate::cluster::parts::incomplete::Incomplete;
 use crate::cluster::spread::here::{Here, Rows, Told, num_operators, to_the_end};
 use crate::cluster::tile::near::Mapped;
 use crate::cluster::tile::small::SmallTiles;
@@ -72,6 +73,8 @@ pub(in crate::cluster) struct Reach {
     pub(in crate::cluster) near: Mapped,
     /// Whose tiles are lost.
     pub(in crate::cluster) lives: Lives,
+    /// What is wrong with grids, as the last look saw it: whoever misses a tile is told.
+    pub(in crate::cluster) incomplete: Incomplete,
 }
 
 impl fmt::Debug for Reach {
@@ -90,6 +93,7 @@ impl Reach {
             small: SmallTiles::new(),
             near: Mapped::default(),
             lives: Lives::default(),
+            incomplete: Incomplete::default(),
         }
     }
 

@@ -184,6 +184,18 @@ impl Join {
         written.iter().map(|item| uri_of(item, is_tls)).collect()
     }
 
+    /// That its file is not there: nobody is named then, and that is no error of a look.
+    pub(in crate::cluster) async fn absent(&self) -> Option<Error> {
+        let Self::File(path) = self else {
+            return None;
+        };
+        let is_there = tokio::fs::try_exists(path).await;
+        let error = Error::not_found("the list of members is not there")
+            .with_file(path.display().to_string());
+        let hint = "write the address of a member in each line of it, that of this one among them";
+        matches!(is_there, Ok(false)).then(|| error.with_hint(hint))
+    }
+
     /// The same after a look that saw these: a file is gone, or empty, while it is written anew.
     ///
     /// # Errors
@@ -198,7 +210,7 @@ impl Join {
         }
         let text = "the list of members is gone, or names nobody any more";
         let error = Error::new(ErrorKind::Storage { retryable: true }, text);
-        let hint = "those that it named last are members as long as they answer; for a member that is to be alone, write its own address alone";
+        let hint = "for a member that is to be alone, write its own address alone";
         Err(error.with_context("list", self.to_string()).with_hint(hint))
     }
 }

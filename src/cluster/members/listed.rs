@@ -1,13 +1,15 @@
 //! What is wrong with the list of members.
 //!
-//! Comes in: look by look, the list, who of it is there, and why the others are not. Goes out: those that are away now, with the reason; warnings in the log, of each address and of each thing that is wrong with it once as long as it
+//! Comes in: look by look, the list, or why it cannot be read, who of it is there, and why the others are not. Goes out: those that are away now, with the reason; why there is no list, and who the members are meanwhile; warnings in the log, of each address and of each thing that is wrong with it once as long as it
 //! is so: nobody would see otherwise that a name is misspelt, or that this server is a member for itself alone. Never here: the list (`join.rs`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use super::Member;
 use crate::cluster::Cluster;
+use crate::cluster::parts::incomplete::Lacking;
 use crate::error::{Error, ErrorKind};
 
 /// In how many looks in a row a list does not name this server when that is said. Whoever comes may write itself down only then.
@@ -21,6 +23,8 @@ pub(in crate::cluster) struct Listed(Mutex<Wrong>);
 struct Wrong {
     /// Those who do not take part.
     away: BTreeMap<String, Reason>,
+    /// Why it cannot be read.
+    unread: Option<Lacking>,
     /// How many looks there were in a row with a list that does not name this server.
     num_without_own: u32,
 }
@@ -42,6 +46,18 @@ impl Reason {
     }
 }
 
+/// What is said of a list that cannot be read: with whom this member goes on, of whom the list named these when it could be read last.
+pub(in crate::cluster) fn meanwhile(error: Error, last: Option<&[String]>) -> Error {
+    let members = match last.is_none_or(<[String]>::is_empty) {
+        true => "this member is alone until the list can be read",
+        false => {
+            "those that it named last are members as long as they answer, until it can be read"
+        }
+    };
+    let text = format!("{}; {members}", error.message());
+    error.with_message(text)
+}
+
 impl Listed {
     fn wrong(&self) -> MutexGuard<'_, Wrong> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -53,6 +69,20 @@ impl Listed {
         let away = wrong.away.iter();
         away.map(|(uri, reason)| (uri.clone(), reason.words.clone()))
             .collect()
+    }
+
+    /// Takes note of why the list cannot be read in this look, or that it can be.
+    pub(in crate::cluster) fn note_unread(&self, error: Option<&Error>) {
+        let mut wrong = self.wrong();
+        let before = wrong.unread.take();
+        wrong.unread = error.map(|error| {
+            let text = error.to_string();
+            let same = before.filter(|before| before.error.to_string() == text);
+            same.unwrap_or_else(|| Lacking {
+                since: SystemTime::now(),
+                error: error.clone(),
+            })
+        });
     }
 
     /// Says what is wrong since this look. The own address is none of those `away`, wherever it leads.
@@ -106,6 +136,11 @@ impl Listed {
 }
 
 impl Cluster {
+    /// Why the list of members cannot be read, and who the members are meanwhile, as long as it is so.
+    pub(crate) fn unread_list(&self) -> Option<Lacking> {
+        self.listed.wrong().unread.clone()
+    }
+
     /// The URIs that the list of members names and that are no members, as the last look saw it, each with the reason. Whoever says who is away, or how many, goes by these.
     #[must_use]
     pub fn away(&self) -> Vec<(String, String)> {
@@ -154,6 +189,31 @@ mod tests {
         // It was there meanwhile.
         assert!(new(&[]).is_empty());
         assert_eq!(new(&[other()]).len(), 1);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_says_who_the_members_are_meanwhile() {
+        let last = ["grpc://a:1".to_owned()];
+        let said = |last: Option<&[String]>| {
+            let error = Error::invalid_argument("a line is wrong").with_file("/run/members");
+            meanwhile(error, last).to_string()
+        };
+        let alone =
+            "a line is wrong; this member is alone until the list can be read (file: /run/members)";
+        assert_eq!(said(None), alone);
+        assert_eq!(said(Some(&[])), alone);
+        assert!(said(Some(&last)).contains("those that it named last are members"));
+        let listed = Listed::default();
+        let since = |error: Option<Error>| {
+            listed.note_unread(error.as_ref());
+            let wrong = listed.wrong();
+            wrong.unread.as_ref().map(|unread| unread.since)
+        };
+        let first = since(Some(lost("gone")));
+        assert!(first.is_some());
+        assert_eq!(since(Some(lost("gone"))), first);
+        assert_ne!(since(Some(lost("torn"))), first);
+        assert_eq!(since(None), None);
     }
 
     #[test]

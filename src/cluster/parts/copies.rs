@@ -131,7 +131,7 @@ impl Survey<'_> {
         let mut choice = Choice::default();
         for (deal, (mut originals, copies)) in deals {
             originals.sort_by_key(|told| told.part.number);
-            if let Err(error) = check_numbers(&originals, self.members) {
+            if let Err(error) = check_numbers(&originals, self) {
                 choice.conflict.get_or_insert(error);
                 continue;
             }
@@ -276,7 +276,8 @@ fn key(part: &GridPart) -> Key<'_> {
 
 /// # Errors
 /// `InvalidArgument` when two members have the same part, or do not agree on how many there are: nobody knows which of them to believe.
-fn check_numbers(parts: &[&Told], members: &Members) -> Result<()> {
+fn check_numbers(parts: &[&Told], survey: &Survey<'_>) -> Result<()> {
+    let Survey { members, name, .. } = survey;
     let uri = |told: &Told| members.iter().nth(told.at).map_or("", Member::uri);
     for pair in parts.windows(2) {
         let [one, other] = pair else {
@@ -295,7 +296,8 @@ fn check_numbers(parts: &[&Told], members: &Members) -> Result<()> {
         }
         if one.number == other.number {
             let text = format!("two members have part {}: {at} and {at_other}", one.number);
-            return Err(Error::invalid_argument(text).with_hint("withdraw one of them"));
+            let hint = format!("withdraw one of them: withdraw({name:?}) at its member, or end it");
+            return Err(Error::invalid_argument(text).with_hint(hint));
         }
     }
     Ok(())

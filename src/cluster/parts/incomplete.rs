@@ -1,6 +1,6 @@
 //! Grids of which parts are missing, or contradict each other.
 //!
-//! Comes in: look by look, which parts of a grid count, and what came of putting it under its name. Goes out: what is wrong with it and what can be done, for whoever asks for the grid (`query`) and for those who watch, with the time since
+//! Comes in: look by look, which parts of a grid count, and what came of putting it under its name. Goes out: what is wrong with it and what can be done, for whoever asks for the grid (`query`) or misses a tile of it (`tile/mod.rs`), and for those who watch, with the time since
 //! when it is so, which is that of the first look that saw it; a line in the log, once as long as it is so. Never here: which parts count (`copies.rs`).
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// So many parts that are missing are named.
 const MOST_NAMED: usize = 5;
 
-/// What is wrong with a grid.
+/// What is wrong as long as it is, with a grid or with the list of members.
 #[derive(Debug, Clone)]
 pub(crate) struct Lacking {
     pub(crate) since: SystemTime,
@@ -28,6 +28,16 @@ pub(in crate::cluster) struct Incomplete(Mutex<BTreeMap<String, Lacking>>);
 impl Incomplete {
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Lacking>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wrong with a grid, and what can be done, in one line; `None` where nothing is known to be.
+    pub(in crate::cluster) fn remedy(&self, name: &str) -> Option<String> {
+        let known = self.known();
+        let error = &known.get(name)?.error;
+        Some(match error.hint() {
+            Some(hint) => format!("{}; {hint}", error.message()),
+            None => error.message().to_owned(),
+        })
     }
 
     /// Takes note of what is wrong now; gives what of it is new, and nothing where all is as it was.
@@ -124,7 +134,7 @@ impl Cluster {
 
     /// Takes note of what is wrong with grids now, and has whoever asks for one of them told so.
     pub(in crate::cluster) fn lack(&self, now: &BTreeMap<String, Error>) {
-        let Some(new) = self.incomplete.look(now) else {
+        let Some(new) = self.reach.incomplete.look(now) else {
             return;
         };
         for error in new {
@@ -140,14 +150,14 @@ impl Cluster {
 
     /// Whether an error of a look is one of a grid, which is in the log.
     pub(in crate::cluster) fn has_said(&self, error: &Error) -> bool {
-        let known = self.incomplete.known();
+        let known = self.reach.incomplete.known();
         let mut known = known.values();
         known.any(|lacking| lacking.error.message().ends_with(error.message()))
     }
 
     /// What is wrong with grids of all members, by their names, as long as it is.
     pub(crate) fn incomplete(&self) -> BTreeMap<String, Lacking> {
-        self.incomplete.known().clone()
+        self.reach.incomplete.known().clone()
     }
 }
 
@@ -207,6 +217,21 @@ mod tests {
         };
         assert!(hint(0).contains("part=1, of=3"));
         assert!(hint(1).contains("rebalanced"));
+    }
+
+    #[test]
+    fn who_misses_a_tile_is_told_what_is_wrong_with_its_grid_and_no_other() {
+        let incomplete = Incomplete::default();
+        let error = said(3, &[0, 2], 0).unwrap();
+        incomplete.look(&BTreeMap::from([("sales".to_owned(), error)]));
+        let remedy = incomplete.remedy("sales").unwrap();
+        assert!(
+            remedy.starts_with("2 of the 3 parts are there; part 1 is missing; whoever has"),
+            "{remedy}"
+        );
+        assert_eq!(incomplete.remedy("other"), None);
+        // Of a tile whose grid nobody knows.
+        assert_eq!(incomplete.remedy(""), None);
     }
 
     #[test]

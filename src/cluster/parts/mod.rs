@@ -331,6 +331,13 @@ impl Cluster {
             .then(|| (part.name.clone(), made.id, Arc::clone(grid)))
     }
 
+    /// Of how many parts the grid with this id is made that was put under its name here; `None` where that is no grid of all.
+    pub(crate) fn num_parts_of(&self, name: &str, id: GridId) -> Option<usize> {
+        let parts = self.parts();
+        let made = parts.made.get(name).filter(|made| made.id == id);
+        made.map(|made| made.of.len())
+    }
+
     /// The parts and copies that this process has, and that no grid here is made of: others are missing, serve instead, or have taken their place.
     pub(crate) fn parts_beside(&self) -> Vec<Arc<PartitionGrid>> {
         let own = self.members().own().incarnation();

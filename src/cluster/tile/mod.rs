@@ -228,8 +228,13 @@ impl MemberTile {
 
     /// Why it is nowhere to be had, where its owner is no member any more.
     pub(super) fn gone(&self) -> Error {
-        self.outline
-            .lost("the member that had the tile is gone", BACK)
+        self.lost("the member that had the tile is gone", BACK)
+    }
+
+    /// It is not to be had. Of a grid that is known not to be whole what is wrong with that is said in place of the remedy: whoever asks again would be told the same.
+    fn lost(&self, what: &str, remedy: &str) -> Error {
+        let known = self.reach.incomplete.remedy(self.table());
+        self.outline.lost(what, known.as_deref().unwrap_or(remedy))
     }
 
     /// The tile by way of its owner.
@@ -244,9 +249,7 @@ impl MemberTile {
             ..
         } = &self.outline;
         if handle.incarnation == Incarnation::current()? {
-            return Err(self
-                .outline
-                .lost("the grid was dropped, its tile is gone", AGAIN));
+            return Err(self.lost("the grid was dropped, its tile is gone", AGAIN));
         }
         if uri.is_empty() {
             return Err(self.gone());
@@ -291,7 +294,6 @@ impl MemberTile {
             Ok(Err(error)) if error.kind() == ErrorKind::ResourcesExhausted => {
                 let what = "the member that had the tile does not answer";
                 Err(self
-                    .outline
                     .lost(what, "ask again in a moment: it is looked for meanwhile")
                     .with_source(error))
             }
@@ -306,11 +308,11 @@ impl MemberTile {
             // The connection, not the tile.
             ErrorKind::Storage { .. } => {
                 let what = "the member that had the tile does not answer";
-                self.outline.lost(what, BACK).with_source(error)
+                self.lost(what, BACK).with_source(error)
             }
             ErrorKind::NotFound => {
                 let what = "the member that had the tile has its grid no more";
-                self.outline.lost(what, AGAIN).with_source(error)
+                self.lost(what, AGAIN).with_source(error)
             }
             _ => error,
         })

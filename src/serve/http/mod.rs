@@ -82,7 +82,7 @@ fn routes(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Whether new clients are taken in. It is ready without what the lines below say: of a member of a cluster how many members there are, and how many are listed and do not take part; with a catalog whether what is
+/// Whether new clients are taken in. It is ready without what the lines below say: of a member of a cluster how many members there are, how many are listed and do not take part, and whether there is no list to go by; with a catalog whether what is
 /// acknowledged as durable lasts, and how many tables are left out.
 async fn ready(State(service): State<Arc<Service>>) -> Response {
     if service.is_stopping.load(Ordering::Acquire) {
@@ -93,6 +93,9 @@ async fn ready(State(service): State<Arc<Service>>) -> Response {
     if let Some(cluster) = service.cluster.get() {
         let (there, away) = (cluster.members().len(), cluster.away().len());
         text.push_str(&format!("members: {there}\naway: {away}\n"));
+        if cluster.unread_list().is_some() {
+            text.push_str("list: unread\n");
+        }
     }
     text.push_str(&health::lines(&service));
     text.into_response()

@@ -123,7 +123,7 @@ function enter(message) {
   keep("");
   Object.assign(page, { status: null, entering: true });
   for (const list of Object.values(lists)) list.show([]);
-  for (const id of ["server-uri", "server-facts", "caller"]) setText(byId(id), "");
+  for (const id of ["server-uri", "server-facts", "caller", "grids-incomplete"]) setText(byId(id), "");
   for (const id of ["status", "forget", "notice"]) hide(byId(id), true);
   hide(byId("entry"), false);
   setText(byId("entry-error"), message);
@@ -461,6 +461,11 @@ function showGrid(part, grid) {
   setText(part.places, grid.localities.map(place).join(" · "));
 }
 
+/** A line for each grid of the cluster of which parts are missing, or contradict each other; what can be done is among the errors. */
+function incompleteWords(grids) {
+  return grids.map(({ is_there: isThere, message }) => `${isThere ? "Not whole" : "Not there yet"}: ${message}`).join("\n");
+}
+
 /** Asks for the tiles of an open card when they are not those that are drawn; one grid after the other. */
 function want(view) {
   const fresh = view.wanted === view.loaded || performance.now() - view.loadedAt < TILES_MS;
@@ -496,6 +501,7 @@ function show(status) {
   showServer(status);
   showMemory(status.memory);
   for (const name of ["jobs", "grids"]) lists[name].show(status[name]);
+  setText(byId("grids-incomplete"), incompleteWords(status.incomplete));
   lists.members.show([...status.members, ...status.away.map(awayMember)]);
   showMembersHelp(status.members.length + status.away.length > 1);
   lists.queries.show(runningFirst(status.queries));
