@@ -19,7 +19,7 @@ use super::format::{
 };
 use super::grid_argument::GridArgument;
 use super::interrupt::{Interrupt, interrupted};
-use super::output::{io_failed, write_file};
+use super::output::{Output, io_failed};
 use super::remote::Remote;
 use super::shell::{Shell, columns};
 use super::{Pipe, grid_argument, is_terminal, runtime, say, table};
@@ -48,7 +48,8 @@ Without a query, statements are read from the terminal, with history, completion
 and .timing, or from a pipe; each ends with a semicolon. Ctrl-C cancels a statement.
 Without --format, the extension of --output decides: .csv, .json .jsonl .ndjson (json), .arrows
 (arrow), .arrow .feather (feather), .parquet; any other is refused. No --output gives a table.
-A file under --output appears only when the query is done; a failed query leaves nothing.")]
+A file under --output appears only when the query is done; a failed query leaves nothing. A device,
+a named pipe and /dev/stdout are written to as they are.")]
 pub(super) struct Sql {
     /// The query; `-` reads it from standard input
     #[arg(conflicts_with = "file")]
@@ -195,9 +196,12 @@ impl Sql {
         };
         match &self.output {
             Some(path) => {
-                // What is written so far goes with Ctrl-C.
-                answer.interrupt = Some(Interrupt::hear()?);
-                write_file(path, |file| self.write(&answer, file, stderr))
+                let output = Output::of(path)?;
+                if output.is_file() {
+                    // What is written so far goes with Ctrl-C. Into a pipe nothing may go for hours, and nothing stays: there it ends the process.
+                    answer.interrupt = Some(Interrupt::hear()?);
+                }
+                output.write(|file| self.write(&answer, file, stderr))
             }
             None => self.write(&answer, stdout, stderr),
         }

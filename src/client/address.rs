@@ -1,6 +1,6 @@
-//! Where a server is, how its channel is set up, and what is said when nobody is there.
+//! Where a server is, how its channel is set up, and what is said when that breaks.
 //!
-//! Comes in: a URI; what a channel says of itself. Goes out: an endpoint; errors that name the URI. Never here: calls.
+//! Comes in: a URI; what a channel says of itself. Goes out: an endpoint; errors that name the URI. Never here: calls, servers that are not reached at all (`unreached.rs`).
 
 use std::error::Error as StdError;
 use std::net::IpAddr;
@@ -48,29 +48,8 @@ const UNKNOWN: &str = "see that it is a token of this server, and whole: a serve
 const EXPIRED: &str =
     "ask the administrator of the server for another one: `partgrid token` makes them";
 
-/// What may be at a port that has TLS and not the protocol of Flight.
-const NO_FLIGHT: &str = "the port speaks TLS and not Flight, as that of the status page does: a server prints the address of Flight SQL when it starts";
-
 /// The port in examples.
 const PORT: u16 = 8815;
-
-/// What those say who greet a server by TLS or look at its certificate, and what can be done then.
-const DOUBTS: [(&str, &str); 5] = [
-    ("NoApplicationProtocol", NO_FLIGHT),
-    ("HTTP/2 was not negotiated", NO_FLIGHT),
-    (
-        "certificate not valid for name",
-        "the host of the URI is not a name of the server's certificate: connect by one that is, or say which one to look for with server_name= (`--server-name`)",
-    ),
-    (
-        "UnknownIssuer",
-        "the certificate of the server is not trusted: name its CA with ca= (`--ca`)",
-    ),
-    (
-        "certificate expired",
-        "the certificate of the server is to be renewed: put a new one in place, and send the server SIGHUP",
-    ),
-];
 
 /// With what its library begins that could not read an answer.
 const UNREADABLE: [&str; 2] = ["failed to decode Protobuf message", "protocol error"];
@@ -83,7 +62,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
 pub(super) struct Address<'a> {
     uri: &'a str,
     /// Host and port.
-    authority: &'a str,
+    pub(super) authority: &'a str,
     pub(super) is_tls: bool,
 }
 
@@ -111,16 +90,23 @@ impl<'a> Address<'a> {
                 "the URI of a server must read like grpc://host:port or grpc+tls://host:port, got {uri:?}"
             ))
         };
-        let (scheme, rest) = uri.split_once("://").ok_or_else(wrong)?;
+        let Some((scheme, rest)) = uri.split_once("://") else {
+            return Err(meant(wrong(), uri));
+        };
         let is_tls = match scheme {
             "grpc" | "grpc+tcp" => false,
             "grpc+tls" => true,
             "http" | "https" => return Err(wrong().with_hint(
                 "http:// is where the status page is: a server prints the address of Flight SQL when it starts",
             )),
+            // Where there is no port, nobody may have meant a server.
+            _ if rest.contains(':') => return Err(meant(wrong(), rest)),
             _ => return Err(wrong()),
         };
         let authority = rest.trim_end_matches('/');
+        if authority.contains(['/', '?']) {
+            return Err(wrong().with_hint("a URI of a server ends with its port"));
+        }
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse::<u16>().ok()),
             _ => (authority, None),
@@ -151,28 +137,6 @@ impl<'a> Address<'a> {
     pub(super) fn host(&self) -> &str {
         self.authority.rsplit_once(':').map_or("", |(host, _)| host)
     }
-
-    /// What is said when there is no connection.
-    pub(super) fn unreachable(&self, error: &(dyn StdError + 'static)) -> Error {
-        let why = chain(error);
-        let text = format!("no server answers at {}: {why}", self.uri);
-        let error = Error::new(ErrorKind::Storage { retryable: true }, text);
-        match self.is_tls {
-            true if let Some(remedy) = remedy(&why) => error.with_hint(remedy),
-            true => error.with_hint("the server may speak without TLS (grpc://), or its certificate may not be trusted: name its CA with ca= (`--ca`)"),
-            false => error.with_hint("start one with `partgrid serve`; a server with a certificate is at grpc+tls://"),
-        }
-    }
-
-    /// What is said when a connection was taken and then given up before anything was answered.
-    pub(super) fn unanswered(&self, error: Error) -> Error {
-        let is_broken = matches!(error.kind(), ErrorKind::Storage { .. }) && !is_silence(&error);
-        match self.is_tls {
-            _ if !is_broken => error,
-            true => error.with_hint("the server may want the certificate of a client: certificate= and key= (`--client-certificate`, `--client-key`)"),
-            false => error.with_hint("a server with a certificate is at grpc+tls://"),
-        }
-    }
 }
 
 /// Whether a text is a host, or a host and a port, and no more.
@@ -184,10 +148,19 @@ fn is_plain(authority: &str) -> bool {
     })
 }
 
-/// What can be done where the certificate of a server is doubted.
-fn remedy(why: &str) -> Option<&'static str> {
-    let doubt = DOUBTS.iter().find(|(said, _)| why.contains(said));
-    doubt.map(|(_, remedy)| *remedy)
+/// The error of a text without a scheme that is known, with the URI that may have been meant.
+fn meant(error: Error, text: &str) -> Error {
+    let authority = text.trim_end_matches('/');
+    if !is_plain(authority) {
+        return error;
+    }
+    let port = match authority.contains(':') {
+        true => String::new(),
+        false => format!(":{PORT}"),
+    };
+    error.with_hint(format!(
+        "say grpc://{authority}{port}, or grpc+tls://{authority}{port} where the server has a certificate"
+    ))
 }
 
 /// The URI with the scheme of what is wanted of TLS. `grpc://` leaves that open, as a host and a port alone do.
@@ -286,7 +259,8 @@ fn broken(uri: &str, waits: Waits, cause: &str) -> Error {
         .with_hint("the next call connects anew, if the server is there")
 }
 
-fn is_silence(error: &Error) -> bool {
+/// Whether an error says that nobody said anything ([`silent`]).
+pub(super) fn is_silence(error: &Error) -> bool {
     error.message().contains("has not answered for")
 }
 
@@ -302,7 +276,7 @@ pub(super) fn silent(uri: &str, waited: Duration) -> Error {
 }
 
 /// What an error and those behind it say.
-fn chain(error: &(dyn StdError + 'static)) -> String {
+pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut texts = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -317,37 +291,7 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rustls::AlertDescription;
-    use rustls::CertificateError::{ExpiredContext, NotValidForNameContext, UnknownIssuer};
-    use rustls::pki_types::{ServerName, UnixTime};
-
     use super::*;
-
-    #[test]
-    fn what_is_wrong_with_a_certificate_has_its_own_remedy() {
-        let said = |what| rustls::Error::InvalidCertificate(what);
-        let name = NotValidForNameContext {
-            expected: ServerName::try_from("db1").unwrap(),
-            presented: vec!["DnsName(\"db.example\")".to_owned()],
-        };
-        let expired = ExpiredContext {
-            time: UnixTime::since_unix_epoch(Duration::from_secs(2)),
-            not_after: UnixTime::since_unix_epoch(Duration::from_secs(1)),
-        };
-        let address = Address::of("grpc+tls://db1:8815").unwrap();
-        for (what, remedy) in [
-            (name, "--server-name"),
-            (UnknownIssuer, "name its CA with ca="),
-            (expired, "renewed"),
-        ] {
-            let error = address.unreachable(&said(what));
-            assert!(error.hint().unwrap().contains(remedy), "{error}");
-        }
-        // As the port of the status page says it.
-        let alert = AlertDescription::NoApplicationProtocol;
-        let error = address.unreachable(&rustls::Error::AlertReceived(alert));
-        assert!(error.hint().unwrap().contains("status page"), "{error}");
-    }
 
     #[test]
     fn a_port_that_is_none_or_missing_is_said_with_an_example() {
@@ -364,6 +308,29 @@ mod tests {
             let wanted =
                 format!("must have a port from 1 to 65535, such as {example}, got {uri:?}");
             assert!(error.message().ends_with(&wanted), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_may_have_been_meant_by_a_uri_that_is_none_is_said() {
+        let hint = |uri: &str| {
+            let error = Address::of(uri).err().expect(uri);
+            error.hint().unwrap_or_default().to_owned()
+        };
+        for (uri, meant) in [
+            ("h", "grpc://h:8815, or grpc+tls://h:8815 "),
+            ("h:1/", "grpc://h:1, or grpc+tls://h:1 "),
+            ("[::1]:1", "grpc://[::1]:1, or grpc+tls://[::1]:1 "),
+            ("grpcs://h:1", "grpc://h:1, or grpc+tls://h:1 "),
+            ("GRPC://h:1", "grpc://h:1, or grpc+tls://h:1 "),
+            ("http://h:1", "status page"),
+            ("grpc://h:1/path", "ends with its port"),
+            ("grpc://h:1?a=b", "ends with its port"),
+        ] {
+            assert!(hint(uri).contains(meant), "{uri}: {}", hint(uri));
+        }
+        for uri in ["", "a b", "s3://bucket", "grpc+unix:///tmp/socket"] {
+            assert_eq!(hint(uri), "", "{uri}");
         }
     }
 

@@ -96,8 +96,10 @@ impl Client {
                 service,
             };
             let knocked = client.knock(&options.bounds).await;
-            knocked.map_err(|error| address.unanswered(error))?;
-            Ok(client)
+            match knocked {
+                Ok(()) => Ok(client),
+                Err(error) => Err(address.unanswered(error).await),
+            }
         };
         let knock = options.waits.knock;
         let opened = tokio::time::timeout(knock, Box::pin(opening)).await;

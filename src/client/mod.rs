@@ -1,7 +1,7 @@
 //! What another server holds, as if it were here.
 //!
 //! Comes in: the URI of a server. Goes out: a [`Client`]: its grids as grids whose tiles are fetched when they are read (mapped, where the server is on this host and of this user), answers of its SQL, uploads. Read on in
-//! `connection.rs` (the channel; `address.rs`, `options.rs` with `trusted.rs`, `session.rs`), `query.rs` (SQL; `asked.rs` for those who do not mind where it runs), `tile.rs` (tiles elsewhere), `upload.rs`, `job.rs` (loads of the server), `status.rs` (what it
+//! `connection.rs` (the channel; `address.rs`, `unreached.rs`, `options.rs` with `trusted.rs`, `session.rs`), `query.rs` (SQL; `asked.rs` for those who do not mind where it runs), `tile.rs` (tiles elsewhere), `upload.rs`, `job.rs` (loads of the server), `status.rs` (what it
 //! does at this moment), `tables.rs` (its names), `rebalance.rs` (rows dealt out anew). Never here: what servers do.
 
 mod address;
@@ -17,6 +17,7 @@ mod status;
 mod tables;
 mod tile;
 mod trusted;
+mod unreached;
 mod upload;
 
 #[cfg(feature = "distributed")]

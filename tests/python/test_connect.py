@@ -204,6 +204,22 @@ def test_what_is_no_uri_is_refused(uri: str) -> None:
         pg.connect(uri)
 
 
+@pytest.mark.parametrize(
+    ("uri", "remedy"),
+    [
+        ("db1", "say grpc://db1:8815, or grpc"),
+        ("db1:1", "say grpc://db1:1, or grpc"),
+        ("grpcs://db1:1", "say grpc://db1:1, or grpc"),
+        ("GRPC://db1:1/", "say grpc://db1:1, or grpc"),
+        ("https://db1:1", "is where the status page is"),
+        ("grpc://db1:1/flights", "ends with its port"),
+    ],
+)
+def test_what_may_have_been_meant_by_what_is_no_uri_is_said(uri: str, remedy: str) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match=f"\nhint: .*{remedy}"):
+        pg.connect(uri)
+
+
 @pytest.mark.parametrize("uri", ["grpc://db1", "grpc://db1:0", "grpc://db1:99999"])
 def test_a_port_that_is_none_or_missing_is_said_with_an_example(uri: str) -> None:
     said = r"must have a port from 1 to 65535, such as grpc://db1:8815, got "

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socketserver
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
@@ -19,6 +23,7 @@ from services import (
     ENDLESS,
     Service,
     drained,
+    free_ports,
     running,
     service,
     statement,
@@ -72,7 +77,8 @@ def test_who_comes_without_tls_or_certificate_is_told(tls: tuple[Path, Path, Pat
     certificate, key, ca = tls
     with pg.Server(tls=(certificate, key)) as server:
         plain = server.uri.replace("grpc+tls", "grpc")
-        assert "a server with a certificate is at grpc+tls://" in said("--server", plain, "ls")
+        told = f"it seems to speak TLS: a server with a certificate is at {server.uri}"
+        assert told in said("--server", plain, "ls")
         empty = ca.with_name("empty.pem")
         empty.write_text("no certificate")
         for wrong in (empty, key):
@@ -82,6 +88,105 @@ def test_who_comes_without_tls_or_certificate_is_told(tls: tuple[Path, Path, Pat
         with pytest.raises(pg.errors.StorageError, match="--client-certificate"):
             pg.connect(server.uri, ca=ca)
         assert pg.connect(server.uri, ca=ca, certificate=certificate, key=key).grids() == []
+
+
+def refusal(uri: str, **how: object) -> str:
+    """What is said where there is no connection to a server."""
+    with pytest.raises(pg.errors.StorageError) as caught:
+        pg.connect(uri, **how)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["grpc", "grpc+tls"])
+def test_where_nobody_listens_is_said_with_how_to_start_a_server(
+    tls: tuple[Path, Path, Path], scheme: str
+) -> None:
+    uri = f"{scheme}://127.0.0.1:{free_ports(1)[0]}"
+    begin = "partgrid serve --tls-certificate" if scheme == "grpc+tls" else "partgrid serve`"
+    flags = ("--ca", tls[2]) if scheme == "grpc+tls" else ()
+    how = {"ca": tls[2]} if flags else {}
+    for text in (refusal(uri, **how), said("--server", uri, *flags, "ls")):
+        assert f"no server answers at {uri}: " in text
+        assert f"\nhint: nobody listens there: start a server with `{begin}" in text
+        assert "trusted" not in text
+
+
+def test_a_host_that_nobody_knows_is_said_to_be_none() -> None:
+    for uri in ("grpc://partgrid.invalid:1", "grpc+tls://partgrid.invalid:1"):
+        text = said("--server", uri, "ls")
+        assert f"no server answers at {uri}: " in text
+        assert "\nhint: no host of this name is known here" in text
+
+
+@pytest.mark.parametrize("whose", ["ours", "ours, mutual", "pyarrow"])
+def test_who_asks_without_tls_is_told_that_it_is_spoken_there(
+    tls: tuple[Path, Path, Path], whose: str
+) -> None:
+    certificate, key, ca = tls
+    if whose == "pyarrow":
+        pair = certificate.read_bytes(), key.read_bytes()
+        made = fl.FlightServerBase("grpc+tls://127.0.0.1:0", tls_certificates=[pair])
+        port, close = made.port, made.shutdown
+    else:
+        mutual = pg.Server(tls=(certificate, key, ca)) if "mutual" in whose else None
+        server = mutual or pg.Server(tls=(certificate, key))
+        port, close = int(server.uri.rsplit(":", 1)[1]), server.stop
+    try:
+        address = f"127.0.0.1:{port}"
+        told = f"it seems to speak TLS: a server with a certificate is at grpc+tls://{address}"
+        # The connection breaks in several ways.
+        for _ in range(5):
+            assert refusal(f"grpc://{address}").endswith(f"\nhint: {told}")
+        assert told in refusal(f"grpc://{address}", timeout=5)
+    finally:
+        close()
+
+
+def test_who_asks_by_tls_is_told_that_it_is_not_spoken_there(tls: tuple[Path, Path, Path]) -> None:
+    with pg.Server() as server:
+        by_tls = server.uri.replace("grpc", "grpc+tls")
+        told = f"it seems to speak without TLS: a server without a certificate is at {server.uri}"
+        for _ in range(5):
+            assert refusal(by_tls, ca=tls[2]).endswith(f"\nhint: {told}")
+        assert told in said("--server", by_tls, "--ca", tls[2], "ls")
+
+
+class Web(socketserver.BaseRequestHandler):
+    """Understands nothing but HTTP/1.1."""
+
+    def handle(self) -> None:
+        self.request.recv(4096)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
+@contextmanager
+def web_server() -> Iterator[str]:
+    """The address of one that knows nothing of HTTP/2."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Web) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+def test_a_web_server_is_not_taken_for_a_server_of_flight(tls: tuple[Path, Path, Path]) -> None:
+    with web_server() as address:
+        for _ in range(3):
+            text = refusal(f"grpc://{address}")
+            assert "\nhint: something else than a server of Flight may be there" in text
+            assert "TLS" not in text
+        assert "it seems to speak without TLS" in refusal(f"grpc+tls://{address}", ca=tls[2])
+
+
+def test_a_server_that_shows_the_certificate_of_a_ca_is_told_apart(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate, key = tmp_path / "ca.pem", tmp_path / "ca.key"
+    authority.cert_pem.write_to_path(str(certificate))
+    authority.private_key_pem.write_to_path(str(key))
+    with pg.Server(tls=(certificate, key)) as server:
+        text = refusal(server.uri, ca=certificate)
+    assert "hint: the server shows the certificate of a CA as its own" in text
 
 
 def test_the_port_of_the_page_is_said_to_be_none_of_flight() -> None:

@@ -191,6 +191,13 @@ pub(super) async fn data_files_below(target: &Target, name: &str) -> Result<Vec<
                 let text = "files are written into a folder, this is none";
                 return Err(Error::invalid_argument(text).with_file(name));
             }
+            if folder.is_symlink() && !folder.exists() {
+                let text = "files are written into a folder, this is a link that leads to nothing";
+                let error = Error::not_found(text).with_file(name);
+                return Err(
+                    error.with_hint("make the folder that it is to lead to, or name that folder")
+                );
+            }
             blocking(move || local::find(&name, &folder)).await
         }
         Target::Remote { remote, prefix } => {
