@@ -38,4 +38,6 @@ pub use status::{
 };
 pub use tables::ServedTable;
 pub use tile::ServedTile;
+#[cfg(feature = "distributed")]
+pub(crate) use unreached::misunderstood;
 pub use upload::{Acknowledged, Durability, IfExists, UploadOptions};

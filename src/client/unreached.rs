@@ -114,7 +114,7 @@ impl Address<'_> {
 
 /// What can be done where one side speaks TLS and the other does not, if that is so: of who was asked at a host and port by TLS, or without, and of what was said of the connection. Without TLS it says the same of anything that it
 /// makes nothing of, so whoever is there is greeted once more.
-pub(super) async fn misunderstood(why: &str, authority: &str, is_tls: bool) -> Option<String> {
+pub(crate) async fn misunderstood(why: &str, authority: &str, is_tls: bool) -> Option<String> {
     match is_tls {
         true => why.contains(NO_TLS).then(|| without_tls(authority)),
         false if why.contains(NO_CONNECTION) || why.contains(NO_NAME) => None,

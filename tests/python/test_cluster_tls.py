@@ -189,6 +189,24 @@ def worker_that_says(text: str) -> Iterator[str]:
             server.stop(None).wait()
 
 
+@pytest.mark.parametrize("scheme", ["grpc", "grpc+tls"])
+def test_a_member_that_is_listed_with_the_wrong_scheme_is_told_so(
+    tmp_path: Path, authority: Authority, scheme: str
+) -> None:
+    tls = authority.certificate("127.0.0.1") | {"cluster.ca": authority.ca}
+    flags = [word for key, value in tls.items() for word in ("--set", f"{key}={value}")]
+    speaks = flags if scheme == "grpc" else []
+    with service("--join", "alone", *speaks) as other:
+        address = other.uri.rsplit("/", 1)[1]
+        path = tmp_path / "members"
+        path.write_text(f"{scheme}://{address}\n")
+        # Those who speak no TLS need someone to trust to ask others by it.
+        log = {"PARTGRID_LOG__FILTER": "warn"}
+        with service("--join", f"file:{path}", *flags, **log) as one:
+            until(partial(said, one), lambda text: "it seems to speak" in text)
+            assert f"is at {other.uri}" in said(one)
+
+
 def introduction(uri: str) -> str:
     """What a member says of itself."""
     with grpc.insecure_channel(uri.removeprefix("grpc://")) as channel:

@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use datafusion_distributed::{ChannelResolver, GetWorkerInfoRequest};
 use futures::future::join_all;
+use url::Url;
 
 use super::Member;
 use super::channel::{Reach, Resolver};
+use crate::client::misunderstood;
 use crate::cluster::worker::VERSION;
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::{Device, Location};
@@ -273,7 +275,23 @@ pub(in crate::cluster) async fn ping(
     let answer = tokio::time::timeout(within, asking).await;
     let why = || format!("it said nothing for {} seconds", within.as_secs());
     let info = answer.map_err(|_| super::channel::lost(url, &why()))?;
-    introduced(uri, &info?.version)
+    match info {
+        Ok(info) => introduced(uri, &info.version),
+        Err(error) => Err(explained(error, url).await),
+    }
+}
+
+/// The error of who is not there, with the remedy if it is that one side speaks TLS and the other does not.
+async fn explained(error: Error, url: &Url) -> Error {
+    let place = url.host_str().zip(url.port_or_known_default());
+    let Some((host, port)) = place.filter(|_| error.kind() == ErrorKind::WorkerLost) else {
+        return error;
+    };
+    let (authority, is_tls) = (format!("{host}:{port}"), url.scheme() == "https");
+    match misunderstood(error.message(), &authority, is_tls).await {
+        Some(remedy) => error.with_hint(remedy),
+        None => error,
+    }
 }
 
 /// Those who are there, and the URIs of the others with why they are not.
