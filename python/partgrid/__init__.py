@@ -124,14 +124,17 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        text = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(text, name=name)
-    module = importlib.import_module(_LATER[name])
-    found = module if name == "engines" else getattr(module, name)
-    globals()[name] = found
-    return found
+# Type checkers see what there is above, and that nothing else is there.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            text = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(text, name=name)
+        module = importlib.import_module(_LATER[name])
+        found = module if name == "engines" else getattr(module, name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -14,56 +14,75 @@ use crate::error::{Error, ErrorKind, Result};
 /// The mode of a file that is new, before the user's mask.
 const MODE: u32 = 0o666;
 
-/// Where the names are of what a process has open, and how many links may lead to one of them.
+/// Where the names are of what a process has open, which of them are written to by all programs, and how many links may lead to one.
 const OPEN: &str = "/proc/self/fd";
+const STDOUT: u32 = 1;
+const STDERR: u32 = 2;
 const MOST_LINKS: usize = 8;
 
 /// Where a result goes that has a name.
 pub(super) struct Output<'a> {
     path: &'a Path,
-    /// The file that is made or replaced, behind links; none where there is something to write into as it is.
-    file: Option<PathBuf>,
+    target: Target,
+}
+
+/// What is behind a name.
+enum Target {
+    /// The file that is made or replaced, behind links.
+    File(PathBuf),
+    /// What is written into as it is: a device, a named pipe.
+    There,
+    /// What this process writes to already: what others write there before and afterwards stays.
+    Stdout,
+    Stderr,
 }
 
 impl<'a> Output<'a> {
-    /// The one of a path. Behind a link it is the file that it leads to, and the link stays. A device, a named pipe, and what this process has open already (`/dev/stdout`) are written into.
+    /// The one of a path. Behind a link it is the file that it leads to, and the link stays. A device and a named pipe are written into, and so are standard output and standard error (`/dev/stdout`), whatever these are.
     ///
     /// # Errors
-    /// `InvalidArgument` for a folder and a socket, `NotFound` for a link that leads to nothing, `PermissionDenied` or `Storage` for what cannot be looked at.
+    /// `InvalidArgument` for a folder, a socket and a file that this process has open otherwise, `NotFound` for a link that leads to nothing, `PermissionDenied` or `Storage` for what cannot be looked at.
     pub(super) fn of(path: &'a Path) -> Result<Self> {
         let named = |error: Error| error.with_file(path.display().to_string());
         let failed = |error: io::Error| named(write_failed(&error));
+        let refused = |what: &str, remedy: &'static str| {
+            let text = format!("the result must go into a file, {what}");
+            Err(named(Error::invalid_argument(text)).with_hint(remedy))
+        };
+        let open = descriptor(path);
         let there = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             found => Some(found.map_err(failed)?),
         };
-        let file = match there {
+        let target = match there {
             None if path.is_symlink() => {
                 let text = "the result must go into a file, this is a link that leads to nothing";
                 return Err(named(Error::not_found(text))
                     .with_hint("make the file that it is to lead to, or name that file"));
             }
-            None => Some(path.to_owned()),
+            None => Target::File(path.to_owned()),
+            Some(_) if open == Some(STDOUT) => Target::Stdout,
+            Some(_) if open == Some(STDERR) => Target::Stderr,
             Some(there) if there.is_dir() => {
-                let text = "the result must go into a file, this is a folder";
-                return Err(named(Error::invalid_argument(text)).with_hint("name a file in it"));
+                return refused("this is a folder", "name a file in it");
             }
             Some(there) if there.file_type().is_socket() => {
-                let text = "the result must go into a file, a pipe or a device, this is a socket";
-                return Err(named(Error::invalid_argument(text))
-                    .with_hint("without --output it goes to standard output"));
+                let remedy = "without --output it goes to standard output";
+                return refused("a pipe or a device, this is a socket", remedy);
             }
-            Some(there) if there.is_file() && !is_open_here(path) => {
-                Some(fs::canonicalize(path).map_err(failed)?)
+            Some(there) if there.is_file() && open.is_some() => {
+                let what = "this is one that was opened for the command, and may be written to by others meanwhile";
+                return refused(what, "name the file itself, or /dev/stdout");
             }
-            Some(_) => None,
+            Some(there) if there.is_file() => Target::File(fs::canonicalize(path).map_err(failed)?),
+            Some(_) => Target::There,
         };
-        Ok(Self { path, file })
+        Ok(Self { path, target })
     }
 
     /// Whether a file is half written for a while that must not stay.
     pub(super) fn is_file(&self) -> bool {
-        self.file.is_some()
+        matches!(self.target, Target::File(_))
     }
 
     /// Lets `work` write: into a temporary file beside the one that is wanted, which takes the name, and the mode of the one that was there, when the work is done, and is removed when it failed; or into what is there.
@@ -73,12 +92,14 @@ impl<'a> Output<'a> {
     pub(super) fn write(&self, work: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let failed =
             |error: io::Error| write_failed(&error).with_file(self.path.display().to_string());
-        let Some(target) = &self.file else {
-            // Of a file that somebody has opened for this process, nothing that is in it is lost.
-            let there = File::options().append(true).open(self.path);
-            let mut there = there.map_err(failed)?;
-            self.work(&mut there, work)?;
-            return there.flush().map_err(failed);
+        let target = match &self.target {
+            Target::File(target) => target,
+            Target::There => {
+                let there = File::options().append(true).open(self.path);
+                return self.work(&mut there.map_err(failed)?, work);
+            }
+            Target::Stdout => return self.work(&mut io::stdout().lock(), work),
+            Target::Stderr => return self.work(&mut io::stderr().lock(), work),
         };
         let mut made = BufWriter::new(temporary(target).map_err(failed)?);
         self.work(&mut made, work)?;
@@ -105,7 +126,8 @@ impl<'a> Output<'a> {
             inner: file,
             failed: false,
         };
-        let done = work(&mut sink);
+        let done =
+            work(&mut sink).and_then(|()| sink.flush().map_err(|error| write_failed(&error)));
         if sink.failed {
             return done.map_err(|error| error.with_file(self.path.display().to_string()));
         }
@@ -133,23 +155,18 @@ impl Write for Sink<'_> {
     }
 }
 
-/// Whether a path leads to a name of what this process has open, as `/dev/stdout` and `/dev/fd/3` do: whoever opened it may have put something into it, and may still do so.
-fn is_open_here(path: &Path) -> bool {
-    let Ok(open) = fs::canonicalize(OPEN) else {
-        return false;
-    };
+/// The number of what this process has open, if a path leads to such, as `/dev/stdout` and `/dev/fd/3` do.
+fn descriptor(path: &Path) -> Option<u32> {
+    let open = fs::canonicalize(OPEN).ok()?;
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
         let folder = folder_of(&path);
         if fs::canonicalize(&folder).is_ok_and(|folder| folder == open) {
-            return true;
+            return path.file_name()?.to_str()?.parse().ok();
         }
-        match fs::read_link(&path) {
-            Ok(next) => path = folder.join(next),
-            Err(_) => return false,
-        }
+        path = folder.join(fs::read_link(&path).ok()?);
     }
-    false
+    None
 }
 
 fn temporary(target: &Path) -> io::Result<NamedTempFile> {

@@ -34,12 +34,12 @@ impl Rm {
         let Some(client) = runtime.block_on(remote.connect())? else {
             return Ok(());
         };
+        // Nobody can say of a grid that is gone whose it was.
+        let of_all = runtime.block_on(of_all(&client));
         for name in &self.names {
-            // Nobody can say it of a grid that is gone.
-            let is_of_all = runtime.block_on(is_of_all(&client, name));
             let is_gone = runtime.block_on(Box::pin(dropped(&client, name)))?;
             match is_gone {
-                true if is_of_all => stdout.print(&dropped_here(name))?,
+                true if of_all.contains(name) => stdout.print(&dropped_here(name))?,
                 true => stdout.print(&format!("dropped {}\n", visible(name)))?,
                 false if self.if_exists => {}
                 false => {
@@ -52,13 +52,16 @@ impl Rm {
     }
 }
 
-/// Whether a name is that of a grid of all members of a cluster. Of a server that does not say what it has nobody knows.
-async fn is_of_all(client: &Client, name: &str) -> bool {
-    let status = client.status().await;
-    status.is_ok_and(|status| {
-        let mut grids = status.grids.iter();
-        grids.any(|grid| grid.name == name && grid.parts.is_some())
-    })
+/// The names of grids that several members of a cluster have. Of a server that does not say what it has nobody knows.
+async fn of_all(client: &Client) -> Vec<String> {
+    let Ok(status) = client.status().await else {
+        return Vec::new();
+    };
+    if status.members.len() < 2 {
+        return Vec::new();
+    }
+    let of_all = status.grids.into_iter().filter(|grid| grid.parts.is_some());
+    of_all.map(|grid| grid.name).collect()
 }
 
 /// What is said of such a grid.

@@ -232,7 +232,7 @@ async fn wait(server: &Server, stderr: &mut dyn Write) -> Result<()> {
             _ = stop.terminate.recv() => return Ok(()),
             _ = hangup.recv() => match server.reload() {
                 Ok(()) => say(stderr, "certificates and tokens were read again\n"),
-                Err(error) => say(stderr, &format!("those of before stay in use: {error}\n")),
+                Err(error) => say(stderr, &format!("what cannot be used stays as it was: {error}\n")),
             },
         }
     }

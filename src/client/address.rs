@@ -35,7 +35,10 @@ impl Default for Waits {
 }
 
 /// What the channel says then.
-const GIVEN_UP: &str = "keep-alive timed out";
+pub(super) const GIVEN_UP: &str = "keep-alive timed out";
+
+/// How it is said that a connection broke.
+const BREAK: &str = "the connection to the server";
 
 /// What TLS says when the other side went away in the middle.
 const TORN: &str = "without sending TLS close_notify";
@@ -254,14 +257,14 @@ fn broken(uri: &str, waits: Waits, cause: &str) -> Error {
         true => "the server ended it",
         false => cause,
     };
-    let text = format!("the connection to the server at {uri} broke: {cause}");
+    let text = format!("{BREAK} at {uri} broke: {cause}");
     Error::new(ErrorKind::Storage { retryable: true }, text)
         .with_hint("the next call connects anew, if the server is there")
 }
 
-/// Whether an error says that nobody said anything ([`silent`]).
-pub(super) fn is_silence(error: &Error) -> bool {
-    error.message().contains("has not answered for")
+/// Whether an error says that the connection broke ([`broken`]).
+pub(super) fn is_break(error: &Error) -> bool {
+    error.message().starts_with(BREAK)
 }
 
 /// Nobody said anything for so long.

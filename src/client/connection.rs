@@ -96,14 +96,15 @@ impl Client {
                 service,
             };
             let knocked = client.knock(&options.bounds).await;
-            match knocked {
-                Ok(()) => Ok(client),
-                Err(error) => Err(address.unanswered(error).await),
-            }
+            Ok((client, knocked))
         };
         let knock = options.waits.knock;
         let opened = tokio::time::timeout(knock, Box::pin(opening)).await;
-        opened.unwrap_or_else(|_| Err(silent(uri, knock)))
+        let (client, knocked) = opened.unwrap_or_else(|_| Err(silent(uri, knock)))?;
+        match knocked {
+            Ok(()) => Ok(client),
+            Err(error) => Err(address.unanswered(error).await),
+        }
     }
 
     /// Sees that somebody answers: that a connection was taken says only that there is a system. What the server does not know of the bounds is said now, not with the first query.

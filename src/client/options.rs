@@ -46,10 +46,13 @@ impl Bearer {
     /// # Errors
     /// `InvalidArgument` for what no header can hold.
     fn of(token: &str) -> Result<Self> {
+        let wrong = || Error::invalid_argument("a token must be printable ASCII, this one is not");
+        // A header may hold other bytes, which servers read as they like.
+        if !token.is_ascii() {
+            return Err(wrong());
+        }
         let value = format!("Bearer {token}").parse::<MetadataValue<Ascii>>();
-        let mut value = value.map_err(|_| {
-            Error::invalid_argument("a token must be printable ASCII, this one is not")
-        })?;
+        let mut value = value.map_err(|_| wrong())?;
         value.set_sensitive(true);
         Ok(Self(Arc::new(ArcSwapOption::from_pointee(value))))
     }

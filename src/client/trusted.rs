@@ -47,22 +47,28 @@ impl Trusted {
         }
     }
 
-    /// Reads the file, from now on for all connections. One that holds anything but certificates that can vouch leaves what was kept.
+    /// Reads the file, from now on for all connections. One of whose certificates none can vouch leaves what was kept.
     ///
     /// # Errors
-    /// As of a file of certificates; `InvalidData` where one of them is none.
+    /// As of a file of certificates; `InvalidData` where they cannot be read.
     pub(super) fn keep(&self) -> Result<()> {
         let bytes = certificates(&self.path)?;
         let wrong = |why: &dyn fmt::Display| {
-            let text = format!(
-                "the file must hold certificates in PEM, and one of them cannot be read: {why}"
-            );
+            let text =
+                format!("the file must hold certificates in PEM, which cannot be read: {why}");
             Error::invalid_data(text).with_file(self.path.display().to_string())
         };
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(&bytes) {
-            let certificate = certificate.map_err(|error| wrong(&error))?;
-            roots.add(certificate).map_err(|error| wrong(&error))?;
+        let all =
+            CertificateDer::pem_slice_iter(&bytes).collect::<std::result::Result<Vec<_>, _>>();
+        let all = all.map_err(|error| wrong(&error))?;
+        // As connections do it: collections hold old ones with which nobody can do anything.
+        let (added, ignored) = RootCertStore::empty().add_parsable_certificates(all);
+        if added == 0 {
+            return Err(wrong(&"none of them is one of X.509"));
+        }
+        if ignored > 0 {
+            let file = self.path.display();
+            tracing::warn!(%file, ignored, "certificates that cannot be read vouch for nobody");
         }
         self.kept.store(Some(Arc::new(bytes)));
         Ok(())

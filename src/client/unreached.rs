@@ -1,6 +1,6 @@
 //! What is said of a server that is not reached, and what can be done then.
 //!
-//! Comes in: an address, what a channel says of itself. Goes out: errors that name the URI, with a remedy. Who takes a connection and makes nothing of what it hears is greeted by TLS, to see whether that is spoken there. Never here: calls, and what servers say.
+//! Comes in: an address, what a channel says of itself. Goes out: errors that name the URI, with a remedy. Who takes a connection and makes nothing of what it hears is sent the first message of TLS, to see whether that is spoken there. Never here: calls, and what servers say.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::address::{Address, chain, is_silence};
+use super::address::{Address, GIVEN_UP, chain, is_break};
 use crate::error::{Error, ErrorKind};
 
 /// What can be done where nobody listens, without TLS and with it.
@@ -29,13 +29,13 @@ const UNCLEAR: &str = "see that a server of Flight SQL listens there: it prints 
 const UNCLEAR_TLS: &str = "the server may speak without TLS (grpc://), or its certificate may not be trusted: name its CA with ca= (`--ca`)";
 
 /// What can be done where a connection was given up before anything was answered.
-const NO_FLIGHT: &str = "something else than a server of Flight may be there, such as a web server or a proxy: a server prints the address of Flight SQL when it starts";
+const NO_FLIGHT: &str = "something else than a server of Flight may be there, such as a web server or a proxy, or a server that has as many connections as it takes (limits.connections): a server prints the address of Flight SQL when it starts";
 const NO_CERTIFICATE: &str = "the server may want the certificate of a client, or not trust the one that it was shown: certificate= and key= (`--client-certificate`, `--client-key`)";
 
 /// What may be at a port that has TLS and not the protocol of Flight.
 const NO_FLIGHT_BY_TLS: &str = "the port speaks TLS and not Flight, as that of the status page does: a server prints the address of Flight SQL when it starts";
 
-/// What those say who greet a server by TLS or look at its certificate, and what can be done then.
+/// What those say who begin TLS with a server or look at its certificate, and what can be done then.
 const DOUBTS: [(&str, &str); 8] = [
     ("NoApplicationProtocol", NO_FLIGHT_BY_TLS),
     ("HTTP/2 was not negotiated", NO_FLIGHT_BY_TLS),
@@ -65,17 +65,19 @@ const DOUBTS: [(&str, &str); 8] = [
     ),
 ];
 
-/// What those say who greet by TLS and hear something else.
+/// What those say who begin TLS and hear something else.
 const NO_TLS: &str = "InvalidContentType";
 
-/// What is said where there was no connection at all, and where the host is not known.
-const NO_CONNECTION: &str = "tcp connect error";
+/// What is said where the host is not known.
 const NO_NAME: &str = "dns error";
 
-/// How long somebody may take to answer a greeting.
-const GREETING: Duration = Duration::from_secs(2);
+/// What is said where nobody was heard: there was no connection at all, or nothing came on it.
+const NOBODY_HEARD: [&str; 3] = [NO_NAME, "tcp connect error", GIVEN_UP];
 
-/// What a record of TLS with an alert or a greeting begins with, and the first number of its version.
+/// How long somebody may take to answer the first message of TLS.
+const HELLO: Duration = Duration::from_secs(2);
+
+/// What a record of TLS with an alert or a first message begins with, and the first number of its version.
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const MAJOR_VERSION: u8 = 3;
@@ -99,9 +101,9 @@ impl Address<'_> {
         Error::new(ErrorKind::Storage { retryable: true }, text).with_hint(remedy)
     }
 
-    /// What is said when a connection was taken and then given up before anything was answered.
+    /// What is said when a connection was taken and then broke before anything was answered.
     pub(super) async fn unanswered(&self, error: Error) -> Error {
-        if !matches!(error.kind(), ErrorKind::Storage { .. }) || is_silence(&error) {
+        if !is_break(&error) {
             return error;
         }
         if self.is_tls {
@@ -113,11 +115,11 @@ impl Address<'_> {
 }
 
 /// What can be done where one side speaks TLS and the other does not, if that is so: of who was asked at a host and port by TLS, or without, and of what was said of the connection. Without TLS it says the same of anything that it
-/// makes nothing of, so whoever is there is greeted once more.
+/// makes nothing of, so whoever is there is asked once more, unless nobody said anything at all.
 pub(crate) async fn misunderstood(why: &str, authority: &str, is_tls: bool) -> Option<String> {
     match is_tls {
         true => why.contains(NO_TLS).then(|| without_tls(authority)),
-        false if why.contains(NO_CONNECTION) || why.contains(NO_NAME) => None,
+        false if NOBODY_HEARD.iter().any(|said| why.contains(said)) => None,
         false => speaks_tls(authority).await.then(|| with_tls(authority)),
     }
 }
@@ -150,22 +152,22 @@ fn io_kind(error: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {
     None
 }
 
-/// Whether who listens at a host and port answers a greeting of TLS as TLS does. Whom it trusts, and who it is, does not matter.
+/// Whether who listens at a host and port answers the first message of TLS as TLS does. Whom it trusts, and who it is, does not matter.
 async fn speaks_tls(authority: &str) -> bool {
     let asking = async {
-        let greeting = greeting(authority)?;
+        let hello = hello(authority)?;
         let mut stream = TcpStream::connect(authority).await.ok()?;
-        stream.write_all(&greeting).await.ok()?;
+        stream.write_all(&hello).await.ok()?;
         let mut begin = [0; 2];
         stream.read_exact(&mut begin).await.ok()?;
         Some(begin)
     };
-    let begin = tokio::time::timeout(GREETING, asking).await;
+    let begin = tokio::time::timeout(HELLO, asking).await;
     matches!(begin, Ok(Some([ALERT | HANDSHAKE, MAJOR_VERSION])))
 }
 
 /// The first message of TLS to a host and port.
-fn greeting(authority: &str) -> Option<Vec<u8>> {
+fn hello(authority: &str) -> Option<Vec<u8>> {
     let (host, _) = authority.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let name = ServerName::try_from(host.to_owned()).ok()?;
@@ -255,7 +257,7 @@ mod tests {
         assert!(!speaks_tls("no port").await);
     }
 
-    /// What is found out of one who answers a greeting by these bytes, and where that was.
+    /// What is found out of one who answers the first message by these bytes, and where that was.
     async fn asked(answer: &'static [u8]) -> (bool, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let authority = listener.local_addr().unwrap().to_string();

@@ -111,7 +111,7 @@ impl ClusterOptions {
         self
     }
 
-    /// The same in a file, which [`Cluster::read_token_again`] reads again.
+    /// The same in a file, which [`Server::reload`](crate::serve::Server::reload) reads again.
     ///
     /// # Errors
     /// As [`ClientOptions::with_token_file`].
@@ -316,7 +316,7 @@ impl Cluster {
         let (uris, unread) = match written {
             Ok(uris) => (Some(self.last().insert(uris).clone()), None),
             Err(error) => {
-                let error = meanwhile(error, known.as_deref());
+                let error = meanwhile(error, self.members().len() == 1);
                 (known, Some(error))
             }
         };
@@ -324,16 +324,17 @@ impl Cluster {
             Some([]) => join.absent().await,
             _ => None,
         };
-        let absent = absent.map(|error| meanwhile(error, None));
+        let absent = absent.map(|error| meanwhile(error, true));
         self.listed.note_unread(unread.as_ref().or(absent.as_ref()));
         let Some(uris) = uris else {
             return (false, unread);
         };
-        let (there, mut away) = members::join::alive(&self.reach, &uris).await;
+        let (there, away) = members::join::alive(&self.reach, &uris).await;
+        let away = self.listed.explained(away).await;
         let members = self.members();
         // Its own address may not lead here: that of a proxy, or one that only others reach.
-        away.retain(|(uri, _)| !members.own().is_at(uri));
-        let are_all = away.is_empty() && unread.is_none();
+        let mut others = away.iter().filter(|(uri, _)| !members.own().is_at(uri));
+        let are_all = others.next().is_none() && unread.is_none();
         self.listed.look(members.own(), &uris, &there, &away);
         self.set_members(there);
         (are_all, unread)
@@ -343,14 +344,6 @@ impl Cluster {
     async fn look_at(&self, members: &Members) -> Result<()> {
         let _turn = self.looking.lock().await;
         self.gather(members, false).await
-    }
-
-    /// Reads the file of the token again that this member shows the others. Connections that are open show the new one with their next call.
-    ///
-    /// # Errors
-    /// As [`ClientOptions::with_token_file`]; the one of before is shown then.
-    pub fn read_token_again(&self) -> Result<()> {
-        self.reach.options().read_token_again()
     }
 
     /// Reads the file again of those who vouch for members, if there is one. Connections that are open stay.

@@ -22,13 +22,17 @@ use crate::error::{Error, ErrorKind, Result};
 /// With what the text of a token begins, so that scanners of secrets find one that was left lying about.
 const PREFIX: &str = "pgt_";
 
+/// How many bytes of a token nobody can guess, which stand in it as base64.
+const RANDOM_BYTES: usize = 32;
+
 /// The longest text that is looked at as a token.
 const MAX_TOKEN_BYTES: usize = 512;
 
 /// Whether a text looks like a token that [`new_token`] made.
 #[cfg(feature = "distributed")]
 pub(super) fn is_token(text: &str) -> bool {
-    text.starts_with(PREFIX)
+    let letters = text.strip_prefix(PREFIX);
+    letters.is_some_and(|letters| letters.len() == (RANDOM_BYTES * 4).div_ceil(3))
 }
 
 /// How an entry of a file of tokens begins, for those whose file has none.
@@ -353,7 +357,7 @@ pub fn new_token(
         return Err(Error::invalid_argument(text)
             .with_hint("leave it out for all grids, or give for instance 'flights*'"));
     }
-    let mut random = [0; 32];
+    let mut random = [0; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(|error| {
         Error::internal("the operating system gave no random bytes").with_source(error)
     })?;

@@ -75,29 +75,13 @@ impl ServerOptions {
         addresses.into_iter().flatten().try_for_each(check_free)
     }
 
-    /// As [`check_shown`]; and refuses a member of others that shows none.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for such a member.
+    /// As [`check_shown`].
     #[cfg(feature = "distributed")]
     pub(super) fn check_shown(&self, tokens: &Tokens) -> Result<()> {
-        let Some(cluster) = &self.cluster else {
-            return Ok(());
-        };
-        let shown = cluster.client.bearer()?;
-        // One that is alone shows nobody anything.
-        let is_alone = match &cluster.join {
-            Some(Join::List(list)) => list.is_empty(),
-            None => true,
-            Some(Join::File(_) | Join::Dns(..)) => false,
-        };
-        if shown.now().is_none() && !is_alone {
-            let text = "a member whose server asks for tokens (auth.tokens, `--tokens`) must show the others one, got no cluster.token";
-            return Err(Error::invalid_argument(text).with_hint(format!(
-                "say the file of the token with cluster.token (`--set cluster.token=FILE`); {MAKE}"
-            )));
+        match &self.cluster {
+            Some(cluster) => check_shown(&cluster.client.bearer()?, tokens),
+            None => Ok(()),
         }
-        check_shown(&shown, tokens)
     }
 
     #[cfg(not(feature = "distributed"))]
@@ -117,8 +101,14 @@ pub(super) fn check_shown(shown: &Bearer, tokens: &Tokens) -> Result<()> {
     let Some(token) = token.and_then(token_of) else {
         return Ok(());
     };
-    let Presented::Good(caller) = tokens.look_up(&token, SystemTime::now()) else {
-        return Ok(());
+    let caller = match tokens.look_up(&token, SystemTime::now()) {
+        Presented::Good(caller) => caller,
+        Presented::Expired => {
+            let text =
+                "members must show a token that is good (cluster.token), got one that has expired";
+            return Err(Error::invalid_argument(text).with_hint(MAKE));
+        }
+        Presented::Unknown => return Ok(()),
     };
     if super::member::check(&caller).is_ok() {
         return Ok(());
@@ -151,7 +141,31 @@ pub(super) fn warnings(service: &Service, options: &ServerOptions) -> Vec<String
     unnamed
         .into_iter()
         .chain(misnamed(service, options))
+        .chain(unshown(service, options))
         .collect()
+}
+
+/// That other members that ask for the same tokens will not let this one in.
+#[cfg(feature = "distributed")]
+fn unshown(service: &Service, options: &ServerOptions) -> Option<String> {
+    let (cluster, _) = (options.cluster.as_ref()?, options.tokens.as_ref()?);
+    let own = service.uri().split_once("://")?.1;
+    let is_alone = match cluster.join.as_ref()? {
+        Join::List(list) => list.iter().all(|uri| uri.ends_with(own)),
+        Join::File(_) | Join::Dns(..) => false,
+    };
+    // Files are read before.
+    let shown = cluster.client.bearer().ok()?;
+    (shown.now().is_none() && !is_alone).then(|| {
+        format!(
+            "this member asks for tokens and shows the others none, so that those refuse it that ask for them as well: say the file of the token with cluster.token (`--set cluster.token=FILE`); {MAKE}"
+        )
+    })
+}
+
+#[cfg(not(feature = "distributed"))]
+fn unshown(_: &Service, _: &ServerOptions) -> Option<String> {
+    None
 }
 
 /// That other members will not believe that this one is the one that they look for.
@@ -235,24 +249,15 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.message().ends_with(has), "{error}");
         }
-        // One that shows none can be a member of itself alone.
+        // One that shows none may be a member of those that ask for none.
         let (_, entries) = entry(Scope::Admin, &[]);
         let tokens = Tokens::parse(&entries).unwrap();
-        let without = |join| {
-            let cluster = ClusterOptions {
-                join,
-                ..ClusterOptions::default()
-            };
-            ServerOptions::default().with_cluster(cluster)
-        };
-        assert!(without(None).check_shown(&tokens).is_ok());
-        let alone = Some("alone".parse().unwrap());
-        assert!(without(alone).check_shown(&tokens).is_ok());
-        for others in ["a:1", "file:members", "dns:a:1"] {
-            let options = without(Some(others.parse().unwrap()));
-            let error = options.check_shown(&tokens).unwrap_err();
-            assert!(error.hint().unwrap().contains("cluster.token"), "{error}");
-        }
+        let options = ServerOptions::default().with_cluster(ClusterOptions::default());
+        assert!(options.check_shown(&tokens).is_ok());
+        let valid_for = Some(std::time::Duration::ZERO);
+        let expired = new_token("m", Scope::Admin, &[], valid_for).unwrap();
+        let error = checked(expired).unwrap_err();
+        assert!(error.message().ends_with("has expired"), "{error}");
         // It may be good at others.
         let (token, _) = entry(Scope::Read, &[]);
         let (_, other) = entry(Scope::Admin, &[]);

@@ -41,17 +41,18 @@ impl Service {
     /// Reads tokens, certificates, the token that it shows other members and those who vouch for them again. What cannot be read, or would be refused at a start, leaves that of before in use.
     ///
     /// # Errors
-    /// The first that stands in the way; the others are read all the same.
+    /// The first that stands in the way; the others are read all the same, and the log has what is wrong with them.
     pub(super) fn reload(&self) -> Result<()> {
-        let mut read = self.read_tokens_again();
-        if let Some(tls) = &self.tls {
-            read = read.and(tls.renew());
-        }
+        let mut read = vec![self.read_tokens_again()];
+        read.extend(self.tls.as_ref().map(|tls| tls.renew()));
         #[cfg(feature = "distributed")]
-        if let Some(cluster) = self.cluster.get() {
-            read = read.and(cluster.read_ca_again());
+        read.extend(self.cluster.get().map(|cluster| cluster.read_ca_again()));
+        let mut errors = read.into_iter().filter_map(Result::err);
+        let first = errors.next();
+        for error in errors {
+            tracing::warn!(%error, "what cannot be used stays as it was");
         }
-        read
+        first.map_or(Ok(()), Err)
     }
 
     /// Reads the tokens of callers and the one that members are shown. They must go together: where they do not, both stay as they were.

@@ -1,7 +1,6 @@
 //! The `__partitioned__` draft as plain data: every number against the grid, and the draft's own second example.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
@@ -115,20 +114,18 @@ fn a_grid_without_rows_has_its_empty_partition() {
     assert_eq!(described.partitions[0].shape, [0, 1]);
 }
 
+// In a time that grows with their square it would not end.
 #[test]
-fn a_hundred_thousand_tiles_are_described_within_half_a_second() {
+fn a_million_tiles_are_described() {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true)]));
     let tile = Tile::try_from_batch(&RecordBatch::new_empty(Arc::clone(&schema))).unwrap();
-    let rows = Axis::try_from_lengths(vec![0; 100_000]).unwrap();
+    let rows = Axis::try_from_lengths(vec![0; 1_000_000]).unwrap();
     let mut builder = GridBuilder::try_new(schema, rows, Axis::uncut(1)).unwrap();
-    for row_band in 0..100_000 {
+    for row_band in 0..1_000_000 {
         builder.set(&[row_band, 0], tile.clone()).unwrap();
     }
     let grid = builder.build().unwrap();
-    let start = Instant::now();
-    assert_eq!(describe(&grid).partitions.len(), 100_000);
-    let took = start.elapsed();
-    assert!(took < Duration::from_millis(500), "{took:?}");
+    assert_eq!(describe(&grid).partitions.len(), 1_000_000);
 }
 
 proptest! {

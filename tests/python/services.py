@@ -311,6 +311,12 @@ def peak_bytes(one: Service) -> int:
     return int(found.group(1)) * 1024
 
 
+def lines_of(uri: str, *words: str) -> list[str]:
+    """What the command says of a server, line by line."""
+    command = [str(COMMAND), "--server", uri, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
 @contextmanager
 def service(*arguments: Any, **settings: Any) -> Iterator[Service]:
     """A service that is ready, and gone afterwards."""

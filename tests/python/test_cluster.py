@@ -185,7 +185,8 @@ def test_a_member_that_hangs_does_not_hang_statements(tmp_path: Path) -> None:
             try:
                 # It is an error soon, or what the member had lent before answers.
                 is_as_before(connection, expected)
-                assert time.monotonic() - began < 20
+                # Ten seconds at most, and what a busy machine adds.
+                assert time.monotonic() - began < 15
             finally:
                 members[1].go_on()
             # And then it is a member as before.

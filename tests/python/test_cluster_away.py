@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import partgrid as pg
 from clusters import free_port, held, status_of
-from services import COMMAND, http_answer, status, until
+from services import http_answer, lines_of, status, until
 from test_cluster import Member, cluster
-
-
-def told_by_command(member: Member, *words: str) -> list[str]:
-    """What the command says of it, line by line."""
-    return told_at(member.uri, *words)
-
-
-def told_at(uri: str, *words: str) -> list[str]:
-    command = [str(COMMAND), "--server", uri, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def lost_bands(member: Member) -> list[bool]:
@@ -33,8 +22,8 @@ def test_a_member_that_is_lost_is_away_and_its_tiles_are_lost(tmp_path: Path) ->
         asked, other = members
         assert lost_bands(asked) == [False, False]
         assert status_of(asked)["away"] == []
-        assert told_by_command(asked, "ps")[-1] == "2 members"
-        assert "lost" not in "".join(told_by_command(asked, "ls"))
+        assert lines_of(asked.uri, "ps")[-1] == "2 members"
+        assert "lost" not in "".join(lines_of(asked.uri, "ls"))
         other.kill()
         until(lambda: lost_bands(asked) == [False, True], 30)
         status = status_of(asked)
@@ -44,15 +33,15 @@ def test_a_member_that_is_lost_is_away_and_its_tiles_are_lost(tmp_path: Path) ->
         assert "does not answer" in away["reason"]
         [grid] = [each for each in status["grids"] if each["name"] == "sales"]
         assert {each["locality"]: each["tiles"] for each in grid["localities"]}["lost"] == 1
-        lines = told_by_command(asked, "ps")
+        lines = lines_of(asked.uri, "ps")
         assert lines[-1] == "1 member, 1 away"
         [row] = [re.split(" {2,}", line) for line in lines if line.startswith(other.uri)]
         assert row[3] == "away"
         assert "does not answer" in row[-1]
         # One of the tiles is of the member that is there.
-        [line] = [line for line in told_by_command(asked, "ls") if line.startswith("sales")]
+        [line] = [line for line in lines_of(asked.uri, "ls") if line.startswith("sales")]
         assert "1 of 2 tiles lost" in line
-        shown = told_by_command(asked, "show", "sales")
+        shown = lines_of(asked.uri, "show", "sales")
         assert shown[0].endswith(", 1 of 2 tiles lost"), shown
         assert any(f"pid {other.pid}: 1 tile, lost" in line for line in shown), shown
         # Somebody has the part again, wherever.
@@ -99,5 +88,5 @@ def test_the_own_address_is_never_away_wherever_it_leads(tmp_path: Path) -> None
             counted = f"ready\nmembers: 1\naway: {len(away)}\n".encode()
             assert http_answer(server.http_uri, "/readyz")[2] == counted
             assert [each["uri"] for each in status(server)["away"]] == away
-            told = told_at(f"grpc://{address}", "ps")
+            told = lines_of(f"grpc://{address}", "ps")
             assert any("1 member, 1 away" in line for line in told) == bool(away), told

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pyarrow.flight as fl
 
 from clusters import BANDS, PART_ROWS, Member, cluster, refresh, status_of, until
-from services import COMMAND, shown, write_tokens
+from services import lines_of, shown, write_tokens
 
 HALF = "grid 'sales': 1 of the 2 parts is there; part 1 is missing"
 
 
-def told_by(member: Member, *words: str) -> list[str]:
-    """What the command says of it, line by line."""
-    command = [str(COMMAND), "--server", member.uri, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-
-
 def nulls(member: Member) -> dict[str, str]:
     """How many nulls each column of the grid has, as `show` says it."""
-    lines = told_by(member, "show", "sales")
+    lines = lines_of(member.uri, "show", "sales")
     lines = lines[next(at for at, line in enumerate(lines) if line.startswith("column")) + 1 :]
     rows = [re.split(" {2,}", line) for line in lines if line and not line.startswith("nulls of")]
     return {row[0]: row[-1].strip() for row in rows}
@@ -35,18 +28,18 @@ def test_ls_says_which_grids_are_not_whole(tmp_path: Path) -> None:
         members[0].contribute(0, 2)
         refresh(members)
         for member in members:
-            lines = told_by(member, "ls")
+            lines = lines_of(member.uri, "ls")
             assert lines[-2].startswith("0 grids, 0 views, ")
             assert lines[-1] == f"not there yet: {HALF}"
-            [line] = [line for line in told_by(member, "ps") if HALF in line]
+            [line] = [line for line in lines_of(member.uri, "ps") if HALF in line]
             assert line.startswith("wrong since ")
         members[1].contribute(1, 2)
         refresh(members)
         for member in members:
-            assert told_by(member, "ls")[-1].startswith("1 grid, 0 views, ")
+            assert lines_of(member.uri, "ls")[-1].startswith("1 grid, 0 views, ")
             assert status_of(member)["incomplete"] == []
         members[1].kill()
-        until(lambda: told_by(members[0], "ls")[-1], lambda last: last == f"not whole: {HALF}")
+        until(lambda: lines_of(members[0].uri, "ls")[-1], lambda last: last == f"not whole: {HALF}")
         [lacking] = status_of(members[0])["incomplete"]
         assert (lacking["name"], lacking["is_there"], lacking["message"]) == ("sales", True, HALF)
         assert "part=1, of=2" in lacking["hint"]
@@ -87,11 +80,13 @@ def test_show_says_what_is_known_of_nulls_when_tiles_are_lost(tmp_path: Path) ->
         assert nulls(members[0]) == {"g": "0", "x": "0", "who": str(2 * in_part)}
         members[1].kill()
         lost = f", {BANDS} of {2 * BANDS} tiles lost"
-        until(lambda: told_by(members[0], "show", "sales")[0], lambda head: head.endswith(lost))
+        until(
+            lambda: lines_of(members[0].uri, "show", "sales")[0], lambda head: head.endswith(lost)
+        )
         left = {"g": "at least 0", "x": "at least 0", "who": f"at least {in_part}"}
         assert nulls(members[0]) == left
         said = f"nulls of {BANDS} of {2 * BANDS} tiles are not counted"
-        assert told_by(members[0], "show", "sales")[-1].startswith(said)
+        assert lines_of(members[0].uri, "show", "sales")[-1].startswith(said)
 
 
 def test_rm_says_that_a_grid_of_all_is_gone_from_one_member_alone(tmp_path: Path) -> None:
@@ -102,8 +97,8 @@ def test_rm_says_that_a_grid_of_all_is_gone_from_one_member_alone(tmp_path: Path
         refresh(members)
         [grid] = [each for each in status_of(members[0])["grids"] if each["name"] == "sales"]
         assert grid["parts"] == 2
-        assert told_by(members[0], "rm", "own") == ["dropped own"]
-        [said] = told_by(members[0], "rm", "sales")
+        assert lines_of(members[0].uri, "rm", "own") == ["dropped own"]
+        [said] = lines_of(members[0].uri, "rm", "sales")
         assert said.startswith("dropped sales at this member alone: the others have it as before")
         assert 'withdraw("sales") there ends it for all' in said
         refresh(members)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,16 @@ import pyarrow.flight as fl
 import pytest
 
 from clusters import Member
-from services import COMMAND, Service, http_answer, service, shown, status, until, write_tokens
+from services import (
+    Service,
+    http_answer,
+    lines_of,
+    service,
+    shown,
+    status,
+    until,
+    write_tokens,
+)
 
 ALONE = "; this member is alone until the list can be read"
 LINE = "a line of the list of members must be one HOST:PORT or the URI of a server"
@@ -49,12 +57,6 @@ def ready(server: Service) -> bytes:
     return http_answer(server.http_uri, "/readyz")[2]
 
 
-def listed(server: Service) -> list[str]:
-    """What `ps` says, line by line."""
-    command = [str(COMMAND), "--server", server.uri, "ps"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-
-
 @pytest.mark.parametrize("how", WRONG)
 def test_a_list_that_could_never_be_read_is_said_until_it_can_be(tmp_path: Path, how: str) -> None:
     path = tmp_path / "members"
@@ -68,7 +70,7 @@ def test_a_list_that_could_never_be_read_is_said_until_it_can_be(tmp_path: Path,
             assert 'got "db1 8815"' in error["message"]
             assert "line: 2" in error["message"]
         assert ready(member) == b"ready\nmembers: 1\naway: 0\nlist: unread\n"
-        [line] = [line for line in listed(member) if line.startswith("wrong since ")]
+        [line] = [line for line in lines_of(member.uri, "ps") if line.startswith("wrong since ")]
         assert line.startswith(f"wrong since {error['time']}: {WRONG[how]}")
         assert ALONE in line
         # A member looks every second, and it is the same thing that is wrong.
@@ -77,7 +79,7 @@ def test_a_list_that_could_never_be_read_is_said_until_it_can_be(tmp_path: Path,
         mend(path, member.uri)
         until(lambda: not standing(member))
         assert ready(member) == b"ready\nmembers: 1\naway: 0\n"
-        assert "wrong" not in "".join(listed(member))
+        assert "wrong" not in "".join(lines_of(member.uri, "ps"))
 
 
 @pytest.mark.parametrize("how", WRONG)
@@ -96,7 +98,7 @@ def test_a_list_that_can_be_read_no_more_is_said_and_the_members_stay(
             assert "those that it named last are members as long as they answer" in error["message"]
             assert "alone" not in error["message"].partition("\nhint: ")[0]
             assert ready(member) == b"ready\nmembers: 2\naway: 0\nlist: unread\n"
-            assert listed(member)[-1] == "2 members"
+            assert lines_of(member.uri, "ps")[-1] == "2 members"
         mend(path, one.uri, other.uri)
         for member in (one, other):
             until(lambda member=member: not standing(member))

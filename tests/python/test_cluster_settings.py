@@ -12,15 +12,15 @@ import pytest
 
 import partgrid as pg
 from clusters import Member, cluster, write_list
-from services import COMMAND, service, until, write_tokens
+from services import COMMAND, free_ports, service, until, write_tokens
 from test_cluster_tls import Authority, with_tokens
 
 # What vouches for nobody, and how that is said.
 NO_CERTIFICATES = {
     "": "got none",
     "nonsense": "got none",
-    "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n": "one of them cannot be read",
-    "-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----\n": "one of them cannot be read",
+    "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n": "which cannot be read",
+    "-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----\n": "none of them is one of X.509",
 }
 
 
@@ -73,16 +73,27 @@ def test_what_a_member_shows_must_be_a_file_with_a_token(tmp_path: Path) -> None
         assert token not in said
 
 
-def test_a_member_that_asks_for_tokens_must_show_one(tmp_path: Path) -> None:
-    tokens, members = tmp_path / "tokens.toml", tmp_path / "members"
-    write_tokens(tokens, all={"scope": "admin"})
+def test_a_member_that_asks_for_tokens_and_shows_none_is_told_at_its_start(tmp_path: Path) -> None:
+    tokens, token, members = tmp_path / "tokens.toml", tmp_path / "token", tmp_path / "members"
+    token.write_text(write_tokens(tokens, all={"scope": "admin"})["all"])
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+
+    def said(*flags: object) -> str:
+        with service("--address", address, *flags) as one:
+            one.kill(signal.SIGTERM)
+            return one.ended()[1]
+
+    warning = "warning: this member asks for tokens and shows the others none"
+    shown = ["--set", f"cluster.token={token}"]
     for join in (f"file:{members}", "127.0.0.1:1", "dns:localhost:1"):
-        said = refused(tmp_path, "--tokens", tokens, "--join", join)
-        assert "got no cluster.token" in said
-        assert "hint: say the file of the token with cluster.token" in said
+        flags = ["--tokens", tokens, "--join", join]
+        assert warning in said(*flags)
+        assert "say the file of the token with cluster.token" in said(*flags)
+        assert warning not in said(*flags, *shown)
+        assert warning not in said("--join", join)
     # One that is alone shows nobody anything.
-    with pg.Server(join=[], tokens=tokens) as server:
-        assert server.members == [server.uri]
+    for join in ("alone", address):
+        assert warning not in said("--tokens", tokens, "--join", join)
 
 
 def test_a_file_of_tokens_that_is_none_is_said_with_its_line_and_an_example(tmp_path: Path) -> None:
@@ -220,7 +231,9 @@ def test_the_command_says_what_it_did_not_take_at_a_signal(tmp_path: Path) -> No
             until(lambda: text in "".join(one.said))
 
         token.write_text(made["few"])
-        says("those of before stay in use: members must show a token with the scope `admin`")
+        says(
+            "what cannot be used stays as it was: members must show a token with the scope `admin`"
+        )
         token.write_text(made["all"])
         ca.write_text("nonsense")
         says(f"got none (file: {ca}, setting: cluster.ca)")

@@ -28,7 +28,18 @@ from clusters import (
     until,
     write_list,
 )
-from services import COMMAND, Service, http_answer, parsed, proto, service, shown, write_tokens
+from services import (
+    COMMAND,
+    Service,
+    free_ports,
+    http_answer,
+    lines_of,
+    parsed,
+    proto,
+    service,
+    shown,
+    write_tokens,
+)
 
 
 class Authority:
@@ -196,15 +207,21 @@ def test_a_member_that_is_listed_with_the_wrong_scheme_is_told_so(
     tls = authority.certificate("127.0.0.1") | {"cluster.ca": authority.ca}
     flags = [word for key, value in tls.items() for word in ("--set", f"{key}={value}")]
     speaks = flags if scheme == "grpc" else []
-    with service("--join", "alone", *speaks) as other:
-        address = other.uri.rsplit("/", 1)[1]
-        path = tmp_path / "members"
-        path.write_text(f"{scheme}://{address}\n")
-        # Those who speak no TLS need someone to trust to ask others by it.
-        log = {"PARTGRID_LOG__FILTER": "warn"}
-        with service("--join", f"file:{path}", *flags, **log) as one:
-            until(partial(said, one), lambda text: "it seems to speak" in text)
-            assert f"is at {other.uri}" in said(one)
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    path = tmp_path / "members"
+    path.write_text(f"{scheme}://{address}\n")
+    with service("--join", f"file:{path}", *flags) as one:
+        # It is there later, as members are that start one after the other.
+        until(partial(said, one), lambda text: "does not take part" in text)
+        with service("--address", address, "--join", "alone", *speaks) as other:
+            until(partial(said, one), lambda text: f"is at {other.uri}" in text)
+            [row] = [
+                line for line in lines_of(one.uri, "--ca", authority.ca, "ps") if address in line
+            ]
+            assert "away" in row
+            assert f"it seems to speak {'TLS' if speaks else 'without TLS'}" in row
+            # Once is enough.
+            assert said(one).count("it seems to speak") == 1
 
 
 def introduction(uri: str) -> str:

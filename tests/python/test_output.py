@@ -98,17 +98,41 @@ def test_what_is_no_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
         assert {path.name: path.lstat().st_ino for path in tmp_path.iterdir()} == before
 
 
-def test_what_was_opened_for_the_command_goes_on_at_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_results_stand_between_what_others_write_to_standard_output(
+    tmp_path: Path, mode: str
+) -> None:
     path, link = tmp_path / "log", tmp_path / "link"
     path.write_text("before\n")
     link.symlink_to("/dev/stdout")
     was = path.stat().st_ino
-    for name in ("/dev/stdout", link):
-        with path.open("a") as out:
-            run(*QUERY, "--output", name, stdout=out)
-    assert path.read_text() == "before\n" + 2 * ANSWER
+    query = '"$0" sql "SELECT 1 AS a" --format csv --output'
+    script = f"echo head; {query} /dev/stdout; echo between; {query} {link}; echo tail"
+    with path.open(mode) as out:
+        subprocess.run(["sh", "-c", script, str(COMMAND)], stdout=out, check=True, timeout=60)
+    before = "before\n" if mode == "a" else ""
+    assert path.read_text() == f"{before}head\n{ANSWER}between\n{ANSWER}tail\n"
     assert path.stat().st_ino == was
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "log"]
+    with path.open("w") as err:
+        command = [str(COMMAND), *QUERY, "--output", "/dev/stderr"]
+        subprocess.run(command, stderr=err, check=True, timeout=60)
+    assert path.read_text() == ANSWER
+
+
+def test_other_files_that_are_open_are_named_by_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("w") as out:
+        there = out.fileno()
+        said = run(*QUERY, "--output", f"/dev/fd/{there}", code=1, pass_fds=[there])
+    assert "opened for the command" in said
+    assert "hint: name the file itself" in said
+    assert path.read_text() == ""
+    # Pipes are read while they are written, also as the shell makes them.
+    script = '"$0" sql "SELECT 1 AS a" --format csv --output >(cat)'
+    command = ["bash", "-c", script, str(COMMAND)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    assert done.stdout == ANSWER
 
 
 @pytest.mark.parametrize("far", ["nowhere", "nowhere/"])

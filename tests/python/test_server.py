@@ -187,6 +187,6 @@ def test_tokens_are_read_again_at_a_signal(tmp_path: Path) -> None:
         assert asked(client, "SELECT 1 AS a", after["b"]).num_rows == 1
         path.write_text("nonsense")
         one.kill(signal.SIGHUP)
-        until(lambda: "those of before stay in use" in "".join(one.said))
+        until(lambda: "what cannot be used stays as it was" in "".join(one.said))
         assert asked(client, "SELECT 1 AS a", after["b"]).num_rows == 1
         list(client.list_flights(options=shown(after["b"])))

@@ -294,7 +294,7 @@ def test_the_command_reads_certificates_again_at_a_signal(certificates: Certific
         assert before.grids() == []
         Path(key).write_text("nonsense")
         one.kill(signal.SIGHUP)
-        until(lambda: "those of before stay in use" in "".join(one.said))
+        until(lambda: "what cannot be used stays as it was" in "".join(one.said))
         context = ssl.create_default_context(cafile=str(certificates.strangers))
         with urllib.request.urlopen(one.http_uri + "/readyz", context=context) as answer:
             assert answer.read() == b"ready\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socketserver
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,6 +113,13 @@ def test_where_nobody_listens_is_said_with_how_to_start_a_server(
 
 
 def test_a_host_that_nobody_knows_is_said_to_be_none() -> None:
+    asked = [sys.executable, "-c", "import socket; socket.getaddrinfo('partgrid.invalid', 1)"]
+    try:
+        found = subprocess.run(asked, capture_output=True, check=False, timeout=5).returncode == 0
+    except subprocess.TimeoutExpired:
+        pytest.skip("nobody here says within 5 s that a host is not known")
+    if found:
+        pytest.skip("the names here are those of hosts that are not there, too")
     for uri in ("grpc://partgrid.invalid:1", "grpc+tls://partgrid.invalid:1"):
         text = said("--server", uri, "ls")
         assert f"no server answers at {uri}: " in text

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["dask", "modin", "mpi", "ray"]
 
 
-def __getattr__(name: str) -> "ModuleType":
-    if name not in __all__:
-        text = (
-            f"module {__name__!r} has no attribute {name!r}; the engines are {', '.join(__all__)}"
-        )
-        raise AttributeError(text, name=name)
-    return importlib.import_module(f"{__name__}.{name}")
+# Type checkers see what there is above, and that nothing else is there.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> "ModuleType":
+        if name not in __all__:
+            text = f"module {__name__!r} has no attribute {name!r}; the engines are {', '.join(__all__)}"
+            raise AttributeError(text, name=name)
+        return importlib.import_module(f"{__name__}.{name}")
 
 
 def __dir__() -> list[str]:

@@ -58,6 +58,10 @@ const WAITS: Waits = Waits {
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
+/// What can be done by those whose statement needs a member that does not answer.
+pub(in crate::cluster) const AGAIN: &str =
+    "the statement can be asked again once the member is back, or gone from the list of members";
+
 /// What is said where a member does not let this one in.
 const REFUSED: &str = "the file of cluster.token of this member must hold a token with the scope `admin` for all grids that the other one has in its file of tokens (auth.tokens)";
 
@@ -216,9 +220,7 @@ pub(in crate::cluster) fn lost(url: &Url, why: &str) -> Error {
         true => {
             "list the member by a name of its certificate, or give it one that has the name of the list"
         }
-        false => {
-            "the statement can be asked again once the member is back, or gone from the list of members"
-        }
+        false => AGAIN,
     };
     Error::new(ErrorKind::WorkerLost, text)
         .with_context("member", Member::uri_of(url))

@@ -13,11 +13,9 @@ use std::time::Duration;
 
 use datafusion_distributed::{ChannelResolver, GetWorkerInfoRequest};
 use futures::future::join_all;
-use url::Url;
 
 use super::Member;
 use super::channel::{Reach, Resolver};
-use crate::client::misunderstood;
 use crate::cluster::worker::VERSION;
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::{Device, Location};
@@ -25,6 +23,9 @@ use crate::share::Incarnation;
 
 /// How long a member may take to say that it is there.
 const PING: Duration = Duration::from_secs(2);
+
+/// What is said of one that takes longer.
+pub(super) const SILENT: &str = "it said nothing";
 
 /// The port in examples.
 const PORT: u16 = 8815;
@@ -273,25 +274,9 @@ pub(in crate::cluster) async fn ping(
         Ok::<_, Error>(channel.get_worker_info(GetWorkerInfoRequest {}).await?)
     };
     let answer = tokio::time::timeout(within, asking).await;
-    let why = || format!("it said nothing for {} seconds", within.as_secs());
+    let why = || format!("{SILENT} for {} seconds", within.as_secs());
     let info = answer.map_err(|_| super::channel::lost(url, &why()))?;
-    match info {
-        Ok(info) => introduced(uri, &info.version),
-        Err(error) => Err(explained(error, url).await),
-    }
-}
-
-/// The error of who is not there, with the remedy if it is that one side speaks TLS and the other does not.
-async fn explained(error: Error, url: &Url) -> Error {
-    let place = url.host_str().zip(url.port_or_known_default());
-    let Some((host, port)) = place.filter(|_| error.kind() == ErrorKind::WorkerLost) else {
-        return error;
-    };
-    let (authority, is_tls) = (format!("{host}:{port}"), url.scheme() == "https");
-    match misunderstood(error.message(), &authority, is_tls).await {
-        Some(remedy) => error.with_hint(remedy),
-        None => error,
-    }
+    introduced(uri, &info?.version)
 }
 
 /// Those who are there, and the URIs of the others with why they are not.

@@ -7,9 +7,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use futures::future::join_all;
+
 use super::Member;
-use crate::cluster::Cluster;
+use super::channel::AGAIN;
+use super::join::SILENT;
+use crate::client::misunderstood;
 use crate::cluster::parts::incomplete::Lacking;
+use crate::cluster::{Cluster, TLS};
 use crate::error::{Error, ErrorKind};
 
 /// In how many looks in a row a list does not name this server when that is said. Whoever comes may write itself down only then.
@@ -35,6 +40,8 @@ struct Reason {
     kind: ErrorKind,
     /// These may be others each time.
     words: String,
+    /// What can be done, if that was found out.
+    remedy: Option<String>,
 }
 
 impl Reason {
@@ -42,13 +49,27 @@ impl Reason {
         Self {
             kind: error.kind(),
             words: error.message().to_owned(),
+            remedy: error.hint().map(str::to_owned),
+        }
+    }
+
+    /// Whether it is no news.
+    fn covers(&self, error: &Error) -> bool {
+        let is_told = error.hint().is_none() || error.hint() == self.remedy.as_deref();
+        self.kind == error.kind() && is_told
+    }
+
+    fn told(&self) -> String {
+        match &self.remedy {
+            Some(remedy) => format!("{}; {remedy}", self.words),
+            None => self.words.clone(),
         }
     }
 }
 
-/// What is said of a list that cannot be read: with whom this member goes on, of whom the list named these when it could be read last.
-pub(in crate::cluster) fn meanwhile(error: Error, last: Option<&[String]>) -> Error {
-    let members = match last.is_none_or(<[String]>::is_empty) {
+/// What is said of a list that cannot be read: with whom this member goes on.
+pub(in crate::cluster) fn meanwhile(error: Error, is_alone: bool) -> Error {
+    let members = match is_alone {
         true => "this member is alone until the list can be read",
         false => {
             "those that it named last are members as long as they answer, until it can be read"
@@ -67,8 +88,36 @@ impl Listed {
     fn away(&self) -> Vec<(String, String)> {
         let wrong = self.wrong();
         let away = wrong.away.iter();
-        away.map(|(uri, reason)| (uri.clone(), reason.words.clone()))
+        away.map(|(uri, reason)| (uri.clone(), reason.told()))
             .collect()
+    }
+
+    /// The same who are away, with what can be done. Whether one side speaks TLS and the other does not is found out of those of whom something else was said in the look before, since it may take seconds.
+    pub(in crate::cluster) async fn explained(
+        &self,
+        away: Vec<(String, Error)>,
+    ) -> Vec<(String, Error)> {
+        let known = |uri: &str, error: &Error| {
+            let wrong = self.wrong();
+            let known = wrong.away.get(uri);
+            let known = known.filter(|reason| reason.words == error.message());
+            known.map(|reason| reason.remedy.clone())
+        };
+        let explained = away.into_iter().map(|(uri, error)| {
+            let known = known(&uri, &error);
+            async move {
+                let remedy = match known {
+                    Some(known) => known,
+                    None => remedy(&uri, &error).await,
+                };
+                let error = match remedy {
+                    Some(remedy) => error.with_hint(remedy),
+                    None => error.without_hint(),
+                };
+                (uri, error)
+            }
+        });
+        join_all(explained).await
     }
 
     /// Takes note of why the list cannot be read in this look, or that it can be.
@@ -85,7 +134,7 @@ impl Listed {
         });
     }
 
-    /// Says what is wrong since this look. The own address is none of those `away`, wherever it leads.
+    /// Says what is wrong since this look.
     pub(in crate::cluster) fn look(
         &self,
         own: &Member,
@@ -108,10 +157,11 @@ impl Listed {
     /// Why those do not take part of whom that was not so, or for other reasons, in the look before.
     fn newly_away<'a>(&self, away: &'a [(String, Error)]) -> Vec<&'a Error> {
         let mut wrong = self.wrong();
-        let known = |uri: &str| wrong.away.get(uri).map(|reason| reason.kind);
-        let new = away
-            .iter()
-            .filter(|(uri, error)| known(uri) != Some(error.kind()));
+        let is_known = |uri: &str, error: &Error| {
+            let known = wrong.away.get(uri);
+            known.is_some_and(|reason| reason.covers(error))
+        };
+        let new = away.iter().filter(|(uri, error)| !is_known(uri, error));
         let new = new.map(|(_, error)| error).collect();
         let now = away
             .iter()
@@ -135,6 +185,17 @@ impl Listed {
     }
 }
 
+/// What can be done that somebody is there who is not.
+async fn remedy(uri: &str, error: &Error) -> Option<String> {
+    let remedy = error.hint().filter(|hint| *hint != AGAIN);
+    if remedy.is_some() || error.message().contains(SILENT) {
+        return remedy.map(str::to_owned);
+    }
+    let (scheme, authority) = uri.split_once("://")?;
+    let is_tls = format!("{scheme}://") == TLS;
+    misunderstood(error.message(), authority, is_tls).await
+}
+
 impl Cluster {
     /// Why the list of members cannot be read, and who the members are meanwhile, as long as it is so.
     pub(crate) fn unread_list(&self) -> Option<Lacking> {
@@ -148,7 +209,8 @@ impl Cluster {
         // One may come meanwhile.
         let there: HashSet<&str> = members.iter().map(Member::uri).collect();
         let away = self.listed.away().into_iter();
-        away.filter(|(uri, _)| !there.contains(uri.as_str()))
+        // Its own address is that of one who is there, wherever it leads.
+        away.filter(|(uri, _)| !there.contains(uri.as_str()) && !members.own().is_at(uri))
             .collect()
     }
 }
