@@ -10,13 +10,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use arrow::datatypes::DataType;
-use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::datasource::{TableType, ViewTable};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
+use futures::future::{BoxFuture, ready};
 
 use super::cache::PlanCache;
 use super::function::Function;
@@ -330,30 +330,57 @@ impl NamedTables {
     }
 }
 
-#[async_trait]
+impl NamedTables {
+    fn found<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> BoxFuture<'a, PlanResult<Option<Arc<dyn TableProvider>>>> {
+        Box::pin(async move {
+            let known = self.names.planned();
+            Ok(match known.table(name) {
+                Some((_, Table::Grid(grid))) => Some(Arc::clone(grid) as _),
+                Some((name, Table::View(view))) => Some(self.expand(name, view).await?),
+                None => None,
+            })
+        })
+    }
+
+    fn kind(&self, name: &str) -> BoxFuture<'static, PlanResult<Option<TableType>>> {
+        let known = self.names.planned();
+        let kind = known.table(name).map(|(_, table)| match table {
+            Table::Grid(_) => TableType::Base,
+            Table::View(_) => TableType::View,
+        });
+        Box::pin(ready(Ok(kind)))
+    }
+}
+
+// Written out, and not by the attribute, for the reason that src/serve/methods.rs has.
 impl SchemaProvider for NamedTables {
     fn table_names(&self) -> Vec<String> {
         self.names.planned().tables.keys().cloned().collect()
     }
 
-    async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
-        let known = self.names.planned();
-        Ok(match known.table(name) {
-            Some((_, Table::Grid(grid))) => Some(Arc::clone(grid) as _),
-            Some((name, Table::View(view))) => Some(self.expand(name, view).await?),
-            None => None,
-        })
+    fn table<'a, 'b, 'w>(
+        &'a self,
+        name: &'b str,
+    ) -> BoxFuture<'w, PlanResult<Option<Arc<dyn TableProvider>>>>
+    where
+        'a: 'w,
+        'b: 'w,
+    {
+        self.found(name)
     }
 
-    async fn table_type(&self, name: &str) -> PlanResult<Option<TableType>> {
-        Ok(self
-            .names
-            .planned()
-            .table(name)
-            .map(|(_, table)| match table {
-                Table::Grid(_) => TableType::Base,
-                Table::View(_) => TableType::View,
-            }))
+    fn table_type<'a, 'b, 'w>(
+        &'a self,
+        name: &'b str,
+    ) -> BoxFuture<'w, PlanResult<Option<TableType>>>
+    where
+        'a: 'w,
+        'b: 'w,
+    {
+        self.kind(name)
     }
 
     fn table_exist(&self, name: &str) -> bool {

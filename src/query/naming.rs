@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use arrow::array::RecordBatch;
-use async_trait::async_trait;
 use datafusion::prelude::SessionConfig;
+use futures::future::BoxFuture;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::answer::Query;
@@ -26,19 +26,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 
 /// Makes grids under names outlive the process.
-#[async_trait]
 pub trait Keeper: Debug + Send + Sync {
     /// Sees that a grid or view can have a name, and, for what is to be kept, that something can be at this moment, before anything is done for it.
     ///
     /// # Errors
     /// Why not.
-    async fn check(&self, name: &str, is_kept: bool) -> Result<()>;
+    fn check<'a>(&'a self, name: &'a str, is_kept: bool) -> BoxFuture<'a, Result<()>>;
 
     /// Writes what a grid is made of, which is to be kept under a name, so that keeping it takes no time; gives the same grid.
     ///
     /// # Errors
     /// Whatever stands in the way.
-    async fn write(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>>;
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        grid: Arc<PartitionGrid>,
+    ) -> BoxFuture<'a, Result<Arc<PartitionGrid>>>;
 
     /// Whether it keeps a grid.
     fn keeps(&self, grid: &PartitionGrid) -> bool;
@@ -47,17 +50,21 @@ pub trait Keeper: Debug + Send + Sync {
     ///
     /// # Errors
     /// Whatever stands in the way; then the name keeps what it had.
-    async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>>;
+    fn keep<'a>(
+        &'a self,
+        name: &'a str,
+        grid: &'a Arc<PartitionGrid>,
+    ) -> BoxFuture<'a, Result<Arc<PartitionGrid>>>;
 
     /// Forgets what is kept under a name.
     ///
     /// # Errors
     /// Whatever stands in the way; then the name keeps what it had.
-    async fn forget(&self, name: &str) -> Result<()>;
+    fn forget<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// Sees that others who go by what is kept know what was kept and forgotten. Called once the names stand for that here and others may change names again, and done to its end also if nobody waits for it: whoever changed
     /// something hears of it afterwards.
-    async fn announce(&self);
+    fn announce(&self) -> BoxFuture<'_, ()>;
 }
 
 /// What a statement did.

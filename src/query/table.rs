@@ -7,7 +7,6 @@ use std::sync::Arc;
 #[cfg(feature = "distributed")]
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNode;
@@ -15,6 +14,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::{BoxFuture, ready};
 
 use super::exec::scan::GridScanExec;
 use super::plan::checked::all_checked_late;
@@ -48,29 +48,7 @@ impl GridTable {
         }
     }
 
-    /// What is known of the grid.
-    pub(super) fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    /// The grid.
-    #[must_use]
-    pub fn grid(&self) -> &Arc<PartitionGrid> {
-        self.facts.grid()
-    }
-}
-
-#[async_trait]
-impl TableProvider for GridTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(self.grid().schema())
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
+    fn scanned(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
@@ -97,6 +75,51 @@ impl TableProvider for GridTable {
             true => scan.try_apart(shares.max(LEAST_APART), rows)?,
             false => scan.try_spread(shares, rows)?,
         }))
+    }
+
+    /// What is known of the grid.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The grid.
+    #[must_use]
+    pub fn grid(&self) -> &Arc<PartitionGrid> {
+        self.facts.grid()
+    }
+}
+
+/// What needs no waiting.
+fn at_once(
+    plan: Result<Arc<dyn ExecutionPlan>>,
+) -> BoxFuture<'static, Result<Arc<dyn ExecutionPlan>>> {
+    Box::pin(ready(plan))
+}
+
+// Written out, and not by the attribute, for the reason that src/serve/methods.rs has.
+impl TableProvider for GridTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.grid().schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn scan<'a, 'b, 'c, 'd, 'w>(
+        &'a self,
+        state: &'b dyn Session,
+        projection: Option<&'c Vec<usize>>,
+        filters: &'d [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'w, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'a: 'w,
+        'b: 'w,
+        'c: 'w,
+        'd: 'w,
+    {
+        at_once(self.scanned(state, projection, filters, limit))
     }
 
     /// The scan gives exactly the rows that pass, of every filter that looks at one row at a time and says the same each time.

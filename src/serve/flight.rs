@@ -1,6 +1,6 @@
-//! The methods of Arrow Flight.
+//! What the methods of Arrow Flight do.
 //!
-//! Comes in: requests of gRPC. Goes out: what the part that knows does with them: `sql/` for commands of Flight SQL, `tiles.rs` for grids by name, `actions.rs` for actions. Each request goes through
+//! Comes in: requests of gRPC (`methods.rs`). Goes out: what the part that knows does with them: `sql/` for commands of Flight SQL, `tiles.rs` for grids by name, `actions.rs` for actions. Each request goes through
 //! the door first. Never here: what a command means.
 
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use arrow_flight::{
     Ticket,
 };
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use prost::Message;
 use prost_types::Timestamp;
@@ -39,128 +40,162 @@ pub(super) const MAX_COMMAND_BYTES: usize = 1024 * 1024;
 /// What to do instead of sending a large one.
 pub(super) const IN_ROWS: &str = "rows, and values of parameters, are sent as such, by DoPut; of a FlightInfo one endpoint says all";
 
-type Outcome<T> = std::result::Result<Response<T>, Status>;
+/// What a method answers.
+pub(super) type Outcome<T> = std::result::Result<Response<T>, Status>;
 
 /// Flight over the state of a server.
 #[derive(Clone)]
 pub(super) struct Flight(pub(super) Arc<Service>);
 
-#[tonic::async_trait]
-impl FlightService for Flight {
-    type HandshakeStream = BoxStream<'static, Result<HandshakeResponse, Status>>;
-    type ListFlightsStream = BoxStream<'static, Result<FlightInfo, Status>>;
-    type DoGetStream = BoxStream<'static, Result<FlightData, Status>>;
-    type DoPutStream = BoxStream<'static, Result<PutResult, Status>>;
-    type DoActionStream = BoxStream<'static, Result<ActionResult, Status>>;
-    type ListActionsStream = BoxStream<'static, Result<ActionType, Status>>;
-    type DoExchangeStream = BoxStream<'static, Result<FlightData, Status>>;
-
+impl Flight {
     /// Who shows a good token, as bearer or as password, gets it back as bearer.
-    async fn handshake(
+    pub(super) fn shaken(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
-    ) -> Outcome<Self::HandshakeStream> {
-        self.0.call("Handshake", request.metadata())?;
-        let header = request.metadata().get("authorization");
-        let header = header.and_then(|value| value.to_str().ok());
-        let token = header.and_then(super::auth::token_of);
-        let answer = HandshakeResponse {
-            protocol_version: 0,
-            payload: token.clone().unwrap_or_default().into_bytes().into(),
-        };
-        let mut response: Response<Self::HandshakeStream> =
-            Response::new(stream::iter([Ok(answer)]).boxed());
-        if let Some(bearer) = token.and_then(|token| format!("Bearer {token}").parse().ok()) {
-            response.metadata_mut().insert("authorization", bearer);
-        }
-        Ok(response)
-    }
-
-    async fn list_flights(&self, request: Request<Criteria>) -> Outcome<Self::ListFlightsStream> {
-        let call = self.0.call("ListFlights", request.metadata())?;
-        let pattern = request.into_inner().expression;
-        call.answer(async {
-            let infos = tiles::list(&self.0, &call, &pattern)?;
-            Ok(stream::iter(infos.into_iter().map(Ok)).boxed())
-        })
-        .await
-    }
-
-    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Outcome<FlightInfo> {
-        let call = self.0.call("GetFlightInfo", request.metadata())?;
-        self.0.check_serving(&call)?;
-        let descriptor = request.into_inner();
-        call.answer(self.info(&call, descriptor)).await
-    }
-
-    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Outcome<PollInfo> {
-        let call = self.0.call("PollFlightInfo", request.metadata())?;
-        let call = call.on(request.extensions());
-        let descriptor = request.into_inner();
-        if !is_asked_after(&descriptor) {
-            self.0.check_serving(&call)?;
-        }
-        call.answer(self.poll(&call, descriptor)).await
-    }
-
-    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Outcome<SchemaResult> {
-        let call = self.0.call("GetSchema", request.metadata())?;
-        let descriptor = request.into_inner();
-        call.answer(async {
-            let schema = match path_of(&descriptor)? {
-                Some(name) => schema_bytes(self.0.grid(&call.caller, &name)?.schema())?,
-                None => sql::schema(&self.0, &call, &command_of(&descriptor)?).await?,
+    ) -> BoxFuture<'_, Outcome<<Self as FlightService>::HandshakeStream>> {
+        Box::pin(async move {
+            self.0.call("Handshake", request.metadata())?;
+            let header = request.metadata().get("authorization");
+            let header = header.and_then(|value| value.to_str().ok());
+            let token = header.and_then(super::auth::token_of);
+            let answer = HandshakeResponse {
+                protocol_version: 0,
+                payload: token.clone().unwrap_or_default().into_bytes().into(),
             };
-            Ok(SchemaResult { schema })
+            let mut response: Response<<Self as FlightService>::HandshakeStream> =
+                Response::new(stream::iter([Ok(answer)]).boxed());
+            if let Some(bearer) = token.and_then(|token| format!("Bearer {token}").parse().ok()) {
+                response.metadata_mut().insert("authorization", bearer);
+            }
+            Ok(response)
         })
-        .await
     }
 
-    async fn do_get(&self, request: Request<Ticket>) -> Outcome<Self::DoGetStream> {
-        let call = self.0.call("DoGet", request.metadata())?;
-        let call = call.on(request.extensions());
-        let timer = self.0.gets.begin();
-        let ticket = request.into_inner().ticket;
-        let rows = call.answer(self.rows(&call, &ticket)).await?;
-        Ok(rows.map(|rows| self.sent(call, rows, timer)))
+    pub(super) fn listed(
+        &self,
+        request: Request<Criteria>,
+    ) -> BoxFuture<'_, Outcome<<Self as FlightService>::ListFlightsStream>> {
+        Box::pin(async move {
+            let call = self.0.call("ListFlights", request.metadata())?;
+            let pattern = request.into_inner().expression;
+            call.answer(async {
+                let infos = tiles::list(&self.0, &call, &pattern)?;
+                Ok(stream::iter(infos.into_iter().map(Ok)).boxed())
+            })
+            .await
+        })
     }
 
-    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Outcome<Self::DoPutStream> {
-        let call = self.0.call("DoPut", request.metadata())?;
-        self.0.check_serving(&call)?;
-        let call = call.on(request.extensions());
-        let way = put::Way::of(request.extensions());
-        let messages = request.into_inner();
-        call.answer(put::put(&self.0, &call, messages, way)).await
+    pub(super) fn described(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> BoxFuture<'_, Outcome<FlightInfo>> {
+        Box::pin(async move {
+            let call = self.0.call("GetFlightInfo", request.metadata())?;
+            self.0.check_serving(&call)?;
+            let descriptor = request.into_inner();
+            call.answer(self.info(&call, descriptor)).await
+        })
     }
 
-    async fn do_exchange(
+    pub(super) fn polled(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> BoxFuture<'_, Outcome<PollInfo>> {
+        Box::pin(async move {
+            let call = self.0.call("PollFlightInfo", request.metadata())?;
+            let call = call.on(request.extensions());
+            let descriptor = request.into_inner();
+            if !is_asked_after(&descriptor) {
+                self.0.check_serving(&call)?;
+            }
+            call.answer(self.poll(&call, descriptor)).await
+        })
+    }
+
+    pub(super) fn schema(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> BoxFuture<'_, Outcome<SchemaResult>> {
+        Box::pin(async move {
+            let call = self.0.call("GetSchema", request.metadata())?;
+            let descriptor = request.into_inner();
+            call.answer(async {
+                let schema = match path_of(&descriptor)? {
+                    Some(name) => schema_bytes(self.0.grid(&call.caller, &name)?.schema())?,
+                    None => sql::schema(&self.0, &call, &command_of(&descriptor)?).await?,
+                };
+                Ok(SchemaResult { schema })
+            })
+            .await
+        })
+    }
+
+    pub(super) fn got(
+        &self,
+        request: Request<Ticket>,
+    ) -> BoxFuture<'_, Outcome<<Self as FlightService>::DoGetStream>> {
+        Box::pin(async move {
+            let call = self.0.call("DoGet", request.metadata())?;
+            let call = call.on(request.extensions());
+            let timer = self.0.gets.begin();
+            let ticket = request.into_inner().ticket;
+            let rows = call.answer(self.rows(&call, &ticket)).await?;
+            Ok(rows.map(|rows| self.sent(call, rows, timer)))
+        })
+    }
+
+    pub(super) fn taken(
         &self,
         request: Request<Streaming<FlightData>>,
-    ) -> Outcome<Self::DoExchangeStream> {
-        let call = self.0.call("DoExchange", request.metadata())?;
-        let text = "the server has no exchanges: upload by DoPut, fetch by DoGet";
-        Err(call.status(&Error::unsupported(text)))
-    }
-
-    async fn do_action(&self, request: Request<Action>) -> Outcome<Self::DoActionStream> {
-        let call = self.0.call("DoAction", request.metadata())?;
-        let call = call.on(request.extensions());
-        let action = request.into_inner();
-        if actions::begins(&action) {
+    ) -> BoxFuture<'_, Outcome<<Self as FlightService>::DoPutStream>> {
+        Box::pin(async move {
+            let call = self.0.call("DoPut", request.metadata())?;
             self.0.check_serving(&call)?;
-        }
-        actions::act(&self.0, &call, action).await
+            let call = call.on(request.extensions());
+            let way = put::Way::of(request.extensions());
+            let messages = request.into_inner();
+            call.answer(put::put(&self.0, &call, messages, way)).await
+        })
     }
 
-    async fn list_actions(&self, request: Request<Empty>) -> Outcome<Self::ListActionsStream> {
-        let call = self.0.call("ListActions", request.metadata())?;
-        call.answer(async { Ok(stream::iter(actions::known().into_iter().map(Ok)).boxed()) })
-            .await
+    pub(super) fn exchanged(
+        &self,
+        request: Request<Streaming<FlightData>>,
+    ) -> BoxFuture<'_, Outcome<<Self as FlightService>::DoExchangeStream>> {
+        Box::pin(async move {
+            let call = self.0.call("DoExchange", request.metadata())?;
+            let text = "the server has no exchanges: upload by DoPut, fetch by DoGet";
+            Err(call.status(&Error::unsupported(text)))
+        })
     }
-}
 
-impl Flight {
+    pub(super) fn done(
+        &self,
+        request: Request<Action>,
+    ) -> BoxFuture<'_, Outcome<<Self as FlightService>::DoActionStream>> {
+        Box::pin(async move {
+            let call = self.0.call("DoAction", request.metadata())?;
+            let call = call.on(request.extensions());
+            let action = request.into_inner();
+            if actions::begins(&action) {
+                self.0.check_serving(&call)?;
+            }
+            actions::act(&self.0, &call, action).await
+        })
+    }
+
+    pub(super) fn actions(
+        &self,
+        request: Request<Empty>,
+    ) -> BoxFuture<'_, Outcome<<Self as FlightService>::ListActionsStream>> {
+        Box::pin(async move {
+            let call = self.0.call("ListActions", request.metadata())?;
+            call.answer(async { Ok(stream::iter(actions::known().into_iter().map(Ok)).boxed()) })
+                .await
+        })
+    }
+
     async fn info(&self, call: &Call, descriptor: FlightDescriptor) -> Result<FlightInfo> {
         if let Some(name) = path_of(&descriptor)? {
             let grid = self.0.grid(&call.caller, &name)?;

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use super::service::Service;
 use super::{health, shared};
@@ -29,52 +29,69 @@ impl Keeps {
     }
 }
 
-#[async_trait]
 impl Keeper for Keeps {
-    async fn check(&self, name: &str, is_kept: bool) -> Result<()> {
-        let service = self.service()?;
-        health::check_whole(&service, name)?;
-        match is_kept {
-            true => health::check_durable(&service).await,
-            false => Ok(()),
-        }
+    fn check<'a>(&'a self, name: &'a str, is_kept: bool) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let service = self.service()?;
+            health::check_whole(&service, name)?;
+            match is_kept {
+                true => health::check_durable(&service).await,
+                false => Ok(()),
+            }
+        })
     }
 
-    async fn write(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
-        let service = self.service()?;
-        service.check_room(name, &grid)?;
-        health::check_whole(&service, name)?;
-        match &service.catalog {
-            Some(catalog) => catalog.write_all(&grid).await,
-            None => Ok(grid),
-        }
+    fn write<'a>(
+        &'a self,
+        name: &'a str,
+        grid: Arc<PartitionGrid>,
+    ) -> BoxFuture<'a, Result<Arc<PartitionGrid>>> {
+        Box::pin(async move {
+            let service = self.service()?;
+            service.check_room(name, &grid)?;
+            health::check_whole(&service, name)?;
+            match &service.catalog {
+                Some(catalog) => catalog.write_all(&grid).await,
+                None => Ok(grid),
+            }
+        })
     }
 
     fn keeps(&self, grid: &PartitionGrid) -> bool {
         self.service().is_ok_and(|service| service.is_kept(grid))
     }
 
-    async fn keep(&self, name: &str, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
-        let service = self.service()?;
-        service.check_room(name, grid)?;
-        match &service.catalog {
-            Some(catalog) => catalog.keep(name, grid).await,
-            None => Ok(Arc::clone(grid)),
-        }
+    fn keep<'a>(
+        &'a self,
+        name: &'a str,
+        grid: &'a Arc<PartitionGrid>,
+    ) -> BoxFuture<'a, Result<Arc<PartitionGrid>>> {
+        Box::pin(async move {
+            let service = self.service()?;
+            service.check_room(name, grid)?;
+            match &service.catalog {
+                Some(catalog) => catalog.keep(name, grid).await,
+                None => Ok(Arc::clone(grid)),
+            }
+        })
     }
 
-    async fn forget(&self, name: &str) -> Result<()> {
-        let service = self.service()?;
-        if let Some(catalog) = &service.catalog {
-            catalog.drop_grid(name).await?;
-        }
-        Ok(())
+    fn forget<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let service = self.service()?;
+            if let Some(catalog) = &service.catalog {
+                catalog.drop_grid(name).await?;
+            }
+            Ok(())
+        })
     }
 
-    async fn announce(&self) {
-        // Of a server that has stopped nobody asks anything.
-        if let Ok(service) = self.service() {
-            shared::tell(&service).await;
-        }
+    fn announce(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // Of a server that has stopped nobody asks anything.
+            if let Ok(service) = self.service() {
+                shared::tell(&service).await;
+            }
+        })
     }
 }

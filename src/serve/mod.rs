@@ -29,6 +29,7 @@ mod keeps;
 mod listen;
 #[cfg(feature = "distributed")]
 mod member;
+mod methods;
 mod options;
 mod own;
 mod poll;

@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use futures::future::BoxFuture;
 
 use crate::error::Error;
 use crate::query::exec::relabel::RelabelExec;
@@ -200,15 +201,29 @@ impl UserDefinedLogicalNodeCore for Step {
 #[derive(Debug)]
 pub(in crate::query) struct WithSteps;
 
-#[async_trait]
-impl QueryPlanner for WithSteps {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Self)]);
+fn planned<'a>(
+    plan: &'a LogicalPlan,
+    session: &'a dyn Session,
+) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+    Box::pin(async move {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(WithSteps)]);
         planner.create_physical_plan(plan, session).await
+    })
+}
+
+// Written out, and not by the attribute, for the reason that src/serve/methods.rs has.
+impl QueryPlanner for WithSteps {
+    fn create_physical_plan<'a, 'b, 'c, 'w>(
+        &'a self,
+        plan: &'b LogicalPlan,
+        session: &'c dyn Session,
+    ) -> BoxFuture<'w, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'a: 'w,
+        'b: 'w,
+        'c: 'w,
+    {
+        planned(plan, session)
     }
 }
 

@@ -5,13 +5,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Column, internal_datafusion_err};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
 use crate::query::exec::spool::SpoolExec;
@@ -126,7 +126,37 @@ impl RepeatedTable {
     }
 }
 
-#[async_trait]
+impl RepeatedTable {
+    fn scanned<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let Part { plan, columns, .. } = self.part().clone();
+            let making = || async {
+                let planner = state.query_planner();
+                planner.create_physical_plan(&plan, state).await
+            };
+            let maker = self.maker.get_or_try_init(making).await?;
+            let every = || (0..self.schema.fields().len()).collect();
+            let read = projection.cloned().unwrap_or_else(every);
+            let places = read.iter().map(|column| match &columns {
+                None => Some(*column),
+                Some(kept) => kept.iter().position(|kept| kept == column),
+            });
+            let places: Option<Vec<usize>> = places.collect();
+            let places = places
+                .ok_or_else(|| internal_datafusion_err!("a column is read that was left out"))?;
+            let maker = Arc::clone(maker);
+            let read: Arc<dyn ExecutionPlan> =
+                Arc::new(SpoolExec::try_new(self.number, maker, &places)?);
+            Ok(read)
+        })
+    }
+}
+
+// Written out, and not by the attribute, for the reason that src/serve/methods.rs has.
 impl TableProvider for RepeatedTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -136,29 +166,19 @@ impl TableProvider for RepeatedTable {
         TableType::Temporary
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
+    fn scan<'a, 'b, 'c, 'd, 'w>(
+        &'a self,
+        state: &'b dyn Session,
+        projection: Option<&'c Vec<usize>>,
+        _: &'d [Expr],
         _: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Part { plan, columns, .. } = self.part().clone();
-        let making = || async {
-            let planner = state.query_planner();
-            planner.create_physical_plan(&plan, state).await
-        };
-        let maker = self.maker.get_or_try_init(making).await?;
-        let every = || (0..self.schema.fields().len()).collect();
-        let read = projection.cloned().unwrap_or_else(every);
-        let places = read.iter().map(|column| match &columns {
-            None => Some(*column),
-            Some(kept) => kept.iter().position(|kept| kept == column),
-        });
-        let places: Option<Vec<usize>> = places.collect();
-        let places =
-            places.ok_or_else(|| internal_datafusion_err!("a column is read that was left out"))?;
-        let maker = Arc::clone(maker);
-        Ok(Arc::new(SpoolExec::try_new(self.number, maker, &places)?))
+    ) -> BoxFuture<'w, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'a: 'w,
+        'b: 'w,
+        'c: 'w,
+        'd: 'w,
+    {
+        self.scanned(state, projection)
     }
 }
