@@ -8,9 +8,8 @@ use std::sync::Arc;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::{Any, Command};
 use arrow_flight::{
-    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo,
-    HandshakeRequest, HandshakeResponse, PollInfo, PutResult, Result as ActionResult, SchemaResult,
-    Ticket,
+    Action, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo,
+    HandshakeRequest, HandshakeResponse, PollInfo, SchemaResult, Ticket,
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
