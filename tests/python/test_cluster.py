@@ -487,7 +487,8 @@ def test_a_line_of_the_list_that_is_no_address_is_told_with_its_number(tmp_path:
     path = tmp_path / "members"
     path.write_text("# all\n\n127.0.0.1:7001\nno address\n")
     with pg.Server(join=f"file:{path}") as server:
-        said = rf'got "no address" \(file: {path}, line: 4\)'
+        alone = "this member is alone until the list can be read"
+        said = rf'got "no address"; {alone} \(file: {path}, line: 4\)'
         with pytest.raises(pg.errors.InvalidArgumentError, match=said):
             server.refresh()
 

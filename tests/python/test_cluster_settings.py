@@ -58,7 +58,8 @@ def test_members_that_are_not_written_as_they_should_be_are_refused_with_an_exam
 
 def test_what_a_member_shows_must_be_a_file_with_a_token(tmp_path: Path) -> None:
     tokens, several = tmp_path / "tokens.toml", tmp_path / "several"
-    token = write_tokens(tokens, all={"scope": "admin"})["all"]
+    command = [str(COMMAND), "token", "all", "--scope", "admin", "--add-to", str(tokens)]
+    token = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     several.write_text(f"{token}\n{token}\n")
     for value, words in (
         (tokens, ["got a file of tokens", f"file: {tokens}", "hint: `partgrid token NAME"]),
@@ -79,7 +80,7 @@ def test_a_member_that_asks_for_tokens_and_shows_none_is_told_at_its_start(tmp_p
     address = f"127.0.0.1:{free_ports(1)[0]}"
 
     def said(*flags: object) -> str:
-        with service("--address", address, *flags) as one:
+        with service("--address", address, "--http", "127.0.0.1:0", *flags, ports=False) as one:
             one.kill(signal.SIGTERM)
             return one.ended()[1]
 

@@ -213,7 +213,8 @@ def test_a_member_that_is_listed_with_the_wrong_scheme_is_told_so(
     with service("--join", f"file:{path}", *flags) as one:
         # It is there later, as members are that start one after the other.
         until(partial(said, one), lambda text: "does not take part" in text)
-        with service("--address", address, "--join", "alone", *speaks) as other:
+        there = ["--address", address, "--http", "127.0.0.1:0"]
+        with service(*there, "--join", "alone", *speaks, ports=False) as other:
             until(partial(said, one), lambda text: f"is at {other.uri}" in text)
             [row] = [
                 line for line in lines_of(one.uri, "--ca", authority.ca, "ps") if address in line
