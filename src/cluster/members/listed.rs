@@ -245,6 +245,15 @@ mod tests {
         let other = away("grpc://b:1", lost("refused"));
         assert_eq!(new(&[refused(), other]).len(), 1);
         assert_eq!(listed.away().len(), 2);
+        // What can be done about it is news, and stands beside the reason.
+        let speaks = || away("grpc://a:1", lost("no frame").with_hint("it speaks TLS"));
+        assert_eq!(new(&[speaks()]).len(), 1);
+        assert!(new(&[speaks()]).is_empty());
+        let told = (
+            "grpc://a:1".to_owned(),
+            "no frame; it speaks TLS".to_owned(),
+        );
+        assert_eq!(listed.away(), [told]);
         // Somebody answers there, who is no member.
         let other = || away("grpc://a:1", Error::unsupported("no member"));
         assert_eq!(new(&[other()]), [other().1.to_string()]);
@@ -255,16 +264,14 @@ mod tests {
 
     #[test]
     fn a_list_that_cannot_be_read_says_who_the_members_are_meanwhile() {
-        let last = ["grpc://a:1".to_owned()];
-        let said = |last: Option<&[String]>| {
+        let said = |is_alone: bool| {
             let error = Error::invalid_argument("a line is wrong").with_file("/run/members");
-            meanwhile(error, last).to_string()
+            meanwhile(error, is_alone).to_string()
         };
         let alone =
             "a line is wrong; this member is alone until the list can be read (file: /run/members)";
-        assert_eq!(said(None), alone);
-        assert_eq!(said(Some(&[])), alone);
-        assert!(said(Some(&last)).contains("those that it named last are members"));
+        assert_eq!(said(true), alone);
+        assert!(said(false).contains("those that it named last are members"));
         let listed = Listed::default();
         let since = |error: Option<Error>| {
             listed.note_unread(error.as_ref());
