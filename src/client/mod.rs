@@ -27,8 +27,6 @@ pub(crate) use address::check_uri;
 pub use asked::Asked;
 pub use connection::Client;
 pub use job::{RemoteJob, RemoteLoad};
-#[cfg(feature = "distributed")]
-pub(crate) use options::Bearer;
 pub use options::ClientOptions;
 pub use query::RemoteQuery;
 pub use rebalance::Rebalanced;

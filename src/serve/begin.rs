@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use tokio::net::TcpSocket;
+#[cfg(feature = "distributed")]
+use tonic::metadata::{Ascii, MetadataValue};
 
 use super::auth::Tokens;
 #[cfg(feature = "distributed")]
@@ -17,8 +19,6 @@ use super::service::Service;
 use super::tls::Tls;
 #[cfg(feature = "distributed")]
 use super::tls::names_but;
-#[cfg(feature = "distributed")]
-use crate::client::Bearer;
 #[cfg(feature = "distributed")]
 use crate::cluster::Join;
 use crate::error::{Error, Result};
@@ -79,7 +79,7 @@ impl ServerOptions {
     #[cfg(feature = "distributed")]
     pub(super) fn check_shown(&self, tokens: &Tokens) -> Result<()> {
         match &self.cluster {
-            Some(cluster) => check_shown(&cluster.client.bearer()?, tokens),
+            Some(cluster) => check_shown(cluster.client.bearer()?.now().as_ref(), tokens),
             None => Ok(()),
         }
     }
@@ -95,9 +95,8 @@ impl ServerOptions {
 /// # Errors
 /// `InvalidArgument` for a token with which one may not do all.
 #[cfg(feature = "distributed")]
-pub(super) fn check_shown(shown: &Bearer, tokens: &Tokens) -> Result<()> {
-    let shown = shown.now();
-    let token = shown.as_ref().and_then(|shown| shown.to_str().ok());
+pub(super) fn check_shown(shown: Option<&MetadataValue<Ascii>>, tokens: &Tokens) -> Result<()> {
+    let token = shown.and_then(|shown| shown.to_str().ok());
     let Some(token) = token.and_then(token_of) else {
         return Ok(());
     };

@@ -75,7 +75,7 @@ impl Service {
             Ok(None) | Err(_) => client.bearer()?,
         };
         if let Some(tokens) = tokens_then {
-            check_shown(&shown_then, &tokens)?;
+            check_shown(shown_then.now().as_ref(), &tokens)?;
         }
         if let Ok(Some(shown)) = &shown {
             client.show(shown);
