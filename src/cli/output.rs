@@ -98,8 +98,9 @@ impl<'a> Output<'a> {
                 let there = File::options().append(true).open(self.path);
                 return self.work(&mut there.map_err(failed)?, work);
             }
-            Target::Stdout => return self.work(&mut io::stdout().lock(), work),
-            Target::Stderr => return self.work(&mut io::stderr().lock(), work),
+            // Not locked: progress and the log of other threads go there meanwhile.
+            Target::Stdout => return self.work(&mut io::stdout(), work),
+            Target::Stderr => return self.work(&mut io::stderr(), work),
         };
         let mut made = BufWriter::new(temporary(target).map_err(failed)?);
         self.work(&mut made, work)?;

@@ -162,7 +162,7 @@ impl ClientOptions {
     /// went by before.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied` or `Storage` for a file that cannot be read, `InvalidData` for one that holds anything but certificates, or none.
+    /// `NotFound`, `PermissionDenied` or `Storage` for a file that cannot be read, `InvalidData` for one without a certificate that can be read. Where only some can, the log says how many were left out.
     pub fn read_ca(&self) -> Result<()> {
         self.ca.as_ref().map_or(Ok(()), Trusted::keep)
     }

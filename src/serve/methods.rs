@@ -14,7 +14,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::flight::{Flight, Outcome};
 
-// Written out, and not by the attribute `async_trait`: in each method that this makes, what may be assumed has a lifetime of its own, so that the compiler proves anew that all the state of a server may go from thread to thread. That was four fifths of the time that it took to check the crate.
+// Written out, and not by the attribute `async_trait`: in each method that this makes, what may be assumed has a lifetime of its own, so that the compiler proves anew that all the state of a server may go from thread to thread. That was most of the time that it took to check the crate.
 impl FlightService for Flight {
     type HandshakeStream = BoxStream<'static, Result<HandshakeResponse, Status>>;
     type ListFlightsStream = BoxStream<'static, Result<FlightInfo, Status>>;

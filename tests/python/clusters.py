@@ -21,7 +21,7 @@ import pyarrow.flight as fl
 
 import partgrid as pg
 from resting import Had, all_steady, seconds_of
-from services import SPREAD, act, ours, parsed
+from services import SPREAD, act, ours, parsed, write_tokens
 
 T = TypeVar("T")
 
@@ -335,6 +335,19 @@ def works(members: Sequence[Child]) -> list[bool]:
     time.sleep(0.5)
     # Of a busy machine each may have little; one at rest looks at the others, which takes less.
     return [seconds_of(member) - then > 0.05 for member, then in zip(members, before, strict=True)]
+
+
+def with_readers(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Tokens of somebody who may do all and of two who read, of whom one sees `sales`, and the settings of members that ask for them."""
+    tokens, own = folder / "tokens.toml", folder / "own"
+    made = write_tokens(
+        tokens,
+        all={"scope": "admin"},
+        reader={"scope": "read", "grids": ["sal*"]},
+        other={"scope": "read", "grids": ["t*"]},
+    )
+    own.write_text(made["all"])
+    return made, {"auth.tokens": str(tokens), "cluster.token": str(own)}
 
 
 def does_nothing(status: Any) -> bool:

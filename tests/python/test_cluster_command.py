@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow.flight as fl
 
-from clusters import BANDS, PART_ROWS, Member, cluster, refresh, status_of, until
-from services import lines_of, shown, write_tokens
+from clusters import BANDS, PART_ROWS, Member, cluster, refresh, status_of, until, with_readers
+from services import lines_of, shown
 
 HALF = "grid 'sales': 1 of the 2 parts is there; part 1 is missing"
 
@@ -46,15 +46,7 @@ def test_ls_says_which_grids_are_not_whole(tmp_path: Path) -> None:
 
 
 def test_who_may_not_see_a_grid_does_not_hear_that_it_is_not_whole(tmp_path: Path) -> None:
-    made = write_tokens(
-        tmp_path / "tokens.toml",
-        all={"scope": "admin"},
-        reader={"scope": "read", "grids": ["sal*"]},
-        other={"scope": "read", "grids": ["t*"]},
-    )
-    own = tmp_path / "own"
-    own.write_text(made["all"])
-    settings = {"auth.tokens": str(tmp_path / "tokens.toml"), "cluster.token": str(own)}
+    made, settings = with_readers(tmp_path)
     with cluster(tmp_path, 1, **settings) as [member]:
         member.contribute(0, 2)
         refresh([member])

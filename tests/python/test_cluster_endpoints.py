@@ -9,8 +9,8 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
-from clusters import BANDS, Member, cluster, rows_of
-from services import shown, write_tokens
+from clusters import BANDS, Member, cluster, rows_of, with_readers
+from services import shown
 
 SAME_CONNECTION = b"arrow-flight-reuse-connection://?"
 
@@ -65,15 +65,7 @@ def test_row_bands_are_fetched_from_the_member_that_has_them(tmp_path: Path) -> 
 def test_the_member_that_has_a_row_band_gives_it_to_those_alone_who_may_see_the_grid(
     tmp_path: Path,
 ) -> None:
-    made = write_tokens(
-        tmp_path / "tokens.toml",
-        all={"scope": "admin"},
-        reader={"scope": "read", "grids": ["sal*"]},
-        other={"scope": "read", "grids": ["t*"]},
-    )
-    own = tmp_path / "own"
-    own.write_text(made["all"])
-    settings = {"auth.tokens": str(tmp_path / "tokens.toml"), "cluster.token": str(own)}
+    made, settings = with_readers(tmp_path)
     with cluster(tmp_path, 2, **settings) as members:
         for number, member in enumerate(members):
             member.contribute(number, 2)

@@ -11,8 +11,8 @@ import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
-from clusters import Member, answer, cluster, expected, refresh, status_of, until
-from services import shown, write_tokens
+from clusters import Member, answer, cluster, expected, refresh, status_of, until, with_readers
+from services import shown
 
 HALF = "grid 'sales': 1 of the 2 parts is there; part 1 is missing"
 
@@ -99,15 +99,7 @@ def test_who_has_withdrawn_a_grid_is_not_told_that_the_rest_of_it_is_not_whole(
 
 
 def test_who_may_not_see_a_grid_is_not_told_of_it(tmp_path: Path) -> None:
-    made = write_tokens(
-        tmp_path / "tokens.toml",
-        all={"scope": "admin"},
-        reader={"scope": "read", "grids": ["sal*"]},
-        other={"scope": "read", "grids": ["t*"]},
-    )
-    own = tmp_path / "own"
-    own.write_text(made["all"])
-    settings = {"auth.tokens": str(tmp_path / "tokens.toml"), "cluster.token": str(own)}
+    made, settings = with_readers(tmp_path)
     with cluster(tmp_path, 1, **settings) as [member]:
         member.contribute(0, 2)
         refresh([member])
