@@ -241,6 +241,22 @@ impl Error {
     }
 }
 
+/// An error and those behind it, the nearest first.
+#[cfg(feature = "parquet")]
+pub(crate) fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// What an error and those behind it say.
+#[cfg(feature = "serve")]
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut texts: Vec<String> = causes(error).map(ToString::to_string).collect();
+    texts.dedup();
+    texts.join(": ")
+}
+
 /// A position as Python writes it: `(1, 0)`, `(3,)`.
 #[must_use]
 pub fn format_position(position: &[usize]) -> String {

@@ -28,6 +28,12 @@ trap 'rm -rf "$stub"' EXIT
 step .venv/bin/maturin generate-stubs --quiet -m python/Cargo.toml -o "$stub"
 step diff "$stub/partgrid/_native.pyi" python/partgrid/_native.pyi
 step "$python" -m mypy python/partgrid
+# What is imported only when it is used is found by `__getattr__`; a name that is not there is an error all the same.
+printf '\n== mypy of a name that is not there\n'
+if "$python" -m mypy -c 'import partgrid; partgrid.no_such_name'; then
+    printf 'mypy accepts any name in partgrid: hide __getattr__ from it (TYPE_CHECKING)\n' >&2
+    exit 1
+fi
 step "$python" -m mypy.stubtest partgrid._native --mypy-config-file mypy.ini
 step .venv/bin/ruff format --check .
 step .venv/bin/ruff check .

@@ -2,7 +2,7 @@
 //!
 //! Comes in: a URI; what a channel says of itself. Goes out: an endpoint; errors that name the URI. Never here: calls, servers that are not reached at all (`unreached.rs`).
 
-use std::error::Error as StdError;
+use std::error::Error as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tonic::transport::{Endpoint, Uri};
 use tonic::{Code, Status};
 
 use super::options::ClientOptions;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::flight::{TOKEN_EXPIRED, TOKEN_UNKNOWN, error_of};
 
 /// How long a client waits for a server that says nothing.
@@ -276,20 +276,6 @@ pub(super) fn silent(uri: &str, waited: Duration) -> Error {
     Error::new(ErrorKind::Storage { retryable: true }, text).with_hint(
         "it may be stopped, overloaded or cut off, or be no server of Flight: see there, and try again",
     )
-}
-
-/// What an error and those behind it say.
-pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut texts = vec![error.to_string()];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if texts.last() != Some(&text) {
-            texts.push(text);
-        }
-        cause = error.source();
-    }
-    texts.join(": ")
 }
 
 #[cfg(test)]

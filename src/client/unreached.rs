@@ -13,8 +13,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::address::{Address, GIVEN_UP, chain, is_break};
-use crate::error::{Error, ErrorKind};
+use super::address::{Address, GIVEN_UP, is_break};
+use crate::error::{Error, ErrorKind, causes, chain};
 
 /// What can be done where nobody listens, without TLS and with it.
 const NOBODY: &str = "nobody listens there: start a server with `partgrid serve`, or connect to the address that it prints when it starts";
@@ -142,14 +142,8 @@ fn doubt(why: &str) -> Option<&'static str> {
 
 /// What the system says is wrong, whatever its language.
 fn io_kind(error: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error.kind());
-        }
-        cause = error.source();
-    }
-    None
+    let found = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>());
+    found.map(io::Error::kind)
 }
 
 /// Whether who listens at a host and port answers the first message of TLS as TLS does. Whom it trusts, and who it is, does not matter.

@@ -2,7 +2,7 @@
 
 use parquet::errors::ParquetError;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, causes};
 use crate::quiet::quietly;
 
 /// What object_store says of a server that always sends whole files.
@@ -76,14 +76,8 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 /// The kind of the first IO error among the causes.
 fn io_kind(error: &object_store::Error) -> Option<std::io::ErrorKind> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(current) = cause {
-        if let Some(io) = current.downcast_ref::<std::io::Error>() {
-            return Some(io.kind());
-        }
-        cause = current.source();
-    }
-    None
+    let found = causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    found.map(std::io::Error::kind)
 }
 
 /// An error of the Parquet reader about `file`.

@@ -35,7 +35,7 @@ use crate::cluster::parts::incomplete::Incomplete;
 use crate::cluster::spread::here::{Here, Rows, Told, num_operators, to_the_end};
 use crate::cluster::tile::near::Mapped;
 use crate::cluster::tile::small::SmallTiles;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, causes, chain};
 use crate::query::traveling;
 
 /// How long a member may take to answer a knock.
@@ -242,18 +242,6 @@ fn why(status: &Status) -> String {
     }
 }
 
-/// What an error says, with what is behind it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        next = error.source();
-    }
-    text
-}
-
 /// Reaches members for the engine.
 pub(in crate::cluster) struct Resolver {
     reach: Arc<Reach>,
@@ -358,14 +346,7 @@ impl Named {
 
 /// The answer of gRPC, if it was no error of the engine.
 fn status_within(error: &DataFusionError) -> Option<&Status> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(current) = cause {
-        if let Some(status) = current.downcast_ref::<Status>() {
-            return Some(status);
-        }
-        cause = current.source();
-    }
-    None
+    causes(error).find_map(|cause| cause.downcast_ref())
 }
 
 #[async_trait]
