@@ -189,6 +189,10 @@ fn translate_schema(error: &SchemaError) -> Error {
                     names.push(&column.name);
                 }
             }
+            // Columns whose names nobody wrote: the engine calls them as it prints the values in them.
+            if names.iter().any(|name| plain(name) == **name) {
+                names.retain(|name| plain(name) == **name);
+            }
             let known = names.iter().copied();
             let found = unknown_column(&field.name, known.clone());
             let error = Error::new(ErrorKind::Query, found.message()).with_column(&field.name);

@@ -1,7 +1,8 @@
-//! The least and the greatest float of each group.
+//! The least and the greatest float of each group, and nested value.
 //!
 //! Comes in: `min` and `max` of the engine. Goes out: the same functions, whose values of groups order floats as those without groups do: NaN is greater than all numbers, infinities are values
-//! as others, -0.0 is less than 0.0. The engine's begin with the largest number that is finite, and keep or drop NaN by the order of rows. Never here: other types, which stay the engine's.
+//! as others, -0.0 is less than 0.0. The engine's begin with the largest number that is finite, and keep or drop NaN by the order of rows. Nested values are compared in `nested`. Never here: other types, which stay the
+//! engine's.
 
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
+
+mod nested;
 
 /// Puts the functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {
@@ -80,14 +83,22 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.inner().accumulator(arguments)
+        let data_type = arguments.return_field.data_type();
+        Ok(match nested::takes(data_type) {
+            true => Box::new(nested::Best::try_new(data_type, self.is_max)?),
+            false => self.inner.inner().accumulator(arguments)?,
+        })
     }
 
     fn create_sliding_accumulator(
         &self,
         arguments: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        self.inner.inner().create_sliding_accumulator(arguments)
+        let data_type = arguments.return_field.data_type();
+        Ok(match nested::takes(data_type) {
+            true => Box::new(nested::Sliding::try_new(data_type, self.is_max)?),
+            false => self.inner.inner().create_sliding_accumulator(arguments)?,
+        })
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -95,7 +106,8 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
-        self.inner.inner().groups_accumulator_supported(arguments)
+        !nested::takes(arguments.return_field.data_type())
+            && self.inner.inner().groups_accumulator_supported(arguments)
     }
 
     fn create_groups_accumulator(

@@ -25,6 +25,9 @@ use crate::grid::PartitionGrid;
 /// Of a scan of one share the engine makes plans that are not cut into parts, and would run where they are planned.
 const LEAST_APART: usize = 2;
 
+/// Of so many rows at most that are wanted, whichever they are, one share reads all.
+const FIRST_ROWS: usize = 128 * 1024;
+
 /// A grid under the eyes of DataFusion; register it with any `SessionContext`.
 #[derive(Debug)]
 pub struct GridTable {
@@ -69,10 +72,14 @@ impl GridTable {
             state.config().target_partitions(),
             state.config().batch_size(),
         );
-        let scan = GridScanExec::try_new(Arc::clone(&self.facts), columns, &filters?)?;
+        let filters = filters?;
+        let scan = GridScanExec::try_new(Arc::clone(&self.facts), columns, &filters)?;
         let scan = scan.with_limit(limit);
+        // One share has all that is wanted at once, and in the order of the grid; where rows are looked for, all help.
+        let is_first_rows = filters.is_empty() && limit.is_some_and(|rows| rows <= FIRST_ROWS);
         Ok(Arc::new(match is_apart(state.config()) {
             true => scan.try_apart(shares.max(LEAST_APART), rows)?,
+            false if is_first_rows => scan.try_spread(1, rows)?,
             false => scan.try_spread(shares, rows)?,
         }))
     }

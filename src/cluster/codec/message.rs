@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::{Arrangement, Cut, Lineage};
 
 /// Counts up when the meaning of a message changes.
-pub(in crate::cluster) const FORMAT: u32 = 7;
+pub(in crate::cluster) const FORMAT: u32 = 8;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -58,6 +58,20 @@ pub(in crate::cluster) struct Over {
     /// What is known of the rows of its input.
     #[prost(message, repeated, tag = "3")]
     pub(in crate::cluster) known: Vec<Equal>,
+    /// What the engine does not write down of each window of its input; none of other inputs.
+    #[prost(message, repeated, tag = "4")]
+    pub(in crate::cluster) windows: Vec<Window>,
+}
+
+/// What the engine does not write down of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
+pub(in crate::cluster) struct Window {
+    /// Whether its function skips nulls.
+    #[prost(bool, tag = "1")]
+    pub(in crate::cluster) skips_nulls: bool,
+    /// Whether its function runs backwards.
+    #[prost(bool, tag = "2")]
+    pub(in crate::cluster) is_reversed: bool,
 }
 
 /// Which rows belong to which task, of a node of two inputs.

@@ -1,6 +1,6 @@
 //! How scans travel.
 //!
-//! Comes in: a scan of the row bands of one member, with the grids of all, or how a join looks up, or what is known of rows, or which rows belong to which task. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
+//! Comes in: a scan of the row bands of one member, with the grids of all, or how a join looks up, or what is known of rows, or more of windows, or which rows belong to which task. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
 //! just those tiles. The bytes of another member are not believed: what does not fit together is an error. Never here: which tiles (`leaf.rs`).
 
 pub(super) mod message;
@@ -26,10 +26,11 @@ use prost::Message;
 use super::placement::leaf::touched_bands;
 use super::plan::border::{Border, BorderExec};
 use super::plan::known::{Class, Constant, KnownExec};
+use super::plan::windows::{More, WindowsExec};
 use crate::error::{Error, ErrorKind};
 use crate::query::{GridScanExec, LookupExec, kind_within};
 use crate::quiet::quietly;
-use message::{Bordered, Equal, FORMAT, Numbers, Order, Over, Scan};
+use message::{Bordered, Equal, FORMAT, Numbers, Order, Over, Scan, Window};
 use tiles::{TileCodec, columns_of, id_bytes};
 
 /// The most shares that a scan of another member may have.
@@ -105,6 +106,16 @@ impl PhysicalExtensionCodec for Codec {
             buffer.extend(message.encode_to_vec());
             return Ok(());
         }
+        if let Some(windows) = node.downcast_ref::<WindowsExec>() {
+            let more = windows.more().iter();
+            let message = Over {
+                format: FORMAT,
+                windows: more.map(written_more).collect(),
+                ..Over::default()
+            };
+            buffer.extend(message.encode_to_vec());
+            return Ok(());
+        }
         if let Some(bordered) = node.downcast_ref::<BorderExec>() {
             buffer.extend(written_border(bordered.border())?.encode_to_vec());
             return Ok(());
@@ -131,10 +142,14 @@ fn check_format(format: u32) -> Result<()> {
     }
 }
 
-/// A join with how it looks up, or rows with what is known of them.
+/// A join with how it looks up, or rows with what is known of them, or windows with what is not written of them.
 fn over(buffer: &[u8], input: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let message = Over::decode(buffer).map_err(|_| broken("its bytes"))?;
     check_format(message.format)?;
+    if !message.windows.is_empty() {
+        let more = message.windows.iter().map(more_of).collect();
+        return Ok(Arc::new(WindowsExec::try_read(input, more)?));
+    }
     let input = Arc::clone(input);
     let Some(is_by_number) = message.is_by_number else {
         let classes = message.known.iter().map(class_of).collect();
@@ -199,6 +214,20 @@ fn written_border(border: &Border) -> Result<Bordered> {
         spans: spans.collect(),
         firsts: firsts.map(bytes).collect(),
     })
+}
+
+fn written_more(more: &More) -> Window {
+    Window {
+        skips_nulls: more.skips_nulls,
+        is_reversed: more.is_reversed,
+    }
+}
+
+fn more_of(window: &Window) -> More {
+    More {
+        skips_nulls: window.skips_nulls,
+        is_reversed: window.is_reversed,
+    }
 }
 
 fn written_class(class: &Class) -> Result<Equal> {

@@ -22,3 +22,4 @@ pub(super) mod stages;
 pub(super) mod together;
 pub(super) mod unions;
 pub(super) mod whole;
+pub(super) mod windows;

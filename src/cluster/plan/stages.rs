@@ -1,7 +1,7 @@
 //! Plans in stages, with what the engine does not know of.
 //!
 //! Comes in: a plan that the engine has cut into stages. Goes out: the same plan without exchanges that nobody needs (`fewer.rs`, `few.rs`), in as few shares as members of one host have cores (`cores.rs`), with groups in the order of
-//! the rows (`orders.rs`), joins that look up by number (`numbers.rs`) and what is known of rows from elsewhere (`known.rs`). Never here: how each is done.
+//! the rows (`orders.rs`), joins that look up by number (`numbers.rs`), what is known of rows from elsewhere (`known.rs`) and what the engine forgets of windows (`windows.rs`). Never here: how each is done.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use super::known::knowing;
 use super::numbers::by_number;
 use super::orders::grouped_in_order;
 use super::whole::Whole;
+use super::windows::kept_whole;
 use crate::cluster::Cluster;
 use crate::cluster::placement::leaf::OfQuery;
 
@@ -38,6 +39,6 @@ impl Cluster {
         let plan = on_their_cores(plan, &query.members, batch_rows)?;
         let plan = grouped_in_order(plan, batch_rows)?;
         let plan = by_number(plan, self.session.memory_limit_bytes())?;
-        knowing(plan)
+        kept_whole(&knowing(plan)?)
     }
 }

@@ -34,6 +34,7 @@ use datafusion_distributed::{
 
 use crate::cluster::plan::border::BorderExec;
 use crate::cluster::plan::known::KnownExec;
+use crate::cluster::plan::windows::WindowsExec;
 use crate::error::{Error, ErrorKind};
 use crate::query::{GridScanExec, LookupExec};
 
@@ -98,6 +99,7 @@ fn is_own(node: &Arc<dyn ExecutionPlan>) -> bool {
         || node.is::<LookupExec>()
         || node.is::<KnownExec>()
         || node.is::<BorderExec>()
+        || node.is::<WindowsExec>()
 }
 
 #[cfg(test)]

@@ -292,6 +292,11 @@ impl Settled {
     }
 }
 
+/// Floats with one zero and one NaN; the same array where none of them has another form.
+pub(super) fn one_form(array: &ArrayRef) -> Result<ArrayRef> {
+    Settled::new(Kind::Zero, array.data_type().clone()).settled(array)
+}
+
 /// The values in the form that `form` gives; nothing is copied where all have it.
 fn settle<T: ArrowPrimitiveType>(
     array: &ArrayRef,

@@ -3,15 +3,17 @@
 //! Comes in: a logical plan whose types are settled. Goes out: the same plan, each expression of which went past the rules that are listed here, once. Never here: the rules.
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::checked::{checked, is_checked_late};
 use super::concatenate::bounded;
+use super::conditions::without_condition;
 use super::exact::exact;
 use super::floats::with_one_zero;
+use super::nested::{by_keys, joined_by_keys};
 use super::subqueries::with_rows_or_none;
 use super::walk::walk;
 
@@ -24,12 +26,13 @@ pub(in crate::query) struct Meaning {
 
 impl AnalyzerRule for Meaning {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        walk(plan, |node| {
+        let plan = walk(plan, |node| {
             let may_be_late = !counts(node);
             move |expression, schema: &DFSchema| {
                 all_parts(expression, schema, (may_be_late, self.limit))
             }
-        })
+        })?;
+        plan.transform_up_with_subqueries(joined_by_keys).data()
     }
 
     fn name(&self) -> &'static str {
@@ -63,6 +66,8 @@ fn all_parts(
             exact(part)
                 .transform_data(|part| checked(part, schema))?
                 .transform_data(|part| with_one_zero(part, schema))?
+                .transform_data(|part| by_keys(part, schema))?
+                .transform_data(|part| Ok(without_condition(part)))?
                 .transform_data(|part| bounded(part, schema, limit))?
                 .transform_data(with_rows_or_none)
         },

@@ -6,6 +6,7 @@ pub(crate) mod beyond;
 mod cardinality;
 pub(super) mod checked;
 pub(super) mod concatenate;
+mod conditions;
 pub(super) mod copies;
 mod dependencies;
 pub(crate) mod estimate;
@@ -18,6 +19,7 @@ pub(super) mod long_limit;
 mod longest;
 pub(super) mod meaning;
 pub(super) mod narrow;
+pub(super) mod nested;
 #[cfg(feature = "distributed")]
 pub(super) mod not_in;
 pub(super) mod one_step;

@@ -61,8 +61,12 @@ impl ExprPlanner for Operations {
                 }
                 if expr.op == BinaryOperator::Plus {
                     let is_before = is_day_at(&expr.left, schema);
-                    nothing_as_interval(&mut expr.left, is_day_at(&expr.right, schema));
-                    nothing_as_interval(&mut expr.right, is_before);
+                    if is_day_at(&expr.right, schema) {
+                        nothing_as_interval(&mut expr.left, schema);
+                    }
+                    if is_before {
+                        nothing_as_interval(&mut expr.right, schema);
+                    }
                 }
             }
             BinaryOperator::Eq
@@ -124,9 +128,12 @@ impl Operations {
 }
 
 /// A NULL that is added to a date or a timestamp is an interval; the engine refuses the sum.
-fn nothing_as_interval(side: &mut Expr, is_beside_day: bool) {
-    if is_beside_day && matches!(side, Expr::Literal(ScalarValue::Null, _)) {
+fn nothing_as_interval(side: &mut Expr, schema: &DFSchema) {
+    if matches!(side, Expr::Literal(ScalarValue::Null, _)) {
         *side = lit(ScalarValue::IntervalMonthDayNano(None));
+    } else if matches!(side.get_type(schema), Ok(DataType::Null)) {
+        let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+        *side = cast(std::mem::take(side), interval);
     }
 }
 
@@ -233,8 +240,19 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Ok(Transformed::no(Expr::InSubquery(found)))
         }
+        Expr::AggregateFunction(mut aggregate) => {
+            let function = aggregate.func.name().to_owned();
+            let is_changed = nothings_as_numbers(&function, &mut aggregate.params.args, schema)?;
+            let aggregate = Expr::AggregateFunction(aggregate);
+            Ok(match is_changed {
+                true => Transformed::yes(aggregate),
+                false => Transformed::no(aggregate),
+            })
+        }
         Expr::WindowFunction(mut window) => {
-            let is_changed = by_peers(&mut window, schema)?;
+            let function = window.fun.name().to_owned();
+            let is_changed = nothings_as_numbers(&function, &mut window.params.args, schema)?
+                | by_peers(&mut window, schema)?;
             let window = Expr::WindowFunction(window);
             Ok(match is_changed {
                 true => Transformed::yes(window),
@@ -243,6 +261,19 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Columns of nulls that have no type, where they are summed: whole numbers.
+fn nothings_as_numbers(function: &str, arguments: &mut [Expr], schema: &DFSchema) -> Result<bool> {
+    let [argument] = arguments else {
+        return Ok(false);
+    };
+    let is_nothing =
+        matches!(function, "sum" | "avg") && argument.get_type(schema)? == DataType::Null;
+    if is_nothing {
+        *argument = cast(std::mem::take(argument), DataType::Int64);
+    }
+    Ok(is_nothing)
 }
 
 fn between(range: Between, schema: &DFSchema) -> Transformed<Expr> {

@@ -142,6 +142,8 @@ impl AggregateUDFImpl for Exact {
                 Gives::Sum,
                 [DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale)],
             ) => Ok(DataType::Decimal128(*precision + MORE_DIGITS, *scale)),
+            // Of a column of nulls that has no type yet; the plan makes whole numbers of them (`plan/types.rs`).
+            (_, [DataType::Null]) => self.inner.return_type(&[DataType::Int64]),
             _ => self.inner.return_type(types),
         }
     }
