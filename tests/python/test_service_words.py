@@ -235,6 +235,13 @@ def test_where_the_server_runs_is_not_told_with_a_path_that_is_not_there(tmp_pat
         (["--set", "query_time=1"], {}, "did you mean `limits.query_time`?"),
         (["--set", "grid.a=b"], {}, "did you mean `grids.a`?"),
         ([], {"PARTGRID_LIMITS_QUERY_TIME": "1"}, "did you mean `PARTGRID_LIMITS__QUERY_TIME`?"),
+        ([], {"PARTGRID_QUERY_TIME": "1"}, "did you mean `PARTGRID_LIMITS__QUERY_TIME`?"),
+        (
+            [],
+            {"PARTGRID_QUERIES": "1"},
+            "did you mean `PARTGRID_AUTH__QUERIES` or `PARTGRID_LIMITS__QUERIES`?",
+        ),
+        (["--set", "log.filter=inof"], {}, "did you mean `info`?"),
         (["--address", "example.com:1"], {}, "an IP address or localhost, and a port"),
     ],
 )
