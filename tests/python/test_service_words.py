@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
@@ -211,6 +212,50 @@ def test_who_shows_no_good_token_is_told_how_to(tmp_path: Path) -> None:
         text = said("--server", server.uri, "ls", PARTGRID_TOKEN="pgt_guessed")
         assert "the token is not one of this server\nhint: see that it is a token of this" in text
         assert "guessed" not in text
+
+
+@pytest.mark.parametrize(
+    ("token", "what", "remedy"),
+    [
+        ("pgt_secret\n", "character 11 of 11 is '\\n'", "token.strip() takes them away"),
+        ("pgt_s\necret", "character 6 of 11 is '\\n'", "copy the token as a whole"),
+        ("pgt_sécret", "character 6 of 10 is 'é'", "copy the token as a whole"),
+    ],
+)
+def test_a_character_that_no_token_has_is_shown_and_nothing_else(
+    token: str, what: str, remedy: str
+) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError) as caught:
+        pg.connect("grpc://127.0.0.1:1", token=token)
+    told = str(caught.value)
+    assert f"a token must be printable ASCII, {what}" in told
+    assert remedy in told
+    assert "cret" not in told
+
+
+def test_a_scope_that_is_none_is_told_with_those_that_are(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    write_tokens(tokens, reader={"scope": "read"})
+    with pg.Server(tokens=tokens) as server:
+        tokens.write_text(tokens.read_text().replace('"read"', '"raed"'))
+        wanted = 'the token `reader` must have the scope read, write or admin, got "raed"'
+        with pytest.raises(pg.errors.InvalidDataError, match=wanted):
+            server.reload()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"grids": [1]}, r'grids must be a dict, got \[1\]\nhint: .*Server\(\{"flights": grid\}\)'),
+        ({"grids": {1: None}}, "grids must have texts as keys, got 1"),
+        ({"settings": "limits.memory"}, "settings must be a dict, got 'limits.memory'"),
+        ({"settings": {2: "x"}}, "settings must have texts as keys, got 2"),
+        ({"address": 8815}, "address must be a text, got 8815"),
+    ],
+)
+def test_an_argument_of_a_server_is_named(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match=text):
+        pg.Server(**arguments)
 
 
 def test_the_name_of_a_request_stands_before_the_place() -> None:
