@@ -206,7 +206,7 @@ class Connection:
             params: Values for its parameters, as `partgrid.sql` takes them: a list or tuple for `$1` and `?`, a dict for `$name`. They are sent as values, never as SQL text.
 
         Returns:
-            A result that has not run yet. Its `progress` and `metrics` are None.
+            A result that has not run yet. Its `metrics` is always None, and so is what `progress()` returns.
 
         Raises:
             QueryError: The SQL is wrong.

@@ -223,6 +223,18 @@ impl Argument for PathBuf {
     }
 }
 
+/// A dict, whose keys and values are read where it is known what they are.
+impl Argument for Py<PyDict> {
+    const TYPE: PyStaticExpr = <Py<PyDict> as FromPyObject<'_, '_>>::INPUT_TYPE;
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        match value.cast::<PyDict>() {
+            Ok(dict) => Ok(dict.clone().unbind()),
+            Err(_) => Err(Refusal::new(value, "be a dict")),
+        }
+    }
+}
+
 /// A list of names.
 impl Argument for Vec<String> {
     const TYPE: PyStaticExpr = <Vec<String> as FromPyObject<'_, '_>>::INPUT_TYPE;

@@ -12,7 +12,7 @@ use partgrid::serve::{Server, Settings};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-use crate::argument::{Count, Given, Seconds, insecure, optional, replicas, shown};
+use crate::argument::{Count, Given, Refusal, Seconds, insecure, optional, replicas, shown, text};
 use crate::connection::rebalanced;
 use crate::error::Outcome;
 use crate::grid::PyGrid;
@@ -63,6 +63,34 @@ impl Drop for PyServer {
             unsafe { ManuallyDrop::drop(&mut self.server) };
         }
     }
+}
+
+/// How grids are given.
+const NAMED: &str = "each grid has a name: Server({\"flights\": grid})";
+
+/// The keys and values of a dict, if there is one.
+fn pairs<'py>(
+    py: Python<'py>,
+    dict: Option<Py<PyDict>>,
+) -> impl Iterator<Item = (Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    dict.into_iter()
+        .flat_map(move |dict| dict.into_bound(py).iter())
+}
+
+/// A key of the argument `name`.
+fn key_of(key: &Bound<'_, PyAny>, name: &str) -> Outcome<String> {
+    let refused = || Refusal::new(key, "have texts as keys").named(name);
+    Ok(text(key).ok_or_else(refused)?)
+}
+
+fn check_log(said: &Settings) -> Outcome<()> {
+    if said.log_filter().is_none() && !said.is_log_json() && said.traces().is_none() {
+        return Ok(());
+    }
+    let text = "the settings of the log hold for the command `partgrid serve`";
+    Err(Error::invalid_argument(text)
+        .with_hint("a server within a program writes no log: leave log.* out")
+        .into())
 }
 
 /// What a value of a setting is as text.
@@ -141,8 +169,8 @@ impl PyServer {
     #[pyo3(signature = (grids=None, *, address=None, http=Some("127.0.0.1:0"), catalog=None, tls=None, tokens=None, join=None, insecure: "bool" = false, config=None, settings=None))]
     fn new(
         py: Python<'_>,
-        grids: Option<&Bound<'_, PyDict>>,
-        address: Option<&str>,
+        grids: Option<Given<Py<PyDict>>>,
+        address: Option<Given<String>>,
         http: Option<&str>,
         catalog: Option<Given<PathBuf>>,
         tls: Option<&Bound<'_, PyAny>>,
@@ -150,8 +178,9 @@ impl PyServer {
         join: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = insecure)] insecure: bool,
         config: Option<Given<PathBuf>>,
-        settings: Option<&Bound<'_, PyDict>>,
+        settings: Option<Given<Py<PyDict>>>,
     ) -> Outcome<Self> {
+        let grids = optional(grids, "grids").map_err(|error| error.with_hint(NAMED))?;
         let mut said = Settings::default();
         // Free ports, unless somebody says otherwise.
         said.add_flag("server.address", "127.0.0.1:0")?;
@@ -159,7 +188,7 @@ impl PyServer {
         if let Some(path) = optional(config, "config")? {
             said.add_file(&path)?;
         }
-        if let Some(address) = address {
+        if let Some(address) = optional(address, "address")? {
             said.add_flag("server.address", address)?;
         }
         match http {
@@ -184,21 +213,15 @@ impl PyServer {
         if insecure {
             said.add_flag("server.insecure", "true")?;
         }
-        for (key, value) in settings.iter().flat_map(|settings| settings.iter()) {
-            let key: String = key.extract()?;
-            said.add_flag(&key, setting(&value)?)?;
+        for (key, value) in pairs(py, optional(settings, "settings")?) {
+            said.add_flag(&key_of(&key, "settings")?, setting(&value)?)?;
         }
-        if said.log_filter().is_some() || said.is_log_json() || said.traces().is_some() {
-            let text = "the settings of the log hold for the command `partgrid serve`";
-            return Err(Error::invalid_argument(text)
-                .with_hint("a server within a program writes no log: leave log.* out")
-                .into());
-        }
+        check_log(&said)?;
         let mut options = said.options()?;
         // Before anything is loaded.
         options.check_start()?;
-        for (name, data) in grids.iter().flat_map(|grids| grids.iter()) {
-            let name: String = name.extract()?;
+        for (name, data) in pairs(py, grids) {
+            let name = key_of(&name, "grids")?;
             let grid = grid_of(&data, &format!("grids[{name:?}]"))?;
             options = options.with_grid(name, grid);
         }

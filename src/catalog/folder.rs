@@ -23,6 +23,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// The file that is locked.
 const LOCK: &str = ".partgrid-catalog";
 
+/// What is said of a folder that may have been meant for something else.
+const OF_OTHERS: &str = "the folder of the catalog has files of others and was no catalog: grids are kept in its folders `grids` and `tiles` from now on, the files are left alone; if that is not meant, stop the server, remove what it made there, and name a folder that is empty or not there yet";
+
 #[derive(Debug)]
 pub(super) struct Folder {
     root: Arc<PathBuf>,
@@ -39,6 +42,7 @@ impl Folder {
         let root: PathBuf = root.components().collect();
         blocking(move || {
             let name = root.display().to_string();
+            let is_of_others = has_other_files(&root);
             let opened = || {
                 // They are there before anybody writes: one that writes side by side with others does not make them.
                 for part in [MANIFESTS, TILES] {
@@ -75,6 +79,9 @@ impl Folder {
                 }
                 Err(TryLockError::Error(error)) => return Err(cannot(error)),
             }
+            if is_of_others {
+                tracing::warn!(folder = %name, "{OF_OTHERS}");
+            }
             for part in [MANIFESTS, TILES].iter().filter(|_| !is_shared) {
                 sweep(&root.join(part), None).map_err(cannot)?;
             }
@@ -87,6 +94,21 @@ impl Folder {
         })
         .await
     }
+}
+
+/// Whether a folder is no catalog and has something in it. What file systems and tools keep in folders of their own accord does not count.
+fn has_other_files(root: &Path) -> bool {
+    let is_catalog = [LOCK, MANIFESTS]
+        .iter()
+        .any(|part| root.join(part).exists());
+    let is_other = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name != "lost+found" && !name.starts_with('.')
+        })
+    };
+    !is_catalog && fs::read_dir(root).is_ok_and(|mut entries| entries.any(is_other))
 }
 
 /// Removes what was left half written: all of it and folders that are empty, or, beside others, what was before a moment.

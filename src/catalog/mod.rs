@@ -271,6 +271,12 @@ impl Catalog {
         tiles.all(|tile| KeptTile::of(tile, &self.files).is_some())
     }
 
+    /// Whether it has a table of this name with rows, as far as this process has heard.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.files.has_of(name)
+    }
+
     /// Forgets the grid of a name, durably.
     ///
     /// # Errors

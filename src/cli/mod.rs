@@ -193,7 +193,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Command, clap::Error> {
     // A server has settings for its log.
     if !matches!(command.verb, Verb::Serve(_)) {
         let log = Log::default().start();
-        log.map_err(|message| usage_error(None, message))?;
+        log.map_err(|error| usage_error(None, error.to_string()))?;
     }
     Ok(command)
 }

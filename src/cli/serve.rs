@@ -12,7 +12,7 @@ use comfy_table::Table;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::grid_argument::GridArgument;
-use super::log::Log;
+use super::log::{Log, read_filter};
 use super::table::plain;
 use super::{Pipe, grid_argument, runtime, say};
 use crate::error::{Error, Result};
@@ -143,7 +143,7 @@ impl Serve {
             is_json: settings.is_log_json(),
             traces: traces.as_ref(),
         };
-        log.start().map_err(Error::invalid_argument)?;
+        log.start()?;
         for (name, path) in self.named(&settings)? {
             let sources = [path];
             let grid = runtime.block_on(Box::pin(load(&sources, &options.load_options())))?;
@@ -280,6 +280,9 @@ impl Config {
     pub(super) fn run(&self, stdout: &mut Pipe<'_>) -> Result<()> {
         let settings = self.sources.settings()?;
         settings.options()?;
+        if let Some(filter) = settings.log_filter() {
+            drop(read_filter("log.filter", filter)?);
+        }
         let mut table = Table::new();
         table.set_header(["setting", "value", "said in", "what it is"]);
         for (key, value, origin, what) in settings.listed() {

@@ -46,7 +46,7 @@ impl Bearer {
     /// # Errors
     /// `InvalidArgument` for what no header can hold.
     fn of(token: &str) -> Result<Self> {
-        let wrong = || Error::invalid_argument("a token must be printable ASCII, this one is not");
+        let wrong = || no_token(token);
         // A header may hold other bytes, which servers read as they like.
         if !token.is_ascii() {
             return Err(wrong());
@@ -61,6 +61,24 @@ impl Bearer {
     pub(crate) fn now(&self) -> Option<MetadataValue<Ascii>> {
         self.0.load().as_deref().cloned()
     }
+}
+
+/// What is said of a text that no header can hold: which character, and nothing of the others.
+fn no_token(text: &str) -> Error {
+    let is_other = |letter: char| !matches!(letter, ' '..='~' | '\t');
+    let mut letters = text.chars().enumerate();
+    let Some((place, letter)) = letters.find(|(_, letter)| is_other(*letter)) else {
+        return Error::invalid_argument("a token must be printable ASCII, this one is not");
+    };
+    let error = Error::invalid_argument(format!(
+        "a token must be printable ASCII, character {} of {} is {letter:?}",
+        place + 1,
+        text.chars().count()
+    ));
+    error.with_hint(match text.trim().contains(is_other) {
+        false => "line ends around a token are no part of it: token.strip() takes them away",
+        true => "copy the token as a whole: it has letters, digits, _ and - only",
+    })
 }
 
 /// What the queries of a client may use, besides what the server allows.

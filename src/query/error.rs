@@ -299,6 +299,9 @@ pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
         .chain(state.table_functions().keys())
         .map(String::as_str);
     let error = Error::new(ErrorKind::Query, format!("no function `{name}`"));
+    if let Some(hint) = called_otherwise(name) {
+        return error.with_hint(hint);
+    }
     match near(name, known) {
         Some(function) if function == name => error.with_hint(format!(
             "`{name}` looks at rows around each row: write {name}(…) OVER (ORDER BY …)"
@@ -306,4 +309,23 @@ pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
         Some(function) => error.with_hint(format!("did you mean `{function}`?")),
         None => error.with_hint("SHOW FUNCTIONS lists them"),
     }
+}
+
+/// How that is written here what other engines have as a function.
+fn called_otherwise(name: &str) -> Option<&'static str> {
+    Some(match name.to_lowercase().as_str() {
+        "mod" => "write x % y",
+        "age" | "datediff" | "timediff" => "write x - y",
+        "dateadd" => "write x + INTERVAL '1 day'",
+        "mode" => {
+            "the value that is there most often: SELECT x, count(*) AS n FROM … GROUP BY x ORDER BY n DESC LIMIT 1"
+        }
+        "group_concat" | "listagg" => "write string_agg(x, ', ')",
+        "getdate" | "sysdate" => "write now()",
+        "if" | "iif" => "write CASE WHEN condition THEN x ELSE y END",
+        "year" | "month" | "day" | "hour" | "minute" | "second" => {
+            "write extract(year FROM x), and so on"
+        }
+        _ => return None,
+    })
 }

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::options::Statements;
 use super::shape::check_shape;
 use super::standard;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,7 +27,7 @@ pub const MAX_EXPRESSION_DEPTH: usize = 500;
 /// The longest run of operators between commas and clause words that is parsed at all. Higher than the depth, since `a = 1 AND b = 2` is a run of 3 and 2 deep.
 const MAX_OPERATOR_RUN: usize = 4 * MAX_EXPRESSION_DEPTH;
 
-/// The deepest nesting of parentheses, brackets and braces, together. From about 48 on, the parser tries each level twice, which doubles its time with every one.
+/// The deepest nesting of parentheses, brackets, braces and CASE, together. From about 48 on, the parser tries each level twice, which doubles its time with every one, and takes the word CASE for a name.
 const MAX_NESTING: usize = 40;
 
 /// What a statement does.
@@ -42,11 +43,15 @@ pub(super) enum Does {
     Prepare,
 }
 
-/// Parses one statement within the limits. `?` becomes `$1`, `$2` and so on.
+/// Parses one statement within the limits, of somebody who `may` do so much, which says what is told where it is refused. `?` becomes `$1`, `$2` and so on.
 ///
 /// # Errors
 /// `ResourcesExhausted` past a limit, `Query` for text that is not SQL, holds no statement or several, or would change files, grids or settings.
-pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does)> {
+pub(super) fn parse(
+    state: &SessionState,
+    text: &str,
+    may: Statements,
+) -> Result<(Statement, Does)> {
     if text.len() > MAX_SQL_BYTES {
         return Err(too_much(format!(
             "a SQL text may have {MAX_SQL_BYTES} bytes, got {}",
@@ -76,7 +81,7 @@ pub(super) fn parse(state: &SessionState, text: &str) -> Result<(Statement, Does
             format!("a SQL text must hold one statement, got {count}"),
         ));
     };
-    let does = check_kind(&statement)?;
+    let does = check_kind(&statement, may)?;
     check_shape(&statement)?;
     standard::rewrite(&mut statement)?;
     Ok((statement, does))
@@ -111,19 +116,46 @@ pub(super) fn too_much(message: String) -> Error {
 
 /// Refuses deep nesting on the tokens, before the parser meets it.
 fn check_nesting(tokens: &[TokenWithSpan]) -> Result<()> {
-    let mut depth: usize = 0;
+    // How many CASE are open within each bracket that is, and outside of all.
+    let mut open = vec![0_usize];
+    let (mut depth, mut is_part_of_name) = (0_usize, false);
     for token in tokens {
-        match token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
-            Token::RParen | Token::RBracket | Token::RBrace => depth = depth.saturating_sub(1),
+        match &token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                open.push(0);
+                depth += 1;
+            }
+            Token::RParen | Token::RBracket | Token::RBrace if open.len() > 1 => {
+                let cases = open.pop().unwrap_or_default();
+                depth = depth.saturating_sub(cases + 1);
+            }
+            // A column that is called `case` has no END.
+            Token::Comma | Token::SemiColon => {
+                let cases = open.last_mut().map_or(0, std::mem::take);
+                depth = depth.saturating_sub(cases);
+            }
+            Token::Word(word) if word.keyword == Keyword::CASE && !is_part_of_name => {
+                if let Some(cases) = open.last_mut() {
+                    *cases += 1;
+                    depth += 1;
+                }
+            }
+            Token::Word(word) if word.keyword == Keyword::END => {
+                if let Some(cases) = open.last_mut().filter(|cases| **cases > 0) {
+                    *cases -= 1;
+                    depth = depth.saturating_sub(1);
+                }
+            }
             _ => {}
         }
+        is_part_of_name = token.token == Token::Period;
         if depth > MAX_NESTING {
             let text = format!(
-                "parentheses and brackets may be nested {MAX_NESTING} deep, these are deeper"
+                "parentheses, brackets and CASE may be nested {MAX_NESTING} deep, these are deeper"
             );
-            return Err(Error::new(ErrorKind::ResourcesExhausted, text)
-                .with_hint("name the parts: WITH part AS (SELECT …)"));
+            return Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
+                "name the parts: WITH part AS (SELECT …); one CASE takes any number of WHEN",
+            ));
         }
     }
     Ok(())
@@ -213,35 +245,47 @@ impl Level {
     }
 }
 
-fn check_kind(statement: &Statement) -> Result<Does> {
+fn check_kind(statement: &Statement, may: Statements) -> Result<Does> {
     let refused = match statement {
-        Statement::Statement(inner) => match does(inner)? {
+        Statement::Statement(inner) => match does(inner, may)? {
             Some(does) => return Ok(does),
             None => named(inner),
         },
-        Statement::Explain(explain) => match check_kind(&explain.statement)? {
+        Statement::Explain(explain) => match check_kind(&explain.statement, may)? {
             Does::Read => return Ok(Does::Read),
             _ => format!("EXPLAIN {}", first_words(&explain.statement.to_string())),
         },
         other => first_words(&other.to_string()),
     };
-    let error = Error::new(
-        ErrorKind::Query,
-        format!(
-            "only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW), and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP TABLE, DROP VIEW, PREPARE of those that read, EXECUTE, DEALLOCATE), got {refused}"
-        ),
+    let text = format!(
+        "only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW){}, got {refused}",
+        that_name(may)
     );
+    let error = Error::new(ErrorKind::Query, text);
     let within = refused.trim_start_matches("EXPLAIN ");
     let within = within.trim_start_matches("PREPARE of ");
     let word = within.split(' ').next().unwrap_or_default();
-    Err(match instead_of(word) {
+    Err(match instead_of(word, may) {
         Some(hint) => error.with_hint(hint),
         None => error,
     })
 }
 
+/// Which statements beside those that read there are for somebody who may do so much.
+fn that_name(may: Statements) -> &'static str {
+    match may {
+        Statements::Read => "",
+        Statements::Tables => {
+            ", and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP TABLE, DROP VIEW)"
+        }
+        Statements::All => {
+            ", and those that name what was read (CREATE VIEW, CREATE TABLE … AS, DROP TABLE, DROP VIEW, PREPARE of those that read, EXECUTE, DEALLOCATE)"
+        }
+    }
+}
+
 /// What to do in place of a statement that begins with this word.
-fn instead_of(word: &str) -> Option<&'static str> {
+fn instead_of(word: &str, may: Statements) -> Option<&'static str> {
     Some(match word {
         "SET" | "RESET" => {
             "settings are no statements: a session or a query takes timeout, memory_limit and others when it is made"
@@ -252,6 +296,9 @@ fn instead_of(word: &str) -> Option<&'static str> {
         "START" | "BEGIN" | "COMMIT" | "END" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => {
             "there are no transactions: each statement takes effect by itself"
         }
+        "INSERT" if may != Statements::All => {
+            "rows are sent to a server by bulk ingest: `adbc_ingest(name, rows, mode=\"append\")` of ADBC; by statements grids never change: CREATE OR REPLACE TABLE … AS makes a new one under the name"
+        }
         "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "ALTER" | "REPLACE" => {
             "grids never change: CREATE OR REPLACE TABLE … AS makes a new one under the name"
         }
@@ -260,7 +307,7 @@ fn instead_of(word: &str) -> Option<&'static str> {
 }
 
 /// What a statement does; `None` for one that is refused.
-fn does(statement: &SqlStatement) -> Result<Option<Does>> {
+fn does(statement: &SqlStatement, may: Statements) -> Result<Option<Does>> {
     Ok(match statement {
         SqlStatement::Query(_)
         | SqlStatement::ExplainTable { .. }
@@ -288,7 +335,7 @@ fn does(statement: &SqlStatement) -> Result<Option<Does>> {
                 .with_hint("SELECT * FROM information_schema.tables takes conditions"));
         }
         SqlStatement::CreateTable(table) => {
-            check_create(table)?;
+            check_create(table, may)?;
             Some(Does::Name)
         }
         SqlStatement::CreateView(view) if !view.materialized => Some(Does::Name),
@@ -297,7 +344,7 @@ fn does(statement: &SqlStatement) -> Result<Option<Does>> {
             ..
         } => Some(Does::Name),
         SqlStatement::Execute { .. } | SqlStatement::Deallocate { .. } => Some(Does::Prepare),
-        SqlStatement::Prepare { statement, .. } => match does(statement)? {
+        SqlStatement::Prepare { statement, .. } => match does(statement, may)? {
             Some(Does::Read) => Some(Does::Prepare),
             _ => None,
         },
@@ -305,13 +352,31 @@ fn does(statement: &SqlStatement) -> Result<Option<Does>> {
     })
 }
 
-fn check_create(table: &CreateTable) -> Result<()> {
+fn check_create(table: &CreateTable, may: Statements) -> Result<()> {
+    let wrong = |text: &str, hint: &str| {
+        let error = Error::new(ErrorKind::Query, text);
+        Err(error.with_hint(hint))
+    };
+    let is_session = may == Statements::All;
+    if table.temporary {
+        let hint = match is_session {
+            true => "leave the word out: all tables of a session end with it",
+            false => "leave the word out, and DROP TABLE what is not needed any more",
+        };
+        return wrong("CREATE TABLE takes no TEMPORARY", hint);
+    }
     let outside = table.external || table.location.is_some() || table.file_format.is_some();
     if outside || table.query.is_none() {
-        let text = "CREATE TABLE must read like CREATE TABLE name AS SELECT …";
-        return Err(Error::new(ErrorKind::Query, text).with_hint(
-            "a table is a grid, which never changes; files become one by read_parquet",
-        ));
+        let hint = match is_session {
+            true => "a table is a grid, which never changes; files become one by read_parquet",
+            false => {
+                "a table is a grid, which never changes; rows become one by bulk ingest (`adbc_ingest` of ADBC) or `upload` of pg.connect, files by its `load_parquet`"
+            }
+        };
+        return wrong(
+            "CREATE TABLE must read like CREATE TABLE name AS SELECT …",
+            hint,
+        );
     }
     Ok(())
 }

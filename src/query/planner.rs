@@ -226,7 +226,7 @@ async fn plan(
     parameters: Parameters,
 ) -> Result<Planned> {
     let text = &question.text;
-    let (statement, does) = guard::parse(state, text)?;
+    let (statement, does) = guard::parse(state, text, question.may)?;
     permission::check(question.may, &statement, does)?;
     match does {
         Does::Read => {
@@ -264,7 +264,7 @@ async fn look_up(
     question: &Question,
 ) -> Result<Option<Looked>> {
     let text = Arc::clone(&question.text);
-    let (statement, does) = guard::parse(state, &text)?;
+    let (statement, does) = guard::parse(state, &text, question.may)?;
     permission::check(question.may, &statement, does)?;
     if does != Does::Read {
         return Ok(None);

@@ -3,16 +3,18 @@
 //! Comes in: a statement that the guard lets through. Goes out: nothing, or an error: for nesting that takes the planner too long or too much memory, and for what the engine would
 //! read otherwise than it is written. Never here: tokens, planning.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, ObjectName, Query, Select, Statement as SqlStatement,
-    TableFactor, Visit, Visitor,
+    TableFactor, Visit, Visitor, With,
 };
 
 use super::guard::{MAX_EXPRESSION_DEPTH, too_much};
+use super::slips::TWO_OF_WITH;
+use super::using::folded;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The deepest nesting of queries; planning time of some forms doubles with each level.
@@ -30,7 +32,7 @@ const MAX_KEYS_OF_SETS: usize = 63;
 /// Refuses what is too deep, too long when it is written out, or not supported as it is written.
 ///
 /// # Errors
-/// `ResourcesExhausted` past a limit; `Unsupported` for forms that would be ignored or misread.
+/// `ResourcesExhausted` past a limit; `Unsupported` for forms that would be ignored or misread; `Query` for a name that WITH has twice.
 pub(super) fn check_shape(statement: &Statement) -> Result<()> {
     let inner = match statement {
         Statement::Statement(inner) => inner.as_ref(),
@@ -75,7 +77,10 @@ impl Visitor for Shape {
                 "leave the clause out",
             );
         }
-        ControlFlow::Continue(())
+        query
+            .with
+            .as_ref()
+            .map_or(ControlFlow::Continue(()), check_with)
     }
 
     fn post_visit_query(&mut self, _: &Query) -> Step {
@@ -137,6 +142,23 @@ impl Visitor for Shape {
         self.expressions -= 1;
         ControlFlow::Continue(())
     }
+}
+
+/// Refuses a name that stands for two queries of one WITH, here where its place is known.
+fn check_with(with: &With) -> Step {
+    let mut seen = HashSet::new();
+    let mut names = with.cte_tables.iter().map(|table| &table.alias.name);
+    let Some(again) = names.find(|name| !seen.insert(folded(name))) else {
+        return ControlFlow::Continue(());
+    };
+    let (name, place) = (folded(again), again.span.start);
+    // The place is read from the words, as from those of the parser.
+    let text = format!(
+        "two queries of WITH have the name `{name}` at Line: {}, Column: {}",
+        place.line, place.column
+    );
+    let error = Error::new(ErrorKind::Query, text);
+    ControlFlow::Break(Box::new(error.with_hint(TWO_OF_WITH)))
 }
 
 /// Refuses more sets of keys, or more keys of sets, than can be borne.

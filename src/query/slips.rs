@@ -5,6 +5,9 @@
 use super::words::Worded;
 use crate::error::ErrorKind;
 
+/// What can be done where two queries of WITH have one name.
+pub(super) const TWO_OF_WITH: &str = "give one of them another name";
+
 /// The text in our words, if it is about one of the slips that people make.
 pub(super) fn slips(text: &str) -> Option<Worded> {
     rows(text)
@@ -69,6 +72,15 @@ fn rows(text: &str) -> Option<Worded> {
                 "leave the clause out for all rows",
             );
         }
+    }
+    let name = text
+        .strip_prefix("WITH query name \"")
+        .and_then(|rest| rest.strip_suffix("\" specified more than once"));
+    if let Some(name) = name {
+        return worded(
+            format!("two queries of WITH have the name `{name}`"),
+            TWO_OF_WITH,
+        );
     }
     let name = text
         .strip_prefix("The window ")
@@ -154,7 +166,7 @@ fn fields(text: &str) -> Option<Worded> {
     if text.starts_with("Dot access not supported for non-string expr") {
         return worded(
             "behind a dot stands the name of a field",
-            "write x.name, or x['name']; elements of lists are x[1]",
+            "write x.name, or x['name'] where the name is no plain word; elements of lists are x[1]",
         );
     }
     None

@@ -1,23 +1,24 @@
 //! SQL that the engine misreads or does not know, in words that it does.
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
-//! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, columns of
-//! USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
+//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Fetch, Function, GroupByExpr, Ident, LimitClause, NamedWindowDefinition,
-    NamedWindowExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut,
-    VisitorMut, WindowSpec, WindowType, visit_expressions,
+    AccessExpr, BinaryOperator, Expr, Fetch, Function, GroupByExpr, Ident, JoinConstraint,
+    JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr, OrderByKind, Query, Select,
+    SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, WindowSpec,
+    WindowType, visit_expressions,
 };
 
 use super::derived;
 use super::pattern;
 use super::renamed;
 use super::row_in;
-use super::using::{self, same};
+use super::using::{self, folded, same};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Rewrites a statement in place.
@@ -90,6 +91,7 @@ impl VisitorMut for Rewriting {
         if let Err(error) = condition.and_then(|()| using::rewrite_select(select)) {
             return ControlFlow::Break(error);
         }
+        select.from.iter_mut().for_each(with_side);
         derived::name(select, &mut self.derived);
         self.windows.push(select.named_window.clone());
         ControlFlow::Continue(())
@@ -101,13 +103,16 @@ impl VisitorMut for Rewriting {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        if let TableFactor::Derived {
-            subquery,
-            alias: Some(alias),
-            ..
-        } = factor
-        {
-            renamed::tell_apart(subquery, alias, &mut self.items);
+        match factor {
+            TableFactor::Derived {
+                subquery,
+                alias: Some(alias),
+                ..
+            } => renamed::tell_apart(subquery, alias, &mut self.items),
+            TableFactor::NestedJoin {
+                table_with_joins, ..
+            } => with_side(table_with_joins),
+            _ => {}
         }
         ControlFlow::Continue(())
     }
@@ -116,6 +121,38 @@ impl VisitorMut for Rewriting {
         match self.rewrite(expr) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+/// SEMI and ANTI JOIN keep rows of the left table where they do not say of which; the engine knows only those that do.
+fn with_side(table: &mut TableWithJoins) {
+    for join in &mut table.joins {
+        let operator = match &mut join.join_operator {
+            JoinOperator::Semi(constraint) => {
+                JoinOperator::LeftSemi(std::mem::replace(constraint, JoinConstraint::None))
+            }
+            JoinOperator::Anti(constraint) => {
+                JoinOperator::LeftAnti(std::mem::replace(constraint, JoinConstraint::None))
+            }
+            _ => continue,
+        };
+        join.join_operator = operator;
+    }
+}
+
+/// `(…).name` and `x[1].name` as `(…)['name']`: the engine knows names behind a dot only of columns.
+fn name_fields(root: &Expr, chain: &mut [AccessExpr]) {
+    let is_name = |access: &&AccessExpr| matches!(access, AccessExpr::Dot(Expr::Identifier(_)));
+    // What stands at the beginning says which column it is.
+    let of_column = match root {
+        Expr::Identifier(_) => chain.iter().take_while(is_name).count(),
+        _ => 0,
+    };
+    for access in chain.iter_mut().skip(of_column) {
+        if let AccessExpr::Dot(Expr::Identifier(name)) = access {
+            let name = folded(name);
+            *access = AccessExpr::Dot(literal(name));
         }
     }
 }
@@ -206,6 +243,10 @@ impl Rewriting {
                 Ok(())
             }
             Expr::SimilarTo { .. } => similar(expr),
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                name_fields(root, access_chain);
+                Ok(())
+            }
             Expr::InSubquery { .. } => row_in::rewrite(expr, &mut self.rows),
             _ => Ok(()),
         }

@@ -212,6 +212,13 @@ fn unsupported(text: &str) -> Option<Worded> {
             "write LIMIT",
         );
     }
+    if let Some(rest) = text.strip_prefix("Unsupported JOIN operator ") {
+        let kind = rest.split([' ', '(', '{']).next().unwrap_or(rest);
+        return unsupported(
+            format!("joins of the kind {kind} are not supported as they are written here"),
+            "there are JOIN, LEFT, RIGHT, FULL, SEMI and ANTI JOIN with ON or USING, and CROSS JOIN without",
+        );
+    }
     if text.contains("can not be used as a sliding accumulator because `retract_batch`") {
         return unsupported(
             "this aggregate cannot follow a frame whose first row moves".to_owned(),

@@ -183,7 +183,8 @@ struct TokenFile {
 struct Entry {
     name: String,
     sha256: String,
-    scope: Scope,
+    /// Read later, so that an error can say whose it is, and what came.
+    scope: toml::Value,
     grids: Option<Vec<String>>,
     expires: Option<String>,
     queries: Option<toml::Value>,
@@ -293,6 +294,12 @@ impl Entry {
         let hash = hash_of(&self.sha256).ok_or_else(|| {
             wrong("must have a sha256 of 64 hexadecimal digits, got something else".to_owned())
         })?;
+        let scope: Scope = self.scope.clone().try_into().map_err(|_| {
+            let got = &self.scope;
+            wrong(format!(
+                "must have the scope read, write or admin, got {got}"
+            ))
+        })?;
         let expires = match &self.expires {
             None => None,
             Some(text) => {
@@ -326,7 +333,7 @@ impl Entry {
         let limits = limits.map_err(wrong)?;
         let caller = Caller {
             name: Arc::from(self.name.as_str()),
-            scope: self.scope,
+            scope,
             grids,
             limits,
         };

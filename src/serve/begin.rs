@@ -141,7 +141,24 @@ pub(super) fn warnings(service: &Service, options: &ServerOptions) -> Vec<String
         .into_iter()
         .chain(misnamed(service, options))
         .chain(unshown(service, options))
+        .chain(hidden(service, options))
         .collect()
+}
+
+/// That tables of the catalog are not to be seen, since grids that the server was started with have their names.
+fn hidden(service: &Service, options: &ServerOptions) -> Vec<String> {
+    let Some(catalog) = &service.catalog else {
+        return Vec::new();
+    };
+    let names = options.own_grids().iter().map(|(name, _)| name);
+    let names = names.filter(|name| catalog.has(name));
+    let said = names.map(|name| {
+        format!(
+            "the grid {name:?} that the server was started with hides the table {name:?} of the catalog {}, which stays there unseen: give the grid another name, or start without it",
+            catalog.place()
+        )
+    });
+    said.collect()
 }
 
 /// That other members that ask for the same tokens will not let this one in.

@@ -145,6 +145,8 @@ pub(super) struct Told {
 pub(super) struct RecentErrors {
     told: Mutex<VecDeque<Told>>,
     pub(super) by_kind: By,
+    /// Set once the server ends what runs: who hears that something was cancelled is told why.
+    pub(super) is_ending: AtomicBool,
 }
 
 impl Default for RecentErrors {
@@ -152,6 +154,7 @@ impl Default for RecentErrors {
         Self {
             told: Mutex::default(),
             by_kind: By::of("kind", &[]),
+            is_ending: AtomicBool::new(false),
         }
     }
 }
@@ -257,8 +260,22 @@ impl Call {
         done
     }
 
+    /// The error, and why something was cancelled where the server has ended it.
+    fn with_reason(&self, error: &Error) -> Error {
+        let is_ending = self.errors.is_ending.load(Ordering::Acquire);
+        match error.kind() {
+            ErrorKind::Cancelled if is_ending => {
+                let text = format!("{}: the server stops", error.message());
+                let error = error.clone().with_message(text);
+                error.with_hint("ask again once it is back")
+            }
+            _ => error.clone(),
+        }
+    }
+
     /// The status that says an error to this caller; the full text goes to the log.
     pub(super) fn status(&self, error: &Error) -> Status {
+        let error = &self.with_reason(error);
         let text = told(&self.caller, &self.request, error);
         self.span.record("otel.status_code", "ERROR");
         tracing::info!(parent: &self.span, request = %self.request, caller = %self.caller.name(), kind = ?error.kind(), error = %error, "failed");

@@ -135,7 +135,7 @@ impl Server {
         self.service.uri()
     }
 
-    /// What whoever starts it should know: that it listens at all interfaces and was not told what clients of other hosts call it; that other members of its cluster will not believe its certificate.
+    /// What whoever starts it should know: that it listens at all interfaces and was not told what clients of other hosts call it; that other members of its cluster will not believe its certificate; that its grids hide tables of the catalog.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -250,8 +250,9 @@ impl Service {
         Err(status_of(kind, STOPPING, &call.request))
     }
 
-    /// Ends all that runs, and lets go of the answers that are kept.
+    /// Ends all that runs, since the server ends, and lets go of the answers that are kept.
     pub(super) fn cancel_all(&self) {
+        self.errors.is_ending.store(true, Ordering::Release);
         self.running.cancel_all();
         self.jobs.cancel_all();
         self.answers.cancel_all();

@@ -80,6 +80,29 @@ def test_a_folder_is_of_one_server_until_that_stops(kept: Path) -> None:
         assert again.grid("g").to_arrow() == pa.concat_tables([numbers(1), numbers(2)])
 
 
+def test_a_table_that_a_grid_of_the_start_hides_is_named(kept: Path, tmp_path: Path) -> None:
+    pg.from_arrow(numbers(9)).write_parquet(tmp_path / "other")
+    with service("--catalog", kept, "--grid", f"g={tmp_path / 'other'}") as one:
+        until(lambda: any(line.startswith("warning: ") for line in one.said))
+        [line] = [line for line in one.said if line.startswith("warning: ")]
+        assert 'the grid "g" that the server was started with hides the table "g" of' in line
+        assert f"{kept}, which stays there unseen: give the grid another name" in line
+        assert pg.connect(one.uri).grid("g").shape[0] == 1000
+    # It was there all the time.
+    with service("--catalog", kept) as one:
+        assert pg.connect(one.uri).grid("g").shape[0] == 2000
+        assert "warning" not in "".join(one.said)
+
+
+def test_a_folder_of_something_else_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"precious")
+    for is_told in (True, False):
+        with service("--catalog", tmp_path) as one:
+            said = "".join(one.said)
+            assert ("has files of others and was no catalog" in said) is is_told, said
+            assert (str(tmp_path) in said) is is_told
+
+
 @pytest.mark.parametrize("harm", ["cut", "bit", "gone", "empty", "longer"])
 @pytest.mark.parametrize("what", ["tile", "manifest"])
 def test_what_is_damaged_is_named(kept: Path, what: str, harm: str) -> None:

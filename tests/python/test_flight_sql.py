@@ -186,6 +186,10 @@ def test_options_of_a_session_hold_for_its_queries(server: pg.Server) -> None:
             "zero",
         ),
         ("INSERT INTO flights SELECT * FROM flights", adbc.Error, "INSERT"),
+        ("INSERT INTO flights VALUES (1)", adbc.Error, r'adbc_ingest\(name, rows, mode="append"\)'),
+        ("UPDATE flights SET month = 1", adbc.Error, r"DROP TABLE, DROP VIEW\), got UPDATE"),
+        ("CREATE TABLE t (a INT)", adbc.Error, "rows become one by bulk ingest"),
+        ("CREATE TEMP TABLE t AS SELECT 1", adbc.Error, "hint: leave the word out, and DROP TABLE"),
     ],
 )
 def test_errors_have_a_kind_and_a_text(cursor: Any, query: str, kind: Any, text: str) -> None:

@@ -2,7 +2,7 @@
 
 Each side is told within its deadline, and the server ends what was asked for: no query runs, no memory is held, nobody computes.
 `PARTGRID_CANCELLED=all` cancels queries of all kinds, not of some.
-`PARTGRID_SILENCE=client` lets clients wait for their own deadline, too, which is 30 seconds.
+`PARTGRID_CUT_SILENCE=client` lets clients wait for their own deadline, too, which is 30 seconds.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def test_of_a_table_whose_client_is_cut_off_nothing_stays(one: Service, how: str
 
 @pytest.mark.parametrize("how", CUTS)
 def test_a_client_that_is_cut_off_is_told(one: Service, how: str) -> None:
-    if how == "is silent" and os.environ.get("PARTGRID_SILENCE") != "client":
-        pytest.skip("a client waits for 30 s: PARTGRID_SILENCE=client waits with it")
+    if how == "is silent" and os.environ.get("PARTGRID_CUT_SILENCE") != "client":
+        pytest.skip("a client waits for 30 s: PARTGRID_CUT_SILENCE=client waits with it")
     with between(one) as proxy:
         connection = pg.connect(proxy.uri)
         told: list[Callable[[], Any]] = [

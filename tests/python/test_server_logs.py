@@ -240,6 +240,10 @@ def test_no_secret_is_in_log_or_traces(tmp_path: Path) -> None:
         ("log.traces=127.0.0.1:4317", "a URL such as"),
         ("log.traces=grpc://127.0.0.1:4317", "a URL such as"),
         ("log.filter=a=b=c", "log.filter must read like"),
+        ("log.filter=inof", "did you mean `info`?"),
+        ("log.filter=info,partgird=debug", "did you mean `partgrid=debug`?"),
+        ("log.filter=,,", "the levels are error, warn, info"),
+        ("log.filter=bogus=", "behind = stands a level"),
     ],
 )
 def test_wrong_settings_of_the_log_are_refused(setting: str, text: str) -> None:

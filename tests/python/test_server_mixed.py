@@ -1,6 +1,7 @@
 """A server that many clients use at once, each in its own way: right answers, or that it is busy; and connections that come, rest and go leave nothing.
 
-`PARTGRID_MIXED_SECONDS` says how long the clients ask (600 for a release), `PARTGRID_CONNECTIONS` how many connections come and go (10,000 for a release).
+`PARTGRID_MIXED_SECONDS` says how long the clients ask (600 for a release),
+`PARTGRID_MIXED_CONNECTIONS` how many connections come and go (10,000 for a release).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from services import (
 SECONDS = float(os.environ.get("PARTGRID_MIXED_SECONDS", "3"))
 
 
-CONNECTIONS = int(os.environ.get("PARTGRID_CONNECTIONS", "1000"))
+CONNECTIONS = int(os.environ.get("PARTGRID_MIXED_CONNECTIONS", "1000"))
 
 
 CLIENTS = 64

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
@@ -213,6 +214,50 @@ def test_who_shows_no_good_token_is_told_how_to(tmp_path: Path) -> None:
         assert "guessed" not in text
 
 
+@pytest.mark.parametrize(
+    ("token", "what", "remedy"),
+    [
+        ("pgt_secret\n", "character 11 of 11 is '\\n'", "token.strip() takes them away"),
+        ("pgt_s\necret", "character 6 of 11 is '\\n'", "copy the token as a whole"),
+        ("pgt_sécret", "character 6 of 10 is 'é'", "copy the token as a whole"),
+    ],
+)
+def test_a_character_that_no_token_has_is_shown_and_nothing_else(
+    token: str, what: str, remedy: str
+) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError) as caught:
+        pg.connect("grpc://127.0.0.1:1", token=token)
+    told = str(caught.value)
+    assert f"a token must be printable ASCII, {what}" in told
+    assert remedy in told
+    assert "cret" not in told
+
+
+def test_a_scope_that_is_none_is_told_with_those_that_are(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    write_tokens(tokens, reader={"scope": "read"})
+    with pg.Server(tokens=tokens) as server:
+        tokens.write_text(tokens.read_text().replace('"read"', '"raed"'))
+        wanted = 'the token `reader` must have the scope read, write or admin, got "raed"'
+        with pytest.raises(pg.errors.InvalidDataError, match=wanted):
+            server.reload()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"grids": [1]}, r'grids must be a dict, got \[1\]\nhint: .*Server\(\{"flights": grid\}\)'),
+        ({"grids": {1: None}}, "grids must have texts as keys, got 1"),
+        ({"settings": "limits.memory"}, "settings must be a dict, got 'limits.memory'"),
+        ({"settings": {2: "x"}}, "settings must have texts as keys, got 2"),
+        ({"address": 8815}, "address must be a text, got 8815"),
+    ],
+)
+def test_an_argument_of_a_server_is_named(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match=text):
+        pg.Server(**arguments)
+
+
 def test_the_name_of_a_request_stands_before_the_place() -> None:
     with pg.Server({"t": pa.table({"a": [1]})}) as server:
         lines = said("--server", server.uri, "sql", "SELECT b FROM t").splitlines()
@@ -235,6 +280,13 @@ def test_where_the_server_runs_is_not_told_with_a_path_that_is_not_there(tmp_pat
         (["--set", "query_time=1"], {}, "did you mean `limits.query_time`?"),
         (["--set", "grid.a=b"], {}, "did you mean `grids.a`?"),
         ([], {"PARTGRID_LIMITS_QUERY_TIME": "1"}, "did you mean `PARTGRID_LIMITS__QUERY_TIME`?"),
+        ([], {"PARTGRID_QUERY_TIME": "1"}, "did you mean `PARTGRID_LIMITS__QUERY_TIME`?"),
+        (
+            [],
+            {"PARTGRID_QUERIES": "1"},
+            "did you mean `PARTGRID_AUTH__QUERIES` or `PARTGRID_LIMITS__QUERIES`?",
+        ),
+        (["--set", "log.filter=inof"], {}, "did you mean `info`?"),
         (["--address", "example.com:1"], {}, "an IP address or localhost, and a port"),
     ],
 )
@@ -279,7 +331,7 @@ def test_who_waits_for_a_query_hears_that_the_server_ended_it() -> None:
         reader = client.do_get(info.endpoints[0].ticket)
         until(lambda: running(server))
         server.stop(within=0.2)
-        with pytest.raises(fl.FlightError, match="the query was cancelled"):
+        with pytest.raises(fl.FlightError, match="the query was cancelled: the server stops"):
             drained(reader)
 
 

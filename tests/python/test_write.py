@@ -10,6 +10,12 @@ import pytest
 
 import partgrid as pg
 from conftest import DATA
+from type_samples import others, samples
+
+SAMPLES = samples() | others()
+# What Parquet has not: runs come back as their values, the others are refused.
+RUNS = {"run_end_encoded", "run_end_int16"}
+REFUSED = {"interval", "sparse_union", "dense_union"}
 
 
 def test_a_grid_is_written_and_read_back(tmp_path: Path, flights: pg.Grid) -> None:
@@ -33,6 +39,20 @@ def test_a_grid_is_written_and_read_back(tmp_path: Path, flights: pg.Grid) -> No
     )
     assert codec == "SNAPPY"
     assert len(list((tmp_path / "out").iterdir())) == 1
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_type_that_parquet_has_comes_back(tmp_path: Path, name: str) -> None:
+    table = pa.table({"a": SAMPLES[name]})
+    if name in REFUSED:
+        with pytest.raises(pg.errors.UnsupportedError, match="written as Parquet"):
+            pg.from_arrow(table).write_parquet(tmp_path / "out")
+        return
+    pg.from_arrow(table).write_parquet(tmp_path / "out")
+    found = pg.read_parquet(tmp_path / "out").to_arrow()
+    kind = table.schema.field("a").type
+    assert found.schema.field("a").type == (kind.value_type if name in RUNS else kind)
+    assert found["a"].to_pylist() == table["a"].to_pylist()
 
 
 def test_rows_are_written_into_folders_of_their_values(tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ const PREFIX: &str = "PARTGRID_";
 /// What is said where there is no such file.
 const NO_SETTINGS: &str = "a server can do without: `partgrid config --help` shows one, `partgrid config` what holds without it";
 
+/// Variables of our own that are called like a key without its section.
+const OTHERS: [&str; 1] = ["PARTGRID_TOKEN"];
+
 /// The section whose keys are names of grids.
 const GRIDS: &str = "grids";
 
@@ -117,16 +120,8 @@ impl Settings {
                 continue;
             };
             let Some((section, key)) = rest.split_once("__") else {
-                // With one `_` where two are meant it would be no setting, and nobody would say so.
-                let mut keys = KEYS.iter().map(|(key, _, _)| variable_of(key));
-                match keys.find(|known| known.replacen("__", "_", 1) == name) {
-                    Some(known) => {
-                        let text = format!("no setting has the variable `{name}`");
-                        let hint = format!("did you mean `{known}`?");
-                        return Err(Error::invalid_argument(text).with_hint(hint));
-                    }
-                    None => continue,
-                }
+                check_no_setting(&name, rest)?;
+                continue;
             };
             let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
             let origin = Origin::Environment(name.clone());
@@ -396,6 +391,23 @@ fn default_of(key: &str) -> String {
 /// The variable of a key.
 fn variable_of(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replacen('.', "__", 1))
+}
+
+/// Refuses a variable that is meant for a setting and names none, which else nobody would be told: with one `_` where two are meant, or without its section.
+fn check_no_setting(name: &str, rest: &str) -> Result<()> {
+    let is_meant = |variable: &String| {
+        let key = variable.split_once("__").map(|(_, key)| key);
+        variable.replacen("__", "_", 1) == name
+            || key.is_some_and(|key| key.eq_ignore_ascii_case(rest))
+    };
+    let variables = KEYS.iter().map(|(key, _, _)| variable_of(key));
+    let meant: Vec<String> = variables.filter(is_meant).collect();
+    if meant.is_empty() || OTHERS.contains(&name) {
+        return Ok(());
+    }
+    let text = format!("no setting has the variable `{name}`");
+    let hint = format!("did you mean `{}`?", meant.join("` or `"));
+    Err(Error::invalid_argument(text).with_hint(hint))
 }
 
 fn unknown(key: &str) -> Error {

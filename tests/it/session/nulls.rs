@@ -246,6 +246,10 @@ fn texts_that_would_be_planned_for_ever_are_refused() {
     let world = World::new(&[3]);
     let casts = format!("SELECT {}1{}", "cast(".repeat(60), " AS INT)".repeat(60));
     let arrays = format!("SELECT {}1{}", "array[".repeat(60), "]".repeat(60));
+    let cases = |depth| {
+        let (begin, end) = ("CASE WHEN true THEN ".repeat(depth), " END".repeat(depth));
+        format!("SELECT {begin}1{end}")
+    };
     let exists = format!(
         "SELECT 1 WHERE {}true{}",
         "EXISTS (SELECT 1 WHERE ".repeat(20),
@@ -257,11 +261,15 @@ fn texts_that_would_be_planned_for_ever_are_refused() {
     for (sql, text) in [
         (
             casts,
-            "parentheses and brackets may be nested 40 deep, these are deeper",
+            "parentheses, brackets and CASE may be nested 40 deep, these are deeper",
         ),
         (
             arrays,
-            "parentheses and brackets may be nested 40 deep, these are deeper",
+            "parentheses, brackets and CASE may be nested 40 deep, these are deeper",
+        ),
+        (
+            cases(41),
+            "parentheses, brackets and CASE may be nested 40 deep, these are deeper",
         ),
         (exists, "queries may be nested 16 deep, these are deeper"),
         (doubling, "the names of WITH may stand for 1000 queries"),
@@ -272,6 +280,10 @@ fn texts_that_would_be_planned_for_ever_are_refused() {
     }
     let deep = format!("SELECT {}1{}", "(".repeat(39), ")".repeat(39));
     assert_eq!(world.numbers(&deep), [1]);
+    assert_eq!(world.numbers(&cases(39)), [1]);
+    // Side by side they are not nested.
+    let many = format!("SELECT {}1", "CASE WHEN true THEN 0 END + ".repeat(100));
+    assert_eq!(world.numbers(&many), [1]);
     let recursive = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT max(n) FROM r";
     assert_eq!(world.numbers(recursive), [5]);
 }
