@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from partgrid import errors
 from partgrid._refusals import needed, refused
 from partgrid.engines._dask_cluster import MISSED_FOR
-from partgrid.engines._dask_load import await_all
+from partgrid.engines._dask_tasks import await_all
 
 if TYPE_CHECKING:
     from partgrid.engines._dask_cluster import Cluster

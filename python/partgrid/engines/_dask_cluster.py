@@ -66,6 +66,26 @@ class Cluster:
         who_has, workers = self._bounded(asking, ANSWERS_WITHIN)
         return {key: list(who_has.get(key, ())) for key in keys}, set(workers)
 
+    def stuck(self, keys: list[Any]) -> set[Any]:
+        """Which tasks could run, and wait for a worker that may run them."""
+
+        async def asking() -> Any:  # noqa: ANN401
+            return await self.client.scheduler.get_task_status(keys=keys)
+
+        states = self._bounded(asking, ANSWERS_WITHIN)
+        return {key for key in keys if states[key] == "no-worker"}
+
+    def unpin(self, keys: list[Any]) -> set[Any]:
+        """Lets tasks run in any worker from now on. Those that are stuck stay so."""
+
+        async def asking() -> None:
+            # One that is gone is for whoever waits for it.
+            with contextlib.suppress(KeyError):
+                await self.client.scheduler.set_restrictions(worker=dict.fromkeys(keys))
+
+        self._bounded(asking, ANSWERS_WITHIN)
+        return self.stuck(keys)
+
     def _bounded(self, asking: Callable[[], Any], within: float) -> Any:  # noqa: ANN401
         try:
             return self.client.sync(lambda: asyncio.wait_for(asking(), within))

@@ -13,7 +13,8 @@ from typing import Any
 from partgrid import _native, errors
 from partgrid._frames import without_labels
 from partgrid._refusals import needed, placed, refused, wrong_frame
-from partgrid.engines._dask_cluster import MISSED_FOR, Cluster
+from partgrid.engines._dask_cluster import Cluster
+from partgrid.engines._dask_tasks import beside
 
 # Libraries that are imported only where their frames come in or go out.
 Client = Any
@@ -25,26 +26,23 @@ Schema = Any
 def tables_of(
     cluster: Cluster, client: Client, frame: Frame, index: str | None, until: float
 ) -> tuple[list[Future], list[int], Schema]:
-    """A future of a table for each partition, their lengths and their columns. Dask computes them now.
+    """A future of a table for each partition, their lengths and their columns. Dask computes the partitions now; the tables are made where these are.
 
     Raises:
         InvalidArgumentError: It is no frame of Dask, has row labels that `index` says nothing of, or columns of different types.
         PartgridError: What a worker raised, or that Dask did not get there; see `await_all`.
     """
     worker = needed("partgrid.engines._dask_worker", "persist")
-    handle = needed("partgrid.engines._dask_handle", "persist")
     values = _futures(client, frame)
-    tables = client.map(worker.table_of, values, range(len(values)), index=index)
-    outlines = client.map(worker.outline, values, tables)
-    await_all(cluster, tables + outlines, until)
-    told = list(handle.values_of(client, [outline.key for outline in outlines]).values())
-    lengths = [rows for rows, _, _ in told]
+    numbers = range(len(values))
+    tables = beside(cluster, until, worker.table_of, values, numbers, index=index)
+    told = _told(client, beside(cluster, until, worker.outline, tables))
+    lengths = [rows for rows, _ in told]
     if index is None:
-        _check_labels(lengths, [first for _, first, _ in told])
-    schema = _native._from_parts([[each.empty_table()] for _, _, each in told]).schema
-    if any(not each.equals(schema) for _, _, each in told):
-        tables = client.map(worker.conform, tables, schema=schema)
-        await_all(cluster, tables, until)
+        _check_labels(lengths, _told(client, beside(cluster, until, worker.first_label, values)))
+    schema = _native._from_parts([[each.empty_table()] for _, each in told]).schema
+    if any(not each.equals(schema) for _, each in told):
+        tables = beside(cluster, until, worker.conform, tables, schema=schema)
     return tables, lengths, schema
 
 
@@ -109,6 +107,13 @@ def _futures(client: Client, frame: Frame) -> list[Future]:
     return [each if isinstance(each, future) else client.compute(each) for each in frame]
 
 
+def _told(client: Client, futures: list[Future]) -> list[Any]:
+    """What small results say, for each future."""
+    handle = needed("partgrid.engines._dask_handle", "persist")
+    found = handle.values_of(client, list({future.key: None for future in futures}))
+    return [found[future.key] for future in futures]
+
+
 def _check_labels(lengths: list[int], firsts: list[int | None]) -> None:
     """Refuses numbers that do not go on from one partition to the next."""
     pd = needed("pandas", "persist")
@@ -120,50 +125,3 @@ def _check_labels(lengths: list[int], firsts: list[int | None]) -> None:
             without_labels(pd.RangeIndex(first, first + length), None, starts[number])
         except errors.PartgridError as error:
             raise placed(error, f"partition {number}") from error
-
-
-def await_all(cluster: Cluster, futures: list[Future], until: float) -> None:
-    """Waits until Dask has computed partitions, and raises what it raised.
-
-    Raises:
-        PartitionLostError: Data is lost that Dask cannot compute anew.
-        WorkerLostError: There has been no worker for a while.
-        ResourcesExhaustedError: The time is over.
-    """
-    manned = looked = time.monotonic()
-    pause = 0.002
-    while True:
-        for number, future in enumerate(futures):
-            if future.status in ("error", "cancelled"):
-                raise _failed(future, number)
-        if all(future.status == "finished" for future in futures):
-            return
-        now = time.monotonic()
-        if now >= until:
-            message = "Dask took longer than `timeout` to compute the partitions"
-            hint = "timeout=None waits as long as it takes"
-            raise refused(errors.ResourcesExhaustedError, message, hint)
-        if now > looked + 1:
-            looked = now
-            manned = now if cluster.state([])[1] else manned
-        if now > manned + MISSED_FOR:
-            message = f"Dask has had no worker for {MISSED_FOR:.0f} seconds"
-            raise errors.WorkerLostError(message, retryable=True)
-        # The scheduler tells the futures by itself.
-        time.sleep(pause)
-        pause = min(0.1, pause * 1.5)
-
-
-def _failed(future: Future, number: int) -> BaseException:
-    """What is to be raised for a future that came to nothing."""
-    if future.status == "cancelled":
-        message = (
-            f"Dask lost the data of partition {number} and cannot compute it anew: {future.key}"
-        )
-        hint = "what was scattered is in one worker only; partitions that tasks make are made again"
-        return refused(errors.PartitionLostError, message, hint)
-    error = future.exception()
-    assert isinstance(error, BaseException)
-    if type(error).__name__ in ("KilledWorker", "NoValidWorkerError"):
-        return errors.WorkerLostError(f"partition {number}: {error}", retryable=True)
-    return error

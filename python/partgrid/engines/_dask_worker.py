@@ -326,11 +326,16 @@ def table_of(value: Any, number: int, index: str | None) -> Table:  # noqa: ANN4
         raise placed(error, f"partition {number}") from error
 
 
-def outline(value: Any, table: Table) -> tuple[int, int | None, Schema]:  # noqa: ANN401
-    """A task: the number of rows, the first row label if labels are numbers without a gap, and the columns."""
+def first_label(value: Any) -> int | None:  # noqa: ANN401
+    """A task: the first row label of a partition, if labels are numbers without a gap."""
     labels: Any = getattr(value, "index", None)
     is_counted = type(labels).__name__ == "RangeIndex" and len(labels) > 0 and labels.step == 1
-    return table.num_rows, labels.start if is_counted else None, table.schema
+    return labels.start if is_counted else None
+
+
+def outline(table: Table) -> tuple[int, Schema]:
+    """A task: the number of rows and the columns of a table."""
+    return table.num_rows, table.schema
 
 
 def conform(table: Table, schema: Schema) -> Table:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import dask
@@ -73,6 +74,23 @@ def until(check: Callable[[], Any], seconds: float = 60) -> Any:
         assert time.monotonic() < over, "it did not come about"
         time.sleep(0.05)
     return seen
+
+
+def slow_steps(seconds: float) -> None:
+    """A function for `client.run`: the tasks that are run in this worker from now on take so long."""
+    for name in ("table_of", "outline", "first_label", "conform"):
+        setattr(_dask_worker, name, partial(_after, seconds, getattr(_dask_worker, name)))
+
+
+def _after(seconds: float, step: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+    time.sleep(seconds)
+    return step(*arguments, **more)
+
+
+def brought(client: distributed.Client) -> int:
+    """How many times a worker got something from others."""
+    logs = client.run(lambda dask_worker: len(dask_worker.transfer_incoming_log))
+    return sum(logs.values())
 
 
 def member(client: distributed.Client) -> list[dict[str, Any]]:

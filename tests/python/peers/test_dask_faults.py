@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,11 @@ pytest.importorskip("dask.dataframe", reason="dask is not installed: make test-p
 pytest.importorskip("distributed", reason="distributed is not installed: make test-peers")
 
 import dask
+import distributed
 
 import partgrid as pg
 from conformance.partitioned import deviations
-from partgrid.engines import _dask_adopt, _dask_cluster, _dask_load, _dask_worker
+from partgrid.engines import _dask_adopt, _dask_cluster, _dask_tasks, _dask_worker
 from partgrid.engines import dask as engine
 from peers.dask_cluster import (
     QUERY,
@@ -30,6 +32,7 @@ from peers.dask_cluster import (
     pids,
     readers,
     rows,
+    slow_steps,
     tables,
     until,
     where,
@@ -117,6 +120,53 @@ def test_partitions_of_a_killed_worker_are_made_again() -> None:
         client.wait_for_workers(3, timeout=30)
         until(lambda: len(client.run(tables)) == 3)
         assert grid.sql(QUERY).to_pylist() == groups()
+
+
+def test_a_worker_that_is_killed_while_it_makes_tables_is_replaced_by_others() -> None:
+    with workers(3) as client:
+        client.run(slow_steps, 0.5)
+
+        def strike() -> int:
+            at = until(lambda: at_work(client))
+            victim = client.run(os.getpid, workers=[at])[at]
+            kill(victim)
+            return victim
+
+        with ThreadPoolExecutor(1) as pool:
+            killed = pool.submit(strike)
+            began = time.monotonic()
+            grid = engine.persist(facts())
+            assert time.monotonic() - began < 60
+            victim = killed.result()
+        assert grid.sql(QUERY).to_pylist() == groups()
+        assert victim not in where(grid)
+        # What was made instead can be lost as well.
+        kill(grid.locations()[0][0][1])
+        assert grid.sql(QUERY).to_pylist() == groups()
+
+
+def at_work(client: Any) -> str | None:
+    """A worker that makes tables."""
+    for at, keys in client.processing().items():
+        if any(str(key).startswith("table_of") for key in keys):
+            return str(at)
+    return None
+
+
+def test_partitions_of_a_worker_that_takes_no_tasks_become_tables_elsewhere() -> None:
+    # It would take tasks again, as it has memory.
+    with workers(2, memory_limit=0) as client:
+        full, other = sorted(client.nthreads())
+        made = [client.submit(rows, number, workers=[full]) for number in range(6)]
+        distributed.wait(made)
+        client.run(pause, workers=[full])
+        with engine.persist(made) as grid:
+            assert set(grid._adoption.at) == {other}
+            assert grid.sql(QUERY).to_pylist() == groups()
+
+
+def pause(dask_worker: Any) -> None:
+    dask_worker.status = distributed.Status.paused
 
 
 @pytest.mark.parametrize("victim", ["asked", "other"])
@@ -214,7 +264,7 @@ def test_members_listen_where_workers_do() -> None:
 
 
 def test_no_worker_at_all_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_dask_load, "MISSED_FOR", 2.0)
+    monkeypatch.setattr(_dask_tasks, "MISSED_FOR", 2.0)
     with workers(1) as client:
         client.cluster.scale(0)
         until(lambda: not client.nthreads())
