@@ -1,7 +1,7 @@
 //! Sums that are exact, or an error: never a value that wrapped around.
 //!
 //! Comes in: `sum` and `avg` of the engine. Goes out: the same functions, whose sums of whole numbers, decimals and durations are kept in 128 bits and looked over at the end. A sum
-//! of decimals of 32 or 64 bits is a decimal of 128 bits. Sums of floats are exact in frames that slide. Never here: other sums of floats, intervals, decimals of 256 bits, which stay the
+//! of decimals of 32 or 64 bits is a decimal of 128 bits. Sums of floats are exact in frames that slide, as variances are (`variance`). Never here: other sums of floats, intervals, decimals of 256 bits, which stay the
 //! engine's.
 
 use std::sync::Arc;
@@ -33,6 +33,7 @@ mod floats;
 mod groups;
 mod outcome;
 mod total;
+mod variance;
 
 /// Added to the digits of decimals, so that a sum of 10^10 of them has room.
 const MORE_DIGITS: u8 = 10;
@@ -42,6 +43,7 @@ pub(super) fn add_to(context: &SessionContext) {
     for (inner, gives) in [(sum_udaf(), Gives::Sum), (avg_udaf(), Gives::Mean)] {
         context.register_udaf(AggregateUDF::from(Exact { inner, gives }));
     }
+    variance::add_to(context);
 }
 
 /// What a total is kept in between threads.
