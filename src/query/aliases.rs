@@ -3,7 +3,6 @@
 //! Comes in: a context of the engine. Goes out: the same with more names. Never here: functions that the engine does not have.
 
 use datafusion::functions::math::signum;
-use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::functions_nested::string::string_to_array_udf;
 use datafusion::prelude::SessionContext;
 
@@ -13,6 +12,4 @@ pub(super) fn add_to(context: &SessionContext) {
     let split = string_to_array_udf().as_ref().clone();
     context.register_udf(sign);
     context.register_udf(split.with_aliases(["string_split"]));
-    let variance = var_samp_udaf().as_ref().clone().with_aliases(["variance"]);
-    context.register_udaf(variance);
 }

@@ -44,7 +44,7 @@ use super::spread::Spread;
 use super::spread::Spreader;
 use super::table::GridTable;
 use super::tiles::Tiles;
-use super::{extremes, string_agg, sums};
+use super::{extremes, gathered, sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 
@@ -158,7 +158,7 @@ impl Session {
         aliases::add_to(&context);
         sums::add_to(&context);
         extremes::add_to(&context);
-        string_agg::add_to(&context);
+        gathered::add_to(&context);
         let tiles = Tiles {
             names: names.clone(),
         };

@@ -1,7 +1,8 @@
 //! Sums that are exact, or an error: never a value that wrapped around.
 //!
 //! Comes in: `sum` and `avg` of the engine. Goes out: the same functions, whose sums of whole numbers, decimals and durations are kept in 128 bits and looked over at the end. A sum
-//! of decimals of 32 or 64 bits is a decimal of 128 bits. Never here: floats, intervals, decimals of 256 bits, which stay the engine's.
+//! of decimals of 32 or 64 bits is a decimal of 128 bits. Sums of floats are exact in frames that slide, as variances are (`variance`). Never here: other sums of floats, intervals, decimals of 256 bits, which stay the
+//! engine's.
 
 use std::sync::Arc;
 
@@ -27,9 +28,12 @@ use self::groups::Groups;
 use self::outcome::{Gives, Outcome};
 use self::total::{Distinct, Total};
 
+mod fixed;
+mod floats;
 mod groups;
 mod outcome;
 mod total;
+mod variance;
 
 /// Added to the digits of decimals, so that a sum of 10^10 of them has room.
 const MORE_DIGITS: u8 = 10;
@@ -39,6 +43,7 @@ pub(super) fn add_to(context: &SessionContext) {
     for (inner, gives) in [(sum_udaf(), Gives::Sum), (avg_udaf(), Gives::Mean)] {
         context.register_udaf(AggregateUDF::from(Exact { inner, gives }));
     }
+    variance::add_to(context);
 }
 
 /// What a total is kept in between threads.
@@ -216,6 +221,9 @@ impl AggregateUDFImpl for Exact {
         let is_distinct = arguments.is_distinct;
         match self.outcome(&arguments) {
             Some((input, outcome)) if !is_distinct => Ok(of_type!(input, total, outcome)),
+            None if !is_distinct && floats::takes(&arguments) => {
+                Ok(Box::new(floats::Sliding::new(self.gives)))
+            }
             _ => self.inner.create_sliding_accumulator(arguments),
         }
     }

@@ -1,12 +1,14 @@
-//! Texts of a group, one after the other.
+//! Values of a group, one after the other.
 //!
-//! Comes in: `string_agg` of the engine. Goes out: the same function, which several times in one SELECT may have another ORDER BY each: it orders what it has gathered itself, so that the order of the rows is a help and no
-//! condition, as it is for `array_agg`. Never here: what is gathered.
+//! Comes in: `array_agg` and `string_agg` of the engine. Goes out: the same functions, which several times in one SELECT may have another ORDER BY each: they order what they have gathered themselves, so that the order of
+//! the rows is a help and no condition. Over windows they see the rows as the window has them: the engine would turn a window around whose rows are there in the opposite order, and what they gather with it.
+//! Never here: what is gathered.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::error::Result;
+use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::string_agg::string_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -16,18 +18,20 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-/// Puts the function in place of that of the engine.
+/// Puts the functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {
-    let inner = string_agg_udaf();
-    context.register_udaf(AggregateUDF::from(StringAgg { inner }));
+    for inner in [array_agg_udaf(), string_agg_udaf()] {
+        context.register_udaf(AggregateUDF::from(Gathered { inner }));
+    }
 }
 
+/// `array_agg` or `string_agg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct StringAgg {
+struct Gathered {
     inner: Arc<AggregateUDF>,
 }
 
-impl AggregateUDFImpl for StringAgg {
+impl AggregateUDFImpl for Gathered {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -46,6 +50,13 @@ impl AggregateUDFImpl for StringAgg {
 
     fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         self.inner.inner().accumulator(arguments)
+    }
+
+    fn create_sliding_accumulator(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn Accumulator>> {
+        self.inner.inner().create_sliding_accumulator(arguments)
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -75,9 +86,13 @@ impl AggregateUDFImpl for StringAgg {
         AggregateOrderSensitivity::SoftRequirement
     }
 
-    /// The engine's own would be put in its place.
+    /// The engine's own would be put in its place, and what it gathers over a window that is turned around stays so.
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::NotSupported
+    }
+
+    fn supports_null_handling_clause(&self) -> bool {
+        self.inner.supports_null_handling_clause()
     }
 
     fn documentation(&self) -> Option<&Documentation> {
