@@ -34,6 +34,7 @@ mod permission;
 mod place;
 mod plan;
 mod planner;
+mod positions;
 mod prepared;
 mod progress;
 mod renamed;
