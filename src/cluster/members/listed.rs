@@ -297,7 +297,6 @@ impl Cluster {
 mod tests {
     use super::*;
     use crate::location::Location;
-    use crate::share::Incarnation;
 
     fn away(uri: &str, error: Error) -> (String, Error) {
         (uri.to_owned(), error)
