@@ -59,8 +59,8 @@ itself a moment ago:
   query memory    of queries and parts
   process memory  of the whole process
 Who is in the list of members and no member is away, with the reason for administrators.
-What is wrong with the server as long as it is (a list of members that cannot be read, grids of which
-parts are missing, tables that are left out) stands before them, with the time since when it is so.
+What is wrong with the server as long as it is (a list of members that cannot be read or does not name
+it, grids of which parts are missing, tables that are left out) stands before them, with the time since when it is so.
   partgrid --server grpc://localhost:8815 ps
   partgrid --server grpc://localhost:8815 ps --cancel q1f")]
 pub(super) struct Ps {

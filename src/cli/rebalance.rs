@@ -14,6 +14,7 @@ use crate::grid::picture::{self, visible};
 #[command(after_help = "EXAMPLE
   partgrid --server grpc://localhost:8815 rebalance flights
   partgrid --server grpc://localhost:8815 rebalance flights --without grpc://m3:8815
+  partgrid --server grpc://localhost:8815 rebalance flights --without grpc://m2:8815,grpc://m3:8815
 
 Any member of the cluster will do. Rows keep their order, and statements go on meanwhile. The token must
 be one that may do everything.")]
@@ -21,8 +22,9 @@ pub(super) struct Rebalance {
     /// Names of grids that members have parts of
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// A member that is to have nothing of them, since it is going to be taken away; may be said several times
-    #[arg(long, value_name = "URI")]
+    /// A member that is to have nothing of them, since it is going to be taken away; several with
+    /// commas, or said several times
+    #[arg(long, value_name = "URI", value_delimiter = ',')]
     without: Vec<String>,
 }
 

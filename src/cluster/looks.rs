@@ -122,9 +122,18 @@ async fn what_a_statement_dropped_comes_up_again_with_the_next_contribution_and_
         let _was_there = session.deregister("sales");
         cluster.refresh().await.unwrap();
         assert!(session.tables().is_empty());
+        // Who asks for it is told, and nobody that anything is wrong.
+        let text = session.grid("sales").unwrap_err().to_string();
+        assert!(
+            text.contains("dropped or withdrawn at this member"),
+            "{text}"
+        );
+        assert!(cluster.incomplete().is_empty());
         contribute();
         cluster.refresh().await.unwrap();
         assert_eq!(session.tables(), ["sales"]);
+        let text = session.grid("salse").unwrap_err().to_string();
+        assert!(text.contains("did you mean `sales`"), "{text}");
     }
 }
 

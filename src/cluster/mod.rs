@@ -43,7 +43,7 @@ pub(crate) use write::Writing;
 use codec::tiles::TileCodec;
 use members::channel::Reach;
 use members::figures::Figures;
-use members::listed::{Listed, meanwhile};
+use members::listed::{Listed, meanwhile, one_of_each_process};
 use members::silent::Silent;
 use parts::copying::Copying;
 use parts::{MOST_REPLICAS, Parts};
@@ -330,8 +330,10 @@ impl Cluster {
             return (false, unread);
         };
         let (there, away) = members::join::alive(&self.reach, &uris).await;
-        let away = self.listed.explained(away).await;
+        let mut away = self.listed.explained(away).await;
         let members = self.members();
+        let (there, of_one_process) = one_of_each_process(members.own(), there);
+        away.extend(of_one_process);
         // Its own address may not lead here: that of a proxy, or one that only others reach.
         let mut others = away.iter().filter(|(uri, _)| !members.own().is_at(uri));
         let are_all = others.next().is_none() && unread.is_none();

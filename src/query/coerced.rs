@@ -1,7 +1,7 @@
-//! Functions that give one of their arguments, of which the engine takes too few types at once.
+//! Functions of which the engine takes too few types at once.
 //!
-//! Comes in: the functions of a state. Goes out: `coalesce`, `nvl`, `nullif`, `greatest` and `least`, which also take times of different units (literals have nanoseconds, columns hardly ever) and bytes of a
-//! fixed length beside other bytes. Never here: types that the engine finds a common type for.
+//! Comes in: the functions of a state. Goes out: those that give one of their arguments (`coalesce`, `nvl`, `nullif`, `greatest` and `least`), which also take times of different units (literals have nanoseconds, columns
+//! hardly ever) and bytes of a fixed length beside other bytes; `levenshtein`, which also takes texts of which the second alone has long offsets. Never here: types that the engine finds a common type for.
 
 use std::sync::Arc;
 
@@ -20,18 +20,33 @@ use super::plan::types::{FINEST, is_time};
 /// Their names.
 const GIVING: [&str; 5] = ["coalesce", "nvl", "nullif", "greatest", "least"];
 
+/// One that takes two texts for as long as the first one.
+const LEVENSHTEIN: &str = "levenshtein";
+
 /// Puts the functions in place of those of a state.
 pub(super) fn coerced(state: &SessionState) -> Vec<ScalarUDF> {
-    let functions = GIVING
-        .iter()
-        .filter_map(|name| state.scalar_functions().get(*name));
-    let coerced = functions.map(|inner| {
-        ScalarUDF::from(Coerced {
-            inner: Arc::clone(inner),
-            signature: Signature::user_defined(inner.signature().volatility),
-        })
+    let find = |name: &str| state.scalar_functions().get(name);
+    let giving = GIVING.into_iter().filter_map(find);
+    let giving = giving.map(|inner| Coerced {
+        inner: Arc::clone(inner),
+        signature: Signature::user_defined(inner.signature().volatility),
     });
-    coerced.collect()
+    let of_texts = find(LEVENSHTEIN).map(|inner| Coerced {
+        inner: Arc::clone(inner),
+        signature: inner.signature().clone(),
+    });
+    giving.chain(of_texts).map(ScalarUDF::from).collect()
+}
+
+/// Gives the first text long offsets where the second one alone has such.
+fn as_long(texts: &mut [ColumnarValue]) -> Result<()> {
+    if let [first, second] = texts
+        && first.data_type() == DataType::Utf8
+        && second.data_type() == DataType::LargeUtf8
+    {
+        *first = first.cast_to(&DataType::LargeUtf8, None)?;
+    }
+    Ok(())
 }
 
 /// The type of arguments that the engine finds none for. It asks for types that it was told once more, and would make texts of them then.
@@ -99,7 +114,10 @@ impl ScalarUDFImpl for Coerced {
         self.inner.inner().return_field_from_args(arguments)
     }
 
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if self.name() == LEVENSHTEIN {
+            as_long(&mut arguments.args)?;
+        }
         self.inner.inner().invoke_with_args(arguments)
     }
 

@@ -33,12 +33,16 @@ impl From<DataFusionError> for Error {
     }
 }
 
+/// An error of the engine as one of ours, which does not keep it.
+#[cfg(feature = "distributed")]
+pub(crate) fn error_within(error: &DataFusionError) -> Error {
+    ours_within(error).unwrap_or_else(|| translate(error))
+}
+
 /// The kind that an error of the engine has as one of ours.
 #[cfg(feature = "distributed")]
 pub(crate) fn kind_within(error: &DataFusionError) -> ErrorKind {
-    ours_within(error)
-        .unwrap_or_else(|| translate(error))
-        .kind()
+    error_within(error).kind()
 }
 
 /// The first error of this crate among the causes.

@@ -35,6 +35,7 @@ mod permission;
 mod place;
 mod plan;
 mod planner;
+mod positions;
 mod prepared;
 mod progress;
 mod renamed;
@@ -79,7 +80,7 @@ pub(crate) use spill::RAISE_SPILL_LIMIT;
 pub use table::GridTable;
 #[cfg(feature = "distributed")]
 pub(crate) use {
-    error::kind_within,
+    error::{error_within, kind_within},
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
     exec::{relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec, stop::Stop},
     faults::of_column,

@@ -154,7 +154,12 @@ impl Session {
     /// Says which names are those of grids that are not there, or not whole, and why: whoever asks for one that is not there is told so.
     #[cfg(feature = "distributed")]
     pub(crate) fn lack(&self, lacking: &std::collections::BTreeMap<String, Error>) {
-        self.names.change(|known| known.lacking.clone_from(lacking));
+        let known = self.names.now();
+        let said = |(name, error): (&String, &Error)| (name.clone(), error.to_string());
+        // Plans are kept as long as names stay as they are.
+        if !known.lacking.iter().map(said).eq(lacking.iter().map(said)) {
+            self.names.change(|known| known.lacking.clone_from(lacking));
+        }
     }
 
     /// Waits until nobody gives names to grids; until the guard is dropped nobody else does, but [`Session::register`] and [`Session::deregister`].

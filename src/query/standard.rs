@@ -2,20 +2,21 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Fetch, Function, GroupByExpr, Ident, JoinConstraint,
-    JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr, OrderByKind, Query, Select,
-    SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, WindowSpec,
-    WindowType, visit_expressions,
+    AccessExpr, BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, GroupByExpr,
+    Ident, JoinConstraint, JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr,
+    OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitMut,
+    VisitorMut, WindowSpec, WindowType, visit_expressions,
 };
 
 use super::derived;
 use super::pattern;
+use super::positions;
 use super::renamed;
 use super::row_in;
 use super::using::{self, folded, same};
@@ -88,6 +89,7 @@ impl VisitorMut for Rewriting {
         let condition = select.selection.as_mut().map_or(Ok(()), |condition| {
             row_in::rewrite_condition(condition, &mut self.rows)
         });
+        let condition = condition.and_then(|()| positions::as_columns(select));
         if let Err(error) = condition.and_then(|()| using::rewrite_select(select)) {
             return ControlFlow::Break(error);
         }
@@ -103,6 +105,7 @@ impl VisitorMut for Rewriting {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        unnest_without_lateral(factor);
         match factor {
             TableFactor::Derived {
                 subquery,
@@ -196,6 +199,42 @@ fn order_by_values(query: &mut Query) {
             by.expr = value.clone();
         }
     }
+}
+
+/// `LATERAL unnest(…)`, which is no function of the engine, as its UNNEST, which may name columns of what stands before it all the same.
+fn unnest_without_lateral(factor: &mut TableFactor) {
+    let TableFactor::Function {
+        lateral: true,
+        name,
+        args,
+        with_ordinality,
+        alias,
+    } = factor
+    else {
+        return;
+    };
+    let is_unnest = match name.0.as_slice() {
+        [part] => part
+            .as_ident()
+            .is_some_and(|name| name.value.eq_ignore_ascii_case("unnest")),
+        _ => false,
+    };
+    let values = args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+        _ => None,
+    });
+    let values: Option<Vec<Expr>> = values.collect();
+    let Some(array_exprs) = values.filter(|_| is_unnest) else {
+        return;
+    };
+    let unnest = TableFactor::UNNEST {
+        alias: alias.take(),
+        array_exprs,
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: *with_ordinality,
+    };
+    *factor = unnest;
 }
 
 /// Whether functions are within an expression that is none itself.

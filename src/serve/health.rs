@@ -24,6 +24,11 @@ pub(super) const NOTHING_BEGUN: &str = "nothing was begun: the server cannot kee
 const UNREAD: &str =
     "the list of members of this server cannot be read; administrators are told why";
 
+/// What they are told of one that does not name it.
+#[cfg(feature = "distributed")]
+const WITHOUT_OWN: &str =
+    "the list of members of this server does not name it; administrators are told more";
+
 /// Who is named as the caller of what nobody called for.
 const NOBODY: &str = "server";
 
@@ -93,7 +98,7 @@ pub(super) fn faults(service: &Service, caller: &Caller) -> Vec<Told> {
     faults
 }
 
-/// Grids of all members of which parts are missing, or contradict each other, and a list of members that cannot be read. Why that is so, administrators are told: it names files of the server.
+/// Grids of all members of which parts are missing, or contradict each other, and a list of members that cannot be read, or does not name this server. Why that is so, administrators are told: it names files of the server.
 #[cfg(feature = "distributed")]
 fn of_cluster(service: &Service, caller: &Caller) -> Vec<Told> {
     let Some(cluster) = service.cluster.get() else {
@@ -106,12 +111,17 @@ fn of_cluster(service: &Service, caller: &Caller) -> Vec<Told> {
         kind: error.kind(),
         message,
     };
-    let unread = cluster.unread_list().map(|unread| {
+    let lists = [
+        (cluster.unread_list(), UNREAD),
+        (cluster.list_without_own(), WITHOUT_OWN),
+    ];
+    let lists = lists.into_iter().filter_map(|(wrong, briefly)| {
+        let wrong = wrong?;
         let message = match caller.scope() == Scope::Admin {
-            true => call::told(caller, "", &unread.error),
-            false => UNREAD.to_owned(),
+            true => call::told(caller, "", &wrong.error),
+            false => briefly.to_owned(),
         };
-        told(unread.since, &unread.error, message)
+        Some(told(wrong.since, &wrong.error, message))
     });
     let lacking = cluster.incomplete().into_iter();
     let lacking = lacking.filter(|(name, _)| caller.may_see(name));
@@ -119,7 +129,7 @@ fn of_cluster(service: &Service, caller: &Caller) -> Vec<Told> {
         let message = call::told(caller, "", &lacking.error);
         told(lacking.since, &lacking.error, message)
     });
-    unread.into_iter().chain(lacking).collect()
+    lists.chain(lacking).collect()
 }
 
 #[cfg(not(feature = "distributed"))]

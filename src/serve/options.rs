@@ -321,6 +321,23 @@ impl ServerOptions {
         wanted
     }
 
+    /// Refuses a part of nothing: only what is there from the start is a part.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the remedy.
+    #[cfg(feature = "distributed")]
+    pub(super) fn check_part(&self) -> Result<()> {
+        let Some((number, of)) = self.part.filter(|_| self.grids.is_empty()) else {
+            return Ok(());
+        };
+        let text = format!(
+            "part {number} of {of} (cluster.part, or --part) is that of the grids which the server has from the start, got none"
+        );
+        Err(Error::invalid_argument(text).with_hint(
+            "name what it is a part of (--grid NAME=PATH, or grids= in Python), or leave the part out; a program says it of each grid: server.contribute(name, data, part=…, of=…)",
+        ))
+    }
+
     /// Refuses a member that nobody could reach, and parts of no member.
     #[cfg(feature = "distributed")]
     fn check_member(&self) -> Result<()> {

@@ -127,6 +127,8 @@ impl Service {
     /// As the checks of the options; whatever stands in the way of reading tokens and certificates.
     pub(super) async fn start(options: &ServerOptions) -> Result<Arc<Self>> {
         options.check()?;
+        #[cfg(feature = "distributed")]
+        options.check_part()?;
         let limits = options.limits.clone();
         let session = session_options(options);
         let service = Arc::new(Self {

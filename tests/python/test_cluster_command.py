@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.flight as fl
+import pytest
 
+import partgrid as pg
 from clusters import BANDS, PART_ROWS, Member, cluster, refresh, status_of, until, with_readers
 from services import lines_of, shown
 
@@ -95,6 +97,9 @@ def test_rm_says_that_a_grid_of_all_is_gone_from_one_member_alone(tmp_path: Path
         assert 'withdraw("sales") there ends it for all' in said
         refresh(members)
         assert [member.ask("server.tables") for member in members] == [[], ["sales"]]
+        with pytest.raises(pg.errors.QueryError, match="dropped or withdrawn at this") as caught:
+            pg.connect(members[0].uri).sql("SELECT * FROM sales").to_arrow()
+        assert "ask another member" in str(caught.value)
         for member in members:
             assert member.ask("server.withdraw('sales')") in (True, False)
         refresh(members)

@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
+import partgrid as pg
 from clusters import Member
 from services import (
     Service,
@@ -103,6 +105,54 @@ def test_a_list_that_can_be_read_no_more_is_said_and_the_members_stay(
         for member in (one, other):
             until(lambda member=member: not standing(member))
             assert ready(member) == b"ready\nmembers: 2\naway: 0\n"
+
+
+def test_a_list_that_does_not_name_its_own_server_is_said_as_long_as_it_is_so(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "members"
+    join = ("--join", f"file:{path}")
+    with service(*join) as one, service(*join) as other:
+        mend(path, one.uri, other.uri)
+        for member in (one, other):
+            until(lambda member=member: ready(member) == b"ready\nmembers: 2\naway: 0\n")
+        mend(path, other.uri)
+        [error] = until(lambda: standing(one))
+        assert f"does not name this server, {one.uri}" in error["message"]
+        assert "--join" in error["message"].partition("\nhint: ")[2]
+        assert ready(one).endswith(b"list: without this server\n")
+        [line] = [line for line in lines_of(one.uri, "ps") if line.startswith("wrong since ")]
+        assert line.startswith(f"wrong since {error['time']}: the list of members does not name")
+        until(lambda: ready(other) == b"ready\nmembers: 1\naway: 0\n")
+        assert standing(other) == []
+        time.sleep(2.5)
+        assert standing(one) == [error]
+        mend(path, one.uri, other.uri)
+        until(lambda: not standing(one))
+        assert ready(one) == b"ready\nmembers: 2\naway: 0\n"
+
+
+def test_of_two_servers_of_one_process_one_is_a_member_and_says_so_of_the_other(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "members"
+    join = f"file:{path}"
+    with pg.Server(join=join) as one, pg.Server(join=join) as other:
+        mend(path, one.uri, other.uri)
+        for own, twin in ((one, other), (other, one)):
+            own.refresh()
+            assert own.members == [own.uri]
+            [away] = status(own)["away"]
+            assert away["uri"] == twin.uri
+            said = f"{twin.uri} is a server of this same process; members are processes of their own; start each"
+            assert away["reason"].startswith(said)
+            assert any(said in line for line in lines_of(own.uri, "ps"))
+        one.contribute("sales", pa.table({"x": [1]}), part=0, of=2)
+        other.contribute("sales", pa.table({"x": [2]}), part=1, of=2)
+        one.refresh()
+        with pytest.raises(pg.errors.QueryError, match="1 of the 2 parts is there") as caught:
+            pg.connect(one.uri).sql("SELECT * FROM sales").to_arrow()
+        assert "is a server of this same process" in str(caught.value).partition("\nhint: ")[2]
 
 
 def test_why_a_list_cannot_be_read_is_told_to_administrators(tmp_path: Path) -> None:

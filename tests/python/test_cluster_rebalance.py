@@ -197,7 +197,7 @@ def test_clients_and_the_command_may_send_members_away(tmp_path: Path) -> None:
         assert grid.to_arrow()["x"].to_pylist() == list(range(3 * PART_ROWS))
         assert set(processes(one.uri)) == {three.pid}
         command = [str(COMMAND), "--server", one.uri, "rebalance", "sales"]
-        command += ["--without", three.uri, "--without", two.uri]
+        command += ["--without", f"{three.uri},{two.uri}"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.endswith(f"({3 * BANDS} tiles), kept 0 tiles\n")
         assert set(processes(one.uri)) == {one.pid}

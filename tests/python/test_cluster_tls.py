@@ -305,3 +305,14 @@ def test_what_is_for_members_is_refused_before_anything_is_loaded(tmp_path: Path
         assert done.returncode != 0, flags
         assert why in done.stderr, (flags, done.stderr)
         assert "absent" not in done.stderr, (flags, done.stderr)
+
+
+def test_a_part_of_nothing_is_refused() -> None:
+    alone = ["--join", "alone", "--part", "0/2", "--address", "127.0.0.1:0", "--http", "off"]
+    command = [str(COMMAND), "serve", *alone]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0
+    assert "part 0 of 2" in done.stderr
+    assert "--grid NAME=PATH" in done.stderr.partition("hint: ")[2]
+    with pytest.raises(pg.errors.InvalidArgumentError, match="got none"):
+        pg.Server(join=[], settings={"cluster.part": "0/2"})

@@ -129,6 +129,19 @@ def test_days_and_numbers_are_not_compared(sql: str, values: list[object] | None
         session.sql(sql, values)
 
 
+@pytest.mark.parametrize("one", [pa.string(), pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("other", [pa.string(), pa.large_string(), pa.string_view()])
+def test_texts_of_any_kind_are_compared_by_letters(one: pa.DataType, other: pa.DataType) -> None:
+    names = ["kitten", "", None, "x"]
+    table = pa.table({"a": pa.array(names, one), "b": pa.array(["sitting", "é", "x", None], other)})
+    sql = "SELECT levenshtein(a, b) AS n, levenshtein('kitten', b) AS m, levenshtein(a, 'sitting') AS o FROM self"
+    assert pg.from_arrow(table).sql(sql).to_arrow().to_pydict() == {
+        "n": [3, 1, None, None],
+        "m": [3, 6, 6, None],
+        "o": [3, 7, None, 7],
+    }
+
+
 def test_functions_are_listed() -> None:
     names = pg.sql("SHOW FUNCTIONS").to_arrow()["function_name"].to_pylist()
     assert {"tiles", "substr", "sum", "generate_series"} <= set(names)

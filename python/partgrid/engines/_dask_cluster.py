@@ -202,7 +202,7 @@ class Cluster:
 
     def answer(
         self,
-        query: str,
+        asked: tuple[str, Any],
         adoptions: dict[str, Adoption],
         until: float,
         end: Callable[[_native.Result], Any],
@@ -210,7 +210,7 @@ class Cluster:
         """Has the member answer a statement that has most of the rows.
 
         Args:
-            query: The statement.
+            asked: The statement, and values for its parameters.
             adoptions: The grid for each name in it.
             until: When the time is over.
             end: What becomes of the result.
@@ -228,7 +228,7 @@ class Cluster:
         try:
             self._one(at, (worker.lend, lease, names))
             connection = _connected(told["uri"], told["token"], timeout)
-            result = connection.sql(query)
+            result = connection.sql(*asked)
         finally:
             # What is planned knows its tiles.
             self._send([at], (worker.give_back, lease))

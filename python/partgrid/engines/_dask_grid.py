@@ -164,9 +164,9 @@ class DaskGrid:
             "get": dask.get,
         }
 
-    def sql(self, query: str, *, timeout: float | None = 600) -> Table:
+    def sql(self, query: str, params: Any = None, *, timeout: float | None = 600) -> Table:  # noqa: ANN401
         """Runs SQL over this grid under the name `self`; see `partgrid.engines.dask.sql`."""
-        return sql(query, timeout=timeout, **{"self": self})
+        return sql(query, params, timeout=timeout, **{"self": self})
 
     def to_arrow(self) -> Table:
         """The grid as a `pyarrow.Table` in this process, one chunk for each row band: every row is copied here.
@@ -225,7 +225,7 @@ class DaskGrid:
         self._adoption.settle(self._handles, min(until, until_of(self._timeout)), again=again)
 
 
-def sql(query: str, *, timeout: float | None = 600, **grids: DaskGrid) -> Table:
+def sql(query: str, params: Any = None, *, timeout: float | None = 600, **grids: DaskGrid) -> Table:  # noqa: ANN401
     """Runs SQL over grids of `persist`; each worker reads its own partitions, and only the answer comes here.
 
     A worker that has most of the rows is asked; this process must reach the port of its member. Partitions that are lost meanwhile are computed anew by Dask
@@ -233,6 +233,7 @@ def sql(query: str, *, timeout: float | None = 600, **grids: DaskGrid) -> Table:
 
     Args:
         query: One statement. It names the grids as the keyword arguments do.
+        params: Values for its parameters, as in `Session.sql`: a list for `$1`, a dict for `$name`.
         timeout: Seconds until there must be an answer; `None` for as long as it takes.
         grids: Grids of `persist` with one client.
 
@@ -240,32 +241,39 @@ def sql(query: str, *, timeout: float | None = 600, **grids: DaskGrid) -> Table:
         A `pyarrow.Table`.
 
     Raises:
-        QueryError: The SQL is wrong.
+        QueryError: The SQL is wrong, or values and parameters do not fit.
         InvalidArgumentError: A grid is none of `persist`, or of another client, or closed.
         PartitionLostError: Data is lost that Dask cannot compute anew.
         WorkerLostError: A worker does not answer.
         ResourcesExhaustedError: The time is over, or a worker has no room.
     """
-    return _answered(query, timeout, grids, lambda result: result.to_arrow())
+    return _answered(query, params, timeout, grids, lambda result: result.to_arrow())
 
 
 def explain(
-    query: str, *, analyze: bool = False, timeout: float | None = 600, **grids: DaskGrid
+    query: str,
+    params: Any = None,  # noqa: ANN401 - a list or a dict
+    *,
+    analyze: bool = False,
+    timeout: float | None = 600,
+    **grids: DaskGrid,
 ) -> str:
     """The plan of a statement of `sql`: its stages, and for each worker the partitions that it reads.
 
     Args:
         query: One statement.
+        params: As in `sql`.
         analyze: Whether to run it first, drop its rows, and show what was counted.
         timeout: As in `sql`.
         grids: As in `sql`.
     """
-    told = _answered(query, timeout, grids, lambda result: result.explain(analyze=analyze))
+    told = _answered(query, params, timeout, grids, lambda result: result.explain(analyze=analyze))
     return str(told)
 
 
 def _answered(
     query: str,
+    params: Any,  # noqa: ANN401 - a list or a dict
     timeout: float | None,
     grids: dict[str, DaskGrid],
     end: Callable[[_native.Result], Any],
@@ -277,7 +285,7 @@ def _answered(
             grid._settle(until, again=attempt > 0)
         adoptions = {name: grid._adoption for name, grid in grids.items()}
         try:
-            return cluster.answer(query, adoptions, until, end)
+            return cluster.answer((query, params), adoptions, until, end)
         except (errors.WorkerLostError, errors.PartitionLostError, errors.StorageError):
             # Of a statement that failed nobody has seen a row.
             if attempt + 1 == ATTEMPTS or time.monotonic() >= until:

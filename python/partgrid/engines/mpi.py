@@ -7,6 +7,7 @@ that went on alone would wait for the others forever. Never here: rows on their 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from partgrid import _native, errors
@@ -17,6 +18,9 @@ from partgrid.engines._member import Host, new_token, serve
 # An `mpi4py.MPI.Comm`.
 Comm = Any
 Array = Any
+
+# So many characters of what was given are shown.
+SHORT = 60
 
 # What can be made again of its text alone.
 PLAIN: dict[str, type[Exception]] = {
@@ -45,12 +49,7 @@ def from_local(data: object, comm: Comm = None) -> _native.Grid:
         PartgridError: What a rank raised when it made its part, with the number of that rank.
         ImportError: mpi4py is missing, and no `comm` was given.
     """
-    comm = _world() if comm is None else comm
-    for name in ("Get_rank", "Get_size", "allgather"):
-        if not callable(getattr(comm, name, None)):
-            message = f"comm must have Get_rank, Get_size and allgather, got {comm!r}"
-            hint = "pass a communicator of mpi4py, such as MPI.COMM_WORLD"
-            raise refused(errors.InvalidArgumentError, message, hint)
+    comm = _communicator(comm)
     made, part, error = None, None, None
     try:
         made = None if data is None else _grid_of(data)
@@ -69,8 +68,15 @@ def from_local(data: object, comm: Comm = None) -> _native.Grid:
     return grid
 
 
-def sql(query: str, comm: Comm = None, *, root: int = 0, **grids: _native.Grid) -> Any:  # noqa: ANN401 - a table of pyarrow
-    """Runs SQL over grids of all ranks; each rank reads its own tiles. Every rank must call it, with the same query and grids.
+def sql(
+    query: str,
+    comm: Comm = None,
+    *,
+    params: Any = None,  # noqa: ANN401 - a list or a dict
+    root: int = 0,
+    **grids: _native.Grid,
+) -> Any:  # noqa: ANN401 - a table of pyarrow
+    """Runs SQL over grids of all ranks; each rank reads its own tiles. Every rank must call it, with the same query, values and grids.
 
     The first call with a communicator starts a server in each rank, a member of a cluster (docs/cluster.md): it listens on this machine alone if all ranks
     are on it, else on its address in the network, for those who have a token that the ranks agree upon. It ends with the process. Between hosts the token and
@@ -79,6 +85,7 @@ def sql(query: str, comm: Comm = None, *, root: int = 0, **grids: _native.Grid) 
     Args:
         query: One statement. It names the grids as the keyword arguments do.
         comm: The communicator of the grids; by default `mpi4py.MPI.COMM_WORLD`.
+        params: Values for its parameters, as in `Session.sql`: a list for `$1`, a dict for `$name`.
         root: The rank that gets the answer.
         grids: Grids of `from_local` with this communicator.
 
@@ -86,25 +93,26 @@ def sql(query: str, comm: Comm = None, *, root: int = 0, **grids: _native.Grid) 
         A `pyarrow.Table` on the rank `root`, `None` on all others.
 
     Raises:
-        QueryError: The SQL is wrong.
-        InvalidArgumentError: A grid is none of `from_local`, or ranks asked for different things.
+        QueryError: The SQL is wrong, or values and parameters do not fit.
+        InvalidArgumentError: A grid is none of `from_local`, `comm` is no communicator, or ranks asked for different things.
         PartitionLostError: A rank does not answer, and its tiles are lost with it.
         WorkerLostError: A rank was lost while the statement ran.
     """
-    comm = _world() if comm is None else comm
-    error: BaseException | None = None
+    comm = _communicator(comm)
+    wish, error = "", None
     try:
         for name, grid in grids.items():
             if not isinstance(grid, _native.Grid) or grid.rank is None:
-                message = f"{name} must be a grid of from_local, got {grid!r}"
+                message = f"{name} must be a grid of from_local, got {type(grid).__module__}.{type(grid).__qualname__}"
                 raise refused(
                     errors.InvalidArgumentError,
                     message,
                     "make it with partgrid.engines.mpi.from_local",
                 )
+        wish = f"{query!r}{_shown(params)} over {', '.join(sorted(grids))} for rank {root}"
     except BaseException as raised:  # it is raised again, on all ranks
         error = raised
-    agree(comm, error, f"{query!r} over {', '.join(sorted(grids))} for rank {root}")
+    agree(comm, error, wish)
     server, token = _member(comm)
     answer = None
     try:
@@ -116,11 +124,17 @@ def sql(query: str, comm: Comm = None, *, root: int = 0, **grids: _native.Grid) 
     try:
         if comm.Get_rank() == root:
             server.refresh()
-            answer = _native.connect(server.uri, token=token, insecure=True).sql(query).to_arrow()
+            connection = _native.connect(server.uri, token=token, insecure=True)
+            answer = connection.sql(query, params).to_arrow()
     except BaseException as raised:
         error = raised
     agree(comm, error)
     return answer
+
+
+def _shown(params: Any) -> str:  # noqa: ANN401 - a list or a dict
+    """Values in words, by which ranks see that they have the same ones; addresses differ and say nothing."""
+    return "" if params is None else " with " + re.sub(r" at 0x[0-9a-f]+", "", repr(params))
 
 
 # The server of this process for a communicator, and the token of all of them.
@@ -235,5 +249,22 @@ def _grid_of(data: Any) -> _native.Grid:  # noqa: ANN401 - whatever the rank has
     return _native.from_arrow(data)
 
 
-def _world() -> Comm:
-    return needed("mpi4py.MPI", "from_local without comm").COMM_WORLD
+def _communicator(comm: Comm) -> Comm:
+    """The communicator that was given, or that of all ranks."""
+    if comm is None:
+        return needed("mpi4py.MPI", "a call without comm").COMM_WORLD
+    if all(callable(getattr(comm, name, None)) for name in ("Get_rank", "Get_size", "allgather")):
+        return comm
+    message = f"comm must have Get_rank, Get_size and allgather, got {_brief(comm)}"
+    hint = "pass a communicator of mpi4py, such as MPI.COMM_WORLD"
+    if isinstance(comm, (list, tuple, dict)):
+        hint += "; values of parameters have a name of their own: sql(query, params=[…])"
+    raise refused(errors.InvalidArgumentError, message, hint)
+
+
+def _brief(value: object) -> str:
+    """Values that are short as they are, others by their type: a grid has many lines."""
+    text = repr(value)
+    kind = type(value)
+    is_short = len(text) <= SHORT and "\n" not in text
+    return text if is_short else f"{kind.__module__}.{kind.__qualname__}"

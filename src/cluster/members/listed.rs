@@ -1,9 +1,9 @@
 //! What is wrong with the list of members.
 //!
-//! Comes in: look by look, the list, or why it cannot be read, who of it is there, and why the others are not. Goes out: those that are away now, with the reason; why there is no list, and who the members are meanwhile; warnings in the log, of each address and of each thing that is wrong with it once as long as it
-//! is so: nobody would see otherwise that a name is misspelt, or that this server is a member for itself alone. Never here: the list (`join.rs`).
+//! Comes in: look by look, the list, or why it cannot be read, who of it is there, and why the others are not. Goes out: those that are away now, with the reason; why there is no list, and who the members are meanwhile; that it does not name this server; warnings in the log, of each address and of each thing that is
+//! wrong with it once as long as it is so: nobody would see otherwise that a name is misspelt, or that this server is a member for itself alone. Never here: the list (`join.rs`).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -16,6 +16,10 @@ use crate::client::misunderstood;
 use crate::cluster::parts::incomplete::Lacking;
 use crate::cluster::{Cluster, TLS};
 use crate::error::{Error, ErrorKind};
+use crate::share::Incarnation;
+
+/// How it ends what is said of servers of one process: a member is known by the life of its process.
+const OF_THEIR_OWN: &str = "members are processes of their own";
 
 /// In how many looks in a row a list does not name this server when that is said. Whoever comes may write itself down only then.
 const LOOKS: u32 = 3;
@@ -32,6 +36,8 @@ struct Wrong {
     unread: Option<Lacking>,
     /// How many looks there were in a row with a list that does not name this server.
     num_without_own: u32,
+    /// That it does not name this server, once that stays so.
+    without_own: Option<Lacking>,
 }
 
 /// Why somebody does not take part.
@@ -77,6 +83,49 @@ pub(in crate::cluster) fn meanwhile(error: Error, is_alone: bool) -> Error {
     };
     let text = format!("{}; {members}", error.message());
     error.with_message(text)
+}
+
+/// One server of each process, this one of its own process; the others, with why they are none. Who tells the same URI is the same server, by another of its addresses.
+pub(in crate::cluster) fn one_of_each_process(
+    own: &Member,
+    mut there: Vec<Member>,
+) -> (Vec<Member>, Vec<(String, Error)>) {
+    // As members are counted.
+    there.sort_by(|one, other| one.url().cmp(other.url()));
+    let mut first: HashMap<Incarnation, String> = HashMap::new();
+    first.insert(own.incarnation(), own.name().to_owned());
+    let mut others = Vec::new();
+    there.retain(|member| {
+        let life = member.incarnation();
+        let counts = first
+            .entry(life)
+            .or_insert_with(|| member.name().to_owned());
+        let is_it = counts.as_str() == member.name();
+        if !is_it {
+            let process = match life == own.incarnation() {
+                true => "this same process".to_owned(),
+                false => format!("the same process as {counts}"),
+            };
+            let text = format!("{} is a server of {process}; {OF_THEIR_OWN}", member.uri());
+            let error = Error::invalid_argument(text);
+            let hint =
+                "start each member in a process of its own: partgrid serve, or a program for each";
+            others.push((member.uri().to_owned(), error.with_hint(hint)));
+        }
+        is_it
+    });
+    (there, others)
+}
+
+/// What is said of a list that does not name this server.
+fn without(own: &Member) -> Error {
+    let text = format!(
+        "the list of members does not name this server, {}: those who go by the same list do not count it as a member",
+        own.uri()
+    );
+    Error::invalid_argument(text).with_hint(
+        "add its address to the list (cluster.join, or --join), or stop it if it is to be no member any more",
+    )
 }
 
 impl Listed {
@@ -134,6 +183,21 @@ impl Listed {
         });
     }
 
+    /// What is wrong with a grid of which parts are missing, with the servers whose parts do not count since another one of their process is a member, if there are such.
+    pub(in crate::cluster) fn and_same_process(&self, error: Error) -> Error {
+        let wrong = self.wrong();
+        let mut away = wrong.away.values();
+        let Some(same) = away.find(|reason| reason.words.ends_with(OF_THEIR_OWN)) else {
+            return error;
+        };
+        let same = same.told();
+        let hint = match error.hint() {
+            Some(hint) => format!("{same}; {hint}"),
+            None => same,
+        };
+        error.with_hint(hint)
+    }
+
     /// Says what is wrong since this look.
     pub(in crate::cluster) fn look(
         &self,
@@ -170,18 +234,27 @@ impl Listed {
         new
     }
 
-    /// Whether it is to be said that this server is not in the list. One that names nobody is that of a member that is alone, or is still to be written.
+    /// Whether it is to be logged that this server is not in the list, which is told as long as it is so. One that names nobody is that of a member that is alone, or is still to be written.
     fn is_without_own(&self, own: &Member, uris: &[String], there: &[Member]) -> bool {
-        let is_named = uris.iter().any(|uri| uri == own.uri());
+        let is_named = uris.iter().any(|uri| own.is_at(uri));
         // It may be named by another of its addresses.
         let is_own = |member: &Member| member.incarnation() == own.incarnation();
         let is_listed = uris.is_empty() || is_named || there.iter().any(is_own);
         let mut wrong = self.wrong();
-        wrong.num_without_own = match is_listed {
-            true => 0,
-            false => wrong.num_without_own.saturating_add(1),
-        };
-        wrong.num_without_own == LOOKS
+        if is_listed {
+            wrong.num_without_own = 0;
+            wrong.without_own = None;
+            return false;
+        }
+        wrong.num_without_own = wrong.num_without_own.saturating_add(1);
+        let is_news = wrong.num_without_own == LOOKS;
+        if is_news {
+            wrong.without_own = Some(Lacking {
+                since: SystemTime::now(),
+                error: without(own),
+            });
+        }
+        is_news
     }
 }
 
@@ -202,6 +275,11 @@ impl Cluster {
         self.listed.wrong().unread.clone()
     }
 
+    /// That the list of members does not name this server, as long as it is so.
+    pub(crate) fn list_without_own(&self) -> Option<Lacking> {
+        self.listed.wrong().without_own.clone()
+    }
+
     /// The URIs that the list of members names and that are no members, as the last look saw it, each with the reason. Whoever says who is away, or how many, goes by these.
     #[must_use]
     pub fn away(&self) -> Vec<(String, String)> {
@@ -219,7 +297,6 @@ impl Cluster {
 mod tests {
     use super::*;
     use crate::location::Location;
-    use crate::share::Incarnation;
 
     fn away(uri: &str, error: Error) -> (String, Error) {
         (uri.to_owned(), error)
@@ -286,6 +363,50 @@ mod tests {
     }
 
     #[test]
+    fn of_servers_of_one_process_one_is_a_member_and_the_others_are_told_why() {
+        let server = |uri: &str, life: u128| {
+            Member::try_new(uri, Incarnation::from_bits(life), Location::here()).unwrap()
+        };
+        let own = server("grpc://a:2", 1);
+        let there = vec![
+            server("grpc://c:2", 3),
+            own.clone(),
+            server("grpc://a:1", 1),
+            server("grpc://c:1", 3),
+            // By another of its addresses.
+            server("grpc://192.0.2.1:2", 1).with_name(own.name()),
+            server("grpc://b:1", 2),
+        ];
+        let (there, others) = one_of_each_process(&own, there);
+        let there: Vec<&str> = there.iter().map(Member::uri).collect();
+        assert_eq!(
+            there,
+            [
+                "grpc://192.0.2.1:2",
+                "grpc://a:2",
+                "grpc://b:1",
+                "grpc://c:1"
+            ]
+        );
+        let said: Vec<&str> = others.iter().map(|(_, error)| error.message()).collect();
+        assert_eq!(
+            said,
+            [
+                "grpc://a:1 is a server of this same process; members are processes of their own",
+                "grpc://c:2 is a server of the same process as grpc://c:1; members are processes of their own",
+            ]
+        );
+        let listed = Listed::default();
+        let missing = || lost("1 of the 2 parts is there").with_hint("contribute it");
+        let hint = |error: Error| error.hint().map(str::to_owned).unwrap_or_default();
+        assert_eq!(hint(listed.and_same_process(missing())), "contribute it");
+        listed.newly_away(&others);
+        let told = hint(listed.and_same_process(missing()));
+        assert!(told.starts_with(said[0]), "{told}");
+        assert!(told.ends_with("; contribute it"), "{told}");
+    }
+
+    #[test]
     fn a_list_without_this_server_is_said_once_when_it_stays_so() {
         let member = |uri: &str, life: u128| {
             Member::try_new(uri, Incarnation::from_bits(life), Location::here()).unwrap()
@@ -300,7 +421,12 @@ mod tests {
         let in_a_row = || [(); 5].map(|()| without());
         assert_eq!(in_a_row(), [false, false, true, false, false]);
         // By its own address, also if that does not answer; by another one; in no list at all.
+        let told = || listed.wrong().without_own.as_ref().map(|told| told.since);
+        let since = told();
+        assert!(since.is_some());
+        assert_eq!((in_a_row(), told()), ([false; 5], since));
         assert!(!said(&["grpc://b:1", "grpc://a:1"], &[]));
+        assert_eq!(told(), None);
         assert_eq!(in_a_row(), [false, false, true, false, false]);
         assert!(!said(&["grpc://c:1"], &[member("grpc://c:1", 1)]));
         assert!(!said(&[], &[]));

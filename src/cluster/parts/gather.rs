@@ -57,7 +57,7 @@ impl Cluster {
         self.hear(&said, are_all && said.silent.is_empty());
         let Said { told, silent } = said;
         let (mut there, mut wishes) = (BTreeSet::new(), Vec::new());
-        let mut lacking = BTreeMap::new();
+        let (mut lacking, mut dropped) = (BTreeMap::new(), BTreeMap::new());
         for (name, told) in &told {
             let survey = Survey {
                 members,
@@ -76,6 +76,8 @@ impl Cluster {
             };
             if let Some(error) = self.lacking(name, &choice, &made) {
                 lacking.insert(name.clone(), error);
+            } else if let Some(error) = self.dropped(name, &choice) {
+                dropped.insert(name.clone(), error);
             }
             failed = failed.and(made.map_err(|error| error.with_context("grid", name.as_str())));
             // Whatever came of it: what nobody needs goes.
@@ -87,7 +89,7 @@ impl Cluster {
             .iter()
             .all(|member| members.number_of(member.incarnation()).is_some())
         {
-            self.lack(&lacking);
+            self.lack(&lacking, dropped);
         }
         self.parts().age_only_own();
         if are_all && silent.is_empty() {

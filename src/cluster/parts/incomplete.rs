@@ -120,7 +120,9 @@ impl Cluster {
         let error = match made {
             // What else stands in the way is none of the parts.
             Err(error) if error.kind() == ErrorKind::InvalidArgument => error.clone(),
-            Ok(()) if choice.serving_deal().is_none() => choice.missing()?,
+            Ok(()) if choice.serving_deal().is_none() => {
+                self.listed.and_same_process(choice.missing()?)
+            }
             _ => return None,
         };
         let parts = choice.deals.values();
@@ -132,12 +134,13 @@ impl Cluster {
         Some(error.with_message(text))
     }
 
-    /// Takes note of what is wrong with grids now, and has whoever asks for one of them told so.
-    pub(in crate::cluster) fn lack(&self, now: &BTreeMap<String, Error>) {
-        let Some(new) = self.reach.incomplete.look(now) else {
-            return;
-        };
-        for error in new {
+    /// Takes note of what is wrong with grids now, and has whoever asks for one of them told so; whoever asks for one of those that were dropped here is told that, which is nothing wrong.
+    pub(in crate::cluster) fn lack(
+        &self,
+        now: &BTreeMap<String, Error>,
+        dropped: BTreeMap<String, Error>,
+    ) {
+        for error in self.reach.incomplete.look(now).unwrap_or_default() {
             let text = "a grid of the cluster is not there, or not whole";
             match error.kind() {
                 // Parts come one after the other.
@@ -145,7 +148,9 @@ impl Cluster {
                 _ => tracing::warn!(%error, "{text}"),
             }
         }
-        self.session.lack(now);
+        let mut told = dropped;
+        told.extend(now.clone());
+        self.session.lack(&told);
     }
 
     /// Whether an error of a look is one of a grid, which is in the log.

@@ -1,13 +1,14 @@
 //! What is to be had here no more.
 //!
 //! Comes in: names of grids that are withdrawn or dropped at this member, what members say of their parts. Goes out: which copies are not to be made here, and which grids of others are not to come up here, until
-//! something of them is contributed anew. Never here: what others have, parts of names that nobody withdrew.
+//! something of them is contributed anew; what whoever asks for such a grid is told. Never here: what others have, parts of names that nobody withdrew.
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::copies::{Deal, Told};
+use super::copies::{Choice, Deal, Told};
 use super::{Made, Parts};
 use crate::cluster::Cluster;
+use crate::error::Error;
 use crate::flight::messages::GridPart;
 
 /// What was withdrawn here, as long as others have it.
@@ -135,6 +136,23 @@ impl Cluster {
             }
             is_ours
         });
+    }
+
+    /// What whoever asks for a grid is told of which these parts count, if it was dropped or withdrawn here and they are there; `None` for any other.
+    pub(in crate::cluster) fn dropped(&self, name: &str, choice: &Choice) -> Option<Error> {
+        let parts = choice.deals.values();
+        let ids = parts.flat_map(|dealt| dealt.parts.values().map(|told| &told.part.id));
+        let mut ids = ids.peekable();
+        ids.peek()?;
+        if !self.parts().withdrawn.is_all(name, ids) {
+            return None;
+        }
+        let text = format!(
+            "no table `{name}`: it was dropped or withdrawn at this member, and members have parts of it"
+        );
+        Some(Error::not_found(text).with_hint(
+            "ask another member, or contribute one of its parts anew, which brings it back here",
+        ))
     }
 
     /// Whether a grid that was put under its name is no more there.

@@ -19,7 +19,7 @@ use crate::cluster::members::join::alive;
 use crate::cluster::members::{Member, Members};
 use crate::cluster::tile::owner::of_member;
 use crate::error::ErrorKind;
-use crate::query::{GridScanExec, kind_within};
+use crate::query::{GridScanExec, error_within};
 use crate::share::Incarnation;
 
 /// What a statement gives.
@@ -77,7 +77,9 @@ async fn without_lost(
     members: &Members,
     error: &DataFusionError,
 ) -> Option<(Statement, Members)> {
-    let kind = kind_within(error);
+    // As callers would be told: the engine wraps what members sent.
+    let error = error_within(error);
+    let kind = error.kind();
     if !matches!(kind, ErrorKind::WorkerLost | ErrorKind::PartitionLost) {
         return None;
     }
@@ -155,6 +157,7 @@ mod tests {
 
     use super::*;
     use crate::error::Error;
+    use crate::query::kind_within;
 
     fn lost(who: &str) -> DataFusionError {
         Error::new(ErrorKind::WorkerLost, format!("{who} is lost")).into()

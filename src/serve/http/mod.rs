@@ -82,7 +82,7 @@ fn routes(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Whether new clients are taken in. It is ready without what the lines below say: of a member of a cluster how many members there are, how many are listed and do not take part, and whether there is no list to go by; with a catalog whether what is
+/// Whether new clients are taken in. It is ready without what the lines below say: of a member of a cluster how many members there are, how many are listed and do not take part, and whether there is no list to go by, or it does not name this one; with a catalog whether what is
 /// acknowledged as durable lasts, and how many tables are left out.
 async fn ready(State(service): State<Arc<Service>>) -> Response {
     if service.is_stopping.load(Ordering::Acquire) {
@@ -95,6 +95,8 @@ async fn ready(State(service): State<Arc<Service>>) -> Response {
         text.push_str(&format!("members: {there}\naway: {away}\n"));
         if cluster.unread_list().is_some() {
             text.push_str("list: unread\n");
+        } else if cluster.list_without_own().is_some() {
+            text.push_str("list: without this server\n");
         }
     }
     text.push_str(&health::lines(&service));

@@ -156,8 +156,37 @@ def different_wishes_are_an_error_on_all_ranks() -> None:
 
 @check
 def a_grid_of_one_process_is_refused() -> None:
-    with pytest.raises(pg.errors.InvalidArgumentError, match="from_local"):
+    with pytest.raises(pg.errors.InvalidArgumentError, match="from_local") as caught:
         mpi.sql("SELECT 1", COMM, facts=pg.from_arrow(pa.table({"a": [1]})))
+    assert "got partgrid.Grid\n" in str(caught.value)
+
+
+@check
+def values_take_the_place_of_parameters() -> None:
+    for query, params in (
+        ("SELECT sum(x) AS x FROM facts WHERE g = $1 AND id >= $2", [3, 100]),
+        ("SELECT sum(x) AS x FROM facts WHERE g = $g AND id >= $id", {"g": 3, "id": 100}),
+    ):
+        table = mpi.sql(query, COMM, params=params, facts=FACTS)
+        if table is not None:
+            some = EVERYTHING[(EVERYTHING.g == 3) & (EVERYTHING.id >= 100)]
+            assert table.to_pydict() == {"x": [some.x.sum()]}
+    table = mpi.sql("SELECT length($1) AS n", COMM, params=[memoryview(b"abc")])
+    assert table is None or table.to_pydict() == {"n": [3]}
+    if SIZE > 1:
+        with pytest.raises(pg.errors.InvalidArgumentError, match=r"with \[1\]"):
+            mpi.sql("SELECT $1", COMM, params=[RANK])
+
+
+@check
+def what_is_no_communicator_is_refused_with_the_remedy() -> None:
+    with pytest.raises(
+        pg.errors.InvalidArgumentError, match=r"comm must have .*, got \[3\]"
+    ) as caught:
+        mpi.sql("SELECT sum(x) FROM facts WHERE g = $1", [3], facts=FACTS)
+    assert "params=[" in caught.value.hint
+    with pytest.raises(pg.errors.InvalidArgumentError, match=r"got partgrid\.Grid"):
+        mpi.sql("SELECT 1 FROM facts", FACTS)
 
 
 for each in CHECKS:

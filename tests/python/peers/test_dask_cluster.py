@@ -111,6 +111,23 @@ def test_answers_are_those_of_pandas(grid: engine.DaskGrid, query: str, expected
     assert found.to_pylist() == wanted
 
 
+def test_values_take_the_place_of_parameters(grid: engine.DaskGrid) -> None:
+    some = ALL[(ALL.g == 3) & (ALL.id >= 100)]
+    for query, params in (
+        ("SELECT sum(x) AS x FROM self WHERE g = $1 AND id >= $2", [3, 100]),
+        ("SELECT sum(x) AS x FROM self WHERE g = $g AND id >= $id", {"g": 3, "id": 100}),
+    ):
+        assert grid.sql(query, params).to_pylist() == [{"x": some.x.sum()}]
+        found = engine.sql(query.replace("self", "facts"), params, facts=grid)
+        assert found.to_pylist() == [{"x": some.x.sum()}]
+        plan = engine.explain(query.replace("self", "facts"), params, facts=grid)
+        assert "GridScanExec" in plan
+    with pytest.raises(pg.errors.QueryError, match=r"\$1"):
+        grid.sql("SELECT sum(x) AS x FROM self WHERE g = $1")
+    with pytest.raises(pg.errors.InvalidArgumentError, match="params must be a list"):
+        grid.sql("SELECT sum(x) AS x FROM self WHERE g = $1", 3)
+
+
 def test_two_grids_are_joined(client: Any, grid: engine.DaskGrid) -> None:
     names = pd.DataFrame({"g": range(0, 11, 2), "name": [f"name {g}" for g in range(0, 11, 2)]})
     [there] = client.scatter([names])
