@@ -8,7 +8,7 @@ use std::time::Duration;
 use partgrid::cluster::{Cluster, PartOf};
 use partgrid::error::{Error, ErrorKind};
 use partgrid::load::load;
-use partgrid::serve::{Server, Settings};
+use partgrid::serve::{Origin, Server, Settings};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
@@ -88,9 +88,18 @@ fn check_log(said: &Settings) -> Outcome<()> {
         return Ok(());
     }
     let text = "the settings of the log hold for the command `partgrid serve`";
-    Err(Error::invalid_argument(text)
-        .with_hint("a server within a program writes no log: leave log.* out")
-        .into())
+    let mut error = Error::invalid_argument(text);
+    let mut all = said.listed().into_iter();
+    let is_of_log =
+        |key: &str, origin: &Origin| key.starts_with("log.") && *origin != Origin::Default;
+    if let Some((key, _, origin, _)) = all.find(|(key, _, origin, _)| is_of_log(key, origin)) {
+        error = error.with_context("setting", key);
+        if let Origin::File(path) = origin {
+            error = error.with_file(path);
+        }
+    }
+    let hint = "a server within a program writes no log: leave log.* out";
+    Err(error.with_hint(hint).into())
 }
 
 /// What a value of a setting is as text.

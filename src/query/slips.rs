@@ -160,7 +160,7 @@ fn fields(text: &str) -> Option<Worded> {
             .unwrap_or(rest);
         return worded(
             format!("only structs and maps have fields by name, got {kind}"),
-            "a list has elements by number, from 1: x[1]",
+            "a list has elements by number, from 1: x[1]; where a table was meant that is called as a column is, call it otherwise: FROM t AS u",
         );
     }
     if text.starts_with("Dot access not supported for non-string expr") {
