@@ -12,6 +12,7 @@ pub(super) const TWO_OF_WITH: &str = "give one of them another name";
 pub(super) fn slips(text: &str) -> Option<Worded> {
     rows(text)
         .or_else(|| columns(text))
+        .or_else(|| named(text))
         .or_else(|| fields(text))
         .or_else(|| values(text))
 }
@@ -73,6 +74,11 @@ fn rows(text: &str) -> Option<Worded> {
             );
         }
     }
+    None
+}
+
+/// What has a name.
+fn named(text: &str) -> Option<Worded> {
     let name = text
         .strip_prefix("WITH query name \"")
         .and_then(|rest| rest.strip_suffix("\" specified more than once"));
