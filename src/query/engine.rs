@@ -25,6 +25,7 @@ use super::plan::join_order::JoinOrder;
 use super::plan::long_limit::LongLimits;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
+use super::plan::nested::KeysOfJoins;
 use super::plan::one_step::OneStep;
 use super::plan::outer::OuterJoins;
 use super::plan::pause::PauseOften;
@@ -88,6 +89,7 @@ pub(super) fn state(
         .with_optimizer_rule(Arc::new(OuterJoins))
         .with_optimizer_rule(Arc::new(JoinOrder::default()))
         .with_optimizer_rule(Arc::new(BothZeros))
+        .with_optimizer_rule(Arc::new(KeysOfJoins))
         .with_physical_optimizer_rule(Arc::new(LongLimits))
         .with_physical_optimizer_rule(Arc::new(OneStep))
         .with_physical_optimizer_rule(Arc::new(Arithmetic))

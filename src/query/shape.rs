@@ -89,6 +89,12 @@ impl Visitor for Shape {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> Step {
+        let (GroupByExpr::Expressions(_, more) | GroupByExpr::All(more)) = &select.group_by;
+        if let Some(more) = more.first() {
+            let text = format!("GROUP BY takes nothing behind its keys, got {more}");
+            let hint = "ROLLUP, CUBE and GROUPING SETS stand before them: GROUP BY ROLLUP (a, b)";
+            return unsupported(&text, hint);
+        }
         match &select.group_by {
             GroupByExpr::Expressions(keys, _) => check_key_sets(keys),
             GroupByExpr::All(_) => ControlFlow::Continue(()),

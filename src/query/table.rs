@@ -26,7 +26,7 @@ use crate::grid::PartitionGrid;
 const LEAST_APART: usize = 2;
 
 /// Of so many rows at most that are wanted, whichever they are, one share reads all.
-const FIRST_ROWS: usize = 128 * 1024;
+const FIRST_ROWS: usize = 16 * 1024;
 
 /// A grid under the eyes of DataFusion; register it with any `SessionContext`.
 #[derive(Debug)]

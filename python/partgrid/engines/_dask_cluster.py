@@ -79,9 +79,14 @@ class Cluster:
         """Lets tasks run in any worker from now on. Those that are stuck stay so."""
 
         async def asking() -> None:
-            # One that is gone is for whoever waits for it.
-            with contextlib.suppress(KeyError):
-                await self.client.scheduler.set_restrictions(worker=dict.fromkeys(keys))
+            scheduler = self.client.scheduler
+            try:
+                await scheduler.set_restrictions(worker=dict.fromkeys(keys))
+            except KeyError:
+                # It stops at the first that is gone, which is for whoever waits for it.
+                for key in keys:
+                    with contextlib.suppress(KeyError):
+                        await scheduler.set_restrictions(worker={key: None})
 
         self._bounded(asking, ANSWERS_WITHIN)
         return self.stuck(keys)

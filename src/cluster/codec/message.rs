@@ -61,6 +61,9 @@ pub(in crate::cluster) struct Over {
     /// What the engine does not write down of each window of its input; none of other inputs.
     #[prost(message, repeated, tag = "4")]
     pub(in crate::cluster) windows: Vec<Window>,
+    /// Whether lists with long offsets come out as views, or as lists again.
+    #[prost(bool, optional, tag = "5")]
+    pub(in crate::cluster) are_views: Option<bool>,
 }
 
 /// What the engine does not write down of a window.

@@ -26,6 +26,7 @@ use prost::Message;
 use super::placement::leaf::touched_bands;
 use super::plan::border::{Border, BorderExec};
 use super::plan::known::{Class, Constant, KnownExec};
+use super::plan::lists::ListsExec;
 use super::plan::windows::{More, WindowsExec};
 use crate::error::{Error, ErrorKind};
 use crate::query::{GridScanExec, LookupExec, kind_within};
@@ -87,32 +88,7 @@ impl PhysicalExtensionCodec for Codec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         // Nothing is written before it is certain that the node is ours: others may try after us, into the same buffer.
-        if let Some(lookup) = node.downcast_ref::<LookupExec>() {
-            let message = Over {
-                format: FORMAT,
-                is_by_number: Some(lookup.is_by_number()),
-                ..Over::default()
-            };
-            buffer.extend(message.encode_to_vec());
-            return Ok(());
-        }
-        if let Some(known) = node.downcast_ref::<KnownExec>() {
-            let known = known.classes().iter().map(written_class);
-            let message = Over {
-                format: FORMAT,
-                known: known.collect::<Result<_>>()?,
-                ..Over::default()
-            };
-            buffer.extend(message.encode_to_vec());
-            return Ok(());
-        }
-        if let Some(windows) = node.downcast_ref::<WindowsExec>() {
-            let more = windows.more().iter();
-            let message = Over {
-                format: FORMAT,
-                windows: more.map(written_more).collect(),
-                ..Over::default()
-            };
+        if let Some(message) = written_over(&node)? {
             buffer.extend(message.encode_to_vec());
             return Ok(());
         }
@@ -142,10 +118,34 @@ fn check_format(format: u32) -> Result<()> {
     }
 }
 
-/// A join with how it looks up, or rows with what is known of them, or windows with what is not written of them.
+/// A node of ours that has one input.
+fn written_over(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Over>> {
+    let mut message = Over {
+        format: FORMAT,
+        ..Over::default()
+    };
+    if let Some(lookup) = node.downcast_ref::<LookupExec>() {
+        message.is_by_number = Some(lookup.is_by_number());
+    } else if let Some(known) = node.downcast_ref::<KnownExec>() {
+        let known = known.classes().iter().map(written_class);
+        message.known = known.collect::<Result<_>>()?;
+    } else if let Some(windows) = node.downcast_ref::<WindowsExec>() {
+        message.windows = windows.more().iter().map(written_more).collect();
+    } else if let Some(lists) = node.downcast_ref::<ListsExec>() {
+        message.are_views = Some(lists.are_views());
+    } else {
+        return Ok(None);
+    }
+    Ok(Some(message))
+}
+
+/// A join with how it looks up, or rows with what is known of them, or windows with what is not written of them, or lists as they travel.
 fn over(buffer: &[u8], input: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let message = Over::decode(buffer).map_err(|_| broken("its bytes"))?;
     check_format(message.format)?;
+    if let Some(are_views) = message.are_views {
+        return Ok(Arc::new(ListsExec::new(Arc::clone(input), are_views)));
+    }
     if !message.windows.is_empty() {
         let more = message.windows.iter().map(more_of).collect();
         return Ok(Arc::new(WindowsExec::try_read(input, more)?));

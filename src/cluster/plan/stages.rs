@@ -1,7 +1,7 @@
 //! Plans in stages, with what the engine does not know of.
 //!
 //! Comes in: a plan that the engine has cut into stages. Goes out: the same plan without exchanges that nobody needs (`fewer.rs`, `few.rs`), in as few shares as members of one host have cores (`cores.rs`), with groups in the order of
-//! the rows (`orders.rs`), joins that look up by number (`numbers.rs`), what is known of rows from elsewhere (`known.rs`) and what the engine forgets of windows (`windows.rs`). Never here: how each is done.
+//! the rows (`orders.rs`), joins that look up by number (`numbers.rs`), what is known of rows from elsewhere (`known.rs`) what the engine forgets of windows (`windows.rs`), and lists with long offsets as something else between processes (`lists.rs`). Limits that would arrive as others (`fetches.rs`) are refused. Never here: how each is done.
 
 use std::sync::Arc;
 
@@ -9,9 +9,11 @@ use datafusion::error::Result;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::cores::on_their_cores;
+use super::fetches;
 use super::few::finished_once;
 use super::fewer::{numbered, with_fewer_stages};
 use super::known::knowing;
+use super::lists::as_views;
 use super::numbers::by_number;
 use super::orders::grouped_in_order;
 use super::whole::Whole;
@@ -39,6 +41,8 @@ impl Cluster {
         let plan = on_their_cores(plan, &query.members, batch_rows)?;
         let plan = grouped_in_order(plan, batch_rows)?;
         let plan = by_number(plan, self.session.memory_limit_bytes())?;
-        kept_whole(&knowing(plan)?)
+        let plan = kept_whole(&knowing(plan)?)?;
+        fetches::check(&plan)?;
+        as_views(&plan)
     }
 }

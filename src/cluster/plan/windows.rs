@@ -24,20 +24,29 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
+use datafusion_distributed::NetworkBoundaryExt;
+
 use crate::cluster::codec::tiles::broken;
 use crate::error::{Error, ErrorKind};
 
-/// The plan whose windows are the same on the other side.
+/// The plan whose windows are the same on the other side; those that run where the statement was asked stay as they are.
 ///
 /// # Errors
 /// `Unsupported` for windows that cannot be written down.
 pub(in crate::cluster) fn kept_whole(
     plan: &Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let children = plan.children().into_iter().map(kept_whole);
+    below(plan, false)
+}
+
+/// What is below and at a node, which is written down or is not.
+fn below(plan: &Arc<dyn ExecutionPlan>, is_sent: bool) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_sent_below = is_sent || plan.is_network_boundary();
+    let children = plan.children().into_iter();
+    let children = children.map(|child| below(child, is_sent_below));
     let children = children.collect::<Result<_>>()?;
     let plan = replace_children_if_necessary(Arc::clone(plan), children)?;
-    let Some(windows) = windows_of(&plan) else {
+    let Some(windows) = windows_of(&plan).filter(|_| is_sent) else {
         return Ok(plan);
     };
     let more: Vec<More> = windows.iter().map(more_of).collect::<Result<_>>()?;
@@ -71,9 +80,15 @@ fn more_of(window: &Arc<dyn WindowExpr>) -> Result<More> {
     let text = format!("{window:?}");
     let any = window.as_any();
     if any.is::<PlainAggregateWindowExpr>() || any.is::<SlidingAggregateWindowExpr>() {
+        let plain = any.downcast_ref::<PlainAggregateWindowExpr>();
+        let sliding = any.downcast_ref::<SlidingAggregateWindowExpr>();
+        let function = plain.map(PlainAggregateWindowExpr::get_aggregate_expr);
+        let function = function.or_else(|| sliding.map(|window| window.get_aggregate_expr()));
         return match text.ends_with("filter: None }") {
             true => Ok(More::default()),
-            false => Err(conditional(window.name())),
+            false => Err(conditional(
+                function.map_or("it", |function| function.fun().name()),
+            )),
         };
     }
     let function = any
@@ -100,9 +115,11 @@ fn more_of(window: &Arc<dyn WindowExpr>) -> Result<More> {
 }
 
 fn conditional(name: &str) -> datafusion::error::DataFusionError {
-    let text = format!("a cluster cannot run this aggregate over a window with FILTER: {name}");
+    let text = format!("several processes cannot run {name} with FILTER over a window");
     let error = Error::new(ErrorKind::Unsupported, text);
-    let hint = "write array_agg(CASE WHEN … THEN x END) IGNORE NULLS OVER (…) if x is never null, or filter the rows in a subquery";
+    let hint = format!(
+        "write {name}(CASE WHEN … THEN x END) IGNORE NULLS OVER (…) if x is never null, or leave rows out in a subquery"
+    );
     error.with_hint(hint).into()
 }
 
@@ -350,7 +367,7 @@ mod tests {
         let skipping = window(&last, true, None);
         let both = window(&lag, true, None).get_reverse_expr().unwrap();
         let windows = vec![plain, backwards, skipping, both, window(&sum, false, None)];
-        let plan = kept_whole(&over(windows.clone())).unwrap();
+        let plan = below(&over(windows.clone()), true).unwrap();
         let sent = plan.downcast_ref::<WindowsExec>().unwrap();
         let more = |skips_nulls, is_reversed| More {
             skips_nulls,
@@ -410,11 +427,13 @@ mod tests {
     fn plain_windows_are_left_and_conditions_refused() {
         let lag = WindowFunctionDefinition::WindowUDF(lag_udwf());
         let plan = over(vec![window(&lag, false, None)]);
-        assert!(kept_whole(&plan).unwrap().is::<WindowAggExec>());
+        assert!(below(&plan, true).unwrap().is::<WindowAggExec>());
         let sum = WindowFunctionDefinition::AggregateUDF(sum_udaf());
         let condition = is_null(Arc::new(Column::new("x", 1))).unwrap();
         let plan = over(vec![window(&sum, false, Some(condition))]);
-        let error = kept_whole(&plan).unwrap_err().to_string();
-        assert!(error.contains("FILTER: w"), "{error}");
+        let error = below(&plan, true).unwrap_err().to_string();
+        assert!(error.contains("cannot run sum with FILTER"), "{error}");
+        // Where it was asked it runs as it is.
+        assert!(kept_whole(&plan).unwrap().is::<WindowAggExec>());
     }
 }

@@ -34,6 +34,7 @@ use datafusion_distributed::{
 
 use crate::cluster::plan::border::BorderExec;
 use crate::cluster::plan::known::KnownExec;
+use crate::cluster::plan::lists::ListsExec;
 use crate::cluster::plan::windows::WindowsExec;
 use crate::error::{Error, ErrorKind};
 use crate::query::{GridScanExec, LookupExec};
@@ -100,6 +101,7 @@ fn is_own(node: &Arc<dyn ExecutionPlan>) -> bool {
         || node.is::<KnownExec>()
         || node.is::<BorderExec>()
         || node.is::<WindowsExec>()
+        || node.is::<ListsExec>()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Comes in: a logical plan whose types are settled. Goes out: the same plan, each expression of which went past the rules that are listed here, once. Never here: the rules.
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
@@ -13,7 +13,7 @@ use super::concatenate::bounded;
 use super::conditions::without_condition;
 use super::exact::exact;
 use super::floats::with_one_zero;
-use super::nested::{by_keys, joined_by_keys};
+use super::nested::by_keys;
 use super::subqueries::with_rows_or_none;
 use super::walk::walk;
 
@@ -26,13 +26,12 @@ pub(in crate::query) struct Meaning {
 
 impl AnalyzerRule for Meaning {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let plan = walk(plan, |node| {
+        walk(plan, |node| {
             let may_be_late = !counts(node);
             move |expression, schema: &DFSchema| {
                 all_parts(expression, schema, (may_be_late, self.limit))
             }
-        })?;
-        plan.transform_up_with_subqueries(joined_by_keys).data()
+        })
     }
 
     fn name(&self) -> &'static str {

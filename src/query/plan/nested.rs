@@ -1,6 +1,7 @@
 //! Nested values as keys: bytes that are equal where the values are.
 //!
-//! Comes in: an expression whose types are settled; a join. Goes out: comparisons by `=`, `<>` and `IN`, and keys of joins, of lists, structs and maps as comparisons of bytes ([`SameKey`]). Joins of the engine say to the
+//! Comes in: an expression whose types are settled; a plan that is optimized. Goes out: comparisons by `=`, `<>` and `IN`, and keys of joins, of lists, structs and maps as comparisons of bytes ([`SameKey`]). Comparisons with
+//! what is outside a subquery become keys of joins first: the engine knows them by their columns. Joins of the engine say to the
 //! scans below what values they look for as a least and a greatest one, and get these wrong where there are nulls inside; of some nested types they have none. Keys that are dictionaries of whole numbers are these
 //! numbers, for which the engine would take them in one place and not in the next. Never here: `<` and ORDER BY; keys of GROUP BY and DISTINCT, which the engine makes such bytes of by itself.
 
@@ -9,13 +10,15 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayData, ArrayRef, BinaryArray, make_array};
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, JoinConstraint, Result};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder,
-    Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, cast,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, cast,
 };
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::scalar::ScalarValue;
 
 use super::floats::one_form;
@@ -23,7 +26,11 @@ use super::floats::one_form;
 /// Rewrites one expression.
 pub(super) fn by_keys(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expression {
-        Expr::BinaryExpr(pair) if is_equality(pair.op) => {
+        Expr::BinaryExpr(pair)
+            if is_equality(pair.op)
+                && !pair.left.contains_outer()
+                && !pair.right.contains_outer() =>
+        {
             let key = common_key([&*pair.left, &*pair.right], [schema, schema])?;
             let is_literal = |side: &Expr| matches!(side, Expr::Literal(..));
             // A literal of a dictionary is compared with statistics.
@@ -38,33 +45,60 @@ pub(super) fn by_keys(expression: Expr, schema: &DFSchema) -> Result<Transformed
             Ok(Transformed::yes(Expr::BinaryExpr(pair)))
         }
         Expr::InList(list) => in_list(list, schema),
-        Expr::InSubquery(found) => in_subquery(found, schema),
+        Expr::InSubquery(found) if !found.expr.contains_outer() => in_subquery(found, schema),
         other => Ok(Transformed::no(other)),
     }
 }
 
-/// Rewrites the keys of a join.
-pub(super) fn joined_by_keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let LogicalPlan::Join(join) = plan else {
-        return Ok(Transformed::no(plan));
-    };
-    let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
-    let keys: Result<Vec<Option<Key>>> = join
-        .on
-        .iter()
-        .map(|(left, right)| common_key([left, right], schemas))
-        .collect();
-    let keys = keys?;
-    if keys.iter().all(Option::is_none) {
-        return Ok(Transformed::no(LogicalPlan::Join(join)));
+/// Keys of joins, once the engine has found them.
+#[derive(Debug)]
+pub(in crate::query) struct KeysOfJoins;
+
+impl OptimizerRule for KeysOfJoins {
+    fn name(&self) -> &'static str {
+        "keys_of_joins"
     }
-    let on = join.on.into_iter().zip(keys);
-    let on = on.map(|((left, right), key)| match key {
-        Some(key) => (key.of(left), key.of(right)),
-        None => (left, right),
-    });
-    let on = on.collect();
-    Ok(Transformed::yes(LogicalPlan::Join(Join { on, ..join })))
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Join(mut join) = plan else {
+            return Ok(Transformed::no(plan));
+        };
+        let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
+        let mut is_changed = false;
+        for (left, right) in &mut join.on {
+            if let Some(key) = common_key([left, right], schemas)? {
+                *left = key.of(std::mem::take(left));
+                *right = key.of(std::mem::take(right));
+                is_changed = true;
+            }
+        }
+        if let Some(condition) = join.filter.take() {
+            let both = join.left.schema().join(join.right.schema())?;
+            let condition = condition.transform_up(|part| by_keys(part, &both))?;
+            is_changed |= condition.transformed;
+            join.filter = Some(condition.data);
+        }
+        if is_changed {
+            // The engine looks for the columns of USING among the keys.
+            join.join_constraint = JoinConstraint::On;
+        }
+        Ok(Transformed::new_transformed(
+            LogicalPlan::Join(join),
+            is_changed,
+        ))
+    }
 }
 
 /// What the engine compares in place of values.
