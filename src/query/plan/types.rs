@@ -131,10 +131,17 @@ impl Operations {
 fn nothing_as_interval(side: &mut Expr, schema: &DFSchema) {
     if matches!(side, Expr::Literal(ScalarValue::Null, _)) {
         *side = lit(ScalarValue::IntervalMonthDayNano(None));
-    } else if matches!(side.get_type(schema), Ok(DataType::Null)) {
+    } else if is_nothing(side, schema) {
         let interval = DataType::Interval(IntervalUnit::MonthDayNano);
         *side = cast(std::mem::take(side), interval);
     }
+}
+
+/// Whether it has only nulls and no type, as a column of a frame may. A parameter has none before its value is known.
+fn is_nothing(expression: &Expr, schema: &DFSchema) -> bool {
+    let is_parameter = |part: &Expr| Ok(matches!(part, Expr::Placeholder(_)));
+    matches!(expression.get_type(schema), Ok(DataType::Null))
+        && !expression.exists(is_parameter).unwrap_or(true)
 }
 
 fn is_day_at(side: &Expr, schema: &DFSchema) -> bool {
@@ -242,7 +249,7 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::AggregateFunction(mut aggregate) => {
             let function = aggregate.func.name().to_owned();
-            let is_changed = nothings_as_numbers(&function, &mut aggregate.params.args, schema)?;
+            let is_changed = nothings_as_numbers(&function, &mut aggregate.params.args, schema);
             let aggregate = Expr::AggregateFunction(aggregate);
             Ok(match is_changed {
                 true => Transformed::yes(aggregate),
@@ -251,7 +258,7 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::WindowFunction(mut window) => {
             let function = window.fun.name().to_owned();
-            let is_changed = nothings_as_numbers(&function, &mut window.params.args, schema)?
+            let is_changed = nothings_as_numbers(&function, &mut window.params.args, schema)
                 | by_peers(&mut window, schema)?;
             let window = Expr::WindowFunction(window);
             Ok(match is_changed {
@@ -264,16 +271,15 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// Columns of nulls that have no type, where they are summed: whole numbers.
-fn nothings_as_numbers(function: &str, arguments: &mut [Expr], schema: &DFSchema) -> Result<bool> {
+fn nothings_as_numbers(function: &str, arguments: &mut [Expr], schema: &DFSchema) -> bool {
     let [argument] = arguments else {
-        return Ok(false);
+        return false;
     };
-    let is_nothing =
-        matches!(function, "sum" | "avg") && argument.get_type(schema)? == DataType::Null;
-    if is_nothing {
+    let is_sum = matches!(function, "sum" | "avg") && is_nothing(argument, schema);
+    if is_sum {
         *argument = cast(std::mem::take(argument), DataType::Int64);
     }
-    Ok(is_nothing)
+    is_sum
 }
 
 fn between(range: Between, schema: &DFSchema) -> Transformed<Expr> {
