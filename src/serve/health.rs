@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::auth::{Caller, Scope};
-use super::call::{self, Told};
+use super::call::Told;
 use super::service::Service;
 use crate::catalog::{Catalog, Fault};
 #[cfg(feature = "distributed")]
@@ -118,7 +118,7 @@ fn of_cluster(service: &Service, caller: &Caller) -> Vec<Told> {
     let lists = lists.into_iter().filter_map(|(wrong, briefly)| {
         let wrong = wrong?;
         let message = match caller.scope() == Scope::Admin {
-            true => call::told(caller, "", &wrong.error),
+            true => super::call::told(caller, "", &wrong.error),
             false => briefly.to_owned(),
         };
         Some(told(wrong.since, &wrong.error, message))
@@ -126,7 +126,7 @@ fn of_cluster(service: &Service, caller: &Caller) -> Vec<Told> {
     let lacking = cluster.incomplete().into_iter();
     let lacking = lacking.filter(|(name, _)| caller.may_see(name));
     let lacking = lacking.map(|(_, lacking)| {
-        let message = call::told(caller, "", &lacking.error);
+        let message = super::call::told(caller, "", &lacking.error);
         told(lacking.since, &lacking.error, message)
     });
     lists.chain(lacking).collect()
