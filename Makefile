@@ -71,7 +71,7 @@ test-peers: extension $(PEERS)/mpi/.ready $(PEERS)/mpich/.ready $(PEERS)/heat/.r
 	$(IN_PEER) $(PEERS)/distarray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_distarray.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_xgboost_ray.py
 	$(IN_PEER) $(PEERS)/ray/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_ray.py tests/python/peers/test_ray_faults.py tests/python/peers/test_ray_nodes.py tests/python/peers/test_ray_refusals.py
-	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_dask_cluster.py tests/python/peers/test_dask_faults.py tests/python/peers/test_modin.py
+	$(IN_PEER) $(PEERS)/modin/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_dask.py tests/python/peers/test_dask_cluster.py tests/python/peers/test_dask_moves.py tests/python/peers/test_dask_faults.py tests/python/peers/test_modin.py
 	$(IN_PEER) $(PEERS)/opencl/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_opencl.py
 	$(IN_PEER) $(PEERS)/tpcds/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_tpcds.py
 	$(IN_PEER) $(PEERS)/gt4py/bin/python -m pytest -q -p no:cacheprovider -rs tests/python/peers/test_gt4py.py

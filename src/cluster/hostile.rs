@@ -29,6 +29,7 @@ use super::members::Member;
 use super::members::channel::Reach;
 use super::plan::border::{Border, BorderExec};
 use super::plan::known::{Class, Constant, KnownExec};
+use super::plan::lists::ListsExec;
 use super::tile::anywhere::Anywhere;
 use super::{Cluster, ClusterOptions, scale};
 use crate::catalog::Catalog;
@@ -176,10 +177,11 @@ fn all_said(codec: &Codec) -> Vec<Said> {
         firsts: Some(vec![0, 8, 9]),
     };
     let bordered = BorderExec::new(Arc::clone(one), Arc::clone(other), Arc::new(border));
-    let nodes: [Arc<dyn ExecutionPlan>; 3] = [
+    let nodes: [Arc<dyn ExecutionPlan>; 4] = [
         Arc::new(LookupExec::new(join, true)),
         Arc::new(known.unwrap()),
         Arc::new(bordered),
+        Arc::new(ListsExec::new(Arc::clone(one), true)),
     ];
     let nodes = scans.iter().map(Arc::clone).chain(nodes);
     let said = nodes.map(|node| Said {

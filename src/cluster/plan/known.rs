@@ -24,6 +24,8 @@ use datafusion::physical_plan::{
 };
 use datafusion_distributed::NetworkBoundaryExt;
 
+use super::over::over_one_input;
+
 /// The plan whose parts know of rows from elsewhere what is known here.
 ///
 /// # Errors
@@ -153,6 +155,10 @@ impl KnownExec {
         })
     }
 
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Self::try_new(input, self.classes.clone())
+    }
+
     /// What is known.
     pub(in crate::cluster) fn classes(&self) -> &[Class] {
         &self.classes
@@ -182,45 +188,7 @@ impl ExecutionPlan for KnownExec {
         "KnownExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop().unwrap_or_else(|| Arc::clone(&self.input));
-        Ok(Arc::new(Self::try_new(input, self.classes.clone())?))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
+    over_one_input!();
 
     fn execute(
         &self,

@@ -24,6 +24,8 @@ use datafusion::physical_plan::{
 use datafusion_distributed::NetworkBoundaryExt;
 use futures::StreamExt;
 
+use super::over::over_one_input;
+
 /// The plan, between whose processes there are no such lists.
 ///
 /// # Errors
@@ -124,6 +126,11 @@ impl ListsExec {
         }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as of all nodes over one input")]
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Ok(Self::new(input, self.are_views))
+    }
+
     /// Whether views come out.
     pub(in crate::cluster) fn are_views(&self) -> bool {
         self.are_views
@@ -161,45 +168,7 @@ impl ExecutionPlan for ListsExec {
         "ListsExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop().unwrap_or_else(|| Arc::clone(&self.input));
-        Ok(Arc::new(Self::new(input, self.are_views)))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
+    over_one_input!();
 
     fn execute(
         &self,

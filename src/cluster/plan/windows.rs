@@ -23,9 +23,9 @@ use datafusion::physical_plan::windows::{
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
-
 use datafusion_distributed::NetworkBoundaryExt;
 
+use super::over::over_one_input;
 use crate::cluster::codec::tiles::broken;
 use crate::error::{Error, ErrorKind};
 
@@ -52,10 +52,7 @@ fn below(plan: &Arc<dyn ExecutionPlan>, is_sent: bool) -> Result<Arc<dyn Executi
     let more: Vec<More> = windows.iter().map(more_of).collect::<Result<_>>()?;
     Ok(match more.iter().all(|more| *more == More::default()) {
         true => plan,
-        false => Arc::new(WindowsExec {
-            windows: plan,
-            more,
-        }),
+        false => Arc::new(WindowsExec::new(plan, more)),
     })
 }
 
@@ -130,8 +127,9 @@ fn unknown(name: &str) -> datafusion::error::DataFusionError {
 /// An operator of windows, with what is forgotten of each of them.
 #[derive(Debug)]
 pub(in crate::cluster) struct WindowsExec {
-    windows: Arc<dyn ExecutionPlan>,
+    input: Arc<dyn ExecutionPlan>,
     more: Vec<More>,
+    properties: Arc<PlanProperties>,
 }
 
 impl WindowsExec {
@@ -162,10 +160,21 @@ impl WindowsExec {
             }
             (None, None) => return Err(broken("more of windows, but no windows").into()),
         };
-        Ok(Self {
-            windows: remembered,
+        Ok(Self::new(remembered, more))
+    }
+
+    fn new(input: Arc<dyn ExecutionPlan>, more: Vec<More>) -> Self {
+        let properties = Arc::clone(input.properties());
+        Self {
+            input,
             more,
-        })
+            properties,
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as of all nodes over one input")]
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Ok(Self::new(input, self.more.clone()))
     }
 
     /// What is forgotten of each window.
@@ -256,53 +265,14 @@ impl ExecutionPlan for WindowsExec {
         "WindowsExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.windows.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.windows]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let windows = children.pop().unwrap_or_else(|| Arc::clone(&self.windows));
-        let more = self.more.clone();
-        Ok(Arc::new(Self { windows, more }))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
+    over_one_input!();
 
     fn execute(
         &self,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        self.windows.execute(partition, context)
+        self.input.execute(partition, context)
     }
 }
 
@@ -415,7 +385,7 @@ mod tests {
             let windows = windows_of(plan).unwrap().iter();
             windows.map(|window| format!("{window:?}")).collect()
         };
-        assert_eq!(texts(&arrived.windows), texts(&over(windows)));
+        assert_eq!(texts(&arrived.input), texts(&over(windows)));
 
         // More than there are windows, and more of no windows.
         assert!(read(&codec, &bytes, &[over(vec![window(&lag, false, None)])]).is_err());
