@@ -190,7 +190,12 @@ def test_a_query_says_how_far_it_is_while_its_reader_waits() -> None:
     # One tile, many times: all of them take the memory of one.
     batch = pa.record_batch({"n": np.random.default_rng(1).integers(0, 2**62, 1 << 17)})
     large = pg.from_arrow(pa.Table.from_batches([batch] * tiles))
-    with pg.Server({"large": large}) as server, fl.connect(server.uri) as client:
+    # What this client takes in ahead stays small: a window that follows the network may come to hold all that is left.
+    window = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 20)]
+    with (
+        pg.Server({"large": large}) as server,
+        fl.connect(server.uri, generic_options=window) as client,
+    ):
         info = client.get_flight_info(statement("SELECT n FROM large"))
         reader = client.do_get(info.endpoints[0].ticket)
         rows = reader.read_chunk().data.num_rows
