@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.flight as fl
 import pytest
 
 import partgrid as pg
 from browser import Browser, chromium
 from devices import Faulting
+
+if TYPE_CHECKING:
+    import pyarrow.flight as fl
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
@@ -40,6 +42,9 @@ def driver() -> Faulting:
 @pytest.fixture
 def client(server: pg.Server) -> Iterator[fl.FlightClient]:
     """A client of Flight, for the `server` of the test file."""
+    # Of the environments of peers, some have no pyarrow.
+    import pyarrow.flight as fl  # noqa: PLC0415
+
     with fl.connect(server.uri) as client:
         yield client
 
@@ -47,7 +52,7 @@ def client(server: pg.Server) -> Iterator[fl.FlightClient]:
 @pytest.fixture
 def connection(server: pg.Server) -> Iterator[Any]:
     """A connection of ADBC to it."""
-    # The environments of peers have none.
+    # None of them has this.
     import adbc_driver_flightsql.dbapi as adbc  # noqa: PLC0415
 
     with adbc.connect(server.uri, autocommit=True) as connection:
