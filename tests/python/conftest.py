@@ -42,7 +42,7 @@ def driver() -> Faulting:
 @pytest.fixture
 def client(server: pg.Server) -> Iterator[fl.FlightClient]:
     """A client of Flight, for the `server` of the test file."""
-    # Of the environments of peers, some have no pyarrow.
+    # Some environments of peers have no pyarrow.
     import pyarrow.flight as fl  # noqa: PLC0415
 
     with fl.connect(server.uri) as client:
@@ -52,7 +52,7 @@ def client(server: pg.Server) -> Iterator[fl.FlightClient]:
 @pytest.fixture
 def connection(server: pg.Server) -> Iterator[Any]:
     """A connection of ADBC to it."""
-    # None of them has this.
+    # None of the environments of peers has this.
     import adbc_driver_flightsql.dbapi as adbc  # noqa: PLC0415
 
     with adbc.connect(server.uri, autocommit=True) as connection:
