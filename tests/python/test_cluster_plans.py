@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
+from clusters import does_nothing, status_of, until
 from services import COMMAND
 from test_cluster import ALL, cluster
 
@@ -323,3 +324,21 @@ def test_rows_are_over_with_the_last_one(engines: tuple[pg.Session, pg.Connectio
     for number in range(50):
         text = f"SELECT k % 3 AS m, count(*) AS n FROM big WHERE x = {number} AND k < 3000 GROUP BY m ORDER BY m"
         assert connection.sql(text).to_arrow().num_rows == 3
+
+
+def test_answers_that_were_read_keep_nothing_of_their_joins(tmp_path: Path) -> None:
+    """Clients may ask again for an answer for some minutes; what its joins held, and their part of the limits, is given back at once."""
+    joins = [
+        "SELECT a.g, count(*) AS n FROM sales a JOIN sales b ON a.x = b.x + 7 GROUP BY a.g",
+        "SELECT count(*) AS n FROM sales a JOIN sales b ON a.x = b.x + 7 AND a.who = b.who",
+        "SELECT a.x FROM (SELECT x FROM sales ORDER BY x LIMIT 2000) a JOIN (SELECT x FROM sales ORDER BY x DESC LIMIT 2000) b ON a.x = b.x",
+    ]
+    with cluster(tmp_path) as members:
+        connection = pg.connect(members[0].uri)
+        kept = []
+        for text in joins:
+            kept.append(connection.sql(text))
+            assert kept[-1].to_arrow().num_rows > 0
+        for member in members:
+            until(lambda member=member: status_of(member), does_nothing)
+        assert all(answer.to_arrow().num_rows > 0 for answer in kept)

@@ -6,6 +6,7 @@ import textwrap
 import time
 
 import pyarrow as pa
+import pytest
 
 import partgrid as pg
 
@@ -86,3 +87,50 @@ def test_an_answer_that_was_read_keeps_nothing_of_its_joins() -> None:
     shown = session.sql(texts[0]).explain(analyze=True)
     assert "HashJoinExec: mode=" in shown
     assert "build_mem_used=" in shown
+
+
+@pytest.mark.parametrize("where", ["here", "server"])
+def test_answers_that_are_kept_hold_no_rows_of_joins(where: str) -> None:
+    """What a scan is told of a join, to leave rows unread, is all that the join had read: it goes with the run. A server keeps answers for some minutes."""
+    program = textwrap.dedent(
+        """
+        import contextlib, gc, sys
+        import numpy as np, pyarrow as pa
+        import partgrid as pg
+
+        def resident():
+            with open("/proc/self/status") as status:
+                return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1000
+
+        rows = 300_000
+        grid = pg.from_arrow(pa.table({"k": np.arange(rows) * 7, "x": np.arange(rows) % 9}))
+        kept = []
+        with contextlib.ExitStack() as stack:
+            if sys.argv[1] == "server":
+                asked = pg.connect(stack.enter_context(pg.Server({"t": grid})).uri)
+            else:
+                asked = pg.Session()
+                asked.register("t", grid)
+
+            def ask(number):
+                # Another text each time: a server gives the same answer to the same one.
+                text = f"SELECT a.x, count(*) FROM t a JOIN t b ON a.k = b.k + 7 AND a.x <> {number} + 10 GROUP BY a.x"
+                kept.append(asked.sql(text))
+                assert kept[-1].to_arrow().num_rows == 9
+
+            for number in range(10):
+                ask(number)
+            gc.collect()
+            before = resident()
+            for number in range(10, 50):
+                ask(number)
+            gc.collect()
+            # Each join reads 300,000 keys of 8 bytes and what finds them: together more than 200 MB.
+            assert resident() < before + 80, (before, resident())
+            print(f"{before:.0f} MB, then {resident():.0f} MB")
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, where], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

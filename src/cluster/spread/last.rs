@@ -1,11 +1,11 @@
 //! The last row of a statement.
 //!
 //! Comes in: a plan in stages that is about to run, its rows. Goes out: the same plan, which says when its last stage has given the last row; the rows, which are over then. The engine ends a statement only when all
-//! members have ended their parts of it and told what these counted: a round of messages that nobody waits for where nobody asks for the numbers. A plan whose last row nobody reads is forgotten. Never here: the numbers.
+//! members have ended their parts of it and told what these counted: a round of messages that nobody waits for where nobody asks for the numbers. Never here: the numbers.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -40,49 +40,6 @@ impl Given {
     fn is_over_after(&self, num_batches: usize) -> bool {
         self.is_over.load(Ordering::Acquire)
             && num_batches >= self.num_batches.load(Ordering::Acquire)
-    }
-}
-
-/// The plan in stages that runs, or ran last.
-pub(in crate::cluster) type Last = Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>;
-
-/// The rows of a plan. If nobody reads them to their end, it is not kept: it holds rows that are under way, and tasks that bring them.
-pub(in crate::cluster) fn to_its_end<T>(
-    rows: impl Stream<Item = T> + Send,
-    last: Last,
-) -> impl Stream<Item = T> + Send {
-    let mut forgets = Forgets {
-        last,
-        is_whole: false,
-    };
-    let end = stream::poll_fn(move |_| {
-        forgets.keep();
-        Poll::Ready(None)
-    });
-    rows.chain(end)
-}
-
-/// Forgets a plan when it is dropped, unless all of its rows were read.
-struct Forgets {
-    last: Last,
-    is_whole: bool,
-}
-
-impl Forgets {
-    fn keep(&mut self) {
-        self.is_whole = true;
-    }
-}
-
-impl Drop for Forgets {
-    fn drop(&mut self) {
-        if self.is_whole {
-            return;
-        }
-        let plan = self.last.lock();
-        let plan = plan.unwrap_or_else(PoisonError::into_inner).take();
-        // Without the lock: it may be long.
-        drop(plan);
     }
 }
 

@@ -2,17 +2,18 @@
 //!
 //! Comes in: a plan for one process, made with settings for several (`query/spread.rs`). Goes out: a node that, each time it runs, takes the members of that moment, lets the engine cut the plan into stages
 //! and send them, and gives the rows of the last. Read on in `led.rs` (one that is spread in pieces), `again.rs` (one that begins anew), `here.rs` (parts of
-//! the member that was asked), `last.rs` (the last row), `counted.rs` (what its scans did), `stops.rs` (ending it at all members). Never here: planning of statements.
+//! the member that was asked), `last.rs` (the last row), `stages.rs` (what is left of a run), `counted.rs` (what its scans did), `stops.rs` (ending it at all members). Never here: planning of statements.
 
 pub(super) mod again;
 pub(super) mod counted;
 pub(super) mod here;
 pub(super) mod last;
 pub(super) mod led;
+pub(super) mod stages;
 pub(super) mod stops;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -64,9 +65,9 @@ use crate::query::{
     Alone, Facts, Reads, Spread, Stop, asks_for_counts, dense_apart, last_part, of_column, part,
 };
 use again::{At, after, once_more};
-use counted::counted;
-use last::{Last, to_its_end, told, until_last};
+use last::{told, until_last};
 use led::{in_pieces, is_led_here};
+use stages::Last;
 
 impl Spread for Cluster {
     fn concerns(&self, grid: &PartitionGrid) -> bool {
@@ -214,22 +215,21 @@ impl Statement {
             Some((plan, given)) => (plan, Some(given)),
             None => (plan, None),
         };
-        kept(last).replace(Arc::clone(&plan));
+        let running = last.begin(&plan, self.counts);
         let context = TaskContext::from(&state).with_runtime(Arc::clone(runtime));
         let rows = execute_stream(Arc::clone(&plan), Arc::new(context))?;
         let rows = until_told(rows, unsent);
         if let Some(given) = given {
             let runtime = self.cluster.runtime.clone();
-            return Ok(until_last(rows, given, runtime, ends).boxed());
+            return Ok(until_last(rows, given, runtime, (ends, running)).boxed());
         }
         // What the others counted comes after the last row.
-        let last = Arc::clone(last);
         let counted = async move {
             // Until here the statement is not over; it is as well when its rows are dropped.
             let _ends = ends;
             let counting = rewrite_distributed_plan_with_metrics(plan, PerTask);
             if let Ok(Ok(counted)) = tokio::time::timeout(COUNTED, counting).await {
-                kept(&last).replace(counted);
+                running.end_as(&counted);
             }
         };
         let counted = stream::once(counted).filter_map(|()| std::future::ready(None));
@@ -320,10 +320,6 @@ impl QueryPlanner for WasPlanned {
 /// How long a statement whose last row was read waits for what the members counted.
 const COUNTED: Duration = Duration::from_secs(2);
 
-fn kept<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A statement over grids of several members. It has no inputs that others may change: what runs is cut out of its plan each time.
 struct SpreadExec {
     plan: Arc<dyn ExecutionPlan>,
@@ -331,7 +327,7 @@ struct SpreadExec {
     /// Plans are kept for the next time: they must not keep whoever keeps them.
     cluster: Weak<Cluster>,
     properties: Arc<PlanProperties>,
-    /// The plan in stages that runs, or ran last.
+    /// What runs, or ran last.
     last: Last,
 }
 
@@ -352,7 +348,7 @@ impl SpreadExec {
             config,
             cluster,
             properties: Arc::new(properties),
-            last: Arc::default(),
+            last: Last::default(),
         })
     }
 
@@ -391,8 +387,8 @@ impl DisplayAs for SpreadExec {
         };
         let members = statement.cluster.members();
         write!(formatter, "SpreadExec: members={}", members.len())?;
-        if let Some(ran) = kept(&self.last).as_ref() {
-            for line in display_plan_ascii(ran.as_ref(), true).lines() {
+        if let Some(ran) = self.last.text() {
+            for line in ran.lines() {
                 write!(formatter, "\n  {line}")?;
             }
             return Ok(());
@@ -444,8 +440,7 @@ impl ExecutionPlan for SpreadExec {
 
     /// What the scans of all members counted, each number with the process that counted it.
     fn metrics(&self) -> Option<MetricsSet> {
-        let ran = kept(&self.last);
-        Some(ran.as_ref().map(counted).unwrap_or_default())
+        Some(self.last.counted())
     }
 
     /// A new run has not counted yet.
@@ -455,7 +450,7 @@ impl ExecutionPlan for SpreadExec {
             config: self.config.clone(),
             cluster: Weak::clone(&self.cluster),
             properties: Arc::clone(&self.properties),
-            last: Arc::default(),
+            last: Last::default(),
         }))
     }
 
@@ -475,10 +470,10 @@ impl ExecutionPlan for SpreadExec {
             stop: stop.as_deref().cloned().unwrap_or_default(),
             ..self.statement()?
         };
-        let last = Arc::clone(&self.last);
+        let last = self.last.clone();
         let runtime = context.runtime_env();
         let run = move |at: Arc<At>| {
-            let (runtime, last) = (Arc::clone(&runtime), Arc::clone(&last));
+            let (runtime, last) = (Arc::clone(&runtime), last.clone());
             async move { at.0.run(&at.1, &runtime, &last).await }
         };
         let running = async move {
@@ -489,7 +484,6 @@ impl ExecutionPlan for SpreadExec {
         let plan = Arc::clone(&self.plan);
         let rows = running.try_flatten_stream();
         let rows = rows.map_err(move |error| of_column(error, &plan));
-        let rows = to_its_end(rows, Arc::clone(&self.last));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }

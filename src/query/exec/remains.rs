@@ -1,7 +1,8 @@
 //! What is left of a plan that has run.
 //!
 //! Comes in: a plan whose run is over. Goes out: the same plan to look at, with what its operators counted, and without what they hold as long as they are there: rows of one side of joins, rows under way between
-//! partitions with the tasks that bring them (which go on, where nobody sees that the run is over). Whoever has an answer may ask what its run did. Never here: plans that run in several processes, whose counts may still come.
+//! partitions with the tasks that bring them (which go on, where nobody sees that the run is over), what scans were told of joins. Whoever has an answer may ask what its run did. Never here: what other processes
+//! counted (`cluster/spread/counted.rs`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
+use super::scan::GridScanExec;
+
 /// Operators that keep rows, or tasks, as long as they are there.
 const KEEPING: [&str; 9] = [
     "CrossJoinExec",
@@ -30,29 +33,17 @@ const KEEPING: [&str; 9] = [
     "WorkTableExec",
 ];
 
-/// How the names of operators begin that other processes report to.
-const ELSEWHERE: [&str; 2] = ["Distributed", "Network"];
-
 /// The plan to look at; `None` for one that can stay as it is.
 pub(in crate::query) fn remains(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
-    if is_elsewhere(plan) {
-        return None;
+    if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
+        return scan.ran().map(|scan| Arc::new(scan) as _);
     }
-    ran(plan)
-}
-
-fn is_elsewhere(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    ELSEWHERE.iter().any(|name| plan.name().starts_with(name))
-        || plan.children().into_iter().any(is_elsewhere)
-}
-
-fn ran(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     let children: Vec<_> = plan
         .children()
         .into_iter()
-        .map(|child| (child, ran(child)))
+        .map(|child| (child, remains(child)))
         .collect();
-    let is_same = children.iter().all(|(_, ran)| ran.is_none());
+    let is_same = children.iter().all(|(_, remains)| remains.is_none());
     if is_same && !KEEPING.contains(&plan.name()) {
         return None;
     }
@@ -63,7 +54,7 @@ fn ran(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
         metrics: plan.metrics(),
         properties: Arc::clone(plan.properties()),
         children: children
-            .map(|(child, ran)| ran.unwrap_or_else(|| Arc::clone(child)))
+            .map(|(child, remains)| remains.unwrap_or_else(|| Arc::clone(child)))
             .collect(),
     }))
 }

@@ -7,9 +7,10 @@
 mod apart;
 mod count;
 mod deal;
+mod learnt;
 mod show;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use arrow::compute::SortOptions;
@@ -20,9 +21,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ScalarValue, Statistics};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::{
-    Column, DynamicFilterPhysicalExpr, DynamicFilterTracking,
-};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr, RangePartitioning,
@@ -76,6 +75,8 @@ pub(crate) struct GridScanExec {
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// Those of the dynamic filters for which reading waits, since a join makes them once and reads nothing of this scan before.
     awaited: Vec<Arc<dyn PhysicalExpr>>,
+    /// What the dynamic filters had learnt, of a scan whose run is over.
+    learnt: Option<String>,
     /// The most rows that anybody above will read; each share stops there.
     limit: Option<usize>,
     /// Whether rows come out in the order of the grid, whatever is known of it.
@@ -157,6 +158,7 @@ impl GridScanExec {
             is_part: false,
             dynamic: Vec::new(),
             awaited: Vec::new(),
+            learnt: None,
             facts,
             columns,
             num_columns,
@@ -240,33 +242,6 @@ impl GridScanExec {
     pub(super) fn is_ascending(&self, place: usize) -> bool {
         let column = self.columns.get(place);
         column.is_some_and(|column| self.facts.is_ascending(*column))
-    }
-
-    /// The scan that waits for the dynamic filters with these numbers.
-    #[must_use]
-    pub(super) fn awaiting(&self, filters: &HashSet<u64>) -> Self {
-        let mut scan = self.clone();
-        let is_awaited = |filter: &&Arc<dyn PhysicalExpr>| {
-            filter
-                .expression_id()
-                .is_some_and(|id| filters.contains(&id))
-        };
-        scan.awaited = self
-            .dynamic
-            .iter()
-            .filter(is_awaited)
-            .map(Arc::clone)
-            .collect();
-        scan
-    }
-
-    /// Waits until the joins above have read their other side.
-    pub(super) async fn wait_for_joins(&self) {
-        for filter in &self.awaited {
-            if let Some(filter) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
-                filter.wait_complete().await;
-            }
-        }
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -417,6 +392,7 @@ impl ExecutionPlan for GridScanExec {
         let mut scan = Arc::unwrap_or_clone(self);
         scan.dynamic.clear();
         scan.awaited.clear();
+        scan.learnt = None;
         scan.metrics = ExecutionPlanMetricsSet::new();
         scan.tally = Arc::default();
         Ok(Arc::new(scan))

@@ -12,7 +12,7 @@ use super::GridScanExec;
 use crate::query::metrics::LocalityMetrics;
 
 /// Expressions with AND between them.
-fn joined(expressions: &[Arc<dyn PhysicalExpr>]) -> String {
+pub(super) fn joined(expressions: &[Arc<dyn PhysicalExpr>]) -> String {
     let texts: Vec<String> = expressions.iter().map(ToString::to_string).collect();
     texts.join(" AND ")
 }
@@ -57,8 +57,10 @@ impl DisplayAs for GridScanExec {
         if !self.conditions.is_empty() {
             write!(formatter, ", where={}", joined(&self.conditions))?;
         }
-        if !self.dynamic.is_empty() {
-            write!(formatter, ", dynamic={}", joined(&self.dynamic))?;
+        match &self.learnt {
+            Some(learnt) => write!(formatter, ", dynamic={learnt}")?,
+            None if self.dynamic.is_empty() => {}
+            None => write!(formatter, ", dynamic={}", joined(&self.dynamic))?,
         }
         if let Some(order) = self.properties.output_ordering() {
             write!(formatter, ", sorted_by=[{order}]")?;
