@@ -48,6 +48,11 @@ pub trait TileData: Any + Debug + Send + Sync {
         Locality::of(&self.locations())
     }
 
+    /// How near that is where the tile lies, for those who list tiles: what was kept of one that others have, so that it is read faster next time, makes it no other's.
+    fn home(&self) -> Locality {
+        self.locality()
+    }
+
     /// Whether nobody has the tile any more, as far as is known without asking anybody: reading it fails until its data is brought back. Its locations are then those where it was.
     fn is_lost(&self) -> bool {
         false

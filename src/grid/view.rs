@@ -119,6 +119,10 @@ impl TileData for TileView {
         self.tile.data().locality()
     }
 
+    fn home(&self) -> Locality {
+        self.tile.data().home()
+    }
+
     fn is_lost(&self) -> bool {
         self.tile.data().is_lost()
     }

@@ -43,11 +43,11 @@ pub(super) fn grid(name: &str, grid: &PartitionGrid, max_tiles: usize) -> Value 
     })
 }
 
-/// How near a tile is, in one word, or that nobody has it any more.
+/// How near that is where a tile lies, in one word, or that nobody has it any more.
 pub(super) fn locality(tile: &Tile) -> &'static str {
     match tile.data().is_lost() {
         true => Locality::LOST,
-        false => tile.data().locality().name(),
+        false => tile.data().home().name(),
     }
 }
 

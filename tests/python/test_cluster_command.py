@@ -83,6 +83,34 @@ def test_show_says_what_is_known_of_nulls_when_tiles_are_lost(tmp_path: Path) ->
         assert lines_of(members[0].uri, "show", "sales")[-1].startswith(said)
 
 
+def test_tiles_of_others_are_listed_as_theirs_also_once_columns_of_them_were_kept(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, 2) as members:
+        for number, member in enumerate(members):
+            member.contribute(number, 2)
+        refresh(members)
+        connection = pg.connect(members[0].uri)
+
+        def said() -> list[Any]:
+            """Of the status and the tiles: the tiles that are here, and the others; what `ls` says, and the bytes of grids."""
+            status = status_of(members[0])
+            [grid] = status["grids"]
+            sql = "SELECT here, count(*) AS n FROM tiles('sales') GROUP BY here ORDER BY here DESC"
+            listed = {each["locality"]: each["tiles"] for each in grid["localities"]}
+            here = connection.sql(sql).to_arrow().to_pydict()
+            [line] = [line for line in lines_of(members[0].uri, "ls") if line.startswith("sales")]
+            return [listed, here, line, status["memory"]["grid_bytes"]]
+
+        before = said()
+        assert before[0] == {"memory": BANDS, "process": BANDS}
+        assert before[1] == {"here": [True, False], "n": [BANDS, BANDS]}
+        # All rows are wanted in one place, so that small tiles are fetched there and kept.
+        text = "SELECT count(*) AS n FROM sales WHERE x NOT IN (SELECT x FROM sales WHERE x % 10 = 1 AND random() < 2)"
+        assert connection.sql(text).to_arrow().to_pydict() == {"n": [2 * PART_ROWS * 9 // 10]}
+        assert said() == before
+
+
 def test_rm_says_that_a_grid_of_all_is_gone_from_one_member_alone(tmp_path: Path) -> None:
     with cluster(tmp_path, 2) as members:
         for number, member in enumerate(members):

@@ -397,6 +397,14 @@ impl TileData for MemberTile {
         !self.is_mapped()
     }
 
+    /// The memory of its owner, also where this process has kept columns of it, or mapped it by way of its owner, since somebody read it.
+    fn home(&self) -> Locality {
+        match self.is_near() {
+            true => Locality::Shared,
+            false => Locality::Process,
+        }
+    }
+
     fn locality(&self) -> Locality {
         // Scans are planned by it, once for all, before anything is mapped.
         if self.is_near() {

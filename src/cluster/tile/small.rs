@@ -89,3 +89,52 @@ impl SmallTiles {
         columns.any(|column| self.0.contains_key(&Place::new(handle, column)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Int64Array;
+    use tokio::runtime::Handle as Runtime;
+
+    use super::*;
+    use crate::client::ClientOptions;
+    use crate::cluster::members::Member;
+    use crate::cluster::members::channel::Reach;
+    use crate::cluster::scale;
+    use crate::cluster::tile::MemberTile;
+    use crate::cluster::tile::outline::{Access, Outline};
+    use crate::grid::TileData;
+    use crate::location::Locality;
+
+    #[tokio::test]
+    async fn a_tile_of_which_columns_are_kept_is_read_as_if_it_were_here_and_is_listed_where_it_is()
+    {
+        let reach = Arc::new(Reach::new(ClientOptions::default(), Runtime::current()));
+        let own = Member::here("grpc://127.0.0.1:1").unwrap();
+        let members = scale::members(&own, 2);
+        let grid = scale::grid_at(&reach, &members, &[1]);
+        let other = members.iter().nth(1).unwrap();
+        let outline = Outline {
+            handle: Handle {
+                grid: grid.id(),
+                position: vec![0, 0],
+                incarnation: other.incarnation(),
+                owner: other.location().clone(),
+            },
+            uri: other.uri().into(),
+            was: Arc::default(),
+            table: Arc::default(),
+            schema: Arc::clone(grid.schema()),
+            num_rows: 2,
+            memory_bytes: 16,
+            access: Access::default(),
+        };
+        let tile = MemberTile::new(outline, Arc::clone(&reach));
+        let near = || (tile.locality(), tile.home());
+        assert_eq!(near(), (Locality::Process, Locality::Process));
+        let values = Arc::new(Int64Array::from(vec![1, 2]));
+        reach.small.keep(tile.handle(), 0, values);
+        assert_eq!(near(), (Locality::Memory, Locality::Process));
+    }
+}

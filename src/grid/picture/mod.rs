@@ -43,7 +43,7 @@ fn tiling_line(grid: &PartitionGrid) -> String {
     let size = bytes(grid.memory_bytes());
     let is_shared = |tile: &&Tile| {
         let data = tile.data();
-        data.locality() == Locality::Shared && !data.is_lost()
+        data.home() == Locality::Shared && !data.is_lost()
     };
     let place = match grid.tiles().iter().filter(is_shared).count() {
         0 => String::new(),

@@ -102,6 +102,10 @@ impl TileData for LoadedTile {
         self.data.locality()
     }
 
+    fn home(&self) -> Locality {
+        self.data.home()
+    }
+
     fn is_lost(&self) -> bool {
         self.data.is_lost()
     }
