@@ -163,6 +163,47 @@ async fn a_grid_that_is_dropped_while_its_parts_are_looked_at_does_not_come_back
     assert!(session.tables().is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_a_grid_that_was_dropped_is_told_so_from_that_moment_on() {
+    let session = Session::try_new(&SessionOptions::default()).unwrap();
+    let options = ClusterOptions::default();
+    let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
+    let contribute = |name: &str| {
+        cluster
+            .contribute(name, grid(0), PartOf::new(0, 1))
+            .unwrap();
+    };
+    let is_told = || {
+        let text = session.grid("sales").unwrap_err().to_string();
+        assert!(text.contains("dropped or withdrawn at this"), "{text}");
+    };
+    contribute("sales");
+    cluster.refresh().await.unwrap();
+    assert!(session.drop_table("sales").await.unwrap());
+    is_told();
+    contribute("sales");
+    cluster.refresh().await.unwrap();
+    assert_eq!(session.tables(), ["sales"]);
+    // Also after a look that had seen it, and ends once it was dropped: the other grid waits for its name until then.
+    contribute("zones");
+    let turn = session.naming_turn().await;
+    let dropping = tokio::spawn({
+        let session = session.clone();
+        async move { session.drop_table("sales").await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let looking = tokio::spawn({
+        let cluster = Arc::clone(&cluster);
+        async move { cluster.refresh().await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(turn);
+    assert!(dropping.await.unwrap().unwrap());
+    looking.await.unwrap().unwrap();
+    assert_eq!(session.tables(), ["zones"]);
+    is_told();
+}
+
 #[test]
 fn copies_that_come_after_a_grid_was_withdrawn_are_not_kept() {
     let mut parts = Parts::default();

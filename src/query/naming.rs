@@ -117,6 +117,17 @@ async fn forget<'a>(
     Ok(kept)
 }
 
+/// Takes a name away, and has whoever asks for it from then on told this, if anything.
+fn take_away(names: &Names, name: &str, told: Option<&Error>) -> bool {
+    let removed = names.change(|known| {
+        if let Some(error) = told {
+            known.lacking.insert(name.to_owned(), error.clone());
+        }
+        known.tables.remove(name)
+    });
+    removed.is_some()
+}
+
 /// Has a change announced, if there was one. Gives the turn to others before: two processes that each wait until the other one has heard of a change hear it in a turn of theirs.
 async fn announced(turn: OwnedMutexGuard<()>, changed: Option<&dyn Keeper>) {
     drop(turn);
@@ -256,14 +267,23 @@ impl Session {
         let turn = Arc::clone(&self.naming.turn).lock_owned().await;
         let (names, name) = (self.names.clone(), name.to_owned());
         let keeper = self.naming.keeper.load_full();
+        let spreader = self.spreader.clone();
         finished(async move {
             let keeper: Option<&dyn Keeper> = keeper.as_deref().map(AsRef::as_ref);
             let changed = forget(keeper, &names, &name).await?;
-            let removed = names.change(|known| known.tables.remove(&name));
+            let spread = spreader.now();
+            let told = spread.and_then(|spread| spread.dropping(&name));
+            let was_there = take_away(&names, &name, told.as_ref());
             announced(turn, changed).await;
-            Ok(removed.is_some())
+            Ok(was_there)
         })
         .await
+    }
+
+    /// As [`Session::deregister`], and has whoever asks for the name from then on told this, if anything.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn deregister_telling(&self, name: &str, told: Option<&Error>) -> bool {
+        take_away(&self.names, name, told)
     }
 
     /// Does it, and says what was done.

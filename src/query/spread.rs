@@ -59,12 +59,16 @@ use super::plan::values_below::ValuesBelow;
 #[cfg(feature = "distributed")]
 use super::run::bounded;
 use super::table::GridTable;
+use crate::error::Error;
 use crate::grid::PartitionGrid;
 
 /// Spreads the plans of a session over processes.
 pub(crate) trait Spread: fmt::Debug + Send + Sync {
     /// Whether other processes have tiles of the grid, so that a plan over it is spread.
     fn concerns(&self, grid: &PartitionGrid) -> bool;
+
+    /// Takes note that a name is about to be taken away here. Gives what whoever asks for it is told from then on, if it is that of a grid of which other processes have parts.
+    fn dropping(&self, name: &str) -> Option<Error>;
 
     /// How many processes a plan is spread over.
     #[cfg(feature = "distributed")]

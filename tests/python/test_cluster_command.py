@@ -132,3 +132,37 @@ def test_rm_says_that_a_grid_of_all_is_gone_from_one_member_alone(tmp_path: Path
             assert member.ask("server.withdraw('sales')") in (True, False)
         refresh(members)
         assert [member.ask("server.tables") for member in members] == [[], []]
+
+
+def told_of_sales(member: Member) -> str:
+    """What a member says to whoever asks for the grid that it has not."""
+    with pytest.raises(pg.errors.QueryError) as caught:
+        pg.connect(member.uri).sql("SELECT * FROM sales").to_arrow()
+    return str(caught.value).partition("\n")[0].partition(" (")[0]
+
+
+def test_who_asks_for_a_grid_that_was_dropped_or_withdrawn_is_told_so_at_once(
+    tmp_path: Path,
+) -> None:
+    told = (
+        "no table `sales`: it was dropped or withdrawn at this member, and members have parts of it"
+    )
+    with cluster(tmp_path, 2) as members:
+        first, second = members
+        for number, member in enumerate(members):
+            member.contribute(number, 2)
+        refresh(members)
+        lines_of(first.uri, "rm", "sales")
+        assert {told_of_sales(first) for _ in range(20)} == {told}
+        with pytest.raises(pg.errors.NotFoundError, match="dropped or withdrawn at this member"):
+            pg.connect(first.uri).grid("sales")
+        # The other one has it as before, and takes it away by itself.
+        assert second.ask("server.tables") == ["sales"]
+        assert second.ask("server.withdraw('sales')") is True
+        assert {told_of_sales(second) for _ in range(20)} == {told}
+        refresh(members)
+        assert [told_of_sales(member) for member in members] == [told, told]
+        # Nobody has any part any more.
+        assert first.ask("server.withdraw('sales')") is True
+        refresh(members)
+        assert [told_of_sales(member) for member in members] == ["no table `sales`"] * 2

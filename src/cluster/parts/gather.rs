@@ -53,11 +53,11 @@ impl Cluster {
     /// What stands in the way of any of them, once the others were looked at.
     pub(in crate::cluster) async fn gather(&self, members: &Members, are_all: bool) -> Result<()> {
         let (said, mut failed) = self.asked(members).await;
-        self.heed_drops(&said.told);
+        self.heed_drops(&mut self.parts(), &said.told);
         self.hear(&said, are_all && said.silent.is_empty());
         let Said { told, silent } = said;
         let (mut there, mut wishes) = (BTreeSet::new(), Vec::new());
-        let (mut lacking, mut dropped) = (BTreeMap::new(), BTreeMap::new());
+        let (mut lacking, mut choices) = (BTreeMap::new(), BTreeMap::new());
         for (name, told) in &told {
             let survey = Survey {
                 members,
@@ -76,12 +76,11 @@ impl Cluster {
             };
             if let Some(error) = self.lacking(name, &choice, &made) {
                 lacking.insert(name.clone(), error);
-            } else if let Some(error) = self.dropped(name, &choice) {
-                dropped.insert(name.clone(), error);
             }
             failed = failed.and(made.map_err(|error| error.with_context("grid", name.as_str())));
             // Whatever came of it: what nobody needs goes.
             wishes.extend(self.settled(&survey, &choice));
+            choices.insert(name.as_str(), choice);
         }
         // Of a look at some of the members nobody knows whether parts are missing.
         let now = self.members();
@@ -89,7 +88,7 @@ impl Cluster {
             .iter()
             .all(|member| members.number_of(member.incarnation()).is_some())
         {
-            self.lack(&lacking, dropped);
+            self.lack(&lacking, &told, &choices);
         }
         self.parts().age_only_own();
         if are_all && silent.is_empty() {
@@ -122,7 +121,7 @@ impl Cluster {
         });
         let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
         for name in gone {
-            let _was_there = self.unmake(&mut parts, &name);
+            let _was_there = self.unmake(&mut parts, &name, None);
         }
     }
 
@@ -214,6 +213,7 @@ impl Cluster {
             data,
             replicas: replicas.unwrap_or_default().max(1),
             same: before.map(|before| before.then(data)).unwrap_or_default(),
+            is_dropped: false,
         };
         self.session.register_sampled(name, grid, sample);
         self.parts().made.insert(name.to_owned(), made);

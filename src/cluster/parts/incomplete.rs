@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::copies::Choice;
+use super::copies::{Choice, Told};
 use crate::cluster::Cluster;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -134,11 +134,13 @@ impl Cluster {
         Some(error.with_message(text))
     }
 
-    /// Takes note of what is wrong with grids now, and has whoever asks for one of them told so; whoever asks for one of those that were dropped here is told that, which is nothing wrong.
+    /// Takes note of what is wrong with grids now, and has whoever asks for one of them told so; whoever asks for one of those that were dropped here is told that, which is nothing wrong. Members said this of
+    /// their parts, of which these count.
     pub(in crate::cluster) fn lack(
         &self,
         now: &BTreeMap<String, Error>,
-        dropped: BTreeMap<String, Error>,
+        said: &BTreeMap<String, Vec<Told>>,
+        choices: &BTreeMap<&str, Choice>,
     ) {
         for error in self.reach.incomplete.look(now).unwrap_or_default() {
             let text = "a grid of the cluster is not there, or not whole";
@@ -148,7 +150,14 @@ impl Cluster {
                 _ => tracing::warn!(%error, "{text}"),
             }
         }
-        let mut told = dropped;
+        // Also those that were dropped since the look began: whoever drops one, or withdraws it, has said so before this, or says it afterwards.
+        let mut parts = self.parts();
+        self.heed_drops(&mut parts, said);
+        let dropped = choices.iter().filter_map(|(name, choice)| {
+            let error = parts.withdrawn.dropped(name, choice)?;
+            Some(((*name).to_owned(), error))
+        });
+        let mut told: BTreeMap<String, Error> = dropped.collect();
         told.extend(now.clone());
         self.session.lack(&told);
     }
@@ -168,7 +177,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use super::super::copies::{Deal, Dealt, Told};
+    use super::super::copies::{Deal, Dealt};
     use super::*;
     use crate::flight::messages::GridPart;
 

@@ -102,6 +102,8 @@ pub(super) struct Made {
     pub(super) replicas: u32,
     /// The ids of those that had the name before with the same rows in the same row bands, the last one last.
     pub(super) same: Vec<GridId>,
+    /// Whether the name was taken away here since; the next look sees to the rest.
+    pub(super) is_dropped: bool,
 }
 
 impl Parts {

@@ -10,6 +10,7 @@ use super::{Made, Parts};
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::flight::messages::GridPart;
+use crate::share::Incarnation;
 
 /// What was withdrawn here, as long as others have it.
 #[derive(Debug, Default)]
@@ -53,6 +54,15 @@ impl Withdrawn {
     pub(in crate::cluster) fn remember_only(&mut self, there: &HashSet<&[u8]>) {
         let is_there = |id: &Vec<u8>| there.contains(id.as_slice());
         self.gone.retain(|_, ids| ids.iter().any(is_there));
+    }
+
+    /// What whoever asks for a grid is told of which these parts count, if it was dropped or withdrawn here and they are there; `None` for any other.
+    pub(in crate::cluster) fn dropped(&self, name: &str, choice: &Choice) -> Option<Error> {
+        let parts = choice.deals.values();
+        let ids = parts.flat_map(|dealt| dealt.parts.values().map(|told| &told.part.id));
+        let mut ids = ids.peekable();
+        ids.peek()?;
+        self.is_all(name, ids).then(|| dropped_here(name))
     }
 
     /// Something was contributed here to a grid: it may come up, and copies of it may.
@@ -110,23 +120,30 @@ impl Cluster {
     /// contributed anew, here or elsewhere, or the grid is rebalanced. Says whether there was anything.
     #[must_use]
     pub fn withdraw(&self, name: &str) -> bool {
+        let members = self.members();
+        let own = members.own().incarnation();
+        let is_other = |life: Incarnation| life != own && members.number_of(life).is_some();
         let mut parts = self.parts();
+        let made = parts.made.get(name);
+        let are_elsewhere =
+            made.is_some_and(|made| made.of.iter().any(|(_, life)| is_other(*life)));
+        let told = are_elsewhere.then(|| dropped_here(name));
         let had_parts = parts.withdraw(name);
-        self.unmake(&mut parts, name) || had_parts
+        self.unmake(&mut parts, name, told.as_ref()) || had_parts
     }
 
     /// Takes note of the grids of all that a statement here has dropped, or put something else in the place of: they do not come up here again either until something of them is contributed anew, or they are
     /// rebalanced. So do what members told of the deals whose place they took, which are there for a while. What this member has of them it goes on to have, for the others.
-    pub(in crate::cluster) fn heed_drops(&self, told: &BTreeMap<String, Vec<Told>>) {
-        let mut parts = self.parts();
+    pub(in crate::cluster) fn heed_drops(
+        &self,
+        parts: &mut Parts,
+        told: &BTreeMap<String, Vec<Told>>,
+    ) {
         let Parts {
             made, withdrawn, ..
-        } = &mut *parts;
+        } = parts;
         made.retain(|name, made| {
-            let is_ours = self
-                .session
-                .grid(name)
-                .is_ok_and(|grid| grid.id() == made.id);
+            let is_ours = !self.was_dropped(name, Some(&*made));
             if !is_ours {
                 let before = told.get(name).into_iter().flatten();
                 let before = before.filter(|told| Deal::of(&told.part) < made.deal);
@@ -138,37 +155,44 @@ impl Cluster {
         });
     }
 
-    /// What whoever asks for a grid is told of which these parts count, if it was dropped or withdrawn here and they are there; `None` for any other.
-    pub(in crate::cluster) fn dropped(&self, name: &str, choice: &Choice) -> Option<Error> {
-        let parts = choice.deals.values();
-        let ids = parts.flat_map(|dealt| dealt.parts.values().map(|told| &told.part.id));
-        let mut ids = ids.peekable();
-        ids.peek()?;
-        if !self.parts().withdrawn.is_all(name, ids) {
-            return None;
-        }
-        let text = format!(
-            "no table `{name}`: it was dropped or withdrawn at this member, and members have parts of it"
-        );
-        Some(Error::not_found(text).with_hint(
-            "ask another member, or contribute one of its parts anew, which brings it back here",
-        ))
+    /// Takes note that the name of a grid is about to be taken away here, which only the next look sees ([`Cluster::heed_drops`]). Gives what whoever asks for it is told from then on, if it is one of all: its parts stay
+    /// where they are. Nobody else may give names meanwhile.
+    pub(in crate::cluster) fn heed_drop(&self, name: &str) -> Option<Error> {
+        let mut parts = self.parts();
+        parts.made.get_mut(name)?.is_dropped = true;
+        Some(dropped_here(name))
     }
 
     /// Whether a grid that was put under its name is no more there.
     pub(in crate::cluster) fn was_dropped(&self, name: &str, made: Option<&Made>) -> bool {
         made.is_some_and(|made| {
             let grid = self.session.grid(name);
-            !grid.is_ok_and(|grid| grid.id() == made.id)
+            made.is_dropped || !grid.is_ok_and(|grid| grid.id() == made.id)
         })
     }
 
-    /// Takes the grid of all from this member, if it is there and ours.
-    pub(in crate::cluster) fn unmake(&self, parts: &mut Parts, name: &str) -> bool {
+    /// Takes the grid of all from this member, if it is there and ours, and has whoever asks for it from then on told this, if anything.
+    pub(in crate::cluster) fn unmake(
+        &self,
+        parts: &mut Parts,
+        name: &str,
+        told: Option<&Error>,
+    ) -> bool {
         let Some(made) = parts.made.remove(name) else {
             return false;
         };
         let grid = self.session.grid(name);
-        grid.is_ok_and(|grid| grid.id() == made.id) && self.session.deregister(name)
+        let is_ours = grid.is_ok_and(|grid| grid.id() == made.id);
+        is_ours && self.session.deregister_telling(name, told)
     }
+}
+
+/// What whoever asks for a grid is told that was dropped or withdrawn here.
+fn dropped_here(name: &str) -> Error {
+    let text = format!(
+        "no table `{name}`: it was dropped or withdrawn at this member, and members have parts of it"
+    );
+    Error::not_found(text).with_hint(
+        "ask another member, or contribute one of its parts anew, which brings it back here",
+    )
 }

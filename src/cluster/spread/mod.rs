@@ -75,6 +75,10 @@ impl Spread for Cluster {
         is_of_member || self.members().len() > 1 && self.anywhere.has_any(grid)
     }
 
+    fn dropping(&self, name: &str) -> Option<Error> {
+        self.heed_drop(name)
+    }
+
     fn num_processes(&self) -> usize {
         self.members().len()
     }
