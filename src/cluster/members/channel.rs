@@ -29,6 +29,7 @@ use tower::ServiceExt;
 use url::Url;
 
 use super::lives::Lives;
+use super::silent::Silent;
 use super::{Member, Members};
 use crate::client::{Client, ClientOptions, Waits};
 use crate::cluster::parts::incomplete::Incomplete;
@@ -77,6 +78,8 @@ pub(in crate::cluster) struct Reach {
     pub(in crate::cluster) near: Mapped,
     /// Whose tiles are lost.
     pub(in crate::cluster) lives: Lives,
+    /// Owners of tiles on this host that were waited for in vain where their tiles were to be fetched.
+    pub(in crate::cluster) silent: Silent,
     /// What is wrong with grids, as the last look saw it: whoever misses a tile is told.
     pub(in crate::cluster) incomplete: Incomplete,
 }
@@ -97,6 +100,7 @@ impl Reach {
             small: SmallTiles::new(),
             near: Mapped::default(),
             lives: Lives::default(),
+            silent: Silent::default(),
             incomplete: Incomplete::default(),
         }
     }

@@ -13,7 +13,7 @@ pub(super) mod small;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -210,7 +210,7 @@ impl MemberTile {
         if let Some(tile) = self.shared() {
             return Some(tile);
         }
-        if !self.was_mapped.load(Ordering::Relaxed) {
+        if !self.was_mapped.load(Ordering::Relaxed) || self.is_silent() {
             return None;
         }
         // One that hangs is not waited for twice.
@@ -280,7 +280,20 @@ impl MemberTile {
         made.map(Arc::clone)
     }
 
+    /// Whether its owner is no member any more, and was waited for in vain a moment ago: each statement over its tiles would wait for it anew.
+    fn is_silent(&self) -> bool {
+        let owner = self.handle().incarnation;
+        self.reach.lives.is_nobody(owner) && self.reach.silent.has(owner, Instant::now())
+    }
+
+    /// Its owner hangs.
+    fn unanswered(&self) -> Error {
+        let what = "the member that had the tile does not answer";
+        self.lost(what, "ask again in a moment: it is looked for meanwhile")
+    }
+
     /// Sees that its owner does not hang where there is no connection to it yet, if it is on this host: a thread of its own greets others there, however busy all its others are. Making a connection would take longer.
+    /// One that is no member any more is waited for once in ten seconds.
     ///
     /// # Errors
     /// `PartitionLost` for one that does not greet. Whatever else stands in the way says nothing of whether it can be reached by its URI.
@@ -289,13 +302,15 @@ impl MemberTile {
         if handle.owner.host() != host_address() || self.reach.has_client(&self.outline.uri) {
             return Ok(());
         }
+        if self.is_silent() {
+            return Err(self.unanswered());
+        }
+        let owner = handle.incarnation;
         let greeted = tokio::task::spawn_blocking(move || answers(&handle, GREETING)).await;
         match greeted {
             Ok(Err(error)) if error.kind() == ErrorKind::ResourcesExhausted => {
-                let what = "the member that had the tile does not answer";
-                Err(self
-                    .lost(what, "ask again in a moment: it is looked for meanwhile")
-                    .with_source(error))
+                self.reach.silent.add(owner, Instant::now());
+                Err(self.unanswered().with_source(error))
             }
             _ => Ok(()),
         }

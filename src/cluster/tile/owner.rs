@@ -76,9 +76,12 @@ impl BandThere {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::cluster::scale;
     use crate::cluster::{Cluster, ClusterOptions};
+    use crate::error::ErrorKind;
     use crate::query::{Session, SessionOptions};
 
     #[tokio::test]
@@ -105,5 +108,24 @@ mod tests {
         assert_eq!(find(&[]), None);
         let fewer = Members::alone(cluster.members().own().clone());
         assert_eq!(BandThere::find(&fewer, grid.row_band(0)), None);
+    }
+
+    #[tokio::test]
+    async fn who_is_no_member_and_was_waited_for_in_vain_is_not_waited_for_again_at_once() {
+        let session = Session::try_new(&SessionOptions::default()).unwrap();
+        let options = ClusterOptions::default();
+        let cluster = Cluster::start(&session, "grpc://127.0.0.1:9", options).unwrap();
+        let members = scale::members(cluster.members().own(), 2);
+        let grid = scale::grid_at(&cluster.reach, &members, &[1]);
+        let tile = grid.row_band(0)[0].clone();
+        cluster.set_members(members.iter().cloned());
+        cluster.set_members([]);
+        let owner = of_member(&tile).unwrap().incarnation;
+        assert!(cluster.reach.silent.add(owner, Instant::now()));
+        // Nobody greets for it, so that a connection would be tried.
+        let lost = tile.data().fetch(&[0]).await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::PartitionLost);
+        let text = lost.to_string();
+        assert!(text.contains("it is looked for meanwhile"), "{text}");
     }
 }
