@@ -48,7 +48,7 @@ pub trait TileData: Any + Debug + Send + Sync {
         Locality::of(&self.locations())
     }
 
-    /// How near that is where the tile lies, for those who list tiles: what was kept of one that others have, so that it is read faster next time, makes it no other's.
+    /// How near the place is where the tile lies, for those who list tiles. Columns of a tile of another process that are kept here, to be read again, do not make it one of this process.
     fn home(&self) -> Locality {
         self.locality()
     }

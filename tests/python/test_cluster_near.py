@@ -105,9 +105,10 @@ def tried(member: Member, text: str = QUERY) -> dict[str, list[Any]] | None:
 
 def lost_during_a_look(member: Member) -> int:
     """How many statements, one after the other, a member tells that rows are lost before a look at who there is ends."""
+    said, count = member.process.stdout, 0
+    assert said is not None
     member.begin("server.refresh()")
-    count = 0
-    while tried(member) is None and not select.select([member.process.stdout], [], [], 0)[0]:
+    while tried(member) is None and not select.select([said], [], [], 0)[0]:
         count += 1
     assert json.loads(member.line()) is None
     return count
