@@ -196,7 +196,7 @@ class Connection:
             PartitionLostError: A part of it is gone.
             WorkerLostError, StorageError and others: A member could not take its share. The grid is as it was.
         """
-    def sql(self, /, query: str, params: Any | None = None) -> Result:
+    def sql(self, /, query: str, params: Any | None = None, *, timeout: float | None = None, memory_limit: int | str | None = None) -> Result:
         """
         Plans a statement on the server; it runs there when its result is asked for, and rows come as they are found. One that names something (CREATE VIEW, CREATE TABLE … AS, DROP) takes
         effect now.
@@ -204,6 +204,8 @@ class Connection:
         Args:
             query: The SQL text.
             params: Values for its parameters, as `partgrid.sql` takes them: a list or tuple for `$1` and `?`, a dict for `$name`. They are sent as values, never as SQL text.
+            timeout: Seconds that each run may take, in place of those of the connection; the server may allow less.
+            memory_limit: Bytes, or a text such as `"512MB"`, that each run may use of the server's memory, likewise.
 
         Returns:
             A result that has not run yet. Its `metrics` is always None, and so is what `progress()` returns.
@@ -211,6 +213,8 @@ class Connection:
         Raises:
             QueryError: The SQL is wrong.
             PermissionDeniedError: The token does not allow it.
+            InvalidArgumentError: A limit is 0, or the server takes none.
+            ResourcesExhaustedError: A limit was reached, now or when it runs; the text says whether it is the server's.
         """
     def upload(self, /, data: Any, name: str, *, if_exists: str = "fail", ack: str | None = None, load_id: str | None = None) -> dict:
         """

@@ -198,6 +198,8 @@ impl PyConnection {
     /// Args:
     ///     query: The SQL text.
     ///     params: Values for its parameters, as `partgrid.sql` takes them: a list or tuple for `$1` and `?`, a dict for `$name`. They are sent as values, never as SQL text.
+    ///     timeout: Seconds that each run may take, in place of those of the connection; the server may allow less.
+    ///     memory_limit: Bytes, or a text such as `"512MB"`, that each run may use of the server's memory, likewise.
     ///
     /// Returns:
     ///     A result that has not run yet. Its `metrics` is always None, and so is what `progress()` returns.
@@ -205,16 +207,26 @@ impl PyConnection {
     /// Raises:
     ///     QueryError: The SQL is wrong.
     ///     PermissionDeniedError: The token does not allow it.
-    #[pyo3(signature = (query, params=None))]
+    ///     InvalidArgumentError: A limit is 0, or the server takes none.
+    ///     ResourcesExhaustedError: A limit was reached, now or when it runs; the text says whether it is the server's.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (query, params=None, *, timeout=None, memory_limit=None))]
     fn sql(
         &self,
         py: Python<'_>,
         query: Given<String>,
         params: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Given<Seconds>>,
+        memory_limit: Option<Given<Size>>,
     ) -> Outcome<PyQuery> {
         let (client, text) = (self.client()?, query.named("query")?);
         let (asked, values) = (text.clone(), parameters(params)?);
-        let asking = async move { Box::pin(client.sql_with(&asked, values)).await };
+        let time = optional(timeout, "timeout")?.and_then(|timeout| timeout.limit);
+        let bytes = optional(memory_limit, "memory_limit")?.map(|size| size.0);
+        let asking = async move {
+            let client = Box::pin(client.within(time, bytes)).await?;
+            Box::pin(client.sql_with(&asked, values)).await
+        };
         let query = wait(py, asking)?;
         Ok(PyQuery::new(text, query))
     }

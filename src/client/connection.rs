@@ -6,7 +6,9 @@ use std::error::Error as _;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow_flight::flight_service_client::FlightServiceClient;
@@ -57,7 +59,18 @@ type Service = FlightServiceClient<InterceptedService<Channel, Shows>>;
 pub struct Client {
     uri: Arc<str>,
     waits: Waits,
+    channel: Channel,
+    shows: Shows,
     service: Service,
+    /// Whether the server is known to take bounds of queries.
+    takes_bounds: Arc<AtomicBool>,
+}
+
+/// What speaks on a channel, and shows this with each call.
+fn service_on(channel: &Channel, shows: &Shows) -> Service {
+    FlightServiceClient::with_interceptor(channel.clone(), shows.clone())
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(usize::MAX)
 }
 
 impl fmt::Debug for Client {
@@ -87,13 +100,13 @@ impl Client {
         let opening = async {
             let opened = endpoint.connect().await;
             let channel = opened.map_err(|error| address.unreachable(&error))?;
-            let service = FlightServiceClient::with_interceptor(channel, shows)
-                .max_decoding_message_size(MAX_MESSAGE_BYTES)
-                .max_encoding_message_size(usize::MAX);
             let client = Self {
                 uri: Arc::from(uri),
                 waits: options.waits,
-                service,
+                service: service_on(&channel, &shows),
+                channel,
+                shows,
+                takes_bounds: Arc::default(),
             };
             let knocked = client.knock(&options.bounds).await;
             Ok((client, knocked))
@@ -110,13 +123,50 @@ impl Client {
     /// Sees that somebody answers: that a connection was taken says only that there is a system. What the server does not know of the bounds is said now, not with the first query.
     async fn knock(&self, bounds: &QueryBounds) -> Result<()> {
         if *bounds != QueryBounds::default() {
-            return session::check(self, bounds).await;
+            return self.check_bounds(bounds).await;
         }
         match self.service.clone().list_actions(Empty {}).await {
             Err(status) if status.source().is_some() => Err(self.failed(&status)),
             // Whatever it says, somebody is there.
             _ => Ok(()),
         }
+    }
+
+    /// Sees that the server takes bounds of queries, unless that is known.
+    async fn check_bounds(&self, bounds: &QueryBounds) -> Result<()> {
+        if !self.takes_bounds.load(Ordering::Acquire) {
+            session::check(self, bounds).await?;
+            self.takes_bounds.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The same connection for queries of which each may take so long, and use so many bytes of the server's memory, in place of what the connection says of that; the server may allow less.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bounds that nothing can keep to, and where the server takes none; whatever else it says.
+    pub async fn within(
+        &self,
+        timeout: Option<Duration>,
+        memory_limit_bytes: Option<u64>,
+    ) -> Result<Self> {
+        let own = self.shows.bounds;
+        let bounds = QueryBounds {
+            timeout: timeout.or(own.timeout),
+            memory_limit_bytes: memory_limit_bytes.or(own.memory_limit_bytes),
+        };
+        if bounds == own {
+            return Ok(self.clone());
+        }
+        bounds.check()?;
+        self.check_bounds(&bounds).await?;
+        let token = self.shows.token.clone();
+        let shows = Shows { token, bounds };
+        Ok(Self {
+            service: service_on(&self.channel, &shows),
+            shows,
+            ..self.clone()
+        })
     }
 
     /// The error that a status of this connection says.

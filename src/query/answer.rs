@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use arrow::array::RecordBatch;
@@ -24,6 +23,7 @@ use super::bounds::{Queue, RunPool, SessionMemory};
 use super::exec::batch_rows::{batch_rows, in_batches};
 use super::exec::stop::Stop;
 use super::kept::Kept;
+use super::limits::{MemoryBound, TimeLimit};
 use super::metrics::QueryMetrics;
 use super::names::{Known, Names};
 use super::progress::{QueryProgress, progress};
@@ -41,9 +41,9 @@ pub(super) struct Bounds {
     pub(super) names: Names,
     /// What they stood for when it was planned, as long as they do.
     pub(super) known: Weak<Known>,
-    pub(super) timeout: Option<Duration>,
+    pub(super) timeout: Option<TimeLimit>,
     pub(super) on: Option<Handle>,
-    pub(super) memory_limit_bytes: Option<usize>,
+    pub(super) memory_bound: Option<MemoryBound>,
     /// The functions by name, for plans that list them.
     pub(super) functions: Option<Arc<TaskContext>>,
     /// Whether nobody asks what other processes counted.
@@ -164,7 +164,7 @@ impl Query {
     fn start(&self, keep: bool, counts: bool) -> Result<BatchStream> {
         let allowance = self.bounds.allowance.as_ref();
         let seat = allowance.map(Allowance::seat).transpose()?;
-        let pool = RunPool::new(&self.bounds.memory, self.bounds.memory_limit_bytes);
+        let pool = RunPool::new(&self.bounds.memory, self.bounds.memory_bound);
         let pool = pool.within(allowance.and_then(Allowance::memory));
         let memory = Arc::new(pool);
         let pool = Arc::clone(&memory) as Arc<dyn MemoryPool>;
@@ -233,8 +233,8 @@ impl Query {
     /// What runs, and with which settings: those of the plan, with batches of fewer rows where long values are repeated.
     fn in_batches(&self) -> Result<(Arc<dyn ExecutionPlan>, SessionConfig)> {
         let (plan, config) = (Arc::clone(&self.plan), self.bounds.config.clone());
-        let limit = self.bounds.memory_limit_bytes;
-        let limit = limit.unwrap_or_else(|| self.bounds.memory.limit());
+        let bound = self.bounds.memory_bound.map(|bound| bound.bytes);
+        let limit = bound.unwrap_or_else(|| self.bounds.memory.limit());
         let rows = batch_rows(&plan, config.batch_size(), limit);
         if rows == config.batch_size() {
             return Ok((plan, config));

@@ -7,18 +7,22 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::error::Result as PlanResult;
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::limits::{MemoryBound, Whose};
+use super::options::SessionOptions;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What all queries of a session use together.
 #[derive(Debug)]
 pub(super) struct SessionMemory {
     limit: usize,
+    /// The setting of a server that says it.
+    setting: Option<&'static str>,
     used: AtomicUsize,
 }
 
@@ -26,12 +30,29 @@ impl SessionMemory {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
+            setting: None,
             used: AtomicUsize::new(0),
+        }
+    }
+
+    /// That of the queries of a session.
+    pub(super) fn of_session(options: &SessionOptions) -> Self {
+        Self {
+            setting: options.limit_names.map(|names| names.memory),
+            ..Self::new(options.memory_limit())
         }
     }
 
     pub(super) fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// The limit as that of a session.
+    fn bound(&self) -> MemoryBound {
+        MemoryBound {
+            bytes: self.limit,
+            of: Whose::Session(self.setting),
+        }
     }
 
     pub(super) fn used(&self) -> usize {
@@ -57,6 +78,8 @@ impl SessionMemory {
 #[derive(Debug)]
 pub(super) struct RunPool {
     limit: usize,
+    /// Whose limit that is.
+    of: Whose,
     session: Arc<SessionMemory>,
     /// That of its caller, within that of the session.
     caller: Option<Arc<SessionMemory>>,
@@ -74,9 +97,12 @@ struct Shares {
 }
 
 impl RunPool {
-    pub(super) fn new(session: &Arc<SessionMemory>, limit: Option<usize>) -> Self {
+    pub(super) fn new(session: &Arc<SessionMemory>, bound: Option<MemoryBound>) -> Self {
+        let less = bound.filter(|bound| bound.bytes < session.limit);
+        let MemoryBound { bytes, of } = less.unwrap_or_else(|| session.bound());
         Self {
-            limit: limit.map_or(session.limit, |limit| limit.min(session.limit)),
+            limit: bytes,
+            of,
             session: Arc::clone(session),
             caller: None,
             shares: Mutex::default(),
@@ -85,10 +111,14 @@ impl RunPool {
 
     /// Within what its caller may use, too.
     pub(super) fn within(self, caller: Option<&Arc<SessionMemory>>) -> Self {
-        let limit = caller.map_or(self.limit, |caller| self.limit.min(caller.limit()));
+        let (limit, of) = match caller {
+            Some(caller) if caller.limit() < self.limit => (caller.limit(), Whose::Caller),
+            _ => (self.limit, self.of),
+        };
         let caller = caller.map(Arc::clone);
         Self {
             limit,
+            of,
             caller,
             ..self
         }
@@ -182,17 +212,14 @@ impl MemoryPool for RunPool {
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> PlanResult<()> {
         let operator = reservation.consumer().name();
         if !self.has_room(reservation, additional) {
-            let of = if self.limit < self.session.limit {
-                "query"
-            } else {
-                "session"
-            };
-            return Err(exhausted(of, self.limit, operator, additional));
+            let (bytes, of) = (self.limit, self.of);
+            return Err(MemoryBound { bytes, of }.exhausted(operator, additional));
         }
         if let Some(caller) = &self.caller
             && !caller.try_take(additional)
         {
-            return Err(exhausted("caller", caller.limit(), operator, additional));
+            let (bytes, of) = (caller.limit(), Whose::Caller);
+            return Err(MemoryBound { bytes, of }.exhausted(operator, additional));
         }
         if self.session.try_take(additional) {
             self.add(reservation, additional);
@@ -201,12 +228,7 @@ impl MemoryPool for RunPool {
         if let Some(caller) = &self.caller {
             caller.give(additional);
         }
-        Err(exhausted(
-            "session",
-            self.session.limit,
-            operator,
-            additional,
-        ))
+        Err(self.session.bound().exhausted(operator, additional))
     }
 
     fn reserved(&self) -> usize {
@@ -217,17 +239,6 @@ impl MemoryPool for RunPool {
     fn memory_limit(&self) -> MemoryLimit {
         MemoryLimit::Finite(self.limit)
     }
-}
-
-/// How the text of an error of a pool begins.
-pub(super) const EXHAUSTED: &str = "the memory limit of the ";
-
-/// Operators spill only at this very error.
-fn exhausted(of: &str, limit: usize, operator: &str, additional: usize) -> DataFusionError {
-    let (limit, additional) = (size(limit), size(additional));
-    DataFusionError::ResourcesExhausted(format!(
-        "{EXHAUSTED}{of}, {limit}, has no room for {additional} more ({operator})"
-    ))
 }
 
 /// Bytes as people read them.

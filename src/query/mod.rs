@@ -1,7 +1,7 @@
 //! 3. SQL over grids.
 //!
 //! Comes in: grids and functions under names (`names.rs`), and SQL text with values for its parameters. Goes out: streams of batches. A [`Session`] checks the text (`guard.rs`), lets
-//! DataFusion plan it on threads with large stacks (`planner.rs`) over [`GridTable`]s, and runs it within its bounds (`answer.rs`, `run.rs`, `bounds.rs`; of callers: `allowance.rs`). Never here: how tiles come
+//! DataFusion plan it on threads with large stacks (`planner.rs`) over [`GridTable`]s, and runs it within its bounds (`answer.rs`, `run.rs`, `bounds.rs`; of callers: `allowance.rs`; what is said of them: `limits.rs`). Never here: how tiles come
 //! into being (`load`), and statements that change files, grids or settings.
 
 mod aliases;
@@ -21,6 +21,7 @@ mod gathered;
 mod growing;
 mod guard;
 mod kept;
+mod limits;
 mod metrics;
 mod names;
 mod naming;
@@ -62,6 +63,7 @@ pub use allowance::{Allowance, Taken};
 pub use answer::Query;
 pub use function::{Aggregate, AggregateBody, Function, FunctionSignature, ScalarBody};
 pub use guard::{MAX_EXPRESSION_DEPTH, MAX_SQL_BYTES};
+pub use limits::LimitNames;
 pub use metrics::{LocalityMetrics, OperatorMetrics, ProcessMetrics, QueryMetrics};
 pub use names::{CATALOG, SCHEMA};
 pub use naming::Keeper;

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 
 use super::allowance::Allowance;
 use super::answer::Query;
+use super::limits::{LimitNames, MemoryBound, TimeLimit, Whose};
 use crate::error::{Error, Result};
 use crate::memory::default_memory_limit_bytes;
 
@@ -67,6 +68,7 @@ pub struct SessionOptions {
     pub(super) max_queries: Option<usize>,
     pub(super) max_waiting: Option<usize>,
     pub(super) runtime: Option<Handle>,
+    pub(super) limit_names: Option<LimitNames>,
 }
 
 impl SessionOptions {
@@ -135,6 +137,13 @@ impl SessionOptions {
         self
     }
 
+    /// The limits are set by others than those who ask, such as by the settings of a server: messages name these, in place of arguments. Limits of a single query are of whoever asks in any case.
+    #[must_use]
+    pub fn with_limit_names(mut self, names: LimitNames) -> Self {
+        self.limit_names = Some(names);
+        self
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         if self.threads.is_none() {
             check_variable()?;
@@ -182,6 +191,31 @@ impl SessionOptions {
     pub(super) fn memory_limit(&self) -> usize {
         self.memory_limit_bytes
             .unwrap_or_else(default_memory_limit_bytes)
+    }
+
+    /// How long a query may take.
+    pub(super) fn time_limit(&self, query: &QueryOptions) -> Option<TimeLimit> {
+        let setting = self.limit_names.map(|names| names.timeout);
+        let asked = query.timeout.map(|time| TimeLimit {
+            time,
+            setting: None,
+        });
+        asked.or_else(|| self.timeout.map(|time| TimeLimit { time, setting }))
+    }
+
+    /// What a query may use of the memory limit; all of it for `None`.
+    pub(super) fn query_bound(&self, query: &QueryOptions) -> Option<MemoryBound> {
+        let bound = |bytes, of| MemoryBound { bytes, of };
+        let setting = self.limit_names.map(|names| names.query_memory);
+        let asked = query.memory_limit_bytes;
+        let asked = asked.map(|bytes| bound(bytes, Whose::Query(None)));
+        let own = self.query_memory_limit_bytes;
+        let own = asked.or(own.map(|bytes| bound(bytes, Whose::Query(setting))));
+        let shared = query.allowance.as_ref().and_then(Allowance::limit_bytes);
+        let shared = shared.map(|bytes| bound(bytes, Whose::Caller));
+        own.into_iter()
+            .chain(shared)
+            .min_by_key(|least| least.bytes)
     }
 
     pub(super) fn spill_limit(&self) -> usize {

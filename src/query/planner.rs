@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use datafusion::execution::SessionState;
 use datafusion::execution::context::SQLOptions;
@@ -18,6 +17,7 @@ use super::cache::{CachedPlan, Question, means_the_same_later, reads_grids_only}
 use super::error::placed;
 use super::faults::own_text;
 use super::guard::{self, Does};
+use super::limits::TimeLimit;
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
 #[cfg(feature = "distributed")]
 use super::near::{Near, planned_near};
@@ -28,7 +28,7 @@ use super::plan::types::{Operations, with_operations};
 use super::same_names::{self, Wanted, restored};
 use super::spread::{apart, spread_out, spreads};
 use super::statement::{Change, executed, named, tables_listed};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::still::wait_for;
 
 /// Parsing, planning and dropping of the deepest text that the guard lets through need about a tenth of it. Only touched pages cost memory.
@@ -201,7 +201,7 @@ impl Planner {
 /// # Errors
 /// `ResourcesExhausted` past the limit.
 pub(super) fn within<T>(
-    limit: Option<Duration>,
+    limit: Option<TimeLimit>,
     planning: impl Future<Output = Result<T>>,
 ) -> impl Future<Output = Result<T>> {
     let planning = Box::pin(planning);
@@ -209,13 +209,8 @@ pub(super) fn within<T>(
         let Some(limit) = limit else {
             return planning.await;
         };
-        let planned = tokio::time::timeout(limit, planning).await;
-        planned.unwrap_or_else(|_| {
-            let seconds = limit.as_secs_f64();
-            let text = format!("planning took longer than the timeout of {seconds} seconds");
-            Err(Error::new(ErrorKind::ResourcesExhausted, text)
-                .with_hint("raise timeout, or simplify the text"))
-        })
+        let planned = tokio::time::timeout(limit.time, planning).await;
+        planned.unwrap_or_else(|_| Err(limit.planning_over()))
     }
 }
 

@@ -39,6 +39,7 @@ use super::exec::stop::{Stop, stoppable};
 use super::exec::wait::waiting;
 use super::faults;
 use super::kept::Kept;
+use super::limits::TimeLimit;
 use super::metrics::QueryMetrics;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -112,7 +113,7 @@ pub(super) struct Start {
     pub(super) stop: Stop,
     pub(super) memory: Arc<RunPool>,
     pub(super) queue: Queue,
-    pub(super) timeout: Option<Duration>,
+    pub(super) timeout: Option<TimeLimit>,
     /// Where it runs; on the runtime of the caller without it.
     pub(super) on: Option<Handle>,
     /// What was written, if errors can be shown in it.
@@ -146,7 +147,7 @@ pub struct Counted {
 }
 
 struct Deadline {
-    timeout: Duration,
+    timeout: TimeLimit,
     at: Instant,
     timer: Pin<Box<Sleep>>,
 }
@@ -185,7 +186,7 @@ impl BatchStream {
         };
         // A time that no clock will come to is none.
         let deadline = start.timeout.and_then(|timeout| {
-            let at = Instant::now().checked_add(timeout)?;
+            let at = Instant::now().checked_add(timeout.time)?;
             stop.end_at(at);
             let timer = Box::pin(tokio::time::sleep_until(at));
             Some(Deadline { timeout, at, timer })
@@ -238,11 +239,7 @@ impl BatchStream {
         // The clock is asked as well: while all threads are busy, no timer goes off.
         let over =
             deadline.timer.as_mut().poll(context).is_ready() || Instant::now() >= deadline.at;
-        over.then(|| {
-            let seconds = deadline.timeout.as_secs_f64();
-            let text = format!("the query took longer than its timeout of {seconds} seconds");
-            Error::new(ErrorKind::ResourcesExhausted, text).with_hint("raise timeout")
-        })
+        over.then(|| deadline.timeout.run_over())
     }
 
     fn end(&mut self) {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 #[cfg(feature = "distributed")]
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -21,7 +20,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::aliases;
-use super::allowance::Allowance;
 use super::answer::{Bounds, Query};
 #[cfg(feature = "distributed")]
 use super::bounds::RunPool;
@@ -33,6 +31,7 @@ use super::error::{is_a_view, no_grid};
 use super::faults::own_text;
 use super::function::{Function, Kind};
 use super::growing::bounded;
+use super::limits::TimeLimit;
 use super::names::{CATALOG, Catalog, Known, Names, Table, state_of};
 use super::naming::Naming;
 use super::options::{QueryOptions, SessionOptions};
@@ -91,7 +90,7 @@ impl Shared {
         let queue = Queue::new(options.queries_at_once(), options.max_waiting);
         Self {
             planner: Planner::new(),
-            memory: Arc::new(SessionMemory::new(options.memory_limit())),
+            memory: Arc::new(SessionMemory::of_session(options)),
             spilled: Arc::new(SessionMemory::new(options.spill_limit())),
             queue,
             naming: Naming::default(),
@@ -389,8 +388,8 @@ impl Session {
         }
     }
 
-    pub(super) fn timeout(&self, options: &QueryOptions) -> Option<Duration> {
-        options.timeout.or(self.options.timeout)
+    pub(super) fn timeout(&self, options: &QueryOptions) -> Option<TimeLimit> {
+        self.options.time_limit(options)
     }
 
     fn threads(&self, options: &QueryOptions) -> usize {
@@ -401,8 +400,8 @@ impl Session {
 
     /// The memory that a plan may count on.
     fn planned_limit(&self, options: &QueryOptions) -> usize {
-        self.query_limit(options)
-            .unwrap_or_else(|| self.memory.limit())
+        let bound = self.options.query_bound(options);
+        bound.map_or_else(|| self.memory.limit(), |bound| bound.bytes)
     }
 
     /// What plans are made with: the names, functions and threads of this moment.
@@ -462,14 +461,6 @@ impl Session {
         Arc::new(RunPool::new(&self.memory, None))
     }
 
-    fn query_limit(&self, options: &QueryOptions) -> Option<usize> {
-        let own = options
-            .memory_limit_bytes
-            .or(self.options.query_memory_limit_bytes);
-        let shared = options.allowance.as_ref().and_then(Allowance::limit_bytes);
-        own.into_iter().chain(shared).min()
-    }
-
     /// The query of a plan that was made when the names stood for `known`.
     pub(super) fn query(
         &self,
@@ -487,7 +478,7 @@ impl Session {
             known: Arc::downgrade(known),
             timeout: self.timeout(options),
             on: self.options.runtime.clone(),
-            memory_limit_bytes: self.query_limit(options),
+            memory_bound: self.options.query_bound(options),
             functions: (!reads_grids_only(&plan)).then(|| self.context.task_ctx()),
             leaves_counts: options.leaves_counts,
             allowance: options.allowance.clone(),

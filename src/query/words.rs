@@ -2,7 +2,7 @@
 //!
 //! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: kinds that the error itself tells, slips in the form of statements (`slips.rs`), values (`values.rs`).
 
-use super::bounds::EXHAUSTED;
+use super::limits::remedy;
 use super::slips::slips;
 use crate::error::ErrorKind;
 
@@ -27,11 +27,8 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
             hint: Some(hint.to_owned()),
         })
     };
-    if text.starts_with(EXHAUSTED) {
-        return worded(
-            text.to_owned(),
-            "raise memory_limit, or ask for fewer rows or columns",
-        );
+    if let Some(hint) = remedy(text) {
+        return worded(text.to_owned(), &hint);
     }
     if text.contains("Divide by zero error") {
         let text = "divide by zero: a whole number or a decimal was divided by 0".to_owned();

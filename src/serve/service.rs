@@ -35,7 +35,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{REQUEST, TOKEN_EXPIRED, TOKEN_UNKNOWN, status_of};
 use crate::grid::PartitionGrid;
 use crate::location::Locality;
-use crate::query::{QueryOptions, Session, SessionOptions, Statements, max_threads};
+use crate::query::{LimitNames, QueryOptions, Session, SessionOptions, Statements, max_threads};
 use crate::share::copied_bytes;
 
 /// Why somebody is not let in.
@@ -46,6 +46,13 @@ const UNKNOWN: &str = "unknown";
 
 /// What is said to those who want something new of a server that stops.
 const STOPPING: &str = "the server is stopping: what runs may finish, nothing new begins\nhint: try again once it is back";
+
+/// What the limits of queries are called in the settings.
+const LIMIT_NAMES: LimitNames = LimitNames {
+    timeout: "limits.query_time",
+    query_memory: "limits.query_memory",
+    memory: "limits.memory",
+};
 
 /// How often memory is given back.
 const TIDY: Duration = Duration::from_secs(2);
@@ -110,6 +117,7 @@ fn session_options(options: &ServerOptions) -> SessionOptions {
         .with_timeout(limits.query_time)
         .with_max_queries(limits.queries)
         .with_max_waiting(limits.waiting)
+        .with_limit_names(LIMIT_NAMES)
         .with_runtime(Handle::current());
     if let Some(threads) = options.threads {
         session = session.with_threads(threads);
@@ -354,12 +362,15 @@ impl Service {
             .with_statements(may)
             .with_allowance(self.accounts.of(&call.caller).allowance)
             .without_counts();
-        let said = call.bounds;
-        if let Some(timeout) = said.timeout.or(chosen.timeout) {
-            options = options.with_timeout(timeout.min(self.limits.query_time));
+        // Who wants no less than the server allows has the limits of its session, which it is told.
+        let (said, most) = (call.bounds, &self.limits);
+        let timeout = said.timeout.or(chosen.timeout);
+        if let Some(timeout) = timeout.filter(|timeout| *timeout < most.query_time) {
+            options = options.with_timeout(timeout);
         }
-        if let Some(bytes) = said.memory_limit_bytes.or(chosen.memory_limit_bytes) {
-            options = options.with_memory_limit_bytes(bytes.min(self.limits.query_memory_bytes));
+        let bytes = said.memory_limit_bytes.or(chosen.memory_limit_bytes);
+        if let Some(bytes) = bytes.filter(|bytes| *bytes < most.query_memory_bytes) {
+            options = options.with_memory_limit_bytes(bytes);
         }
         options
     }

@@ -162,6 +162,35 @@ def test_queries_of_a_connection_have_its_bounds(server: pg.Server) -> None:
     until(lambda: not running(server))
 
 
+def test_one_query_has_its_own_bounds_in_place_of_those_of_the_connection(
+    server: pg.Server,
+) -> None:
+    heavy = "SELECT array_length(array_agg(value)) AS n FROM generate_series(1, 3000000)"
+    connection = pg.connect(server.uri, memory_limit="1MB")
+    with pytest.raises(
+        pg.errors.ResourcesExhaustedError, match=r"timeout of 0\.2 seconds"
+    ) as caught:
+        connection.sql(ENDLESS, timeout=0.2).to_arrow()
+    assert str(caught.value.hint).startswith("raise timeout")
+    large = connection.sql(heavy, timeout=60, memory_limit="200MB")
+    assert [large.to_arrow()["n"].to_pylist() for _ in range(2)] == [[3_000_000]] * 2
+    asked = connection.sql("SELECT $1 AS a", [7], timeout=60, memory_limit="2MB")
+    assert asked.to_arrow()["a"].to_pylist() == [7]
+    # The others have what the connection says.
+    with pytest.raises(
+        pg.errors.ResourcesExhaustedError, match=r"limit of the query, 1\.0 MB, has"
+    ):
+        connection.sql(heavy, timeout=float("inf")).to_arrow()
+    for wrong, text in (
+        ({"timeout": 0}, "timeout must be more than 0 seconds"),
+        ({"timeout": -1}, "timeout must be seconds from now"),
+        ({"memory_limit": 0}, "memory_limit must be at least 1"),
+    ):
+        with pytest.raises(pg.errors.InvalidArgumentError, match=text):
+            connection.sql("SELECT 1", **wrong)
+    until(lambda: not running(server))
+
+
 def test_a_query_of_a_server_is_cancelled(connection: pg.Connection, server: pg.Server) -> None:
     result = connection.sql(ENDLESS)
     stream = result.stream()

@@ -84,6 +84,93 @@ def test_a_join_that_finds_nothing_ends_in_time() -> None:
         assert time.monotonic() - begun < 20
 
 
+HEAVY = "SELECT array_length(array_agg(value)) AS n FROM generate_series(1, 3000000)"
+
+
+def refusals(uri: str, query: str, bounds: dict[str, Any]) -> list[str]:
+    """How a query ends with bounds of its connection, and with bounds of its own."""
+    said = []
+    for of_all, of_one in ((bounds, {}), ({}, bounds)):
+        with pytest.raises(pg.errors.ResourcesExhaustedError) as caught:
+            pg.connect(uri, **of_all).sql(query, **of_one).to_arrow()
+        said.append(str(caught.value))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bounds", "texts"),
+    [
+        (
+            0.3,
+            {},
+            [
+                "longer than the server's timeout of 0.3 seconds (setting: limits.query_time, ",
+                "ask the administrator to raise limits.query_time",
+            ],
+        ),
+        (
+            0.3,
+            {"timeout": 60},
+            ["the server's timeout of 0.3 seconds", "raise limits.query_time"],
+        ),
+        (60, {"timeout": 0.3}, [" timeout of 0.3 seconds", "\nhint: raise timeout"]),
+    ],
+    ids=str,
+)
+def test_a_query_that_is_ended_is_told_who_can_give_it_more_time(
+    seconds: float, bounds: dict[str, Any], texts: list[str]
+) -> None:
+    with pg.Server(settings={"limits.query_time": seconds}, http=None) as server:
+        for said in refusals(server.uri, ENDLESS, bounds):
+            assert all(text in said for text in texts), said
+
+
+@pytest.mark.parametrize(
+    ("setting", "bounds", "texts"),
+    [
+        (
+            "limits.query_memory",
+            {},
+            [
+                "limit of the query, 1.0 MB by the setting limits.query_memory, has no room",
+                "ask the administrator to raise limits.query_memory",
+            ],
+        ),
+        (
+            "limits.query_memory",
+            {"memory_limit": "5MB"},
+            [
+                "limit of the query, 1.0 MB by the setting limits.query_memory, has no room",
+                "ask the administrator to raise limits.query_memory",
+            ],
+        ),
+        (
+            "limits.memory",
+            {"memory_limit": "5MB"},
+            [
+                "limit of the server, 1.0 MB by the setting limits.memory, has no room",
+                "ask the administrator to raise limits.memory",
+            ],
+        ),
+        (
+            "limits.query_memory",
+            {"memory_limit": "500kB"},
+            [
+                "limit of the query, 500.0 kB, has no room",
+                "hint: raise memory_limit, or ask for fewer rows or columns",
+            ],
+        ),
+    ],
+    ids=str,
+)
+def test_a_query_without_memory_is_told_who_can_give_it_more(
+    setting: str, bounds: dict[str, Any], texts: list[str]
+) -> None:
+    with pg.Server(settings={setting: "1MB"}, http=None) as server:
+        for said in refusals(server.uri, HEAVY, bounds):
+            assert all(text in said for text in texts), said
+
+
 def test_a_wide_table_is_planned_in_time() -> None:
     wide = pa.table({f"column_{number}": [1] for number in range(1000)})
     with pg.Server({"wide": wide}, settings={"limits.query_time": 60}) as server:

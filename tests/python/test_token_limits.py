@@ -77,6 +77,9 @@ def test_the_memory_of_a_token_is_that_of_all_its_queries_and_rows(
     ].to_pylist() == [8_000_000]
     rows = pa.table({"a": np.arange(6_000_000)})
     connection = pg.connect(server.uri, token=tokens["few"])
+    with pytest.raises(pg.errors.ResourcesExhaustedError, match="limit of the caller") as caught:
+        connection.sql(f"SELECT array_length(a) FROM ({array})").to_arrow()
+    assert "ask the administrator for more" in str(caught.value.hint)
     with pytest.raises(pg.errors.ResourcesExhaustedError, match="`few` may use 32000000 bytes"):
         connection.upload(rows, "large")
     assert connection.upload(rows.slice(0, 1_000_000), "small")["rows"] == 1_000_000
