@@ -67,6 +67,8 @@ struct Inner {
     context: Vec<(&'static str, String)>,
     place: Option<String>,
     hint: Option<String>,
+    /// Whether it is about a file or a folder that no pair of the context names.
+    is_about_path: bool,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -80,6 +82,7 @@ impl Error {
             context: Vec::new(),
             place: None,
             hint: None,
+            is_about_path: false,
             source: None,
         }))
     }
@@ -136,6 +139,13 @@ impl Error {
     #[must_use]
     pub fn with_file(self, path: impl Into<String>) -> Self {
         self.with_context("file", path)
+    }
+
+    /// Says that it is about a file or a folder that is not named beside the message: the text has it already, or it is not for everybody.
+    #[must_use]
+    pub fn with_path_untold(mut self) -> Self {
+        self.0.is_about_path = true;
+        self
     }
 
     /// Names the column.
@@ -226,6 +236,12 @@ impl Error {
     pub fn context(&self, name: &str) -> Option<&str> {
         let pair = self.0.context.iter().find(|(key, _)| *key == name);
         pair.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it is about a file or a folder.
+    #[must_use]
+    pub fn is_about_path(&self) -> bool {
+        self.0.is_about_path || self.context("file").is_some()
     }
 
     /// The place in a text that it is about, as lines to show, where it is known.
@@ -347,6 +363,15 @@ mod tests {
             error.to_string(),
             "no such column (file: a.parquet, column: dep_dely, position: (3,))\nhint: did you mean `dep_delay`?"
         );
+    }
+
+    #[test]
+    fn what_is_about_a_file_is_so_also_where_it_is_not_named() {
+        let named = Error::not_found("gone").with_file("a.parquet");
+        let untold = Error::not_found("gone").with_path_untold();
+        assert!(named.is_about_path() && untold.is_about_path());
+        assert_eq!(untold.to_string(), "gone");
+        assert!(!Error::not_found("gone").with_column("x").is_about_path());
     }
 
     #[test]

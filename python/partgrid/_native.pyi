@@ -176,7 +176,7 @@ class Connection:
         Raises:
             PermissionDeniedError: The token or the server does not allow it.
             QueryError: There is such a grid.
-            NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
+            PathNotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
         """
     def rebalance(self, /, name: str, *, without: Sequence[str] | None = None) -> dict:
         """

@@ -302,7 +302,7 @@ impl PyConnection {
     /// Raises:
     ///     PermissionDeniedError: The token or the server does not allow it.
     ///     QueryError: There is such a grid.
-    ///     NotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
+    ///     PathNotFoundError, InvalidDataError and others: The load failed, as `read_parquet` would; the text is the server's.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     #[pyo3(signature = (path, name, *, if_exists="fail", columns=None, lazy: "bool" = false, tile_rows=None, sort_by=None, partition_by=None, num_partitions=None, hive_partitioning: "bool" = true, schema_evolution: "str" = "strict", load_id=None, progress=None))]
     fn load_parquet<'py>(

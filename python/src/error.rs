@@ -101,7 +101,7 @@ fn class_name(error: &Error) -> &'static str {
         ErrorKind::InvalidArgument => "InvalidArgumentError",
         ErrorKind::InvalidData => "InvalidDataError",
         ErrorKind::Protocol => "ProtocolError",
-        ErrorKind::NotFound if error.context("file").is_some() => "PathNotFoundError",
+        ErrorKind::NotFound if error.is_about_path() => "PathNotFoundError",
         ErrorKind::NotFound => "NotFoundError",
         ErrorKind::PermissionDenied => "PermissionDeniedError",
         ErrorKind::NotLocal => "NotLocalError",

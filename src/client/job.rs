@@ -145,6 +145,10 @@ impl RemoteJob {
                 _ => {
                     let kind = flight::kind_named(&told.kind).unwrap_or(ErrorKind::Internal);
                     let error = flight::told(kind, &told.message);
+                    let error = match told.is_about_path {
+                        true => error.with_path_untold(),
+                        false => error,
+                    };
                     return Err(match told.request.is_empty() {
                         true => error,
                         // Under it the log of the server has more.

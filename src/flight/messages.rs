@@ -452,6 +452,9 @@ pub(crate) struct JobProgress {
     /// The name of the request that began it.
     #[prost(string, tag = "14")]
     pub(crate) request: String,
+    /// Whether that error is about a file or a folder, which the message may not name.
+    #[prost(bool, tag = "15")]
+    pub(crate) is_about_path: bool,
 }
 
 impl Named for JobProgress {

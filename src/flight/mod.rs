@@ -20,7 +20,7 @@ pub(crate) use guard::Bounds;
 pub(crate) use status::{ACK, LOAD_ID};
 pub(crate) use status::{
     ENDPOINTS, MEMORY_LIMIT, REQUEST, TIMEOUT, TOKEN_EXPIRED, TOKEN_UNKNOWN, error_of, kind_name,
-    kind_named, status_of, told,
+    kind_named, status_of, status_saying, told,
 };
 
 /// The most bytes of one message of a stream of batches that is sent, roughly: a batch that is larger goes in several.

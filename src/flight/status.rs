@@ -10,6 +10,10 @@ use crate::error::{Error, ErrorKind};
 /// Where the kind of an error stands.
 const KIND: &str = "x-partgrid-kind";
 
+/// Where it stands that an error is about a file or a folder.
+const ABOUT: &str = "x-partgrid-about";
+const PATH: &str = "path";
+
 /// Where the name of a request stands.
 pub(crate) const REQUEST: &str = "x-request-id";
 
@@ -87,6 +91,16 @@ pub(crate) fn status_of(kind: ErrorKind, text: impl Into<String>, request: &str)
     Status::with_metadata(code, text, metadata)
 }
 
+/// The status that says an error, in the words of `text`: what it is about is known also where the text does not name it.
+pub(crate) fn status_saying(error: &Error, text: impl Into<String>, request: &str) -> Status {
+    let mut status = status_of(error.kind(), text, request);
+    if error.is_about_path() {
+        let metadata = status.metadata_mut();
+        metadata.insert(ABOUT, MetadataValue::from_static(PATH));
+    }
+    status
+}
+
 /// The error that a status says. One of another server, without a kind, has that of its code.
 pub(crate) fn error_of(status: &Status) -> Error {
     let name = status.metadata().get(KIND);
@@ -94,6 +108,11 @@ pub(crate) fn error_of(status: &Status) -> Error {
     let kind = name.and_then(kind_named);
     let kind = kind.unwrap_or_else(|| kind_of(status.code()));
     let error = told(kind, status.message());
+    let about = status.metadata().get(ABOUT);
+    let error = match about.is_some_and(|about| about.as_bytes() == PATH.as_bytes()) {
+        true => error.with_path_untold(),
+        false => error,
+    };
     let request = status.metadata().get(REQUEST);
     match request.and_then(|request| request.to_str().ok()) {
         Some(request) => error.with_context("request", request),
@@ -152,6 +171,19 @@ fn kind_of(code: Code) -> ErrorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_about_a_file_is_one_there_too_though_its_path_is_not_told() {
+        let missing = Error::not_found("no such file").with_file("/a.parquet");
+        let again = error_of(&status_saying(&missing, "no such file", "r1"));
+        assert_eq!(
+            (again.kind(), again.is_about_path()),
+            (missing.kind(), true)
+        );
+        assert!(!again.to_string().contains("a.parquet"), "{again}");
+        let other = Error::not_found("no such table");
+        assert!(!error_of(&status_saying(&other, "no such table", "r1")).is_about_path());
+    }
 
     #[test]
     fn what_is_told_of_a_statement_is_what_was_wrong_with_it() {

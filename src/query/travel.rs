@@ -23,6 +23,9 @@ use crate::error::{Error, ErrorKind};
 /// What the text of an error that travels begins with.
 const MARK: &str = "partgrid error ";
 
+/// What stands behind the kind where the error is about a file or a folder.
+const OF_PATH: &str = " of a path";
+
 /// The kinds by which callers tell errors apart; others arrive as faults of the other process.
 const KINDS: [ErrorKind; 14] = [
     ErrorKind::InvalidArgument,
@@ -47,7 +50,8 @@ struct Traveling(Error);
 
 impl fmt::Display for Traveling {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{MARK}{:?}: {}", self.0.kind(), self.0)
+        let about = if self.0.is_about_path() { OF_PATH } else { "" };
+        write!(formatter, "{MARK}{:?}{about}: {}", self.0.kind(), self.0)
     }
 }
 
@@ -62,15 +66,22 @@ pub(crate) fn traveling(error: impl Into<Error>) -> DataFusionError {
 pub(super) fn arrived(text: &str) -> Option<Error> {
     let (_, said) = text.split_once(MARK)?;
     let known = KINDS.into_iter().find_map(|kind| {
-        let text = said.strip_prefix(&format!("{kind:?}: "))?;
-        Some((Some(kind), text))
+        let rest = said.strip_prefix(&format!("{kind:?}"))?;
+        let of_path = rest.strip_prefix(OF_PATH);
+        let text = of_path.unwrap_or(rest).strip_prefix(": ")?;
+        Some((Some(kind), of_path.is_some(), text))
     });
-    let (kind, text) = known.or_else(|| Some((None, said.split_once(": ")?.1)))?;
+    let (kind, is_about_path, text) =
+        known.or_else(|| Some((None, false, said.split_once(": ")?.1)))?;
     let (text, hint) = match text.split_once("\nhint: ") {
         Some((text, hint)) => (text, Some(hint)),
         None => (text, None),
     };
     let error = Error::new(kind.unwrap_or(ErrorKind::Internal), text);
+    let error = match is_about_path {
+        true => error.with_path_untold(),
+        false => error,
+    };
     Some(match hint {
         Some(hint) => error.with_hint(hint),
         None => error,
@@ -106,7 +117,15 @@ mod tests {
                 arrived(&format!("External error: {}", traveling(error.clone()))).unwrap();
             assert_eq!(arrived.kind(), kind);
             assert_eq!(arrived.to_string(), error.to_string());
+            assert!(!arrived.is_about_path());
         }
+        let missing = Error::not_found("gone").with_file("a.parquet");
+        let there = arrived(&traveling(missing.clone()).to_string()).unwrap();
+        assert!(there.is_about_path());
+        assert_eq!(
+            (there.kind(), there.to_string()),
+            (missing.kind(), missing.to_string())
+        );
         assert_eq!(
             arrived("partgrid error Unheard: of").unwrap().kind(),
             ErrorKind::Internal

@@ -21,7 +21,7 @@ use super::traces::follow;
 use super::visit::{Connected, Visit};
 use crate::error::{Error, ErrorKind, PATHS_START, Result};
 use crate::flight::messages::torn;
-use crate::flight::{ACK, ENDPOINTS, MEMORY_LIMIT, TIMEOUT, kind_name, status_of};
+use crate::flight::{ACK, ENDPOINTS, MEMORY_LIMIT, TIMEOUT, kind_name, status_saying};
 use crate::query::RAISE_SPILL_LIMIT;
 
 /// How many errors are kept for the page.
@@ -288,7 +288,7 @@ impl Call {
                 message: text.clone(),
             });
         }
-        status_of(error.kind(), text, &self.request)
+        status_saying(error, text, &self.request)
     }
 }
 

@@ -208,6 +208,8 @@ impl Job {
     pub(super) fn progress(&self, caller: &Caller) -> JobProgress {
         let progress = self.so_far();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let error = self.error();
+        let kind = error.as_ref().map(|error| kind_name(error.kind()));
         JobProgress {
             state: self.state().to_owned(),
             num_rows: progress.num_rows,
@@ -222,9 +224,8 @@ impl Job {
             remaining_millis: progress.remaining().map(millis),
             message: self.message(caller),
             request: self.request.to_string(),
-            kind: self
-                .error()
-                .map_or_else(String::new, |error| kind_name(error.kind()).to_owned()),
+            kind: kind.unwrap_or_default().to_owned(),
+            is_about_path: error.is_some_and(|error| error.is_about_path()),
         }
     }
 }

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -134,3 +139,90 @@ def test_a_server_that_allows_nothing_loads_nothing() -> None:
 def test_a_load_that_fails_says_why(server: pg.Server) -> None:
     with pytest.raises(pg.errors.NotFoundError, match="missing.parquet"):
         pg.connect(server.uri).load_parquet(DATA / "flights" / "missing.parquet", "none")
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Answers with the number that is the name of the file."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(int(self.path.strip("/").split(".")[0]))
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody wants to know."""
+
+
+@pytest.fixture
+def website() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        serving.join()
+
+
+def failed(load: Callable[[], object]) -> pg.errors.PartgridError:
+    with pytest.raises(pg.errors.PartgridError) as caught:
+        load()
+    return caught.value
+
+
+def test_a_load_fails_there_as_it_does_here(tmp_path: Path, website: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.parquet").write_text("this is no file of Parquet at all")
+    whole = (DATA / "airlines.parquet").read_bytes()
+    (tmp_path / "torn.parquet").write_bytes(whole[:-100] + b"\0" * 96 + b"PAR1")
+    shutil.copy(DATA / "airlines.parquet", tmp_path / "secret.parquet")
+    errors, columns = pg.errors, {"columns": ["nope"]}
+    wanted: list[tuple[str, dict[str, Any], type[Exception]]] = [
+        (f"{tmp_path}/missing.parquet", {}, errors.PathNotFoundError),
+        (f"{tmp_path}/missing/deep/*.parquet", {}, errors.PathNotFoundError),
+        (f"{tmp_path}/empty", {}, errors.PathNotFoundError),
+        (f"{tmp_path}/text.parquet", {}, errors.InvalidDataError),
+        (f"{tmp_path}/torn.parquet", {}, errors.InvalidDataError),
+        (f"{tmp_path}/secret.parquet", columns, errors.NotFoundError),
+        (f"{website}/404.parquet", {}, errors.PathNotFoundError),
+        (f"{website}/403.parquet", {}, errors.PermissionDeniedError),
+    ]
+    with pg.Server(http=None, settings={"load.from": f"{tmp_path}, {website}/"}) as server:
+        connection = pg.connect(server.uri)
+
+        def check(path: str, wishes: dict[str, Any], wanted: type[Exception]) -> None:
+            here = failed(lambda: pg.read_parquet(path, **wishes))
+            there = failed(lambda: connection.load_parquet(path, "none", **wishes))
+            assert (type(here), type(there)) == (wanted, wanted), path
+            assert here.retryable == there.retryable
+
+        for path, wishes, error in wanted:
+            check(path, wishes, error)
+        if os.geteuid() != 0:
+            (tmp_path / "secret.parquet").chmod(0)
+            check(f"{tmp_path}/secret.parquet", {}, errors.PermissionDeniedError)
+
+
+def test_who_is_told_no_path_knows_that_a_file_is_missing(tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "t", writer={"scope": "write"})
+    with pg.Server(tokens=tmp_path / "t", settings={"load.from": str(tmp_path)}) as server:
+        connection = pg.connect(server.uri, token=tokens["writer"])
+        with pytest.raises(FileNotFoundError, match="no such file or folder") as caught:
+            connection.load_parquet(tmp_path / "missing.parquet", "none")
+        assert isinstance(caught.value, pg.errors.PathNotFoundError)
+        assert str(tmp_path) not in str(caught.value)
+
+
+def test_a_file_that_is_gone_when_it_is_read_is_one_there_too(tmp_path: Path) -> None:
+    shutil.copy(DATA / "airlines.parquet", tmp_path / "a.parquet")
+    with pg.Server(settings={"load.from": str(tmp_path)}) as server:
+        connection = pg.connect(server.uri)
+        connection.load_parquet(tmp_path / "a.parquet", "a", lazy=True)
+        (tmp_path / "a.parquet").unlink()
+        with pytest.raises(pg.errors.PathNotFoundError):
+            connection.sql("SELECT * FROM a").to_arrow()
+        with pytest.raises(pg.errors.NotFoundError) as caught:
+            connection.grid("nosuch")
+        assert type(caught.value) is pg.errors.NotFoundError
