@@ -1,7 +1,7 @@
 //! The `partgrid` command: look at files as grids, and query them.
 //!
 //! Comes in: arguments. Goes out: results on one writer, messages on another, an exit code. One file per verb; `format.rs`, `table.rs` and `output.rs` write
-//! results, `grid_argument.rs` and `remote.rs` read arguments, `engine.rs` runs statements here or on a server, `hints.rs` words remedies, `interrupt.rs` hears Ctrl-C. The binary and the Python package share [`run`]. Never here: anything that the library could not do
+//! results, `grid_argument.rs` and `remote.rs` read arguments, `engine.rs` runs statements here or on a server, `hints.rs` words remedies, `interrupt.rs` hears Ctrl-C, `voice.rs` speaks for a server. The binary and the Python package share [`run`]. Never here: anything that the library could not do
 //! without this command.
 
 mod distarray;
@@ -25,6 +25,7 @@ mod show;
 mod sql;
 mod table;
 mod token;
+mod voice;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -37,6 +38,7 @@ use self::interrupt::{EXIT_INTERRUPTED, is_interrupted};
 use self::log::Log;
 pub use self::log::VARIABLE as LOG_VARIABLE;
 use self::remote::Remote;
+use self::voice::Voice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::picture::visible_lines;
 
@@ -165,7 +167,7 @@ pub fn run(
         Verb::Rm(rm) => rm.run(remote, &mut stdout),
         Verb::Rebalance(rebalance) => rebalance.run(remote, &mut stdout),
         Verb::Ps(ps) => ps.run(remote, &mut stdout),
-        Verb::Serve(serve) => serve.run(stderr),
+        Verb::Serve(serve) => return served(serve, stderr),
         Verb::Config(config) => config.run(&mut stdout),
         Verb::Token(token) => token.run(&mut stdout, stderr),
         Verb::Distarray(distarray) => return checked(distarray, &mut stdout, stderr),
@@ -220,6 +222,18 @@ fn ended(done: Result<()>, stdout: &Pipe<'_>, stderr: &mut dyn Write) -> u8 {
                 true => EXIT_INTERRUPTED,
                 false => EXIT_FAILED,
             }
+        }
+    }
+}
+
+/// Runs `serve`, which says itself in which form it is told what went wrong.
+fn served(serve: &serve::Serve, stderr: &mut dyn Write) -> u8 {
+    let mut voice = Voice::new(stderr);
+    match serve.run(&mut voice) {
+        Ok(()) => EXIT_DONE,
+        Err(error) => {
+            voice.fail(&error);
+            EXIT_FAILED
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Comes in: flags, a file of settings, the environment. Goes out: a server; what it says goes to standard error. Never here: what is served.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::grid_argument::GridArgument;
 use super::log::{Log, read_filter};
 use super::table::plain;
-use super::{Pipe, grid_argument, runtime, say};
+use super::voice::Voice;
+use super::{Pipe, grid_argument, runtime};
 use crate::error::{Error, Result};
 use crate::grid::picture;
 use crate::load::load;
@@ -124,8 +124,9 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(&self, stderr: &mut dyn Write) -> Result<()> {
+    pub(super) fn run(&self, voice: &mut Voice<'_>) -> Result<()> {
         let settings = self.sources.settings()?;
+        voice.is_json = settings.is_log_json();
         let mut options = settings.options()?;
         // Before anything is loaded, which may take long.
         options.check_start()?;
@@ -148,22 +149,22 @@ impl Serve {
             let sources = [path];
             let grid = runtime.block_on(Box::pin(load(&sources, &options.load_options())))?;
             let rows = picture::counted(grid.num_rows(), "row");
-            say(stderr, &format!("loaded {name}: {rows}\n"));
+            voice.inform(&format!("loaded {name}: {rows}"));
             options = options.with_grid(name, Arc::new(grid));
         }
         let ended = runtime.block_on(async {
             let server = Server::start(&options).await?;
-            say(stderr, &format!("serving Flight SQL at {}\n", server.uri()));
+            voice.inform(&format!("serving Flight SQL at {}", server.uri()));
             if let Some(uri) = server.http_uri() {
-                say(stderr, &format!("status page at {uri}/\n"));
+                voice.inform(&format!("status page at {uri}/"));
             }
             for warning in server.warnings() {
-                say(stderr, &format!("warning: {warning}\n"));
+                voice.warn(warning);
             }
             tell_service_manager("READY=1");
-            wait(&server, stderr).await?;
+            wait(&server, voice).await?;
             tell_service_manager("STOPPING=1");
-            say(stderr, "stopping: what runs may finish\n");
+            voice.inform("stopping: what runs may finish");
             let stopping = server.shutdown(settings.stop_within());
             let mut again = stop_signals()?;
             tokio::select! {
@@ -174,7 +175,7 @@ impl Serve {
             Ok(())
         });
         if let Some(Err(error)) = traces.map(|traces| traces.finish()) {
-            say(stderr, &format!("warning: {error}\n"));
+            voice.warn(&error.to_string());
         }
         runtime.shutdown_timeout(Duration::from_secs(1));
         ended
@@ -221,7 +222,7 @@ fn stop_signals() -> Result<StopSignals> {
 }
 
 /// Waits for the signal to stop; reloads at each SIGHUP.
-async fn wait(server: &Server, stderr: &mut dyn Write) -> Result<()> {
+async fn wait(server: &Server, voice: &mut Voice<'_>) -> Result<()> {
     let mut stop = stop_signals()?;
     let mut hangup = signal(SignalKind::hangup()).map_err(|error| {
         Error::internal("the command cannot listen to signals").with_source(error)
@@ -231,8 +232,8 @@ async fn wait(server: &Server, stderr: &mut dyn Write) -> Result<()> {
             _ = stop.interrupt.recv() => return Ok(()),
             _ = stop.terminate.recv() => return Ok(()),
             _ = hangup.recv() => match server.reload() {
-                Ok(()) => say(stderr, "certificates and tokens were read again\n"),
-                Err(error) => say(stderr, &format!("what cannot be used stays as it was: {error}\n")),
+                Ok(()) => voice.inform("certificates and tokens were read again"),
+                Err(error) => voice.warn_of("what cannot be used stays as it was", &error),
             },
         }
     }

@@ -117,7 +117,8 @@ impl Server {
         for warning in &warnings {
             tracing::warn!(uri = service.uri(), "{warning}");
         }
-        tracing::info!(uri = service.uri(), ?http_address, "serving");
+        let http_at = http_address.map(tracing::field::display);
+        tracing::info!(uri = service.uri(), http_address = http_at, "serving");
         Ok(Self {
             service,
             address,

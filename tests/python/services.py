@@ -283,11 +283,11 @@ class Service:
 
     @property
     def uri(self) -> str:
-        return self._found(r"serving Flight SQL at (\S+)") or ""
+        return self._found(r'serving Flight SQL at ([^\s"]+)') or ""
 
     @property
     def http_uri(self) -> str:
-        return (self._found(r"status page at (\S+)") or "").rstrip("/")
+        return (self._found(r'status page at ([^\s"]+)') or "").rstrip("/")
 
     def ended(self, seconds: float = 20) -> tuple[int, str]:
         """The code with which it ended, and what it said."""

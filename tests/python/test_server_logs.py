@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +151,64 @@ def test_the_format_alone_logs_what_is_usual_and_text_is_the_default() -> None:
         assert until(lambda: [line for line in one.said if "INFO" in line and "serving" in line])
     with service(*GRID) as one:
         assert not [line for line in one.said if "INFO" in line]
+
+
+@pytest.mark.parametrize("filtered", ["info", "off"])
+def test_all_that_a_server_says_is_json_where_its_log_is(tmp_path: Path, filtered: str) -> None:
+    tokens = tmp_path / "tokens.toml"
+    shown = write_tokens(tokens, all={"scope": "admin"})
+    good = tokens.read_text()
+    settings = ("--set", "log.format=json", "--set", f"log.filter={filtered}", "--tokens", tokens)
+
+    def says(message: str) -> dict[str, Any]:
+        until(lambda: [line for line in one.said if message in line])
+        (said,) = [line for line in lines(one) if message in line["message"]]
+        return said
+
+    with service(*GRID, *settings) as one:
+        assert pg.connect(one.uri, token=shown["all"]).grids() == ["t"]
+        tokens.write_text("nonsense")
+        one.kill(signal.SIGHUP)
+        kept = says("what cannot be used stays as it was")
+        assert (kept["level"], str(tokens) in kept["error"]) == ("WARN", True)
+        tokens.write_text(good)
+        one.kill(signal.SIGHUP)
+        says("certificates and tokens were read again")
+        one.kill(signal.SIGTERM)
+        code, said = one.ended()
+        each = [json.loads(line) for line in said.splitlines()]
+        messages = [record["message"] for record in each]
+        for message in (
+            "loaded t: 16 rows",
+            f"serving Flight SQL at {one.uri}",
+            f"status page at {one.http_uri}/",
+            "stopping: what runs may finish",
+        ):
+            assert message in messages
+        assert code == 0
+        assert all(record["timestamp"].endswith("Z") and record["level"] for record in each)
+        if filtered == "info":
+            (serving,) = [record for record in each if record["message"] == "serving"]
+            assert one.http_uri == f"http://{serving['http_address']}"
+
+
+def test_why_a_server_does_not_start_is_json_where_its_log_is() -> None:
+    one = Service("--grid", "t=/no/such.parquet", "--set", "log.format=json")
+    code, said = one.ended()
+    (record,) = [json.loads(line) for line in said.splitlines()]
+    assert (code, record["level"]) == (1, "ERROR")
+    assert "no such file or folder (file: /no/such.parquet)" in record["message"]
+
+
+def test_lines_are_those_for_people_where_the_log_is_text() -> None:
+    with service(*GRID, "--set", "log.filter=info") as one:
+        assert ask(one.uri, "SELECT * FROM t") == 16
+        one.kill(signal.SIGTERM)
+        code, said = one.ended()
+        assert code == 0
+        begins = ("loaded t: 16 rows\n", f"serving Flight SQL at {one.uri}\n", "stopping: what ")
+        assert all(f"\n{begin}" in f"\n{said}" for begin in begins)
+        assert f" http_address={one.http_uri.removeprefix('http://')}" in said
 
 
 def test_warnings_are_said_unless_the_log_is_off(tmp_path: Path) -> None:
