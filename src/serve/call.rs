@@ -33,6 +33,22 @@ const MAX_REQUEST_BYTES: usize = 64;
 /// The longest text of an error that is sent, as gRPC writes it: clients refuse 8 KiB of trailers.
 const MAX_ERROR_BYTES: usize = 2000;
 
+/// What is said to those who run things themselves, and to clients, for whom it is a setting of the server.
+const IN_SETTINGS: [(&str, &str); 3] = [
+    (
+        RAISE_SPILL_LIMIT,
+        "ask the administrator to raise limits.spill, raise memory_limit",
+    ),
+    (
+        "raise memory_limit, give spill_to= a folder, ",
+        "ask the administrator to raise limits.memory, ",
+    ),
+    (
+        ", whatever spill_to says: raise memory_limit, ",
+        ": ask the administrator to raise limits.memory, ",
+    ),
+];
+
 /// Who asks, and under which name.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
@@ -331,15 +347,13 @@ pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
     text
 }
 
-/// The error with the setting of the server where its hint names an argument of a session of one's own.
+/// The error with the setting of the server where its hint names an argument of a session or a load of one's own.
 fn in_settings(error: &Error) -> Error {
     let hint = error.hint().unwrap_or_default();
-    match hint.contains(RAISE_SPILL_LIMIT) {
-        true => error.clone().with_hint(hint.replace(
-            RAISE_SPILL_LIMIT,
-            "ask the administrator to raise limits.spill, raise memory_limit",
-        )),
-        false => error.clone(),
+    let known = IN_SETTINGS.iter().find(|(words, _)| hint.contains(*words));
+    match known {
+        Some((words, instead)) => error.clone().with_hint(hint.replace(*words, instead)),
+        None => error.clone(),
     }
 }
 

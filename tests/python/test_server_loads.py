@@ -141,6 +141,26 @@ def test_a_load_that_fails_says_why(server: pg.Server) -> None:
         pg.connect(server.uri).load_parquet(DATA / "flights" / "missing.parquet", "none")
 
 
+@pytest.mark.parametrize(
+    ("wishes", "hint"),
+    [
+        ({}, "ask the administrator to raise limits.memory, load fewer columns"),
+        (
+            {"columns": ["month"], "sort_by": "month"},
+            "in memory: ask the administrator to raise limits.memory, or load fewer columns",
+        ),
+    ],
+)
+def test_a_load_without_memory_is_told_who_can_give_it_more(
+    wishes: dict[str, Any], hint: str
+) -> None:
+    settings = {"limits.memory": "8MB", "load.from": str(DATA)}
+    with pg.Server(http=None, settings=settings) as server:
+        with pytest.raises(pg.errors.ResourcesExhaustedError, match="more memory") as caught:
+            pg.connect(server.uri).load_parquet(DATA / "flights", "large", **wishes)
+        assert hint in str(caught.value.hint)
+
+
 class Refusing(BaseHTTPRequestHandler):
     """Answers with the number that is the name of the file."""
 
