@@ -29,6 +29,7 @@ mod naming;
 mod near;
 #[cfg(feature = "serve")]
 mod offered;
+mod one_value;
 mod options;
 mod parameters;
 mod pattern;

@@ -20,6 +20,7 @@ use futures::future::{BoxFuture, ready};
 
 use super::cache::PlanCache;
 use super::function::Function;
+use super::one_value;
 use super::table::GridTable;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
@@ -284,6 +285,12 @@ pub(super) fn plans_with(known: &Arc<Known>) {
     PLANNED_WITH.set(Arc::downgrade(known));
 }
 
+/// The names that the plan of this thread is made with; none on a thread that makes none.
+pub(super) fn planning_with() -> Arc<Known> {
+    let known = PLANNED_WITH.with_borrow(Weak::upgrade);
+    known.unwrap_or_default()
+}
+
 /// Says that this thread makes a plan, to its end.
 pub(super) fn plans_here() {
     PLANNING.set(true);
@@ -307,7 +314,10 @@ impl NamedTables {
         let state =
             state.ok_or_else(|| DataFusionError::from(Error::internal("the engine is gone")))?;
         VIEWS.set((expanded + 1, depth + 1));
-        let plan = Box::pin(state.statement_to_plan(view.statement.clone())).await;
+        let plan = match one_value::check(&view.statement, &self.names.planned()) {
+            Ok(()) => Box::pin(state.statement_to_plan(view.statement.clone())).await,
+            Err(error) => Err(error.into()),
+        };
         VIEWS.set((VIEWS.get().0, depth));
         let named = |error: DataFusionError| error.context(format!("view {name}"));
         let plan = match plan {

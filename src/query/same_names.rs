@@ -24,6 +24,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
 
+use super::one_value;
 use super::using::folded;
 
 /// The function that marks a cast. Only statements that are planned again know it, and the optimizer takes it out.
@@ -37,7 +38,7 @@ pub(super) async fn planned(
     state: &SessionState,
     statement: Statement,
 ) -> PlanResult<(LogicalPlan, Wanted)> {
-    let refused = match state.statement_to_plan(statement.clone()).await {
+    let refused = match one_value::planned(state, statement.clone()).await {
         Ok(plan) => return Ok((plan, Wanted::new())),
         Err(error) if is_about_names(&error) => error,
         Err(error) => return Err(error),

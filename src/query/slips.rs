@@ -2,6 +2,7 @@
 //!
 //! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: types of arguments, what runs find.
 
+use super::one_value::ONE_COLUMN;
 use super::words::Worded;
 use crate::error::ErrorKind;
 
@@ -106,8 +107,14 @@ fn columns(text: &str) -> Option<Worded> {
         text.strip_prefix("Too many columns! The subquery should only return one column: ")
     {
         return worded(
-            format!("a subquery in place of a value must have one column, got {rest}"),
+            format!("{ONE_COLUMN} {rest}"),
             "select one, or compare rows: (a, b) IN (SELECT c, d …)",
+        );
+    }
+    if text.starts_with("SELECT list is empty after resolving * expressions") {
+        return worded(
+            "`*` leaves no column",
+            "leave out fewer of them with EXCLUDE; SELECT count(*) FROM … counts rows",
         );
     }
     if let Some((kind, _)) = text.split_once(" queries have different number of columns") {

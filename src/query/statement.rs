@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::error::{near, no_table};
 use super::names::{CATALOG, Known, PreparedStatement, SCHEMA, Table, View};
+use super::one_value;
 use super::parameters::Parameters;
 use super::planner::physical;
 use crate::error::{Error, ErrorKind, Result};
@@ -120,7 +121,7 @@ pub(super) async fn executed(
     if !matches!(inner.as_ref(), SqlStatement::Execute { .. }) {
         return Ok(None);
     }
-    let plan = parameters.bind(state.statement_to_plan(statement.clone()).await?)?;
+    let plan = parameters.bind(one_value::planned(state, statement.clone()).await?)?;
     let LogicalPlan::Statement(PlanStatement::Execute(execute)) = plan else {
         return Err(Error::internal("EXECUTE was planned as something else"));
     };
@@ -169,7 +170,7 @@ pub(super) async fn named(
     if let Some(change) = dropped(known, &statement)? {
         return Ok(change);
     }
-    let planned = state.statement_to_plan(statement.clone()).await?;
+    let planned = one_value::planned(state, statement.clone()).await?;
     match planned {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
             if create.temporary
