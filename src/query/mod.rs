@@ -59,6 +59,7 @@ mod travel;
 mod using;
 mod values;
 mod words;
+mod written;
 
 pub use allowance::{Allowance, Taken};
 pub use answer::Query;

@@ -2,7 +2,7 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`), columns without a name whose values the engine would print as Rust does (`written.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -20,6 +20,7 @@ use super::positions;
 use super::renamed;
 use super::row_in;
 use super::using::{self, folded, same};
+use super::written;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Rewrites a statement in place.
@@ -48,6 +49,8 @@ struct Rewriting {
     derived: usize,
     /// How many items got one.
     items: usize,
+    /// How many lists in FROM got one.
+    unnested: usize,
     /// How many queries are compared with rows.
     rows: usize,
 }
@@ -78,6 +81,8 @@ impl VisitorMut for Rewriting {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        // Before anything else is written in their place.
+        written::name_items(select);
         let all = select.named_window.clone();
         for window in &mut select.named_window {
             if let NamedWindowExpr::WindowSpec(spec) = &mut window.1
@@ -106,6 +111,7 @@ impl VisitorMut for Rewriting {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         unnest_without_lateral(factor);
+        written::name_unnested(factor, &mut self.unnested);
         match factor {
             TableFactor::Derived {
                 subquery,
