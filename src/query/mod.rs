@@ -9,6 +9,7 @@ mod allowance;
 mod answer;
 mod bounds;
 mod cache;
+mod calls;
 mod coerced;
 mod derived;
 mod engine;

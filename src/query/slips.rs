@@ -12,6 +12,7 @@ pub(super) const TWO_OF_WITH: &str = "give one of them another name";
 /// The text in our words, if it is about one of the slips that people make.
 pub(super) fn slips(text: &str) -> Option<Worded> {
     rows(text)
+        .or_else(|| frames(text))
         .or_else(|| columns(text))
         .or_else(|| named(text))
         .or_else(|| fields(text))
@@ -74,6 +75,25 @@ fn rows(text: &str) -> Option<Worded> {
                 "leave the clause out for all rows",
             );
         }
+    }
+    None
+}
+
+/// Frames of windows that count from the value of each row.
+fn frames(text: &str) -> Option<Worded> {
+    let hint = "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW counts rows, GROUPS those of equal values";
+    // The engine takes it for a fault of its own.
+    if let Some((_, rest)) = text.split_once("Cannot run range queries on datatype: ") {
+        let kind = rest.split(['(', '.']).next().unwrap_or(rest);
+        return worded(
+            format!(
+                "RANGE with a distance needs an ORDER BY of numbers or times that have one, got a {kind}"
+            ),
+            hint,
+        );
+    }
+    if text.starts_with("RANGE requires exactly one ORDER BY column") {
+        return worded("RANGE with a distance needs an ORDER BY of one value", hint);
     }
     None
 }

@@ -1,7 +1,8 @@
 //! Texts of DataFusion and Arrow in our words, where they are common.
 //!
-//! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: kinds that the error itself tells, slips in the form of statements (`slips.rs`), values (`values.rs`).
+//! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: kinds that the error itself tells, slips in the form of statements (`slips.rs`), arguments of functions (`calls.rs`), values (`values.rs`).
 
+use super::calls::calls;
 use super::limits::remedy;
 use super::slips::slips;
 use crate::error::ErrorKind;
@@ -64,7 +65,7 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
         );
     }
     grouping(text)
-        .or_else(|| arguments(text))
+        .or_else(|| calls(text))
         .or_else(|| others(text))
         .or_else(|| mistakes(text))
         .or_else(|| slips(text))
@@ -284,51 +285,4 @@ fn grouping(text: &str) -> Option<Worded> {
             "add it to GROUP BY, or take one value of each group: first_value({column})"
         )),
     })
-}
-
-/// A call with arguments of other types than the function takes.
-fn arguments(text: &str) -> Option<Worded> {
-    let (_, rest) = text.split_once("No function matches the given name and argument types '")?;
-    let (call, candidates) = rest.split_once('\'')?;
-    let candidates = candidates
-        .split_once("Candidate functions:")
-        .map(|(_, list)| list);
-    let candidates: Vec<&str> = candidates
-        .into_iter()
-        .flat_map(str::lines)
-        .map(str::trim)
-        // Types that the engine has no name for.
-        .filter(|line| !line.is_empty() && !line.contains("UserDefined") && !line.contains("(Any)"))
-        .collect();
-    let hint = match candidates.as_slice() {
-        [] => "cast the arguments: cast(… AS …)".to_owned(),
-        candidates => format!("it takes {}", listed(candidates)),
-    };
-    Some(Worded {
-        kind: Some(ErrorKind::Query),
-        message: format!("no function takes these arguments: {call}"),
-        hint: Some(hint),
-    })
-}
-
-/// The most forms of a function that are listed.
-const MOST_FORMS: usize = 6;
-
-/// The forms that a function has, the first of them where there are many.
-fn listed(candidates: &[&str]) -> String {
-    let forms = candidates.iter().take(MOST_FORMS).map(|form| numeric(form));
-    let mut forms: Vec<String> = forms.collect();
-    if candidates.len() > MOST_FORMS {
-        forms.push("…".to_owned());
-    }
-    forms.join(" or ")
-}
-
-/// `abs(Numeric(1))` of the engine: a number.
-fn numeric(form: &str) -> String {
-    let Some((name, count)) = form.split_once("(Numeric(") else {
-        return form.to_owned();
-    };
-    let count = count.trim_end_matches(')').parse().unwrap_or(1);
-    format!("{name}({})", vec!["number"; count].join(", "))
 }
