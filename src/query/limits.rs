@@ -11,7 +11,7 @@ use super::bounds::size;
 use crate::error::{Error, ErrorKind};
 
 /// How the text of an error of a pool begins.
-pub(super) const EXHAUSTED: &str = "the memory limit of the ";
+const EXHAUSTED: &str = "the memory limit of the ";
 
 /// With what such a text names the setting of a server.
 const BY_SETTING: &str = " by the setting ";

@@ -2,6 +2,7 @@
 //!
 //! Comes in: a statement, and what names stand for. Goes out: its plan, or an error for such a subquery. Never here: EXISTS, which asks for rows alone; subqueries of several columns, which the engine refuses.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::error::Result as PlanResult;
@@ -47,6 +48,7 @@ pub(super) fn check(statement: &Statement, known: &Known) -> Result<()> {
             known,
             with: Vec::new(),
             views: 0,
+            seen: HashMap::new(),
         },
         opened: Vec::new(),
     };
@@ -105,6 +107,8 @@ struct Scope<'a> {
     with: Vec<(String, bool)>,
     /// How many views are open.
     views: usize,
+    /// What is known of tables of FROM, by where they stand in the memory of the statement or of a view: each `t.*` asks for its table, within each query around it.
+    seen: HashMap<usize, bool>,
 }
 
 impl Scope<'_> {
@@ -172,6 +176,16 @@ impl Scope<'_> {
     }
 
     fn table_has_none(&mut self, table: &TableFactor) -> bool {
+        let place = std::ptr::from_ref(table).addr();
+        if let Some(seen) = self.seen.get(&place) {
+            return *seen;
+        }
+        let has_none = self.factor_has_none(table);
+        self.seen.insert(place, has_none);
+        has_none
+    }
+
+    fn factor_has_none(&mut self, table: &TableFactor) -> bool {
         match table {
             TableFactor::Table {
                 name, args: None, ..
@@ -184,7 +198,7 @@ impl Scope<'_> {
         }
     }
 
-    fn name_has_none(&self, name: &ObjectName) -> bool {
+    fn name_has_none(&mut self, name: &ObjectName) -> bool {
         let Some(last) = name.0.last().and_then(|part| part.as_ident()) else {
             return false;
         };
@@ -195,27 +209,31 @@ impl Scope<'_> {
         {
             return *has_none;
         }
-        match self.known.table(&last) {
+        let known = self.known;
+        match known.table(&last) {
             Some((_, Table::Grid(table))) => table.grid().schema().fields().is_empty(),
             Some((_, Table::View(view))) => self.view_has_none(view),
             None => false,
         }
     }
 
-    fn view_has_none(&self, view: &View) -> bool {
+    fn view_has_none(&mut self, view: &View) -> bool {
         let Statement::Statement(inner) = &view.statement else {
             return false;
         };
         let SqlStatement::CreateView(create) = inner.as_ref() else {
             return false;
         };
+        if self.views >= MAX_VIEW_DEPTH {
+            return false;
+        }
         // It sees no names of WITH but its own.
-        let mut scope = Scope {
-            known: self.known,
-            with: Vec::new(),
-            views: self.views + 1,
-        };
-        scope.views <= MAX_VIEW_DEPTH && scope.has_none(&create.query)
+        let with = std::mem::take(&mut self.with);
+        self.views += 1;
+        let has_none = self.has_none(&create.query);
+        self.views -= 1;
+        self.with = with;
+        has_none
     }
 }
 
@@ -272,6 +290,16 @@ mod tests {
         ] {
             assert!(is_refused(text), "{text}");
         }
+    }
+
+    /// Were each looked through for each `x.*`, this would not end.
+    #[test]
+    fn a_table_is_looked_through_once_however_often_it_is_named() {
+        let mut query = "SELECT FROM t".to_owned();
+        for _ in 0..12 {
+            query = format!("SELECT {}x.* FROM ({query}) x", "x.*, ".repeat(99));
+        }
+        assert!(is_refused(&format!("SELECT ({query})")));
     }
 
     #[test]
