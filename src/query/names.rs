@@ -314,7 +314,8 @@ impl NamedTables {
         let state =
             state.ok_or_else(|| DataFusionError::from(Error::internal("the engine is gone")))?;
         VIEWS.set((expanded + 1, depth + 1));
-        let plan = match one_value::check(&view.statement, &self.names.planned()) {
+        let checked = one_value::check(&view.statement, &self.names.planned());
+        let plan = match checked {
             Ok(()) => Box::pin(state.statement_to_plan(view.statement.clone())).await,
             Err(error) => Err(error.into()),
         };

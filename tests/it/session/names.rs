@@ -146,3 +146,52 @@ fn names_that_would_mean_something_else_are_refused_as_before() {
             .contains("no function")
     );
 }
+
+#[test]
+fn columns_of_intervals_and_bytes_are_called_as_they_are_written() {
+    let world = World::new(&[3]);
+    world.status("CREATE TABLE kept AS SELECT id, (INTERVAL '1 day'), x'ab' FROM t");
+    let day = "DATE '2013-01-31' + INTERVAL '1 day'";
+    let alone = format!("SELECT {day}");
+    let grouped = format!("SELECT {day}, count(*) FROM t GROUP BY 1 ORDER BY {day}");
+    for (sql, name) in [
+        ("SELECT INTERVAL '1 day'", "INTERVAL '1 day'"),
+        (
+            "SELECT INTERVAL '1 day', INTERVAL '1 day'",
+            "INTERVAL '1 day'",
+        ),
+        ("SELECT (SELECT INTERVAL '1 day')", "INTERVAL '1 day'"),
+        (
+            "SELECT \"INTERVAL '1 day'\", \"X'ab'\" FROM kept",
+            "INTERVAL '1 day'",
+        ),
+        (alone.as_str(), day),
+        (grouped.as_str(), day),
+        (
+            "SELECT * FROM unnest([INTERVAL '1 day'])",
+            "unnest([INTERVAL '1 day'])",
+        ),
+    ] {
+        let schema = world.batch(sql).schema();
+        assert_eq!(schema.field(0).name(), name, "{sql}");
+    }
+}
+
+#[test]
+fn views_without_columns_have_rows_and_no_value() {
+    let world = World::new(&[3]);
+    world.status("CREATE VIEW nothing AS SELECT FROM t");
+    assert_eq!(world.numbers("SELECT count(*) FROM nothing"), [3]);
+    let sql = "SELECT id FROM t WHERE EXISTS (SELECT * FROM nothing) ORDER BY id";
+    assert_eq!(world.numbers(sql), [0, 1, 2]);
+    world.status("CREATE VIEW again AS SELECT * FROM nothing");
+    for sql in [
+        "SELECT (SELECT * FROM nothing)",
+        "SELECT id FROM t WHERE id = (SELECT again.* FROM again LIMIT 1)",
+        "CREATE VIEW wrong AS SELECT (SELECT * FROM again) AS x",
+    ] {
+        let error = world.error(sql);
+        assert_eq!(error.kind(), ErrorKind::Query, "{sql}: {error}");
+        assert!(error.message().ends_with("got none"), "{sql}: {error}");
+    }
+}
