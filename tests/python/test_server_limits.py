@@ -104,7 +104,7 @@ def refusals(uri: str, query: str, bounds: dict[str, Any]) -> list[str]:
             0.3,
             {},
             [
-                "longer than the server's timeout of 0.3 seconds (setting: limits.query_time, ",
+                "longer than the server's timeout of 0.3 seconds (setting: limits.query_time) ",
                 "ask the administrator to raise limits.query_time",
             ],
         ),
