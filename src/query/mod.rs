@@ -19,6 +19,7 @@ mod extremes;
 mod faults;
 mod function;
 mod gathered;
+mod group_keys;
 mod growing;
 mod guard;
 mod kept;

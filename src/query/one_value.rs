@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, Statement as SqlStatement, TableFactor, TableWithJoins, Visit, Visitor,
 };
 
+use super::group_keys;
 use super::names::{Known, Table, View, planning_with};
 use super::using::folded;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,9 +28,10 @@ const MAX_VIEW_DEPTH: usize = 16;
 /// The plan of a statement that is planned with the names of this thread.
 ///
 /// # Errors
-/// As [`check`], and as the engine says.
+/// As [`check`] and [`group_keys::check`], and as the engine says.
 pub(super) async fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
     check(&statement, &planning_with())?;
+    group_keys::check(&statement, state)?;
     state.statement_to_plan(statement).await
 }
 

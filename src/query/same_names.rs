@@ -24,6 +24,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
 
+use super::group_keys;
 use super::one_value;
 use super::using::folded;
 
@@ -35,6 +36,19 @@ pub(super) type Wanted = BTreeMap<String, String>;
 
 /// The logical plan of a statement, and the names to put back on its answer.
 pub(super) async fn planned(
+    state: &SessionState,
+    statement: Statement,
+) -> PlanResult<(LogicalPlan, Wanted)> {
+    let slip = group_keys::slip_of_name(&statement, state);
+    let planned = planned_again(state, statement).await;
+    planned.map_err(|error| match slip {
+        Some(slip) if is_about_names(&error) => slip.into(),
+        _ => error,
+    })
+}
+
+/// The same, with items that have names of their own where the engine refuses those that they have.
+async fn planned_again(
     state: &SessionState,
     statement: Statement,
 ) -> PlanResult<(LogicalPlan, Wanted)> {

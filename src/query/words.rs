@@ -15,6 +15,14 @@ pub(super) struct Worded {
     pub(super) hint: Option<String>,
 }
 
+/// What the engine calls a window function.
+const WINDOW: &str = "WindowFunction";
+
+/// What is said of a window function elsewhere, and what helps.
+pub(super) const WINDOW_STANDS: &str =
+    "a window function stands in SELECT, ORDER BY and QUALIFY only";
+pub(super) const NAME_A_WINDOW: &str = "give it a name in a subquery, and compare that: SELECT … FROM (SELECT …, row_number() OVER (…) AS n …) WHERE n > 1";
+
 /// The text in our words, if it is one of those that people meet.
 pub(super) fn in_our_words(text: &str) -> Option<Worded> {
     let text = text
@@ -192,6 +200,10 @@ fn unsupported(text: &str) -> Option<Worded> {
             "write it with joins, CASE and aggregates",
         );
     }
+    // Of conditions, which it takes for a fault of its own; aggregates there are refused before.
+    if text.contains("Unsupported predicate type") {
+        return Some(misplaced(WINDOW));
+    }
     if let Some((_, rest)) = text.split_once("Physical plan does not support logical expression ") {
         return Some(misplaced(rest));
     }
@@ -233,11 +245,8 @@ fn misplaced(rest: &str) -> Worded {
         message,
         hint: Some(hint.to_owned()),
     };
-    if rest.starts_with("WindowFunction") {
-        return unsupported(
-            "a window function stands in SELECT, ORDER BY and QUALIFY only".to_owned(),
-            "give it a name in a subquery, and compare that: SELECT … FROM (SELECT …, row_number() OVER (…) AS n …) WHERE n > 1",
-        );
+    if rest.starts_with(WINDOW) {
+        return unsupported(WINDOW_STANDS.to_owned(), NAME_A_WINDOW);
     }
     if rest.starts_with("Wildcard") {
         return unsupported(

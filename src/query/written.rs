@@ -29,7 +29,7 @@ pub(super) fn name_items(select: &mut Select) {
 /// Names the columns of `FROM unnest([…])`, counting on.
 pub(super) fn name_unnested(factor: &mut TableFactor, named: &mut usize) {
     let TableFactor::UNNEST {
-        alias: alias @ None,
+        alias,
         array_exprs,
         with_offset: false,
         ..
@@ -41,18 +41,26 @@ pub(super) fn name_unnested(factor: &mut TableFactor, named: &mut usize) {
     let are_lists = array_exprs
         .iter()
         .all(|list| matches!(list, Expr::Array(_)));
-    if !are_lists || !array_exprs.iter().any(has_value) {
+    let has_names = alias
+        .as_ref()
+        .is_some_and(|alias| !alias.columns.is_empty());
+    if has_names || !are_lists || !array_exprs.iter().any(has_value) {
         return;
     }
-    *named += 1;
     let columns = array_exprs.iter().map(|list| TableAliasColumnDef {
         name: Ident::with_quote('"', format!("unnest({list})")),
         data_type: None,
     });
+    let columns = columns.collect();
+    if let Some(alias) = alias {
+        alias.columns = columns;
+        return;
+    }
+    *named += 1;
     *alias = Some(TableAlias {
         explicit: true,
         name: Ident::new(format!("{UNNESTED}_{named}")),
-        columns: columns.collect(),
+        columns,
         at: None,
     });
 }
@@ -135,6 +143,10 @@ mod tests {
             (
                 "SELECT * FROM UNNEST([INTERVAL '1 day'])",
                 "SELECT * FROM UNNEST([INTERVAL '1 day']) AS __unnested_1 (\"unnest([INTERVAL '1 day'])\")",
+            ),
+            (
+                "SELECT * FROM UNNEST([INTERVAL '1 day']) AS u",
+                "SELECT * FROM UNNEST([INTERVAL '1 day']) AS u (\"unnest([INTERVAL '1 day'])\")",
             ),
         ] {
             assert_eq!(named(text), expected);
