@@ -69,8 +69,9 @@ impl<'a> Voice<'a> {
     fn record(&mut self, mut record: Value) {
         if let Some(fields) = record.as_object_mut() {
             let mut now = String::new();
-            drop(SystemTime.format_time(&mut Writer::new(&mut now)));
-            fields.insert("timestamp".to_owned(), now.into());
+            if SystemTime.format_time(&mut Writer::new(&mut now)).is_ok() {
+                fields.insert("timestamp".to_owned(), now.into());
+            }
             fields.insert("target".to_owned(), TARGET.into());
         }
         drop(self.stderr.write_all(format!("{record}\n").as_bytes()));
