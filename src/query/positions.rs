@@ -1,15 +1,18 @@
-//! What stands within ROLLUP, CUBE and GROUPING SETS.
+//! What stands in GROUP BY, and within its ROLLUP, CUBE and GROUPING SETS.
 //!
-//! Comes in: a SELECT. Goes out: the same, with the column that is meant in place of its number, which the engine takes for a constant there, and for a column elsewhere in GROUP BY; and with GROUPING SETS in place of
-//! ROLLUP and CUBE over keys that go together, `ROLLUP ((a, b), c)`, or stand there twice, which the engine refuses. Never here: numbers beside them, how many sets there may be.
+//! Comes in: a SELECT. Goes out: the same, with the column that is meant in place of its number, which the engine takes for a constant within them, and for a column elsewhere in GROUP BY; and with GROUPING SETS in place of
+//! ROLLUP and CUBE over keys that go together, `ROLLUP ((a, b), c)`, or stand there twice, which the engine refuses, or that stand in GROUPING SETS themselves. Keys in brackets, `GROUP BY (a, b)`, which the engine takes for one value, are keys. Never here: numbers beside them, how many sets there may be.
 
 use std::collections::HashSet;
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectNamePart, Select,
+    SelectItem, Value,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Puts columns in place of their numbers.
+/// Puts columns in place of their numbers, and writes keys and sets out.
 ///
 /// # Errors
 /// `Query` for the number of no column; `Unsupported` behind a `*`, of which only the plan shows how many columns it is.
@@ -17,6 +20,10 @@ pub(super) fn as_columns(select: &mut Select) -> Result<()> {
     let GroupByExpr::Expressions(keys, _) = &mut select.group_by else {
         return Ok(());
     };
+    *keys = std::mem::take(keys)
+        .into_iter()
+        .flat_map(written_out)
+        .collect();
     for key in keys {
         let (Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets)) = key else {
             continue;
@@ -31,6 +38,48 @@ pub(super) fn as_columns(select: &mut Select) -> Result<()> {
     Ok(())
 }
 
+/// The keys that a key stands for. None of them are a set without keys.
+fn written_out(key: Expr) -> Vec<Expr> {
+    match key {
+        Expr::Tuple(keys) if keys.is_empty() => vec![Expr::GroupingSets(vec![keys])],
+        Expr::Tuple(keys) => keys.into_iter().flat_map(written_out).collect(),
+        Expr::GroupingSets(sets) => {
+            let sets = sets.into_iter().flat_map(|set| match nested(&set) {
+                Some(Expr::Rollup(parts)) => rolled_up(&parts),
+                Some(Expr::Cube(parts)) => cubed(&parts),
+                _ => vec![set],
+            });
+            vec![Expr::GroupingSets(sets.collect())]
+        }
+        key => vec![key],
+    }
+}
+
+/// The ROLLUP or CUBE that a set of GROUPING SETS is; the parser takes it for a call.
+pub(super) fn nested(set: &[Expr]) -> Option<Expr> {
+    let [Expr::Function(call)] = set else {
+        return None;
+    };
+    let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
+        return None;
+    };
+    let kind = match name.value.to_ascii_lowercase().as_str() {
+        "rollup" => Expr::Rollup,
+        "cube" => Expr::Cube,
+        _ => return None,
+    };
+    let FunctionArguments::List(list) = &call.args else {
+        return None;
+    };
+    let parts = list.args.iter().map(|part| match part {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Tuple(keys))) => Some(keys.clone()),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Nested(key))) => Some(vec![*key.clone()]),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(key)) => Some(vec![key.clone()]),
+        _ => None,
+    });
+    Some(kind(parts.collect::<Option<_>>()?))
+}
+
 /// Writes the sets out that ROLLUP and CUBE stand for, where the engine does not.
 fn as_sets(key: &mut Expr) {
     let sets = match &*key {
@@ -41,11 +90,11 @@ fn as_sets(key: &mut Expr) {
     *key = Expr::GroupingSets(sets);
 }
 
-/// Whether keys go together in a part, or stand there twice.
+/// Whether keys go together in a part, or stand there twice, or a part has none.
 fn are_unknown(parts: &[Vec<Expr>]) -> bool {
     let mut keys = HashSet::new();
     let is_known = |part: &Vec<Expr>| matches!(part.as_slice(), [key] if keys.insert(key.clone()));
-    !parts.iter().any(Vec::is_empty) && !parts.iter().all(is_known)
+    !parts.iter().all(is_known)
 }
 
 /// All parts, all but the last one, and so on, and none.
@@ -140,6 +189,14 @@ mod tests {
                 "GROUPING SETS ((a, b, c), (a, b), (c), ())",
             ),
             ("x, ROLLUP (a, a)", "x, GROUPING SETS ((a, a), (a), ())"),
+            ("ROLLUP (a, ())", "GROUPING SETS ((a), (a), ())"),
+            ("()", "GROUPING SETS (())"),
+            ("(a, (b, x)), ()", "a, b, x, GROUPING SETS (())"),
+            ("(a, b), ROLLUP (c)", "a, b, ROLLUP (c)"),
+            (
+                "GROUPING SETS (c, ROLLUP (1, 2), cube ((a), (b, c)))",
+                "GROUPING SETS ((c), (a, b), (a), (), (a, b, c), (a), (b, c), ())",
+            ),
         ] {
             assert_eq!(grouped(keys), format!("GROUP BY {sets}"));
         }

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::guard::{MAX_EXPRESSION_DEPTH, too_much};
+use super::positions::nested;
 use super::slips::TWO_OF_WITH;
 use super::using::folded;
 use crate::error::{Error, ErrorKind, Result};
@@ -169,20 +170,8 @@ fn check_with(with: &With) -> Step {
 
 /// Refuses more sets of keys, or more keys of sets, than can be borne.
 fn check_key_sets(keys: &[Expr]) -> Step {
-    let (mut sets, mut num_keys) = (1_u64, 0_usize);
-    for key in keys {
-        let (parts, found) = match key {
-            Expr::Rollup(parts) => (parts, parts.len() as u64 + 1),
-            Expr::Cube(parts) => (parts, two_to_the(parts.len())),
-            Expr::GroupingSets(parts) => (parts, parts.len() as u64),
-            _ => {
-                num_keys += 1;
-                continue;
-            }
-        };
-        num_keys += parts.iter().map(Vec::len).sum::<usize>();
-        sets = sets.saturating_mul(found);
-    }
+    let sets = keys.iter().map(num_sets).fold(1, u64::saturating_mul);
+    let num_keys: usize = keys.iter().map(num_keys).sum();
     if sets > MAX_KEY_SETS {
         let text = format!(
             "a SELECT may make groups for {MAX_KEY_SETS} sets of keys, got {sets}; CUBE of n keys makes 2^n"
@@ -202,6 +191,37 @@ fn check_key_sets(keys: &[Expr]) -> Step {
         ));
     }
     ControlFlow::Continue(())
+}
+
+/// How many sets a key of GROUP BY stands for.
+fn num_sets(key: &Expr) -> u64 {
+    match key {
+        Expr::Rollup(parts) => parts.len() as u64 + 1,
+        Expr::Cube(parts) => two_to_the(parts.len()),
+        Expr::GroupingSets(sets) => {
+            let each = sets
+                .iter()
+                .map(|set| nested(set).map_or(1, |key| num_sets(&key)));
+            each.fold(0, u64::saturating_add)
+        }
+        _ => 1,
+    }
+}
+
+/// How many keys it consists of.
+fn num_keys(key: &Expr) -> usize {
+    match key {
+        Expr::Rollup(parts) | Expr::Cube(parts) => parts.iter().flatten().map(num_keys).sum(),
+        Expr::GroupingSets(sets) => {
+            let each = sets.iter().map(|set| match nested(set) {
+                Some(key) => num_keys(&key),
+                None => set.iter().map(num_keys).sum(),
+            });
+            each.sum()
+        }
+        Expr::Tuple(keys) => keys.iter().map(num_keys).sum(),
+        _ => 1,
+    }
 }
 
 fn two_to_the(exponent: usize) -> u64 {
