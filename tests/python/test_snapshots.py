@@ -29,6 +29,9 @@ QUERIES = int(os.environ.get("PARTGRID_SNAPSHOT_QUERIES", "200"))
 
 READERS = 4
 
+# How many versions there are at least while they read.
+VERSIONS = 12
+
 
 TILE_ROWS = 500
 
@@ -135,18 +138,23 @@ def test_a_reader_sees_one_version_while_others_replace_and_drop_it(
         flip(one.uri, 1)
         with fl.connect(one.uri) as client:
             run(client, "CREATE VIEW seen AS SELECT i, v FROM flips")
-        ended = threading.Event()
+        ended, written = threading.Event(), [1]
 
         def write() -> int:
             for number in itertools.count(2):
                 flip(one.uri, number)
+                written.append(number)
                 if ended.is_set():
                     return number
             raise AssertionError
 
         def read(seed: int) -> Counter[int | None]:
-            reading = Reading(one.uri, seed)
-            return Counter(reading.ask() for _ in range(QUERIES // READERS))
+            reading, seen = Reading(one.uri, seed), Counter[int | None]()
+            # On a busy machine the versions come more slowly than answers.
+            while seen.total() < QUERIES // READERS or len(written) < VERSIONS:
+                seen[reading.ask()] += 1
+                assert not writing.done(), writing.result()
+            return seen
 
         with ThreadPoolExecutor(READERS + 1) as threads:
             writing = threads.submit(write)
