@@ -23,7 +23,7 @@ mod write;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use datafusion::execution::SessionState;
@@ -61,6 +61,9 @@ use crate::query::{Session, Spread};
 
 /// How often a member looks who else there is, and what they have.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a statement whose rows are gone waits for such a look.
+const LOOK_OF_STATEMENT: Duration = Duration::from_secs(3);
 
 /// With what the URI of a member begins that is reached over TLS.
 const TLS: &str = "grpc+tls://";
@@ -182,8 +185,8 @@ pub struct Cluster {
     silent: Arc<Silent>,
     /// What members do and have, for those who watch.
     figures: Figures,
-    /// One looks who there is at a time, which takes seconds while somebody hangs.
-    finding: tokio::sync::Mutex<()>,
+    /// One looks who there is at a time, which takes seconds while somebody hangs; with when the last look began.
+    finding: tokio::sync::Mutex<Option<Instant>>,
     /// One looks what these have at a time.
     looking: tokio::sync::Mutex<()>,
 }
@@ -295,7 +298,12 @@ impl Cluster {
     /// # Errors
     /// Whatever stands in the way of reading the list of members, or of asking them what they have.
     pub async fn refresh(&self) -> Result<()> {
-        let _turn = self.finding.lock().await;
+        let mut last = self.finding.lock().await;
+        self.look_now(&mut last).await
+    }
+
+    async fn look_now(&self, last: &mut Option<Instant>) -> Result<()> {
+        *last = Some(Instant::now());
         let (are_all, unread) = match self.join.load_full() {
             Some(join) => self.find_members(&join).await,
             None => (true, None),
@@ -346,6 +354,31 @@ impl Cluster {
     async fn look_at(&self, members: &Members) -> Result<()> {
         let _turn = self.looking.lock().await;
         self.gather(members, false).await
+    }
+
+    /// As [`Cluster::refresh`], for a statement whose rows are gone, which waits for it for a while. One look is enough for all whose rows were gone before it.
+    async fn look_for_statement(&self) {
+        let now = Instant::now();
+        let Some(own) = self.own.upgrade() else {
+            return;
+        };
+        let looking = async move {
+            let mut last = own.finding.lock().await;
+            match last.is_some_and(|last| last > now) {
+                true => Ok(()),
+                false => own.look_now(&mut last).await,
+            }
+        };
+        // It goes on to its end, whoever waits for it.
+        let looking = self.runtime.spawn(looking);
+        match tokio::time::timeout(LOOK_OF_STATEMENT, looking).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => {
+                tracing::debug!(%error, "a look for a statement did not see all");
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "a look for a statement ended"),
+            Err(_) => tracing::debug!("a look for a statement takes long"),
+        }
     }
 
     /// Reads the file again of those who vouch for members, if there is one. Connections that are open stay.

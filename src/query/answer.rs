@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::allowance::Allowance;
+use super::anew::Anew;
 use super::bounds::{Queue, RunPool, SessionMemory};
 use super::exec::batch_rows::{batch_rows, in_batches};
 use super::exec::stop::Stop;
@@ -62,6 +63,8 @@ pub struct Query {
     last: Arc<ArcSwapOption<Run>>,
     /// What was written, if errors of a run can be shown in it.
     text: Option<Arc<str>>,
+    /// How it is planned once more where its rows are gone before it has given one.
+    anew: Option<Anew>,
     /// What a statement said that was done when it was planned.
     said: Option<RecordBatch>,
     /// How many rows of tables it wrote then.
@@ -76,6 +79,7 @@ impl Query {
             cancel: watch::Sender::new(0),
             last: Arc::default(),
             text: None,
+            anew: None,
             said: None,
             written_rows: 0,
         }
@@ -98,6 +102,16 @@ impl Query {
     /// Errors of its runs show where they are in this text.
     pub(super) fn with_text(self, text: Option<Arc<str>>) -> Self {
         Self { text, ..self }
+    }
+
+    /// Its runs may be of plans that are made anew so.
+    pub(super) fn planned_by(self, anew: Option<Anew>) -> Self {
+        Self { anew, ..self }
+    }
+
+    /// How it is planned once more.
+    pub(super) fn anew(&self) -> Option<Anew> {
+        self.anew.clone()
     }
 
     /// The answer of a statement that changed what names stand for: it took effect when it was planned. `None` for one that reads.
@@ -168,22 +182,9 @@ impl Query {
         let pool = pool.within(allowance.and_then(Allowance::memory));
         let memory = Arc::new(pool);
         let pool = Arc::clone(&memory) as Arc<dyn MemoryPool>;
-        let runtime = RuntimeEnv {
-            memory_pool: Arc::clone(&pool),
-            ..RuntimeEnv::clone(&self.bounds.runtime)
-        };
-        let (plan, mut config) = self.in_batches()?;
-        if !counts {
-            config.set_extension(Arc::new(Uncounted));
-        }
-        // Whoever runs parts of it elsewhere learns at once that it is over.
-        let stop = Stop::default();
-        config.set_extension(Arc::new(stop.clone()));
-        let context = self.context(runtime, config);
         let stream = BatchStream::start(Start {
-            plan,
-            context: Arc::new(context),
-            stop,
+            query: self.clone(),
+            counts,
             memory,
             queue: self.bounds.queue.clone(),
             timeout: self.bounds.timeout,
@@ -195,6 +196,26 @@ impl Query {
         })?;
         self.last.store(Some(Arc::clone(stream.tracked())));
         Ok(stream)
+    }
+
+    /// What runs within this memory until `stop` is set, and asks what other processes counted or does not.
+    pub(super) fn to_run(
+        &self,
+        memory: &Arc<RunPool>,
+        stop: &Stop,
+        counts: bool,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
+        let runtime = RuntimeEnv {
+            memory_pool: Arc::clone(memory) as Arc<dyn MemoryPool>,
+            ..RuntimeEnv::clone(&self.bounds.runtime)
+        };
+        let (plan, mut config) = self.in_batches()?;
+        if !counts {
+            config.set_extension(Arc::new(Uncounted));
+        }
+        // Whoever runs parts of it elsewhere learns at once that it is over.
+        config.set_extension(Arc::new(stop.clone()));
+        Ok((plan, Arc::new(self.context(runtime, config))))
     }
 
     /// Ends all runs that go on at this moment, from any thread; their streams give a `Cancelled` error. Later runs are not touched.

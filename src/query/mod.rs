@@ -6,6 +6,7 @@
 
 mod aliases;
 mod allowance;
+mod anew;
 mod answer;
 mod bounds;
 mod cache;

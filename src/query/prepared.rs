@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
+use super::anew::Anew;
 use super::answer::Query;
 use super::faults::own_text;
 use super::names::PreparedStatement;
@@ -36,6 +37,14 @@ impl Prepared {
             parameters: parameters_of(&found),
             schema: schema_of(&found),
             found: Arc::new(ArcSwapOption::from_pointee(found)),
+        }
+    }
+
+    /// The same statement, which keeps nothing of what its names stand for.
+    pub(super) fn without_found(&self) -> Self {
+        Self {
+            found: Arc::default(),
+            ..self.clone()
         }
     }
 
@@ -80,11 +89,13 @@ impl Prepared {
         let (names, known) = (session.names.clone(), session.names.now());
         let looked = (self.statement.clone(), self.found.load_full());
         let shown = own_text(&self.statement.text, &known);
+        let again = (parameters.clone(), options);
+        let anew = Anew::of_prepared(session, &known, self, again);
         let planner = &session.planner;
         let planning = planner.execute(state, names, looked, parameters);
         let plan = within(session.timeout(options), planning).await?;
         let query = session.query(&known, plan, config, options);
-        Ok(query.with_text(shown))
+        Ok(query.with_text(shown).planned_by(anew))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Comes in: a physical plan. Goes out: its batches, made by a task of their own, so that whoever waits for them can always be dropped at once, and dropping them
 //! stops the task and every operator under it. A run waits for its turn, ends at its deadline, and ends when its query is cancelled. One that finds no memory while others run is
-//! begun again, once, when it is alone. Never here: planning.
+//! begun again, once, when it is alone; one whose rows are gone is planned anew, once (`anew.rs`). Never here: planning.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::allowance::Seat;
+use super::answer::Query;
 use super::bounds::{Queue, RunPool};
 use super::exec::between::Place;
 use super::exec::connect::connected;
@@ -107,10 +108,9 @@ impl Run {
 
 /// What a run needs.
 pub(super) struct Start {
-    pub(super) plan: Arc<dyn ExecutionPlan>,
-    pub(super) context: Arc<TaskContext>,
-    /// Set when it is over; the context has it too.
-    pub(super) stop: Stop,
+    pub(super) query: Query,
+    /// Whether it asks what other processes counted.
+    pub(super) counts: bool,
     pub(super) memory: Arc<RunPool>,
     pub(super) queue: Queue,
     pub(super) timeout: Option<TimeLimit>,
@@ -164,8 +164,9 @@ impl std::fmt::Debug for BatchStream {
 impl BatchStream {
     /// Starts a run on the current tokio runtime.
     pub(super) fn start(start: Start) -> Result<Self> {
-        let stop = start.stop;
-        let plan = ready(Arc::clone(&start.plan), &start.context, &stop)?;
+        let stop = Stop::default();
+        let begun = Begun::of(start.query, (&start.memory, &stop, start.counts))?;
+        let plan = begun.ready(&stop)?;
         let run = Arc::new(Run {
             plan: ArcSwap::from_pointee(plan),
             memory: start.memory,
@@ -177,9 +178,9 @@ impl BatchStream {
         });
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let task = Task {
-            plan: start.plan,
+            begun,
+            counts: start.counts,
             run: Arc::clone(&run),
-            context: start.context,
             queue: start.queue,
             stop: stop.clone(),
             sender,
@@ -313,12 +314,35 @@ fn ready(
     Ok(joined(reported(stoppable(plan, stop)?)?)?)
 }
 
-/// The task that makes the batches.
-struct Task {
+/// What a run begins with.
+struct Begun {
+    query: Query,
     /// As it was planned.
     plan: Arc<dyn ExecutionPlan>,
-    run: Arc<Run>,
     context: Arc<TaskContext>,
+}
+
+impl Begun {
+    fn of(query: Query, (memory, stop, counts): (&Arc<RunPool>, &Stop, bool)) -> Result<Self> {
+        let (plan, context) = query.to_run(memory, stop, counts)?;
+        Ok(Self {
+            query,
+            plan,
+            context,
+        })
+    }
+
+    /// The plan as it is run.
+    fn ready(&self, stop: &Stop) -> Result<Arc<dyn ExecutionPlan>> {
+        ready(Arc::clone(&self.plan), &self.context, stop)
+    }
+}
+
+/// The task that makes the batches.
+struct Task {
+    begun: Begun,
+    counts: bool,
+    run: Arc<Run>,
     queue: Queue,
     stop: Stop,
     sender: Sender<Result<RecordBatch>>,
@@ -332,18 +356,26 @@ enum Ended {
 }
 
 impl Task {
-    async fn run(self) {
+    async fn run(mut self) {
         if let Err(error) = self.attempts().await {
             // Nobody reads any more when this fails.
             drop(self.sender.send(Err(error)).await);
         }
     }
 
-    async fn attempts(&self) -> Result<()> {
+    async fn attempts(&mut self) -> Result<()> {
         let turn = self.queue.turn().await?;
         self.run.waited.get_or_init(|| self.run.begun.elapsed());
         let moment = self.queue.moment();
-        let Ended::Unseen(error) = self.attempt(turn).await? else {
+        let mut ended = self.attempt(turn).await?;
+        if let Ended::Unseen(error) = &ended
+            && let Some(anew) = self.begun_anew(error).await?
+        {
+            self.begun = anew;
+            let turn = self.queue.turn().await?;
+            ended = self.begin_again(turn).await?;
+        }
+        let Ended::Unseen(error) = ended else {
             return Ok(());
         };
         if error.kind() != ErrorKind::ResourcesExhausted || !self.queue.was_shared_since(moment) {
@@ -351,12 +383,27 @@ impl Task {
         }
         tracing::debug!(%error, "a query found no memory beside others and waits until it is alone");
         let turn = self.queue.alone().await?;
-        let plan = ready(Arc::clone(&self.plan), &self.context, &self.stop)?;
-        self.run.plan.store(Arc::new(plan));
-        match self.attempt(turn).await? {
+        match self.begin_again(turn).await? {
             Ended::Unseen(error) => Err(error),
             Ended::Done => Ok(()),
         }
+    }
+
+    /// The statement over what its names stand for now, where that is something else and its rows are gone.
+    async fn begun_anew(&self, error: &Error) -> Result<Option<Begun>> {
+        let query = &self.begun.query;
+        let Some(anew) = query.anew() else {
+            return Ok(None);
+        };
+        let query = anew.after(error, query).await;
+        let with = (&self.run.memory, &self.stop, self.counts);
+        query.map(|query| Begun::of(query, with)).transpose()
+    }
+
+    async fn begin_again(&self, turn: OwnedSemaphorePermit) -> Result<Ended> {
+        let plan = self.begun.ready(&self.stop)?;
+        self.run.plan.store(Arc::new(plan));
+        self.attempt(turn).await
     }
 
     /// Runs the plan. Its turn is given up while a slow reader has batches to read, so that readers who wait for one another do not wait for ever.
@@ -364,7 +411,8 @@ impl Task {
         let mut turn = turn;
         let plan = self.run.plan();
         let _ending = Ending(Arc::clone(&plan));
-        let mut batches = match execute_stream(plan, Arc::clone(&self.context)) {
+        let context = Arc::clone(&self.begun.context);
+        let mut batches = match execute_stream(plan, context) {
             Ok(batches) => batches,
             Err(error) => return Ok(Ended::Unseen(error.into())),
         };

@@ -20,6 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::aliases;
+use super::anew::Anew;
 use super::answer::{Bounds, Query};
 #[cfg(feature = "distributed")]
 use super::bounds::RunPool;
@@ -319,6 +320,8 @@ impl Session {
         options.check()?;
         let question = self.question(text, options);
         let known = self.names.now();
+        let again = (parameters.clone(), options);
+        let anew = Anew::of_text(self, &known, &question.text, again);
         if parameters.is_empty()
             && let Some(found) = known.plans.get(&question)
         {
@@ -327,7 +330,8 @@ impl Session {
                 config,
                 shown,
             } = found;
-            return Ok(self.query(&known, plan, config, options).with_text(shown));
+            let query = self.query(&known, plan, config, options);
+            return Ok(query.with_text(shown).planned_by(anew));
         }
         let (state, names) = (self.state(options), self.names.clone());
         let config = state.config().clone();
@@ -336,7 +340,8 @@ impl Session {
         match within(self.timeout(options), planning).await? {
             Planned::Rows { plan, .. } => {
                 let shown = own_text(&text, &self.names.now());
-                Ok(self.query(&known, plan, config, options).with_text(shown))
+                let query = self.query(&known, plan, config, options);
+                Ok(query.with_text(shown).planned_by(anew))
             }
             Planned::Change(change) => {
                 let done = Box::pin(self.change(change, &config, options)).await?;

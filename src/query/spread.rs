@@ -23,6 +23,7 @@ use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;
+use futures::future::BoxFuture;
 
 use super::cache::reads_grids_only;
 #[cfg(feature = "distributed")]
@@ -69,6 +70,9 @@ pub(crate) trait Spread: fmt::Debug + Send + Sync {
 
     /// Takes note that a name is about to be taken away here. Gives what whoever asks for it is told from then on, if it is that of a grid of which other processes have parts.
     fn dropping(&self, name: &str) -> Option<Error>;
+
+    /// Looks at once what other processes have, which else is done every second; names stand for it afterwards.
+    fn look(&self) -> BoxFuture<'_, ()>;
 
     /// How many processes a plan is spread over.
     #[cfg(feature = "distributed")]

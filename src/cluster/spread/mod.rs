@@ -42,6 +42,7 @@ use datafusion_distributed::{
     DistributedMetricsFormat::PerTask, NetworkBoundaryExt, SessionStateBuilderExt, WorkerResolver,
     display_plan_ascii, rewrite_distributed_plan_with_metrics,
 };
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 use http::HeaderMap;
@@ -77,6 +78,10 @@ impl Spread for Cluster {
 
     fn dropping(&self, name: &str) -> Option<Error> {
         self.heed_drop(name)
+    }
+
+    fn look(&self) -> BoxFuture<'_, ()> {
+        self.look_for_statement().boxed()
     }
 
     fn num_processes(&self) -> usize {
