@@ -8,6 +8,7 @@
 mod codec;
 #[cfg(test)]
 mod hostile;
+mod look;
 #[cfg(test)]
 mod looks;
 mod members;
@@ -22,6 +23,7 @@ mod worker;
 mod write;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -61,9 +63,6 @@ use crate::query::{Session, Spread};
 
 /// How often a member looks who else there is, and what they have.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// How long a statement whose rows are gone waits for such a look.
-const LOOK_OF_STATEMENT: Duration = Duration::from_secs(3);
 
 /// With what the URI of a member begins that is reached over TLS.
 const TLS: &str = "grpc+tls://";
@@ -187,6 +186,8 @@ pub struct Cluster {
     figures: Figures,
     /// One looks who there is at a time, which takes seconds while somebody hangs; with when the last look began.
     finding: tokio::sync::Mutex<Option<Instant>>,
+    /// Whether somebody did hang at the last look.
+    hangs: AtomicBool,
     /// One looks what these have at a time.
     looking: tokio::sync::Mutex<()>,
 }
@@ -252,6 +253,7 @@ impl Cluster {
             silent: Arc::default(),
             figures: Figures::default(),
             finding: tokio::sync::Mutex::default(),
+            hangs: AtomicBool::default(),
             looking: tokio::sync::Mutex::default(),
         });
         let spread: Arc<dyn Spread> = Arc::clone(&cluster) as _;
@@ -338,6 +340,10 @@ impl Cluster {
             return (false, unread);
         };
         let (there, away) = members::join::alive(&self.reach, &uris).await;
+        let hangs = away
+            .iter()
+            .any(|(_, error)| members::join::is_silent(error));
+        self.hangs.store(hangs, Ordering::Relaxed);
         let mut away = self.listed.explained(away).await;
         let members = self.members();
         let (there, of_one_process) = one_of_each_process(members.own(), there);
@@ -354,31 +360,6 @@ impl Cluster {
     async fn look_at(&self, members: &Members) -> Result<()> {
         let _turn = self.looking.lock().await;
         self.gather(members, false).await
-    }
-
-    /// As [`Cluster::refresh`], for a statement whose rows are gone, which waits for it for a while. One look is enough for all whose rows were gone before it.
-    async fn look_for_statement(&self) {
-        let now = Instant::now();
-        let Some(own) = self.own.upgrade() else {
-            return;
-        };
-        let looking = async move {
-            let mut last = own.finding.lock().await;
-            match last.is_some_and(|last| last > now) {
-                true => Ok(()),
-                false => own.look_now(&mut last).await,
-            }
-        };
-        // It goes on to its end, whoever waits for it.
-        let looking = self.runtime.spawn(looking);
-        match tokio::time::timeout(LOOK_OF_STATEMENT, looking).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => {
-                tracing::debug!(%error, "a look for a statement did not see all");
-            }
-            Ok(Err(error)) => tracing::debug!(%error, "a look for a statement ended"),
-            Err(_) => tracing::debug!("a look for a statement takes long"),
-        }
     }
 
     /// Reads the file again of those who vouch for members, if there is one. Connections that are open stay.

@@ -4,6 +4,7 @@
 //! they stand for what they did, its columns would be others, or it cannot be planned. Never here: grids that have the same rows as those of the plan, which stands then (`cluster/spread/again.rs`).
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -15,6 +16,9 @@ use super::parameters::Parameters;
 use super::prepared::Prepared;
 use super::session::Session;
 use crate::error::{Error, ErrorKind, Result};
+
+/// So long a run may have taken whose member is lost, for a look that waits for it once more.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// How a statement was asked, to plan it once more.
 #[derive(Clone)]
@@ -73,11 +77,17 @@ impl Anew {
         })
     }
 
-    /// The query that is to run after an error of one with these columns, if there is one. Looks what the processes have where a tile is gone.
-    pub(super) async fn after(self, error: &Error, before: &Query) -> Option<Query> {
+    /// The query that is to run after an error of one with these columns, which took so long, if there is one. Looks what the processes have.
+    pub(super) async fn after(
+        self,
+        error: &Error,
+        before: &Query,
+        took: Duration,
+    ) -> Option<Query> {
         match error.kind() {
             ErrorKind::PartitionLost => self.look().await,
-            // Whoever runs it has looked, and waited for the one that is lost.
+            // Who is lost is asked first in a look, too: of one that hung for long that is enough.
+            ErrorKind::WorkerLost if took < SHORT => self.look().await,
             ErrorKind::WorkerLost => {}
             _ => return None,
         }
@@ -94,9 +104,20 @@ impl Anew {
         let is_like = planned.schema().fields() == before.schema().fields();
         let is_answer = is_like && planned.said().is_none();
         if is_answer {
-            tracing::warn!(%error, "a statement is planned anew before its first row: its rows are gone, and its names stand for others by now");
+            let why = error.message();
+            tracing::warn!(
+                why,
+                "a statement is planned anew before its first row: its rows are gone, and names have changed since"
+            );
         }
         is_answer.then_some(planned)
+    }
+
+    /// Looks what the processes have after an error of a run that cannot begin again.
+    pub(super) async fn look_after(&self, error: &Error) {
+        if error.kind() == ErrorKind::PartitionLost {
+            self.look().await;
+        }
     }
 
     /// Looks at once for what is looked for every second.

@@ -109,6 +109,13 @@ impl Query {
         Self { anew, ..self }
     }
 
+    /// The same query, which is not planned anew where rows are gone: those of others came before its own.
+    #[cfg(feature = "serve")]
+    #[must_use]
+    pub(crate) fn planned_once(self) -> Self {
+        Self { anew: None, ..self }
+    }
+
     /// How it is planned once more.
     pub(super) fn anew(&self) -> Option<Anew> {
         self.anew.clone()

@@ -366,13 +366,14 @@ impl Task {
     async fn attempts(&mut self) -> Result<()> {
         let turn = self.queue.turn().await?;
         self.run.waited.get_or_init(|| self.run.begun.elapsed());
-        let moment = self.queue.moment();
-        let mut ended = self.attempt(turn).await?;
+        let mut moment = self.queue.moment();
+        let mut ended = self.attempt_or_look(turn).await?;
         if let Ended::Unseen(error) = &ended
             && let Some(anew) = self.begun_anew(error).await?
         {
             self.begun = anew;
             let turn = self.queue.turn().await?;
+            moment = self.queue.moment();
             ended = self.begin_again(turn).await?;
         }
         let Ended::Unseen(error) = ended else {
@@ -389,13 +390,25 @@ impl Task {
         }
     }
 
+    /// As [`Task::attempt`]. Where a tile is gone after rows were seen, names stand for what there is by now when that is told, so that whoever asks again is not told the same.
+    async fn attempt_or_look(&self, turn: OwnedSemaphorePermit) -> Result<Ended> {
+        let ended = self.attempt(turn).await;
+        if let Err(error) = &ended
+            && let Some(anew) = self.begun.query.anew()
+        {
+            anew.look_after(error).await;
+        }
+        ended
+    }
+
     /// The statement over what its names stand for now, where that is something else and its rows are gone.
     async fn begun_anew(&self, error: &Error) -> Result<Option<Begun>> {
         let query = &self.begun.query;
         let Some(anew) = query.anew() else {
             return Ok(None);
         };
-        let query = anew.after(error, query).await;
+        let took = self.run.begun.elapsed();
+        let query = anew.after(error, query, took).await;
         let with = (&self.run.memory, &self.stop, self.counts);
         query.map(|query| Begun::of(query, with)).transpose()
     }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import partgrid as pg
 from clusters import (
     LOST,
+    PART_ROWS,
     QUERY,
     Member,
     answer,
@@ -77,6 +79,47 @@ def test_other_columns_are_no_answer_to_a_statement_that_was_planned(tmp_path: P
             planned[0].to_arrow()
         # Of columns that are there as before it has the rows.
         assert planned[1].to_arrow().num_rows == 600
+
+
+def test_a_member_that_was_started_again_elsewhere_is_found_by_the_statement_that_misses_it(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, 2) as members:
+        for number, member in enumerate(members):
+            member.contribute(number, 2)
+        refresh(members)
+        planned = pg.connect(members[0].uri).sql(QUERY)
+        members[1].kill()
+        path = tmp_path / "members"
+        members[1] = Member(path)
+        write_list(path, members)
+        members[1].contribute(1, 2)
+        assert planned.to_arrow().to_pydict() == expected(0, 1)
+
+
+def test_who_lost_rows_after_the_first_ones_reads_what_there_is_when_it_asks_again(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, 2) as members:
+        for number, member in enumerate(members):
+            member.contribute(number, 2)
+        refresh(members)
+        connection = pg.connect(members[0].uri)
+        for shift in range(1, 6):
+            members[1].contribute(1, 2, shift=shift)
+            # Rows of its own part come first, before anything is missed.
+            answers = (asked(connection, "SELECT x FROM sales") for _ in range(2))
+            rows = next(rows for rows in answers if rows is not None)
+            assert rows.num_rows == 2 * PART_ROWS
+            assert max(rows["x"].to_pylist()) == 2 * PART_ROWS - 1 + shift
+
+
+def asked(connection: pg.Connection, text: str) -> pa.Table | None:
+    """The answer, or nothing where rows were lost."""
+    try:
+        return connection.sql(text).to_arrow()
+    except LOST:
+        return None
 
 
 def both(shift: int) -> list[int]:

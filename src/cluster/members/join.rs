@@ -27,6 +27,11 @@ const PING: Duration = Duration::from_secs(2);
 /// What is said of one that takes longer.
 pub(super) const SILENT: &str = "it said nothing";
 
+/// Whether a member was waited for in vain.
+pub(in crate::cluster) fn is_silent(error: &Error) -> bool {
+    error.message().contains(SILENT)
+}
+
 /// The port in examples.
 const PORT: u16 = 8815;
 

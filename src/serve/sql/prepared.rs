@@ -172,7 +172,14 @@ pub(in super::super) async fn tasks(
             },
             None => task(service, call, text, parameters).await?,
         };
-        tasks.push(task);
+        tasks.push(match tasks.is_empty() {
+            true => task,
+            // Rows of one answer are of one version of each grid.
+            false => Task {
+                query: task.query.planned_once(),
+                ..task
+            },
+        });
     }
     Ok(tasks)
 }
