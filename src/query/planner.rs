@@ -13,7 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::cache::{CachedPlan, Question, means_the_same_later, reads_grids_only};
+use super::cache::{CachedPlan, Question, means_the_same_later, reads_grids_only, shares_values};
 use super::error::placed;
 use super::faults::own_text;
 use super::guard::{self, Does};
@@ -228,7 +228,7 @@ async fn plan(
             let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
             let lasting = parameters.is_empty() && means_the_same_later(&logical)?;
             let (plan, is_of_grids) = spread_or_not(state, parameters.bind(logical)?).await?;
-            let lasting = lasting && is_of_grids;
+            let lasting = lasting && is_of_grids && !shares_values(&plan);
             let plan = restored(plan, &wanted)?;
             Ok(Planned::Rows { plan, lasting })
         }

@@ -91,6 +91,25 @@ def test_of_many_clients_with_small_queries_none_is_lost() -> None:
         assert running(one) == []
 
 
+def test_clients_that_ask_one_statement_with_values_of_subqueries_keep_to_their_own() -> None:
+    text = (
+        "SELECT (SELECT min(x) FROM t WHERE g = 1) AS a, (SELECT max(x) FROM t WHERE g = 1) AS b,"
+        " count(*) AS n FROM t WHERE g = 1"
+    )
+    with service() as one:
+        x = np.arange(600)
+        pg.connect(one.uri).upload(pa.table({"g": x % 7, "x": x}), "t")
+
+        def ask(_: int) -> list[pa.Table]:
+            connection = pg.connect(one.uri)
+            return [connection.sql(text).to_arrow() for _ in range(50)]
+
+        with ThreadPoolExecutor(6) as threads:
+            answers = [answer for some in threads.map(ask, range(6)) for answer in some]
+        assert len(answers) == 300
+        assert all(answer.to_pydict() == {"a": [1], "b": [596], "n": [86]} for answer in answers)
+
+
 def median_seconds(client: fl.FlightClient) -> float:
     """How long a small query of a client takes."""
     took = []
