@@ -274,6 +274,7 @@ pub(super) fn no_table(name: &str, known: &Known) -> Error {
         Error::new(ErrorKind::Query, format!("no table `{name}`")).with_context("table", name);
     let tables = || known.tables.keys().map(String::as_str);
     error.with_hint(match near(name, tables()) {
+        _ if is_file(name) => NO_FILES.to_owned(),
         Some(table) => format!("did you mean `{table}`?"),
         None if known.tables.is_empty() => "no grid is registered".to_owned(),
         None => format!("the tables are {}", tables().collect::<Vec<_>>().join(", ")),
@@ -315,6 +316,16 @@ pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
     }
 }
 
+/// What is said to whoever names a file in a statement.
+const NO_FILES: &str = "statements read no files: give a file a name before, on the command line with --grid NAME=PATH, in Python pg.sql(text, NAME=pg.read_parquet(PATH))";
+
+/// Whether a name of a table is that of a file.
+fn is_file(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let ends = [".parquet", ".csv", ".json", ".ndjson", ".arrow", ".feather"];
+    name.contains(['/', '*']) || ends.iter().any(|end| name.ends_with(end))
+}
+
 /// How that is written here what other engines have as a function.
 fn called_otherwise(name: &str) -> Option<&'static str> {
     Some(match name.to_lowercase().as_str() {
@@ -326,6 +337,33 @@ fn called_otherwise(name: &str) -> Option<&'static str> {
         }
         "group_concat" | "listagg" => "write string_agg(x, ', ')",
         "getdate" | "sysdate" => "write now()",
+        "strftime" | "format_datetime" => "write to_char(x, '%Y-%m-%d')",
+        "strptime" => "write to_timestamp(x, '%Y-%m-%d')",
+        "date_diff" => "write x - y",
+        "date_add" => "write x + INTERVAL '1 day'",
+        "date_sub" => "write x - INTERVAL '1 day'",
+        "epoch" | "dayofweek" | "dayofyear" | "week" | "weekday" | "quarter" => {
+            "write extract(epoch FROM x), with dow, doy, week or quarter for others"
+        }
+        "len" => "write length(x) of a text, cardinality(x) of a list",
+        "list_min" | "list_max" => "write array_min(x) or array_max(x)",
+        "list_value" | "list_pack" => "write [x, y]",
+        "list" => "write array_agg(x)",
+        "first" | "any_value" => "write first_value(x)",
+        "last" => "write last_value(x)",
+        "arg_max" | "argmax" | "max_by" => "write first_value(x ORDER BY y DESC NULLS LAST)",
+        "arg_min" | "argmin" | "min_by" => "write first_value(x ORDER BY y)",
+        "regexp_matches" | "regexp_full_match" => "write regexp_like(x, 'pattern')",
+        "regexp_extract" => "write regexp_match(x, 'pattern')[1]",
+        "approx_count_distinct" => "write approx_distinct(x)",
+        "time_bucket" => "write date_bin(INTERVAL '15 minutes', x)",
+        "struct_extract" => "write x.name or x['name']",
+        "typeof" => "write arrow_typeof(x)",
+        "gen_random_uuid" => "write uuid()",
+        "count_if" | "countif" => "write count(*) FILTER (WHERE condition)",
+        "sum_if" | "sumif" => "write sum(x) FILTER (WHERE condition)",
+        "read_parquet" | "parquet_scan" | "read_csv" | "read_csv_auto" | "csv_scan"
+        | "read_json" | "read_json_auto" | "read_ndjson" => NO_FILES,
         "if" | "iif" => "write CASE WHEN condition THEN x ELSE y END",
         "year" | "month" | "day" | "hour" | "minute" | "second" => {
             "write extract(year FROM x), and so on"

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::digits;
 use super::options::Statements;
 use super::shape::check_shape;
 use super::standard;
@@ -58,9 +59,10 @@ pub(super) fn parse(
             text.len()
         )));
     }
-    let mut tokens = Tokenizer::new(&GenericDialect {}, text)
+    let tokens = Tokenizer::new(&GenericDialect {}, text)
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
+    let mut tokens = digits::joined(tokens);
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
     number_parameters(&mut tokens)?;

@@ -13,6 +13,7 @@ mod cache;
 mod calls;
 mod coerced;
 mod derived;
+mod digits;
 mod engine;
 mod error;
 mod exec;

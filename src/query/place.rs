@@ -38,6 +38,7 @@ pub(super) fn placed(error: Error, text: &str, state: &SessionState, known: &Kno
     if of_view {
         return error;
     }
+    let error = in_wrong_quotes(error, text);
     let place = place.or_else(|| found(text, wrong.as_deref()?));
     match place.and_then(|place| marked(text, place)) {
         Some(mark) => without_place(error).with_place(mark),
@@ -75,6 +76,20 @@ fn named(error: Error, state: &SessionState, known: &Known) -> (Error, Option<St
         .or_else(|| said("the text '", "' is no "))
         .or_else(|| context().map(str::to_owned));
     (error, wrong)
+}
+
+/// An unknown column in double quotes that is near no column may have been meant as a text.
+fn in_wrong_quotes(error: Error, text: &str) -> Error {
+    let is_far = |hint: &str| hint.starts_with("the columns are ");
+    let quoted = error
+        .context("column")
+        .filter(|name| text.contains(&format!("\"{name}\"")) && error.hint().is_some_and(is_far))
+        .zip(error.hint());
+    let Some((name, columns)) = quoted else {
+        return error;
+    };
+    let hint = format!("a text is written in single quotes, '{name}'; {columns}");
+    error.with_hint(hint)
 }
 
 fn source(error: &Error) -> Option<&DataFusionError> {

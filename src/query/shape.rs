@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, ObjectName, Query, Select, Statement as SqlStatement,
-    TableFactor, Visit, Visitor, With,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    JoinConstraint, JoinOperator, ObjectName, Query, Select, Statement as SqlStatement,
+    TableFactor, TableWithJoins, Value, Visit, Visitor, With,
 };
 
 use super::guard::{MAX_EXPRESSION_DEPTH, too_much};
@@ -96,10 +97,10 @@ impl Visitor for Shape {
             let hint = "ROLLUP, CUBE and GROUPING SETS stand before them: GROUP BY ROLLUP (a, b)";
             return unsupported(&text, hint);
         }
-        match &select.group_by {
-            GroupByExpr::Expressions(keys, _) => check_key_sets(keys),
-            GroupByExpr::All(_) => ControlFlow::Continue(()),
+        if let GroupByExpr::Expressions(keys, _) = &select.group_by {
+            check_key_sets(keys)?;
         }
+        select.from.iter().try_for_each(check_joins)
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Step {
@@ -119,7 +120,12 @@ impl Visitor for Shape {
                 "WHERE random() < 0.01 takes a sample of 1 %",
             );
         }
-        ControlFlow::Continue(())
+        match factor {
+            TableFactor::NestedJoin {
+                table_with_joins, ..
+            } => check_joins(table_with_joins),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_expr(&mut self, expression: &Expr) -> Step {
@@ -142,13 +148,83 @@ impl Visitor for Shape {
                 "write (a IS NOT DISTINCT FROM b) AND …",
             );
         }
-        ControlFlow::Continue(())
+        if let Expr::BinaryOp {
+            op: BinaryOperator::BitwiseXor,
+            ..
+        } = expression
+        {
+            return unsupported(
+                "`^` is a power for some engines and XOR for others, so that it is neither here",
+                "write power(x, y), or x XOR y",
+            );
+        }
+        check_pattern(expression)
     }
 
     fn post_visit_expr(&mut self, _: &Expr) -> Step {
         self.expressions -= 1;
         ControlFlow::Continue(())
     }
+}
+
+/// Refuses joins of which nobody says what belongs together: the engine pairs each row with all.
+fn check_joins(table: &TableWithJoins) -> Step {
+    for join in &table.joins {
+        let (JoinOperator::Join(JoinConstraint::None)
+        | JoinOperator::Inner(JoinConstraint::None)
+        | JoinOperator::Left(JoinConstraint::None)
+        | JoinOperator::LeftOuter(JoinConstraint::None)
+        | JoinOperator::Right(JoinConstraint::None)
+        | JoinOperator::RightOuter(JoinConstraint::None)
+        | JoinOperator::FullOuter(JoinConstraint::None)) = &join.join_operator
+        else {
+            continue;
+        };
+        // What looks at the rows beside it says so itself.
+        let looks_beside = match &join.relation {
+            TableFactor::Derived { lateral, .. } | TableFactor::Function { lateral, .. } => {
+                *lateral
+            }
+            TableFactor::UNNEST { .. } => true,
+            _ => false,
+        };
+        if !looks_beside {
+            let text = format!(
+                "a join needs ON or USING, that with {} has neither",
+                join.relation
+            );
+            let error = Error::new(ErrorKind::Query, text);
+            let hint = "write JOIN … ON a.x = b.x or JOIN … USING (x); CROSS JOIN pairs each row with all others";
+            return ControlFlow::Break(Box::new(error.with_hint(hint)));
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Refuses patterns of times in which there is no field: the answer would be the pattern.
+fn check_pattern(expression: &Expr) -> Step {
+    let Expr::Function(call) = expression else {
+        return ControlFlow::Continue(());
+    };
+    let name = call.name.to_string().to_lowercase();
+    let FunctionArguments::List(list) = &call.args else {
+        return ControlFlow::Continue(());
+    };
+    if let "to_char" | "date_format" = name.as_str()
+        && let [
+            _,
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(pattern))),
+        ] = list.args.as_slice()
+        && let Value::SingleQuotedString(text) = &pattern.value
+        && text.contains(char::is_alphabetic)
+        && !text.contains('%')
+    {
+        let text = format!("the pattern {pattern} of {name}() has no field, which begins with %");
+        let error = Error::new(ErrorKind::Query, text);
+        let hint = "write '%Y-%m-%d %H:%M:%S', with %b for Jan, %B for January, %a for Mon";
+        return ControlFlow::Break(Box::new(error.with_hint(hint)));
+    }
+    ControlFlow::Continue(())
 }
 
 /// Refuses a name that stands for two queries of one WITH, here where its place is known.

@@ -10,8 +10,9 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, GroupByExpr,
     Ident, JoinConstraint, JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr,
-    OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitMut,
-    VisitorMut, WindowSpec, WindowType, visit_expressions,
+    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, TableWithJoins,
+    Value, VisitMut, VisitorMut, WildcardAdditionalOptions, WindowSpec, WindowType,
+    visit_expressions,
 };
 
 use super::derived;
@@ -81,6 +82,11 @@ impl VisitorMut for Rewriting {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            let all = WildcardAdditionalOptions::default();
+            select.projection = vec![SelectItem::Wildcard(all)];
+            select.flavor = SelectFlavor::Standard;
+        }
         // Before anything else is written in their place.
         written::name_items(select);
         let all = select.named_window.clone();
@@ -166,7 +172,7 @@ fn name_fields(root: &Expr, chain: &mut [AccessExpr]) {
     }
 }
 
-/// `ORDER BY 2`, where the second column is worked out of functions, by what it is: the engine takes the number for a column beside them, and misses it in GROUP BY if they are aggregates.
+/// `ORDER BY 2`, where the second column is worked out, by what it is: the engine takes the number for a column beside the groups, and misses it among their keys.
 fn order_by_values(query: &mut Query) {
     let (Some(order), SetExpr::Select(select)) = (&mut query.order_by, query.body.as_ref()) else {
         return;
@@ -200,7 +206,8 @@ fn order_by_values(query: &mut Query) {
         let place = place.and_then(|place| place.checked_sub(1));
         if let Some(SelectItem::UnnamedExpr(value)) =
             place.and_then(|place| select.projection.get(place))
-            && is_made_of_functions(value)
+            && is_worked_out(value)
+            && !names_any(value, &select.projection)
         {
             by.expr = value.clone();
         }
@@ -243,13 +250,27 @@ fn unnest_without_lateral(factor: &mut TableFactor) {
     *factor = unnest;
 }
 
-/// Whether functions are within an expression that is none itself.
-fn is_made_of_functions(value: &Expr) -> bool {
-    let has_function = visit_expressions(value, |part| match part {
-        Expr::Function(_) => ControlFlow::Break(()),
+/// Whether a value is more than a column or what is written.
+fn is_worked_out(value: &Expr) -> bool {
+    match value {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) => false,
+        Expr::Nested(value) => is_worked_out(value),
+        _ => true,
+    }
+}
+
+/// Whether a value names what ORDER BY would take for one of these items instead.
+fn names_any(value: &Expr, items: &[SelectItem]) -> bool {
+    let is_item = |name: &Ident| {
+        items.iter().any(|item| {
+            matches!(item, SelectItem::ExprWithAlias { alias, .. } if folded(alias) == folded(name))
+        })
+    };
+    let named = visit_expressions(value, |part| match part {
+        Expr::Identifier(name) if is_item(name) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
-    has_function.is_break() && !matches!(value, Expr::Function(_))
+    named.is_break()
 }
 
 impl Rewriting {
