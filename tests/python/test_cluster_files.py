@@ -245,7 +245,7 @@ def test_with_eager_one_member_reads_all_that_it_serves(tmp_path: Path) -> None:
     """Asked itself it deals the bands out to the others; those that ask it have it read all."""
     with cluster(tmp_path, 3, **shared(tmp_path, **{"cluster.eager": True})) as members:
         contribute(members[0], tmp_path, 0, 1)
-        known(members, [0])
+        known(members, [0, 0])
         for member in members:
             until(lambda member=member: reads_no_file(member, tmp_path, 0), bool)
         assert set(processes(members[1].uri)) == {members[0].pid}
