@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,11 +28,18 @@ from clusters import (
 SUM = "SELECT sum(x) AS x FROM sales WHERE g < $1"
 
 
-def test_a_part_that_was_contributed_anew_is_read_by_statements_of_before(tmp_path: Path) -> None:
-    with cluster(tmp_path, 2) as members:
+@contextmanager
+def two_parts(folder: Path) -> Iterator[list[Member]]:
+    """Two members, each with its part of one grid."""
+    with cluster(folder, 2) as members:
         for number, member in enumerate(members):
             member.contribute(number, 2)
         refresh(members)
+        yield members
+
+
+def test_a_part_that_was_contributed_anew_is_read_by_statements_of_before(tmp_path: Path) -> None:
+    with two_parts(tmp_path) as members:
         connection = pg.connect(members[1].uri)
         planned = [connection.sql(QUERY) for _ in range(2)]
         valued = [connection.sql(SUM, [7]) for _ in range(2)]
@@ -84,10 +93,7 @@ def test_other_columns_are_no_answer_to_a_statement_that_was_planned(tmp_path: P
 def test_a_member_that_was_started_again_elsewhere_is_found_by_the_statement_that_misses_it(
     tmp_path: Path,
 ) -> None:
-    with cluster(tmp_path, 2) as members:
-        for number, member in enumerate(members):
-            member.contribute(number, 2)
-        refresh(members)
+    with two_parts(tmp_path) as members:
         planned = pg.connect(members[0].uri).sql(QUERY)
         members[1].kill()
         path = tmp_path / "members"
@@ -100,10 +106,7 @@ def test_a_member_that_was_started_again_elsewhere_is_found_by_the_statement_tha
 def test_who_lost_rows_after_the_first_ones_reads_what_there_is_when_it_asks_again(
     tmp_path: Path,
 ) -> None:
-    with cluster(tmp_path, 2) as members:
-        for number, member in enumerate(members):
-            member.contribute(number, 2)
-        refresh(members)
+    with two_parts(tmp_path) as members:
         connection = pg.connect(members[0].uri)
         for shift in range(1, 6):
             members[1].contribute(1, 2, shift=shift)
