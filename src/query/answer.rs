@@ -109,7 +109,7 @@ impl Query {
         Self { anew, ..self }
     }
 
-    /// The same query, which is not planned anew where rows are gone: those of others came before its own.
+    /// The same query, which is not planned anew where rows are gone: it is one of several that give one answer.
     #[cfg(feature = "serve")]
     #[must_use]
     pub(crate) fn planned_once(self) -> Self {

@@ -274,8 +274,8 @@ pub(super) fn no_table(name: &str, known: &Known) -> Error {
         Error::new(ErrorKind::Query, format!("no table `{name}`")).with_context("table", name);
     let tables = || known.tables.keys().map(String::as_str);
     error.with_hint(match near(name, tables()) {
-        _ if is_file(name) => NO_FILES.to_owned(),
         Some(table) => format!("did you mean `{table}`?"),
+        None if is_file(name) => NO_FILES.to_owned(),
         None if known.tables.is_empty() => "no grid is registered".to_owned(),
         None => format!("the tables are {}", tables().collect::<Vec<_>>().join(", ")),
     })

@@ -162,6 +162,7 @@ pub(in super::super) async fn tasks(
         bound => bound.to_vec(),
     };
     let options = service.query_options(call);
+    let is_one = sets.len() == 1;
     let mut tasks = Vec::with_capacity(sets.len());
     for parameters in sets {
         let text = Arc::clone(&statement.text);
@@ -172,7 +173,7 @@ pub(in super::super) async fn tasks(
             },
             None => task(service, call, text, parameters).await?,
         };
-        tasks.push(match tasks.is_empty() {
+        tasks.push(match is_one {
             true => task,
             // Rows of one answer are of one version of each grid.
             false => Task {
