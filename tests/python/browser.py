@@ -217,6 +217,16 @@ class Browser:
                 raise TimeoutError(f"after 30 s {address} is not loaded")
             self._receive(0.05)
 
+    def reload(self) -> None:
+        """Loads the page again, and waits until it was."""
+        # What is asked of a page that is about to go has no answer.
+        before, end = set(self._loaded), time.monotonic() + 30
+        self.call("Page.reload")
+        while self._loaded <= before:
+            if time.monotonic() > end:
+                raise TimeoutError("after 30 s the page is not loaded again")
+            self._receive(0.05)
+
     def value(self, expression: str) -> Any:
         """What an expression of JavaScript gives (awaited)."""
         answer = self.call(

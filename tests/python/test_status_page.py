@@ -467,7 +467,7 @@ def busy(pretended: Pretended) -> None:
 def everything(browser: Browser, pretended: Pretended) -> Browser:
     """A page that shows something of everything."""
     busy(pretended)
-    browser.value("location.reload()")
+    browser.reload()
     browser.until("document.querySelectorAll('.drawing .tile').length === 6")
     return browser
 
