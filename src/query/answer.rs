@@ -27,6 +27,8 @@ use super::kept::Kept;
 use super::limits::{MemoryBound, TimeLimit};
 use super::metrics::QueryMetrics;
 use super::names::{Known, Names};
+use super::physical::OwnPlans;
+use super::planner::Planner;
 use super::progress::{QueryProgress, progress};
 use super::run::{BatchStream, Run, Start};
 use super::spread::Uncounted;
@@ -39,6 +41,7 @@ pub(super) struct Bounds {
     pub(super) runtime: Arc<RuntimeEnv>,
     pub(super) memory: Arc<SessionMemory>,
     pub(super) queue: Queue,
+    pub(super) planner: Planner,
     pub(super) names: Names,
     /// What they stood for when it was planned, as long as they do.
     pub(super) known: Weak<Known>,
@@ -57,6 +60,8 @@ pub(super) struct Bounds {
 #[derive(Clone)]
 pub struct Query {
     plan: Arc<dyn ExecutionPlan>,
+    /// Makes plans like it, where each run needs one of its own.
+    own_plans: Option<Arc<OwnPlans>>,
     bounds: Bounds,
     cancel: watch::Sender<u64>,
     /// The run that began last.
@@ -72,9 +77,14 @@ pub struct Query {
 }
 
 impl Query {
-    pub(super) fn new(plan: Arc<dyn ExecutionPlan>, bounds: Bounds) -> Self {
+    pub(super) fn new(
+        plan: Arc<dyn ExecutionPlan>,
+        own_plans: Option<Box<OwnPlans>>,
+        bounds: Bounds,
+    ) -> Self {
         Self {
             plan,
+            own_plans: own_plans.map(Arc::from),
             bounds,
             cancel: watch::Sender::new(0),
             last: Arc::default(),
@@ -114,6 +124,23 @@ impl Query {
     #[must_use]
     pub(crate) fn planned_once(self) -> Self {
         Self { anew: None, ..self }
+    }
+
+    /// Whether the plan that is there belongs to whoever asks, who is about to run it.
+    pub(super) fn takes_plan(&self) -> bool {
+        let own_plans = self.own_plans.as_ref();
+        own_plans.is_none_or(|own_plans| own_plans.take_first())
+    }
+
+    /// The same query with a plan that no other run has; `None` where all runs may have one.
+    pub(super) async fn with_own_plan(&self) -> Result<Option<Self>> {
+        let Some(own_plans) = self.own_plans.clone() else {
+            return Ok(None);
+        };
+        let planning = async move { Ok(own_plans.another().await?) };
+        let plan = self.bounds.planner.on_thread(planning).await?;
+        let own = self.clone();
+        Ok(Some(Self { plan, ..own }))
     }
 
     /// How it is planned once more.

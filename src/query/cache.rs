@@ -12,7 +12,6 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::prelude::SessionConfig;
 
 use super::exec::scan::GridScanExec;
@@ -129,11 +128,6 @@ fn continue_while(wanted: bool) -> TreeNodeRecursion {
         true => TreeNodeRecursion::Continue,
         false => TreeNodeRecursion::Stop,
     }
-}
-
-/// Whether a plan has values of subqueries that all its runs share: one that begins takes those away that another one looks at.
-pub(super) fn shares_values(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<ScalarSubqueryExec>() || plan.children().into_iter().any(shares_values)
 }
 
 /// Whether a plan reads grids and nothing else. Others may hold the names themselves, which would then hold one another for ever, or rows of any number.

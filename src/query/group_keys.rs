@@ -22,6 +22,11 @@ pub(super) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
     first(statement, state, by_number).map_or(Ok(()), Err)
 }
 
+/// Whether a value is made of several rows.
+pub(super) fn is_of_several_rows(value: &Expr, state: &SessionState) -> bool {
+    value.visit(&mut Calls { state, queries: 0 }).is_break()
+}
+
 /// What is wrong with a key that is called like an item of SELECT, if it is not a column of that name: that goes first.
 pub(super) fn slip_of_name(statement: &Statement, state: &SessionState) -> Option<Error> {
     first(statement, state, by_name)

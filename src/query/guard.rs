@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::digits;
+use super::from_first;
 use super::options::Statements;
 use super::shape::check_shape;
 use super::standard;
@@ -38,6 +39,7 @@ pub(super) enum Does {
     Read,
     /// Lists the tables.
     ListTables,
+    ListFunctions,
     /// Changes what the name of a grid or view stands for.
     Name,
     /// Keeps, runs or forgets a statement under a name of SQL.
@@ -62,9 +64,10 @@ pub(super) fn parse(
     let tokens = Tokenizer::new(&GenericDialect {}, text)
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
-    let mut tokens = digits::joined(tokens);
+    let tokens = digits::joined(tokens);
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
+    let mut tokens = from_first::with_select(tokens);
     number_parameters(&mut tokens)?;
     let nesting = state.config().options().sql_parser.recursion_limit.get();
     let mut statements = DFParserBuilder::new(tokens)
@@ -85,7 +88,7 @@ pub(super) fn parse(
     };
     let does = check_kind(&statement, may)?;
     check_shape(&statement)?;
-    standard::rewrite(&mut statement)?;
+    standard::rewrite(&mut statement, state)?;
     Ok((statement, does))
 }
 
@@ -295,6 +298,10 @@ fn instead_of(word: &str, may: Statements) -> Option<&'static str> {
         "COPY" => {
             "answers are written by those who get them: `write_parquet` of a grid, `partgrid sql --output`"
         }
+        "DESCRIBE" | "DESC" => {
+            "DESCRIBE takes the name of a table; arrow_typeof(…) shows the type of a value"
+        }
+        "SHOW" => "SHOW TABLES, SHOW FUNCTIONS, SHOW COLUMNS FROM t and SHOW ALL are known",
         "START" | "BEGIN" | "COMMIT" | "END" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => {
             "there are no transactions: each statement takes effect by itself"
         }
@@ -314,8 +321,8 @@ fn does(statement: &SqlStatement, may: Statements) -> Result<Option<Does>> {
         SqlStatement::Query(_)
         | SqlStatement::ExplainTable { .. }
         | SqlStatement::ShowColumns { .. }
-        | SqlStatement::ShowFunctions { .. }
         | SqlStatement::ShowVariable { .. } => Some(Does::Read),
+        SqlStatement::ShowFunctions { .. } => Some(Does::ListFunctions),
         SqlStatement::ShowTables {
             extended: false,
             full: false,

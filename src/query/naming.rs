@@ -325,7 +325,7 @@ impl Session {
                 or_replace,
             } => {
                 self.check_name(&name, true).await?;
-                let query = self.query(&self.names.now(), plan, config.clone(), options);
+                let query = self.query(&self.names.now(), plan.into(), config.clone(), options);
                 let watched = options.watch.as_ref().map(|watch| watch.begun(&query));
                 let made = self.make_table(&name, &query, or_replace).await;
                 if let Some(watched) = watched {
@@ -356,7 +356,7 @@ impl Session {
     /// `Internal` when the engine does not take the rows.
     pub(crate) fn query_of_said(&self, said: RecordBatch, options: &QueryOptions) -> Result<Query> {
         let config = self.state(options).config().clone();
-        let query = self.query(&self.names.now(), constant(&said)?, config, options);
+        let query = self.query(&self.names.now(), constant(&said)?.into(), config, options);
         Ok(query.that_said(said))
     }
 

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::exec::scan::GridScanExec;
-use super::planner::planned_here;
+use super::physical::Physical;
 use super::spread::Spread;
 use super::table::GridTable;
 use crate::grid::{GridId, PartitionGrid};
@@ -43,8 +43,8 @@ pub(crate) enum Alone {
 
 /// How a statement is planned.
 pub(super) enum Near {
-    /// For this process alone; and whether it reads grids and nothing else.
-    Alone(Arc<dyn ExecutionPlan>, bool),
+    /// For this process alone.
+    Alone(Physical),
     /// To be spread, each time that it is asked or only this time.
     Spread { lasting: bool },
 }
@@ -74,16 +74,16 @@ async fn alone(
         LogicalPlan::Explain(explain) => Some(explain.plan.as_ref()),
         _ => None,
     };
-    let (mut plan, mut is_of_grids) = planned_here(state, explained.unwrap_or(logical)).await?;
-    match spread.is_near(&scanned(&plan)?) {
+    let mut physical = Physical::here(state, explained.unwrap_or(logical)).await?;
+    match spread.is_near(&scanned(&physical.plan)?) {
         Alone::Yes => {}
         Alone::No => return Ok(Near::Spread { lasting: true }),
         Alone::NotNow => return Ok(Near::Spread { lasting: false }),
     }
     if explained.is_some() {
-        (plan, is_of_grids) = planned_here(state, logical).await?;
+        physical = Physical::here(state, logical).await?;
     }
-    Ok(Near::Alone(plan, is_of_grids))
+    Ok(Near::Alone(physical))
 }
 
 /// The grids of a statement that nothing was done to, whole, in the columns whose names stand anywhere in it: no less than it reads.

@@ -9,25 +9,25 @@ use std::sync::Arc;
 use datafusion::execution::SessionState;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::cache::{CachedPlan, Question, means_the_same_later, reads_grids_only, shares_values};
+use super::cache::{CachedPlan, Question, means_the_same_later};
 use super::error::placed;
 use super::faults::own_text;
 use super::guard::{self, Does};
 use super::limits::TimeLimit;
+use super::listed::{functions_listed, tables_listed};
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
 #[cfg(feature = "distributed")]
 use super::near::{Near, planned_near};
 use super::parameters::Parameters;
 use super::permission;
-use super::plan::repeated::made_once;
+use super::physical::Physical;
 use super::plan::types::{Operations, with_operations};
-use super::same_names::{self, Wanted, restored};
+use super::same_names::{self, Wanted};
 use super::spread::{apart, spread_out, spreads};
-use super::statement::{Change, executed, named, tables_listed};
+use super::statement::{Change, executed, named};
 use crate::error::{Error, Result};
 use crate::still::wait_for;
 
@@ -40,11 +40,7 @@ const MAX_AT_ONCE: usize = 2;
 /// What a statement comes to.
 pub(super) enum Planned {
     /// Rows, once it runs.
-    Rows {
-        plan: Arc<dyn ExecutionPlan>,
-        /// Whether the same text has the same plan until a name changes.
-        lasting: bool,
-    },
+    Rows(Physical),
     /// Something that the session does at once.
     Change(Change),
 }
@@ -101,13 +97,11 @@ impl Planner {
             let planned = plan(&state, &known, &question, parameters).await;
             let planned = planned.map_err(|error| placed(error, &text, &state, &known))?;
             // Names that changed meanwhile may be in the plan already.
-            if let Planned::Rows {
-                plan,
-                lasting: true,
-            } = &planned
+            if let Planned::Rows(physical) = &planned
+                && physical.is_lasting
                 && Arc::ptr_eq(&known, &names.now())
             {
-                let (plan, config) = (Arc::clone(plan), state.config().clone());
+                let (plan, config) = (Arc::clone(&physical.plan), state.config().clone());
                 let shown = own_text(&text, &known);
                 let cached = CachedPlan {
                     plan,
@@ -150,7 +144,7 @@ impl Planner {
         names: Names,
         (statement, found): (PreparedStatement, Option<Arc<Found>>),
         parameters: Parameters,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    ) -> Result<Physical> {
         self.on_thread(async move {
             let known = names.now();
             plans_with(&known);
@@ -159,7 +153,7 @@ impl Planner {
                     && Arc::ptr_eq(&known, &found.known)
                 {
                     let plan = physical(&state, parameters.bind(found.plan.clone())?).await?;
-                    return Ok(restored(plan, &found.wanted)?);
+                    return Ok(plan.restored(found.wanted.clone())?);
                 }
                 rows(&state, statement.statement.clone(), &parameters).await
             };
@@ -169,7 +163,8 @@ impl Planner {
         .await
     }
 
-    async fn on_thread<T: Send + 'static>(
+    /// Plans on a thread of its own, when it is its turn.
+    pub(super) async fn on_thread<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
@@ -227,30 +222,27 @@ async fn plan(
         Does::Read => {
             let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
             let lasting = parameters.is_empty() && means_the_same_later(&logical)?;
-            let (plan, is_of_grids) = spread_or_not(state, parameters.bind(logical)?).await?;
-            let lasting = lasting && is_of_grids && !shares_values(&plan);
-            let plan = restored(plan, &wanted)?;
-            Ok(Planned::Rows { plan, lasting })
+            let mut plan = physical(state, parameters.bind(logical)?).await?;
+            plan.is_lasting &= lasting;
+            Ok(Planned::Rows(plan.restored(wanted)?))
         }
-        Does::ListTables => Ok(once(tables_listed(known)?)),
+        Does::ListFunctions => Ok(Planned::Rows(functions_listed(state, &statement)?.into())),
+        Does::ListTables => Ok(Planned::Rows(tables_listed(known)?.into())),
         Does::Name | Does::Prepare => {
             if let Some((prepared, values)) =
                 executed(state, known, &statement, &parameters).await?
             {
                 let planned = rows(state, prepared.statement.clone(), &values).await;
                 let planned = planned.map_err(|error| placed(error, &prepared.text, state, known));
-                return Ok(once(planned?));
+                let mut plan = planned?;
+                plan.is_lasting = false;
+                return Ok(Planned::Rows(plan));
             }
             Ok(Planned::Change(
                 named(state, known, text, statement, &parameters).await?,
             ))
         }
     }
-}
-
-fn once(plan: Arc<dyn ExecutionPlan>) -> Planned {
-    let lasting = false;
-    Planned::Rows { plan, lasting }
 }
 
 async fn look_up(
@@ -283,61 +275,37 @@ async fn rows(
     state: &SessionState,
     statement: Statement,
     parameters: &Parameters,
-) -> Result<Arc<dyn ExecutionPlan>> {
+) -> Result<Physical> {
     let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
     let plan = physical(state, parameters.bind(logical)?).await?;
-    Ok(restored(plan, &wanted)?)
+    Ok(plan.restored(wanted)?)
 }
 
-/// The physical plan of a logical one that only reads.
-pub(super) async fn physical(
-    state: &SessionState,
-    logical: LogicalPlan,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let (plan, _) = spread_or_not(state, logical).await?;
-    Ok(plan)
-}
-
-/// The plan of a statement that this process runs alone, and whether it reads grids and nothing else.
+/// The physical plan of a logical one that only reads, wherever it runs.
 ///
 /// # Errors
 /// As the engine says.
-pub(super) async fn planned_here(
-    state: &SessionState,
-    logical: &LogicalPlan,
-) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
-    let plan = match made_once(state, logical)? {
-        None => state.create_physical_plan(logical).await?,
-        Some(optimised) => {
-            let planner = state.query_planner();
-            planner.create_physical_plan(&optimised, state).await?
-        }
-    };
-    let is_of_grids = reads_grids_only(&plan);
-    Ok((plan, is_of_grids))
-}
-
-/// The same, wherever it runs; and whether it may be kept for the next time, which it may not if it reads anything but grids.
-async fn spread_or_not(
-    state: &SessionState,
-    logical: LogicalPlan,
-) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
+pub(super) async fn physical(state: &SessionState, logical: LogicalPlan) -> Result<Physical> {
     let read_only = SQLOptions::new()
         .with_allow_ddl(false)
         .with_allow_dml(false)
         .with_allow_statements(false);
     read_only.verify_plan(&logical)?;
     let Some(spread) = spreads(state, &logical) else {
-        return planned_here(state, &logical).await;
+        return Ok(Physical::here(state, &logical).await?);
     };
     #[cfg(feature = "distributed")]
     let is_lasting = match Box::pin(planned_near(&spread, state, &logical)).await {
-        Near::Alone(plan, is_of_grids) => return Ok((plan, is_of_grids)),
+        Near::Alone(plan) => return Ok(plan),
         Near::Spread { lasting } => lasting,
     };
     #[cfg(not(feature = "distributed"))]
     let is_lasting = true;
     let apart = apart(state, &spread);
     let (plan, is_of_grids) = Box::pin(spread_out(spread, apart, &logical)).await?;
-    Ok((plan, is_of_grids && is_lasting))
+    Ok(Physical {
+        plan,
+        is_lasting: is_of_grids && is_lasting,
+        own_plans: None,
+    })
 }

@@ -1,6 +1,6 @@
 //! What stands in GROUP BY, and within its ROLLUP, CUBE and GROUPING SETS.
 //!
-//! Comes in: a SELECT. Goes out: the same, with the column that is meant in place of its number, which the engine takes for a constant within them, and for a column elsewhere in GROUP BY; and with GROUPING SETS in place of
+//! Comes in: a SELECT. Goes out: the same, with numbers of columns in place of ALL; with the column that is meant in place of its number, which the engine takes for a constant within them, and for a column elsewhere in GROUP BY; and with GROUPING SETS in place of
 //! ROLLUP and CUBE over keys that go together, `ROLLUP ((a, b), c)`, or stand there twice, which the engine refuses, or that stand in GROUPING SETS themselves. Keys in brackets, `GROUP BY (a, b)`, which the engine takes for one value, are keys. Never here: numbers beside them, how many sets there may be.
 
 use std::collections::HashSet;
@@ -36,6 +36,26 @@ pub(super) fn as_columns(select: &mut Select) -> Result<()> {
         as_sets(key);
     }
     Ok(())
+}
+
+/// Puts the numbers of the items that are values of each row in place of ALL: the engine would not find again what items with a name are made of. Nothing is done where it is not known how many columns stand before one.
+pub(super) fn all_as_numbers(select: &mut Select, is_of_several_rows: impl Fn(&Expr) -> bool) {
+    let GroupByExpr::All(modifiers) = &select.group_by else {
+        return;
+    };
+    let mut keys = Vec::new();
+    for (place, item) in select.projection.iter().enumerate() {
+        match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                if !is_of_several_rows(expr) {
+                    let number = Value::Number((place + 1).to_string(), false);
+                    keys.push(Expr::value(number));
+                }
+            }
+            _ => return,
+        }
+    }
+    select.group_by = GroupByExpr::Expressions(keys, modifiers.clone());
 }
 
 /// The keys that a key stands for. None of them are a set without keys.

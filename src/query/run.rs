@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::runtime::Handle;
@@ -25,19 +24,11 @@ use tokio::time::{Instant, Sleep};
 
 use super::allowance::Seat;
 use super::answer::Query;
+use super::begun::Begun;
 use super::bounds::{Queue, RunPool};
-use super::exec::between::Place;
-use super::exec::connect::connected;
-use super::exec::dense::dense;
-use super::exec::enough::enough;
-use super::exec::own::owning;
-use super::exec::pace::paced;
-use super::exec::portion::portioned;
 use super::exec::remains::remains;
-use super::exec::reported::reported;
-use super::exec::spool::{Ending, joined};
-use super::exec::stop::{Stop, stoppable};
-use super::exec::wait::waiting;
+use super::exec::spool::Ending;
+use super::exec::stop::Stop;
 use super::faults;
 use super::kept::Kept;
 use super::limits::TimeLimit;
@@ -165,8 +156,8 @@ impl BatchStream {
     /// Starts a run on the current tokio runtime.
     pub(super) fn start(start: Start) -> Result<Self> {
         let stop = Stop::default();
-        let begun = Begun::of(start.query, (&start.memory, &stop, start.counts))?;
-        let plan = begun.ready(&stop)?;
+        let begun = Begun::first(start.query, (&start.memory, &stop, start.counts))?;
+        let plan = begun.ready_or_planned(&stop)?;
         let run = Arc::new(Run {
             plan: ArcSwap::from_pointee(plan),
             memory: start.memory,
@@ -293,51 +284,6 @@ impl Drop for BatchStream {
     }
 }
 
-/// The plan whose operators keep within the memory limit what they do not ask for.
-pub(super) fn bounded(
-    plan: Arc<dyn ExecutionPlan>,
-    place: Place,
-) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-    paced(portioned(owning(enough(plan)?, place)?, place)?, place)
-}
-
-/// The plan as it is run: from the start, with its counters at 0.
-fn ready(
-    plan: Arc<dyn ExecutionPlan>,
-    context: &Arc<TaskContext>,
-    stop: &Stop,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    // A run learns its dynamic filters itself: those of the plan belong to nobody.
-    let options = context.session_config().options();
-    let plan = connected(reset_plan_states(plan)?, options)?;
-    let plan = bounded(dense(waiting(plan)?, context)?, Place::Above)?;
-    Ok(joined(reported(stoppable(plan, stop)?)?)?)
-}
-
-/// What a run begins with.
-struct Begun {
-    query: Query,
-    /// As it was planned.
-    plan: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
-}
-
-impl Begun {
-    fn of(query: Query, (memory, stop, counts): (&Arc<RunPool>, &Stop, bool)) -> Result<Self> {
-        let (plan, context) = query.to_run(memory, stop, counts)?;
-        Ok(Self {
-            query,
-            plan,
-            context,
-        })
-    }
-
-    /// The plan as it is run.
-    fn ready(&self, stop: &Stop) -> Result<Arc<dyn ExecutionPlan>> {
-        ready(Arc::clone(&self.plan), &self.context, stop)
-    }
-}
-
 /// The task that makes the batches.
 struct Task {
     begun: Begun,
@@ -391,8 +337,11 @@ impl Task {
     }
 
     /// As [`Task::attempt`]. Where a tile is gone after rows were seen, names stand for what there is by now when that is told, so that whoever asks again is not told the same.
-    async fn attempt_or_look(&self, turn: OwnedSemaphorePermit) -> Result<Ended> {
-        let ended = self.attempt(turn).await;
+    async fn attempt_or_look(&mut self, turn: OwnedSemaphorePermit) -> Result<Ended> {
+        let ended = match self.begun.is_own {
+            true => self.attempt(turn).await,
+            false => self.begin_again(turn).await,
+        };
         if let Err(error) = &ended
             && let Some(anew) = self.begun.query.anew()
         {
@@ -410,10 +359,14 @@ impl Task {
         let took = self.run.begun.elapsed();
         let query = anew.after(error, query, took).await;
         let with = (&self.run.memory, &self.stop, self.counts);
-        query.map(|query| Begun::of(query, with)).transpose()
+        query.map(|query| Begun::first(query, with)).transpose()
     }
 
-    async fn begin_again(&self, turn: OwnedSemaphorePermit) -> Result<Ended> {
+    async fn begin_again(&mut self, turn: OwnedSemaphorePermit) -> Result<Ended> {
+        let with = (&self.run.memory, &self.stop, self.counts);
+        if let Some(own) = self.begun.with_own_plan(with).await? {
+            self.begun = own;
+        }
         let plan = self.begun.ready(&self.stop)?;
         self.run.plan.store(Arc::new(plan));
         self.attempt(turn).await

@@ -1,8 +1,8 @@
 //! Answers whose columns share a name: `SELECT x, x`, `SELECT *, x`, `SELECT sum(x), sum(x)`.
 //!
 //! Comes in: a statement that the planner refuses, since it wants a name of its own for every expression. Goes out: the same statement with such names, and those to put back on the
-//! answer. Where expressions differ in a cast only, which the planner's names leave out, each cast is marked until they are told apart. Never here: statements that are planned as they are,
-//! and names within subqueries.
+//! answer. Where expressions differ in a cast only, which the planner's names leave out, or in what a subquery of IN or EXISTS says, each of these is marked until they are told apart. Never here: statements that are
+//! planned as they are, and names within subqueries.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ use super::group_keys;
 use super::one_value;
 use super::using::folded;
 
-/// The function that marks a cast. Only statements that are planned again know it, and the optimizer takes it out.
+/// The function that marks a cast or a condition. Only statements that are planned again know it, and the optimizer takes it out.
 const MARK: &str = "partgrid_cast";
 
 /// The names that columns of an answer have for the planner, and shall have.
@@ -66,7 +66,7 @@ async fn planned_again(
         Err(error) if is_about_names(&error) => {
             let mut state = state.clone();
             state.register_udf(Arc::new(ScalarUDF::from(Mark::new())))?;
-            mark_casts(&mut again);
+            mark(&mut again);
             // What is wrong is said in the words of the user.
             match state.statement_to_plan(again).await {
                 Ok(plan) => plan,
@@ -236,19 +236,21 @@ fn wanted(plan: &LogicalPlan, items: Vec<Item>) -> PlanResult<Wanted> {
     Ok(items.into_iter().map(of_item).collect())
 }
 
-/// Puts every cast of a statement into a call that says its type, so that it is part of the names that the planner makes.
-fn mark_casts(statement: &mut Statement) {
+/// Puts every cast of a statement into a call that says its type, and every condition on a subquery into one that says all of it, so that it is part of the names that the planner makes.
+fn mark(statement: &mut Statement) {
     let target = match statement {
-        Statement::Explain(explain) => return mark_casts(&mut explain.statement),
+        Statement::Explain(explain) => return mark(&mut explain.statement),
         Statement::Statement(statement) => statement.as_mut(),
         _ => return,
     };
     let visited: ControlFlow<()> = ast::visit_expressions_mut(target, |expression| {
-        if let ast::Expr::Cast { data_type, .. } = expression {
-            let kind = ast::Value::SingleQuotedString(data_type.to_string());
-            let cast = expression.clone();
-            *expression = call(vec![cast, ast::Expr::value(kind)]);
-        }
+        let kind = match expression {
+            ast::Expr::Cast { data_type, .. } => data_type.to_string(),
+            ast::Expr::InSubquery { .. } | ast::Expr::Exists { .. } => expression.to_string(),
+            _ => return ControlFlow::Continue(()),
+        };
+        let kind = ast::Value::SingleQuotedString(kind);
+        *expression = call(vec![expression.clone(), ast::Expr::value(kind)]);
         ControlFlow::Continue(())
     });
     debug_assert!(visited.is_continue());

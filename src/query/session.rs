@@ -16,7 +16,6 @@ use datafusion::config::ConfigOptions;
 use datafusion::execution::SessionState;
 #[cfg(feature = "distributed")]
 use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::aliases;
@@ -37,6 +36,7 @@ use super::names::{CATALOG, Catalog, Known, Names, Table, state_of};
 use super::naming::Naming;
 use super::options::{QueryOptions, SessionOptions};
 use super::parameters::Parameters;
+use super::physical::Physical;
 use super::planner::{Planned, Planner, within};
 use super::prepared::Prepared;
 #[cfg(feature = "distributed")]
@@ -330,7 +330,7 @@ impl Session {
                 config,
                 shown,
             } = found;
-            let query = self.query(&known, plan, config, options);
+            let query = self.query(&known, plan.into(), config, options);
             return Ok(query.with_text(shown).planned_by(anew));
         }
         let (state, names) = (self.state(options), self.names.clone());
@@ -338,7 +338,7 @@ impl Session {
         let text = Arc::clone(&question.text);
         let planning = self.planner.plan(state, names, question, parameters);
         match within(self.timeout(options), planning).await? {
-            Planned::Rows { plan, .. } => {
+            Planned::Rows(plan) => {
                 let shown = own_text(&text, &self.names.now());
                 let query = self.query(&known, plan, config, options);
                 Ok(query.with_text(shown).planned_by(anew))
@@ -470,7 +470,9 @@ impl Session {
     pub(super) fn query(
         &self,
         known: &Arc<Known>,
-        plan: Arc<dyn ExecutionPlan>,
+        Physical {
+            plan, own_plans, ..
+        }: Physical,
         config: SessionConfig,
         options: &QueryOptions,
     ) -> Query {
@@ -479,6 +481,7 @@ impl Session {
             runtime: self.context.runtime_env(),
             memory: Arc::clone(&self.memory),
             queue: self.queue.clone(),
+            planner: self.planner.clone(),
             names: self.names.clone(),
             known: Arc::downgrade(known),
             timeout: self.timeout(options),
@@ -488,6 +491,6 @@ impl Session {
             leaves_counts: options.leaves_counts,
             allowance: options.allowance.clone(),
         };
-        Query::new(plan, bounds)
+        Query::new(plan, own_plans, bounds)
     }
 }

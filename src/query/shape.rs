@@ -158,6 +158,16 @@ impl Visitor for Shape {
                 "write power(x, y), or x XOR y",
             );
         }
+        if let Expr::BinaryOp {
+            op: BinaryOperator::DuckIntegerDivide,
+            ..
+        } = expression
+        {
+            return unsupported(
+                "`//` is not supported",
+                "x / y of whole numbers is a whole number; floor(x / y) of others",
+            );
+        }
         check_pattern(expression)
     }
 

@@ -11,7 +11,8 @@ pub(super) const TWO_OF_WITH: &str = "give one of them another name";
 
 /// The text in our words, if it is about one of the slips that people make.
 pub(super) fn slips(text: &str) -> Option<Worded> {
-    rows(text)
+    statements(text)
+        .or_else(|| rows(text))
         .or_else(|| frames(text))
         .or_else(|| columns(text))
         .or_else(|| named(text))
@@ -26,6 +27,40 @@ fn worded(message: impl Into<String>, hint: &str) -> Option<Worded> {
         hint: Some(hint.to_owned()),
     })
 }
+
+/// Words that other engines begin statements and clauses with.
+fn statements(text: &str) -> Option<Worded> {
+    let (_, found) = text.split_once(", found: ")?;
+    let word: String = found
+        .chars()
+        .take_while(|letter| letter.is_alphanumeric())
+        .collect();
+    let word = word.to_uppercase();
+    let hint = match word.as_str() {
+        "PIVOT" => "write a column for each value: sum(x) FILTER (WHERE g = 'a') AS a, …",
+        "UNPIVOT" => "write a SELECT for each column, with UNION ALL between them",
+        "SUMMARIZE" => {
+            "DESCRIBE t lists columns; SELECT min(x), max(x), count(DISTINCT x), avg(x), count(x) … FROM t sums one up"
+        }
+        "TABLE" => "write SELECT * FROM t",
+        "ATTACH" | "DETACH" | "USE" => {
+            "grids are registered under names: `register` of a session, `partgrid serve name=path`"
+        }
+        "PRAGMA" | "CALL" | "INSTALL" | "LOAD" => {
+            "settings and extensions are no statements: a session or a query takes timeout, memory_limit and others when it is made"
+        }
+        "USING" => "WHERE random() < 0.01 takes a sample of 1 %",
+        "MATERIALIZED" => {
+            "leave it out: what a statement says twice, and is worth it, is made once"
+        }
+        "ON" if text.contains("MATCH_CONDITION") => NEAREST,
+        _ => return None,
+    };
+    worded(text, hint)
+}
+
+/// What can be done in place of ASOF JOIN.
+pub(super) const NEAREST: &str = "in place of ASOF JOIN: … FROM a LEFT JOIN LATERAL (SELECT … FROM b WHERE b.at <= a.at ORDER BY b.at DESC LIMIT 1) AS b ON true";
 
 /// Clauses that choose and order rows.
 fn rows(text: &str) -> Option<Worded> {

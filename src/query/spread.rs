@@ -25,6 +25,8 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;
 use futures::future::BoxFuture;
 
+#[cfg(feature = "distributed")]
+use super::begun::bounded;
 use super::cache::reads_grids_only;
 #[cfg(feature = "distributed")]
 use super::exec::{
@@ -57,8 +59,6 @@ use super::plan::semi_reduce::SemiReduce;
 use super::plan::single::SingleValues;
 #[cfg(feature = "distributed")]
 use super::plan::values_below::ValuesBelow;
-#[cfg(feature = "distributed")]
-use super::run::bounded;
 use super::table::GridTable;
 use crate::error::Error;
 use crate::grid::PartitionGrid;

@@ -2,25 +2,29 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`), columns without a name whose values the engine would print as Rust does (`written.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`), points in time with seconds (`clock.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
+use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, GroupByExpr,
-    Ident, JoinConstraint, JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr,
-    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, TableWithJoins,
-    Value, VisitMut, VisitorMut, WildcardAdditionalOptions, WindowSpec, WindowType,
-    visit_expressions,
+    AccessExpr, BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, Ident,
+    JoinConstraint, JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr, Query,
+    Select, SelectItem, SetExpr, Subscript, TableFactor, TableWithJoins, Value, VisitMut,
+    VisitorMut, WindowSpec, WindowType,
 };
 
+use super::clock;
 use super::derived;
+use super::group_keys;
+use super::order;
 use super::pattern;
 use super::positions;
 use super::renamed;
 use super::row_in;
 use super::using::{self, folded, same};
+use super::value_names;
 use super::written;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -28,20 +32,30 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 /// `Query` for a window that is not defined or defined twice over, and for a wrong escape; `Unsupported` for a pattern of SIMILAR TO that is no literal.
-pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
+pub(super) fn rewrite(statement: &mut Statement, state: &SessionState) -> Result<()> {
     let inner = match statement {
         Statement::Statement(inner) => inner.as_mut(),
-        Statement::Explain(explain) => return rewrite(&mut explain.statement),
+        Statement::Explain(explain) => return rewrite(&mut explain.statement, state),
         _ => return Ok(()),
     };
-    match inner.visit(&mut Rewriting::default()) {
+    let mut rewriting = Rewriting {
+        state,
+        windows: Vec::new(),
+        named: 0,
+        derived: 0,
+        items: 0,
+        unnested: 0,
+        rows: 0,
+    };
+    match inner.visit(&mut rewriting) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-#[derive(Default)]
-struct Rewriting {
+struct Rewriting<'a> {
+    /// The functions.
+    state: &'a SessionState,
     /// The named windows of each query and SELECT that is open.
     windows: Vec<Vec<NamedWindowDefinition>>,
     /// How many columns got a name.
@@ -56,7 +70,7 @@ struct Rewriting {
     rows: usize,
 }
 
-impl VisitorMut for Rewriting {
+impl VisitorMut for Rewriting<'_> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
@@ -69,7 +83,8 @@ impl VisitorMut for Rewriting {
             renamed::tell_apart(&mut cte.query, &cte.alias, &mut self.items);
         }
         fetch_as_limit(query);
-        order_by_values(query);
+        order::as_numbers(query);
+        value_names::name_in_order(query);
         match using::rewrite_order(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
@@ -82,13 +97,12 @@ impl VisitorMut for Rewriting {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        if select.flavor == SelectFlavor::FromFirstNoSelect {
-            let all = WildcardAdditionalOptions::default();
-            select.projection = vec![SelectItem::Wildcard(all)];
-            select.flavor = SelectFlavor::Standard;
-        }
         // Before anything else is written in their place.
         written::name_items(select);
+        positions::all_as_numbers(select, |item| {
+            group_keys::is_of_several_rows(item, self.state)
+        });
+        value_names::name_in_select(select);
         let all = select.named_window.clone();
         for window in &mut select.named_window {
             if let NamedWindowExpr::WindowSpec(spec) = &mut window.1
@@ -156,6 +170,21 @@ fn with_side(table: &mut TableWithJoins) {
     }
 }
 
+/// `list[2:]` and `list[:2]` to the last value, and from the first.
+fn with_both_ends(access: &mut AccessExpr) {
+    let AccessExpr::Subscript(Subscript::Slice {
+        lower_bound,
+        upper_bound,
+        ..
+    }) = access
+    else {
+        return;
+    };
+    let number = |number: &str| Expr::value(Value::Number(number.to_owned(), false));
+    lower_bound.get_or_insert_with(|| number("1"));
+    upper_bound.get_or_insert_with(|| number("-1"));
+}
+
 /// `(…).name` and `x[1].name` as `(…)['name']`: the engine knows names behind a dot only of columns.
 fn name_fields(root: &Expr, chain: &mut [AccessExpr]) {
     let is_name = |access: &&AccessExpr| matches!(access, AccessExpr::Dot(Expr::Identifier(_)));
@@ -168,48 +197,6 @@ fn name_fields(root: &Expr, chain: &mut [AccessExpr]) {
         if let AccessExpr::Dot(Expr::Identifier(name)) = access {
             let name = folded(name);
             *access = AccessExpr::Dot(literal(name));
-        }
-    }
-}
-
-/// `ORDER BY 2`, where the second column is worked out, by what it is: the engine takes the number for a column beside the groups, and misses it among their keys.
-fn order_by_values(query: &mut Query) {
-    let (Some(order), SetExpr::Select(select)) = (&mut query.order_by, query.body.as_ref()) else {
-        return;
-    };
-    let OrderByKind::Expressions(expressions) = &mut order.kind else {
-        return;
-    };
-    let is_one = |item: &SelectItem| {
-        matches!(
-            item,
-            SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
-        )
-    };
-    let is_grouped = match &select.group_by {
-        GroupByExpr::All(_) => true,
-        GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
-    };
-    // The values of DISTINCT are columns already.
-    let is_taken = is_grouped && select.distinct.is_none();
-    if !is_taken || !select.projection.iter().all(is_one) {
-        return;
-    }
-    for by in expressions {
-        let Expr::Value(number) = &by.expr else {
-            continue;
-        };
-        let place = match &number.value {
-            Value::Number(number, _) => number.to_string().parse::<usize>().ok(),
-            _ => None,
-        };
-        let place = place.and_then(|place| place.checked_sub(1));
-        if let Some(SelectItem::UnnamedExpr(value)) =
-            place.and_then(|place| select.projection.get(place))
-            && is_worked_out(value)
-            && !names_any(value, &select.projection)
-        {
-            by.expr = value.clone();
         }
     }
 }
@@ -250,30 +237,7 @@ fn unnest_without_lateral(factor: &mut TableFactor) {
     *factor = unnest;
 }
 
-/// Whether a value is more than a column or what is written.
-fn is_worked_out(value: &Expr) -> bool {
-    match value {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) => false,
-        Expr::Nested(value) => is_worked_out(value),
-        _ => true,
-    }
-}
-
-/// Whether a value names what ORDER BY would take for one of these items instead.
-fn names_any(value: &Expr, items: &[SelectItem]) -> bool {
-    let is_item = |name: &Ident| {
-        items.iter().any(|item| {
-            matches!(item, SelectItem::ExprWithAlias { alias, .. } if folded(alias) == folded(name))
-        })
-    };
-    let named = visit_expressions(value, |part| match part {
-        Expr::Identifier(name) if is_item(name) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    named.is_break()
-}
-
-impl Rewriting {
+impl Rewriting<'_> {
     fn rewrite(&mut self, expr: &mut Expr) -> Result<()> {
         match expr {
             Expr::Function(Function {
@@ -308,9 +272,14 @@ impl Rewriting {
                 }
                 Ok(())
             }
+            Expr::TypedString(_) | Expr::Cast { .. } => {
+                clock::with_seconds(expr);
+                Ok(())
+            }
             Expr::SimilarTo { .. } => similar(expr),
             Expr::CompoundFieldAccess { root, access_chain } => {
                 name_fields(root, access_chain);
+                access_chain.iter_mut().for_each(with_both_ends);
                 Ok(())
             }
             Expr::InSubquery { .. } => row_in::rewrite(expr, &mut self.rows),

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::Field;
 use datafusion::common::TableReference;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::SessionState;
@@ -76,36 +76,6 @@ pub(super) fn constant(batch: &RecordBatch) -> Result<Arc<dyn ExecutionPlan>> {
         batch.schema(),
         None,
     )?)
-}
-
-/// `SHOW TABLES`: a row for each name.
-pub(super) fn tables_listed(known: &Known) -> Result<Arc<dyn ExecutionPlan>> {
-    let grids = || {
-        known.tables.values().map(|table| match table {
-            Table::Grid(table) => Some(Arc::clone(table.grid())),
-            Table::View(_) => None,
-        })
-    };
-    let names = known.tables.keys().map(String::as_str);
-    let kinds = grids().map(|grid| if grid.is_some() { "table" } else { "view" });
-    let rows = grids().map(|grid| grid.map(|grid| grid.num_rows()));
-    let columns = grids().map(|grid| grid.map(|grid| grid.num_columns() as u64));
-    let tiles = grids().map(|grid| grid.map(|grid| grid.tiles().len() as u64));
-    let schema = Schema::new(vec![
-        Field::new("name", DataType::Utf8, false),
-        Field::new("kind", DataType::Utf8, false),
-        Field::new("rows", DataType::UInt64, true),
-        Field::new("columns", DataType::UInt64, true),
-        Field::new("tiles", DataType::UInt64, true),
-    ]);
-    let values: Vec<ArrayRef> = vec![
-        Arc::new(StringArray::from_iter_values(names)),
-        Arc::new(StringArray::from_iter_values(kinds)),
-        Arc::new(rows.collect::<UInt64Array>()),
-        Arc::new(columns.collect::<UInt64Array>()),
-        Arc::new(tiles.collect::<UInt64Array>()),
-    ];
-    constant(&RecordBatch::try_new(Arc::new(schema), values)?)
 }
 
 /// The statement that `EXECUTE` names, and the values for it; `None` for other statements. Values come with the statement, or in place of its parameters.
@@ -185,7 +155,7 @@ pub(super) async fn named(
                 Some(nothing) => Ok(nothing),
                 None => {
                     let input = parameters.bind(Arc::unwrap_or_clone(create.input))?;
-                    let plan = physical(state, input).await?;
+                    let plan = physical(state, input).await?.plan;
                     let or_replace = create.or_replace;
                     Ok(Change::Table {
                         name,

@@ -2,9 +2,11 @@
 //!
 //! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: kinds that the error itself tells, slips in the form of statements (`slips.rs`), arguments of functions (`calls.rs`), values (`values.rs`).
 
+use arrow::temporal_conversions::date32_to_datetime;
+
 use super::calls::calls;
 use super::limits::remedy;
-use super::slips::slips;
+use super::slips::{NEAREST, slips};
 use crate::error::ErrorKind;
 
 /// A text in our words.
@@ -74,10 +76,12 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
     }
     grouping(text)
         .or_else(|| calls(text))
+        .or_else(|| same_name(text))
         .or_else(|| others(text))
         .or_else(|| mistakes(text))
         .or_else(|| slips(text))
         .or_else(|| unsupported(text))
+        .or_else(|| of_rows(text))
 }
 
 /// Texts that need little more than a remedy.
@@ -103,15 +107,12 @@ fn others(text: &str) -> Option<Worded> {
             "write it as 2013-07-01 06:30:00; try_cast(… AS TIMESTAMP) gives NULL there",
         );
     }
-    if let Some(rest) =
-        text.strip_prefix("Projections require unique expression names but the expression ")
-    {
-        let (first, rest) = rest.split_once(" at position ")?;
-        let (_, rest) = rest.split_once(" and ")?;
-        let (second, _) = rest.split_once(" at position ")?;
+    if let Some(value) = beyond_nanoseconds(text) {
         return worded(
-            format!("the columns {first} and {second} have the same name"),
-            "give one of them another name with AS",
+            format!(
+                "{value} has no room in a timestamp of nanoseconds, which ends in 2262 and begins in 1677"
+            ),
+            "compare dates with dates: CAST(x AS DATE) > current_date; CAST(… AS TIMESTAMP(6)) goes further",
         );
     }
     if let Some((_, rest)) = text.split_once("regex parse error:") {
@@ -136,6 +137,42 @@ fn others(text: &str) -> Option<Worded> {
         );
     }
     None
+}
+
+/// Two columns of one name.
+fn same_name(text: &str) -> Option<Worded> {
+    let worded = |message: String| Worded {
+        kind: None,
+        message,
+        hint: Some("give one of them another name with AS".to_owned()),
+    };
+    let rest =
+        text.strip_prefix("Projections require unique expression names but the expression ")?;
+    let (first, rest) = rest.split_once(" at position ")?;
+    let (_, rest) = rest.split_once(" and ")?;
+    let (second, _) = rest.split_once(" at position ")?;
+    let name = first
+        .trim_matches('"')
+        .rsplit_once(" AS ")
+        .filter(|_| first == second);
+    Some(worded(match name {
+        Some((_, name)) => format!("two columns have the name \"{name}\""),
+        None => format!("the columns {first} and {second} have the same name"),
+    }))
+}
+
+/// The date or time that is too far away to be counted in nanoseconds.
+fn beyond_nanoseconds(text: &str) -> Option<String> {
+    if let Some((_, rest)) = text.split_once("Overflow converting ") {
+        let (value, _) = rest.split_once(" to Nanosecond")?;
+        return Some(format!("the time {value}"));
+    }
+    let (value, _) = text.split_once(" to Timestamp(ns): converted value exceeds")?;
+    if let Some((_, days)) = value.split_once("Cannot cast Date32 value ") {
+        let date = date32_to_datetime(days.parse().ok()?)?.date();
+        return Some(format!("the date {date}"));
+    }
+    Some("a date or time".to_owned())
 }
 
 /// Values, types and names that are wrong in themselves.
@@ -224,6 +261,9 @@ fn unsupported(text: &str) -> Option<Worded> {
     }
     if let Some(rest) = text.strip_prefix("Unsupported JOIN operator ") {
         let kind = rest.split([' ', '(', '{']).next().unwrap_or(rest);
+        if kind == "AsOf" {
+            return unsupported("ASOF JOIN is not supported".to_owned(), NEAREST);
+        }
         return unsupported(
             format!("joins of the kind {kind} are not supported as they are written here"),
             "there are JOIN, LEFT, RIGHT, FULL, SEMI and ANTI JOIN with ON or USING, and CROSS JOIN without",
@@ -233,6 +273,30 @@ fn unsupported(text: &str) -> Option<Worded> {
         return unsupported(
             "this aggregate cannot follow a frame whose first row moves".to_owned(),
             "let the frame begin at the first row: ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+        );
+    }
+    None
+}
+
+/// What the engine does not do with several rows.
+fn of_rows(text: &str) -> Option<Worded> {
+    let unsupported = |message: &str, hint: &str| {
+        Some(Worded {
+            kind: Some(ErrorKind::Unsupported),
+            message: message.to_owned(),
+            hint: Some(hint.to_owned()),
+        })
+    };
+    if text.starts_with("There is only support Literal types for field at idx: 2") {
+        return unsupported(
+            "lag and lead take one value for all rows that have none before or behind them, not another one for each",
+            "coalesce(lag(x, 1) OVER (…), y)",
+        );
+    }
+    if text.starts_with("UNNEST with ordinality") {
+        return unsupported(
+            "WITH ORDINALITY is not supported",
+            "number the values beside them: unnest(list), unnest(generate_series(1, array_length(list)))",
         );
     }
     None

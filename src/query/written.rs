@@ -1,13 +1,16 @@
-//! Columns that are called as they are written: `SELECT INTERVAL '1 day'`, `SELECT x'ab'`. The engine calls them as Rust prints such values.
+//! Columns that are called as they are written: `SELECT sum(x) + 1`, `SELECT (SELECT …)`, `FROM unnest([INTERVAL '1 day'])`. The engine calls them as it prints what it reads: `sum(t.x) + Int64(1)`.
 //!
-//! Comes in: a SELECT, or a table of FROM. Goes out: the same, with names for such columns that have none. Never here: columns of other values; values within subqueries, which have columns of their own.
+//! Comes in: a SELECT, or a table of FROM. Goes out: the same, with names for such columns that have none. Never here: columns of tables, fields of structs that become columns.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, TableAlias, TableAliasColumnDef, TableFactor, Value,
-    Visit, Visitor,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
+    TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
+
+use super::using::folded;
 
 /// With what the names of tables begin.
 const UNNESTED: &str = "__unnested";
@@ -16,14 +19,140 @@ const UNNESTED: &str = "__unnested";
 pub(super) fn name_items(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item
-            && has_value(expr)
+            && let Some(alias) = name_of(expr)
         {
-            *item = SelectItem::ExprWithAlias {
-                alias: Ident::with_quote('"', without_parentheses(expr).to_string()),
-                expr: expr.clone(),
-            };
+            let expr = expr.clone();
+            *item = SelectItem::ExprWithAlias { expr, alias };
         }
     }
+}
+
+/// What an item is called that is no column; `None` for one that may be several.
+fn name_of(expr: &Expr) -> Option<Ident> {
+    let written = || Some(Ident::with_quote('"', text_of(expr)));
+    match without_parentheses(expr) {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => None,
+        // As its column, if that has a name.
+        Expr::Subquery(query) => match column_of(&query.body)? {
+            SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => names.last().cloned(),
+            _ => written(),
+        },
+        value => match may_be_many(value) {
+            true => None,
+            false => written(),
+        },
+    }
+}
+
+/// The one item of a query, where the text says that there is one.
+pub(super) fn column_of(body: &SetExpr) -> Option<&SelectItem> {
+    match body {
+        SetExpr::Select(select) => match select.projection.as_slice() {
+            [item @ (SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })] => Some(item),
+            _ => None,
+        },
+        SetExpr::Query(query) => column_of(&query.body),
+        SetExpr::SetOperation { left, .. } => column_of(left),
+        _ => None,
+    }
+}
+
+/// An expression as it is written, whatever the case of its words.
+pub(super) fn text_of(expr: &Expr) -> String {
+    let mut text = without_parentheses(expr).clone();
+    let visited = VisitMut::visit(&mut text, &mut Folding);
+    debug_assert!(visited.is_continue());
+    text.to_string()
+}
+
+pub(super) fn without_parentheses(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => without_parentheses(inner),
+        other => other,
+    }
+}
+
+/// Writes names without quotes in lower case, as SQL reads them.
+struct Folding;
+
+fn fold(name: &mut Ident) {
+    if name.quote_style.is_none() {
+        name.value = folded(name);
+    }
+}
+
+fn fold_all(name: &mut ObjectName) {
+    for part in &mut name.0 {
+        if let ObjectNamePart::Identifier(name) = part {
+            fold(name);
+        }
+    }
+}
+
+impl VisitorMut for Folding {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<()> {
+        fold_all(name);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(name) => fold(name),
+            Expr::CompoundIdentifier(names) => names.iter_mut().for_each(fold),
+            Expr::Function(call) => fold_all(&mut call.name),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an expression may be more than one column: the fields of a struct, each of them.
+fn may_be_many(expr: &Expr) -> bool {
+    Visit::visit(expr, &mut Unnested { queries: 0 }).is_break()
+}
+
+struct Unnested {
+    /// How many subqueries are open.
+    queries: usize,
+}
+
+impl Visitor for Unnested {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(call) if self.queries == 0 && unnests(call) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whether a call makes rows of what may be a struct.
+fn unnests(call: &Function) -> bool {
+    let name = call.name.0.last().and_then(ObjectNamePart::as_ident);
+    let is_unnest = name.is_some_and(|name| name.value.eq_ignore_ascii_case("unnest"));
+    let of_list = match &call.args {
+        FunctionArguments::List(list) => matches!(
+            list.args.as_slice(),
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(_)))]
+        ),
+        _ => false,
+    };
+    is_unnest && !of_list
 }
 
 /// Names the columns of `FROM unnest([…])`, counting on.
@@ -65,16 +194,9 @@ pub(super) fn name_unnested(factor: &mut TableFactor, named: &mut usize) {
     });
 }
 
-fn without_parentheses(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Nested(inner) => without_parentheses(inner),
-        other => other,
-    }
-}
-
 /// Whether there is such a value in an expression, but not in a subquery.
 fn has_value(expr: &Expr) -> bool {
-    expr.visit(&mut Values { queries: 0 }).is_break()
+    Visit::visit(expr, &mut Values { queries: 0 }).is_break()
 }
 
 struct Values {
@@ -110,7 +232,6 @@ impl Visitor for Values {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::sqlparser::ast::SetExpr;
     use datafusion::sql::sqlparser::dialect::GenericDialect;
     use datafusion::sql::sqlparser::parser::Parser;
 
@@ -130,15 +251,23 @@ mod tests {
     }
 
     #[test]
-    fn intervals_and_bytes_are_called_as_they_are_written() {
+    fn what_is_worked_out_is_called_as_it_is_written() {
         for (text, expected) in [
             (
                 "SELECT (INTERVAL '1 day'), X'ab'",
                 "SELECT (INTERVAL '1 day') AS \"INTERVAL '1 day'\", X'ab' AS \"X'ab'\"",
             ),
             (
-                "SELECT d - INTERVAL '1' MONTH FROM t",
-                "SELECT d - INTERVAL '1' MONTH AS \"d - INTERVAL '1' MONTH\" FROM t",
+                "SELECT Sum(T.X)+1, 'A', \"Y\"||'b', count(*) FROM t",
+                "SELECT Sum(T.X) + 1 AS \"sum(t.x) + 1\", 'A' AS \"'A'\", \"Y\" || 'b' AS \"\"\"Y\"\" || 'b'\", count(*) AS \"count(*)\" FROM t",
+            ),
+            (
+                "SELECT (SELECT max(d) FROM t), (SELECT d AS e FROM t), ((SELECT t.d FROM t UNION SELECT 1))",
+                "SELECT (SELECT max(d) FROM t) AS \"(SELECT max(d) FROM t)\", (SELECT d AS e FROM t) AS e, ((SELECT t.d FROM t UNION SELECT 1)) AS d",
+            ),
+            (
+                "SELECT unnest([1, 2]), unnest(l), unnest([s]) || unnest(l)",
+                "SELECT unnest([1, 2]) AS \"unnest([1, 2])\", unnest(l), unnest([s]) || unnest(l)",
             ),
             (
                 "SELECT * FROM UNNEST([INTERVAL '1 day'])",
@@ -156,8 +285,8 @@ mod tests {
     #[test]
     fn all_others_keep_what_they_are_called() {
         for text in [
-            "SELECT INTERVAL '1 day' AS x, a, 1 + 2, * FROM t",
-            "SELECT (SELECT max(d) FROM t WHERE d > INTERVAL '1 day')",
+            "SELECT 1 + 2 AS x, a, (t.a), * FROM t",
+            "SELECT (VALUES(1)), (SELECT * FROM t)",
             "SELECT * FROM UNNEST([1, 2])",
             "SELECT * FROM UNNEST([INTERVAL '1 day']) AS u (x)",
         ] {

@@ -108,6 +108,11 @@ def test_clients_that_ask_one_statement_with_values_of_subqueries_keep_to_their_
             answers = [answer for some in threads.map(ask, range(6)) for answer in some]
         assert len(answers) == 300
         assert all(answer.to_pydict() == {"a": [1], "b": [596], "n": [86]} for answer in answers)
+        # One ticket, taken by all of them.
+        planned = pg.connect(one.uri).sql(text)
+        with ThreadPoolExecutor(6) as threads:
+            answers = list(threads.map(lambda _: planned.to_arrow(), range(300)))
+        assert all(answer.to_pydict() == {"a": [1], "b": [596], "n": [86]} for answer in answers)
 
 
 def median_seconds(client: fl.FlightClient) -> float:

@@ -48,11 +48,8 @@ fn columns_of_an_answer_may_share_a_name() {
             "SELECT t.id, o.id FROM t JOIN t o ON t.id = o.id",
             ["id", "id"],
         ),
-        (
-            "SELECT id + 1, id + 1 FROM t",
-            ["t.id + Int64(1)", "t.id + Int64(1)"],
-        ),
-        ("SELECT sum(id), sum(id) FROM t", ["sum(t.id)", "sum(t.id)"]),
+        ("SELECT id + 1, id + 1 FROM t", ["id + 1", "id + 1"]),
+        ("SELECT sum(id), sum(id) FROM t", ["sum(id)", "sum(id)"]),
         (
             "SELECT id, id FROM t UNION ALL SELECT id, id FROM t",
             ["id", "id"],
@@ -160,7 +157,10 @@ fn columns_of_intervals_and_bytes_are_called_as_they_are_written() {
             "SELECT INTERVAL '1 day', INTERVAL '1 day'",
             "INTERVAL '1 day'",
         ),
-        ("SELECT (SELECT INTERVAL '1 day')", "INTERVAL '1 day'"),
+        (
+            "SELECT (SELECT INTERVAL '1 day')",
+            "(SELECT INTERVAL '1 day')",
+        ),
         (
             "SELECT \"INTERVAL '1 day'\", \"X'ab'\" FROM kept",
             "INTERVAL '1 day'",
@@ -194,4 +194,39 @@ fn views_without_columns_have_rows_and_no_value() {
         assert_eq!(error.kind(), ErrorKind::Query, "{sql}: {error}");
         assert!(error.message().ends_with("got none"), "{sql}: {error}");
     }
+}
+
+#[test]
+fn columns_without_a_name_are_called_as_they_are_written() {
+    let world = World::new(&[3]);
+    let names = |sql: &str| -> Vec<String> {
+        let schema = world.batch(sql).schema();
+        let names = schema.fields().iter().map(|field| field.name().clone());
+        names.collect()
+    };
+    let cases = [
+        (
+            "SELECT id+1, SUM(t.ID), 'x' FROM t GROUP BY id + 1",
+            vec!["id + 1", "sum(t.id)", "'x'"],
+        ),
+        (
+            "SELECT * FROM (SELECT id + 1, (SELECT max(id) FROM t) FROM t) AS q",
+            vec!["id + 1", "(SELECT max(id) FROM t)"],
+        ),
+        (
+            "SELECT id IN (SELECT 1), (SELECT min(id) AS least FROM t), (SELECT t.id FROM t LIMIT 1) FROM t",
+            vec!["id IN (SELECT 1)", "least", "id"],
+        ),
+        (
+            "SELECT row_number() OVER (ORDER BY id), count(*) FROM t GROUP BY id",
+            vec!["row_number() OVER (ORDER BY id)", "count(*)"],
+        ),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(names(sql), expected, "{sql}");
+    }
+    world.status("CREATE TABLE made AS SELECT id * 2, name FROM t");
+    assert_eq!(names("SELECT * FROM made"), ["id * 2", "name"]);
+    world.status("CREATE VIEW seen AS SELECT id * 2, upper(name) FROM t");
+    assert_eq!(names("SELECT * FROM seen"), ["id * 2", "upper(name)"]);
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{ArrayRef, Int64Array};
-use arrow::datatypes::DataType;
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type};
+use futures::{StreamExt, TryStreamExt};
 use partgrid::query::{Function, FunctionSignature, Parameters, QueryOptions};
 
-use super::{World, grid};
+use super::{World, grid, numbers};
 
 /// A world whose SQL calls `planned(…)`, which the planner calls once for each plan, since its argument is constant.
 fn counting() -> (World, Arc<AtomicUsize>) {
@@ -129,4 +130,62 @@ fn many_texts_push_out_those_not_asked_for_longest() {
     }
     world.numbers(COUNTED);
     assert_eq!(calls.load(Ordering::Relaxed), 2 * once);
+}
+
+/// Two subqueries in place of values; the rows of all that are between them.
+const BETWEEN: &str = "SELECT id, (SELECT max(id) FROM t) AS most FROM t WHERE id BETWEEN (SELECT min(id) + 1 FROM t) AND (SELECT max(id) - 1 FROM t)";
+
+fn ids(batches: &[RecordBatch]) -> Vec<i64> {
+    let ids = batches.iter().flat_map(|batch| {
+        batch
+            .column(0)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    });
+    let mut ids: Vec<i64> = ids.collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn runs_of_one_query_at_one_moment_have_values_of_subqueries_of_their_own() {
+    let world = World::new(&[100_000, 100_000, 100_000]);
+    let query = world.sql_with(BETWEEN, Parameters::default()).unwrap();
+    let _entered = world.runtime.enter();
+    let expected: Vec<i64> = (1..299_999).collect();
+    let slow_and_quick = async {
+        let mut slow = query.stream().unwrap();
+        let mut first = vec![slow.next().await.unwrap().unwrap()];
+        // Begins, and takes the values away that the slow one still looks at, if there is one place for both.
+        assert_eq!(ids(&query.collect().await.unwrap()), expected);
+        let rest: Vec<RecordBatch> = slow.try_collect().await.unwrap();
+        first.extend(rest);
+        assert_eq!(ids(&first), expected);
+    };
+    world.runtime.block_on(slow_and_quick);
+    let many: Vec<_> = (0..24)
+        .map(|_| {
+            let query = query.clone();
+            tokio::spawn(async move { query.collect().await })
+        })
+        .collect();
+    for run in many {
+        let batches = world.runtime.block_on(run).unwrap().unwrap();
+        assert_eq!(ids(&batches), expected);
+    }
+}
+
+#[test]
+fn each_run_of_a_query_with_values_of_subqueries_has_the_rows_it_was_planned_over() {
+    let world = World::new(&[5, 5]);
+    let text = "SELECT max(id) - (SELECT min(id) FROM t) AS a, now() FROM t";
+    let query = world.sql_with(text, Parameters::default()).unwrap();
+    let before: Vec<RecordBatch> = world.runtime.block_on(query.collect()).unwrap();
+    world.session.register("t", Arc::new(grid(&[2]))).unwrap();
+    for _ in 0..3 {
+        assert_eq!(world.runtime.block_on(query.collect()).unwrap(), before);
+    }
+    assert_eq!(numbers(&world.runtime, &query), [9]);
+    assert_eq!(world.numbers(text), [1]);
 }

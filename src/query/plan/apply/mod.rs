@@ -120,7 +120,7 @@ fn node_without(node: LogicalPlan, names: &Names) -> Result<Transformed<LogicalP
     if !has {
         return Ok(Transformed::no(node));
     }
-    let node = plainly(node)?;
+    let node = plainly(node, names)?;
     if !has_others(&node)? {
         return Ok(Transformed::yes(node));
     }
@@ -137,14 +137,17 @@ fn node_without(node: LogicalPlan, names: &Names) -> Result<Transformed<LogicalP
     Ok(Transformed::yes(done))
 }
 
-/// Subqueries without what makes no difference to them: the columns of EXISTS, and its LIMIT; VALUES as a query of their columns.
-fn plainly(node: LogicalPlan) -> Result<LogicalPlan> {
-    let names = NamePreserver::new(&node);
+/// Subqueries without what makes no difference to them: the columns of EXISTS, and its LIMIT; VALUES as a query of their columns; a name that a column beside them has, too.
+fn plainly(node: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
+    let beside = bare_names(&node);
+    let kept = NamePreserver::new(&node);
     let done = node.map_expressions(|expression| {
-        let name = names.save(&expression);
+        let name = kept.save(&expression);
         let done = expression.transform_down(|part| match &part {
             Expr::Exists(_) => Ok(Transformed::yes(around(part, |plan| Ok(any_of(plan)))?)),
-            _ if subquery_of(&part).is_some() => Ok(Transformed::yes(around(part, with_columns)?)),
+            _ if subquery_of(&part).is_some() => Ok(Transformed::yes(around(part, |plan| {
+                with_own_name(with_columns(plan)?, &beside, names)
+            })?)),
             _ => Ok(Transformed::no(part)),
         })?;
         Ok(done.update_data(|expression| name.restore(expression)))
@@ -176,6 +179,31 @@ fn with_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         other => Ok(other),
     }
+}
+
+/// The names without a table of the columns that a node reads: those of aggregates, windows and other expressions.
+fn bare_names(node: &LogicalPlan) -> BTreeSet<String> {
+    let inputs = node.inputs().into_iter();
+    let columns = inputs.flat_map(|input| input.schema().columns());
+    let bare = columns.filter(|column| column.relation.is_none());
+    bare.map(|column| column.name).collect()
+}
+
+/// A plan whose one column is not called as one beside it: where both become columns of one join, the engine could not tell them apart.
+fn with_own_name(
+    plan: LogicalPlan,
+    beside: &BTreeSet<String>,
+    names: &Names,
+) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns();
+    let [column] = columns.as_slice() else {
+        return Ok(plan);
+    };
+    if !beside.contains(&column.name) {
+        return Ok(plan);
+    }
+    let renamed = Expr::Column(column.clone()).alias(format!("__own_{}", names.next()));
+    projected(plan, vec![renamed])
 }
 
 /// Whether an expression of a node has a subquery that the engine cannot do.
