@@ -56,6 +56,7 @@ mod run;
 mod same_names;
 mod session;
 mod shape;
+mod shifts;
 mod slips;
 mod spill;
 mod spread;

@@ -134,7 +134,10 @@ class Writer:
         """A query, and whether it says the order of all its rows."""
         rng = self.rng
         kind = rng.choice(
-            ["plain", "plain", "group", "group", "join", "join", "window", "top", "set", "derived"]
+            [
+                *("plain", "plain", "group", "group", "join", "join", "window", "top", "set"),
+                *("derived", "written_twice", "written_twice", "distinct_sorted"),
+            ]
         )
         return getattr(self, kind)()
 
@@ -393,6 +396,69 @@ class Writer:
             f"WITH q AS ({inner}) SELECT {outer} FROM q WHERE q.n >= (SELECT avg(p.n) FROM q p)",
             False,
         )
+
+    def key(self) -> str:
+        """A key of groups that is no literal, so that it means the same in GROUP BY."""
+        rng = self.rng
+        kind = rng.choice(["int", "int", "text", "date", "bool"])
+        column = self.column(kind, ["t"])
+        forms = {
+            "int": [f"CAST({column} AS BIGINT) + 1", f"CAST({column} AS BIGINT) % 3"],
+            "text": [f"upper({column})", f"{column} || 'x'"],
+        }
+        return rng.choice([column, *forms.get(kind, [])])
+
+    def sides(self) -> str:
+        return f"{self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}"
+
+    def written_twice(self) -> tuple[str, bool]:
+        """Groups whose aggregates and keys stand in SELECT, HAVING, ORDER BY and in subqueries, with and without names."""
+        rng = self.rng
+        keys = list(dict.fromkeys(self.key() for _ in range(rng.randint(1, 2))))
+        number = f"CAST({self.column('int', ['t'])} AS BIGINT)"
+        aggregates = ["count(*)", f"sum({number})", f"max({number})"]
+        values = rng.sample(aggregates, rng.randint(1, 2))
+        like = rng.choice(aggregates)
+        of_all = f"(SELECT {like} FROM t)"
+        subquery = rng.choice(
+            [of_all, f"(SELECT {like} FROM t{self.where(['t'])})", "(SELECT count(*) FROM u)"]
+            + ["(SELECT max(u.a) AS a FROM u)", f"(SELECT {like} AS x FROM t)"]
+        )
+        items = keys + values
+        if rng.random() < 0.5:
+            items.append(rng.choice([subquery, f"{like} - {subquery}", f"{subquery} IS NULL"]))
+        if rng.random() < 0.3:
+            items.append(f"sum({number} * {subquery})")
+        # What is called otherwise is not named again, in GROUP BY ALL of the other engine.
+        shown = [
+            f"{item} AS o{place}" if rng.random() < 0.3 and item not in keys else item
+            for place, item in enumerate(items)
+        ]
+        places = ", ".join(str(place + 1) for place in range(len(keys)))
+        text = f"SELECT {', '.join(shown)} FROM t{self.where(['t'])}"
+        text += f" GROUP BY {rng.choice(['ALL', places, ', '.join(keys)])}"
+        if rng.random() < 0.4:
+            text += " HAVING " + rng.choice(
+                [f"{like} <= {subquery}", f"{like} IN (SELECT {like} FROM t GROUP BY t.b)"]
+                + [f"{like} NOT IN (SELECT {like} FROM t WHERE t.id < 5)"]
+            )
+        first = rng.choice([like, f"{subquery} - {like}", f"-{values[0]}", values[0], subquery])
+        order = [f"{each} {self.sides()}" for each in [first, *keys]]
+        return f"{text} ORDER BY {', '.join(order)}", True
+
+    def distinct_sorted(self) -> tuple[str, bool]:
+        """Distinct rows in the order of what they are."""
+        rng = self.rng
+        items = list(dict.fromkeys(self.key() for _ in range(rng.randint(1, 3))))
+        if rng.random() < 0.3:
+            items.append("CAST(t.b AS BIGINT) * (SELECT count(*) FROM u)")
+        shown = [
+            f"{item} AS o{place}" if rng.random() < 0.3 else item
+            for place, item in enumerate(items)
+        ]
+        order = [f"{item} {self.sides()}" for item in items]
+        text = f"SELECT DISTINCT {', '.join(shown)} FROM t{self.where(['t'])}"
+        return f"{text} ORDER BY {', '.join(order)}", True
 
 
 def named(expressions: list[str]) -> list[str]:
