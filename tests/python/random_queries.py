@@ -421,8 +421,10 @@ class Writer:
         like = rng.choice(aggregates)
         of_all = f"(SELECT {like} FROM t)"
         subquery = rng.choice(
-            [of_all, f"(SELECT {like} FROM t{self.where(['t'])})", "(SELECT count(*) FROM u)"]
-            + ["(SELECT max(u.a) AS a FROM u)", f"(SELECT {like} AS x FROM t)"]
+            [
+                *(of_all, f"(SELECT {like} FROM t{self.where(['t'])})", "(SELECT count(*) FROM u)"),
+                *("(SELECT max(u.a) AS a FROM u)", f"(SELECT {like} AS x FROM t)"),
+            ]
         )
         items = keys + values
         if rng.random() < 0.5:
@@ -439,8 +441,10 @@ class Writer:
         text += f" GROUP BY {rng.choice(['ALL', places, ', '.join(keys)])}"
         if rng.random() < 0.4:
             text += " HAVING " + rng.choice(
-                [f"{like} <= {subquery}", f"{like} IN (SELECT {like} FROM t GROUP BY t.b)"]
-                + [f"{like} NOT IN (SELECT {like} FROM t WHERE t.id < 5)"]
+                [
+                    *(f"{like} <= {subquery}", f"{like} IN (SELECT {like} FROM t GROUP BY t.b)"),
+                    f"{like} NOT IN (SELECT {like} FROM t WHERE t.id < 5)",
+                ]
             )
         first = rng.choice([like, f"{subquery} - {like}", f"-{values[0]}", values[0], subquery])
         order = [f"{each} {self.sides()}" for each in [first, *keys]]
