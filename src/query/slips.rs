@@ -71,6 +71,12 @@ fn rows(text: &str) -> Option<Worded> {
             "use WHERE for rows, or aggregate within HAVING",
         );
     }
+    if text.starts_with("For SELECT DISTINCT, ORDER BY expressions") {
+        return worded(
+            "with DISTINCT, rows are in the order of what SELECT gives, and ORDER BY asks for something else",
+            "add it to SELECT, or group, and sort by one value of each group: SELECT a … GROUP BY a ORDER BY min(b)",
+        );
+    }
     if let Some(rest) = text.strip_prefix("Join condition must be boolean type, but got ") {
         let kind = rest.split(['(', ' ']).next().unwrap_or(rest);
         return worded(
