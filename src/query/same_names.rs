@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::{FunctionRegistry, SessionState};
@@ -52,14 +53,14 @@ async fn planned_again(
     state: &SessionState,
     statement: Statement,
 ) -> PlanResult<(LogicalPlan, Wanted)> {
-    let refused = match one_value::planned(state, statement.clone()).await {
-        Ok(plan) => return Ok((plan, Wanted::new())),
-        Err(error) if is_about_names(&error) => error,
-        Err(error) => return Err(error),
+    let first = match one_value::planned(state, statement.clone()).await {
+        Ok(plan) if !is_ambiguous(plan.schema()) => return Ok((plan, Wanted::new())),
+        Err(error) if !is_about_names(&error) => return Err(error),
+        first => first.map(|plan| (plan, Wanted::new())),
     };
     let mut again = statement;
     let Some(items) = rename(&mut again) else {
-        return Err(refused);
+        return first;
     };
     let plan = match state.statement_to_plan(again.clone()).await {
         Ok(plan) => plan,
@@ -70,10 +71,10 @@ async fn planned_again(
             // What is wrong is said in the words of the user.
             match state.statement_to_plan(again).await {
                 Ok(plan) => plan,
-                Err(_) => return Err(refused),
+                Err(_) => return first,
             }
         }
-        Err(_) => return Err(refused),
+        Err(_) => return first,
     };
     let wanted = wanted(&plan, items)?;
     Ok((plan, wanted))
@@ -95,6 +96,15 @@ pub(super) fn restored(
         ProjectionExpr { expr, alias }
     });
     Ok(Arc::new(ProjectionExec::try_new(columns, plan)?))
+}
+
+/// Whether a column of a table and one of none have the same name (`SELECT x, 7 AS x FROM t`), which the planner lets through, and the optimizer stumbles over.
+fn is_ambiguous(schema: &DFSchema) -> bool {
+    let mut seen = BTreeMap::new();
+    schema.iter().any(|(table, field)| {
+        let earlier = seen.insert(field.name().as_str(), table.is_some());
+        earlier.is_some_and(|has_table| has_table != table.is_some())
+    })
 }
 
 fn is_about_names(error: &DataFusionError) -> bool {

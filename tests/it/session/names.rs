@@ -50,6 +50,15 @@ fn columns_of_an_answer_may_share_a_name() {
         ),
         ("SELECT id + 1, id + 1 FROM t", ["id + 1", "id + 1"]),
         ("SELECT sum(id), sum(id) FROM t", ["sum(id)", "sum(id)"]),
+        ("SELECT id, 7 AS id FROM t", ["id", "id"]),
+        (
+            "SELECT t.id, count(*) AS id FROM t GROUP BY t.id ORDER BY t.id",
+            ["id", "id"],
+        ),
+        (
+            "SELECT id, (SELECT 7 AS id) FROM t ORDER BY t.id DESC",
+            ["id", "id"],
+        ),
         (
             "SELECT id, id FROM t UNION ALL SELECT id, id FROM t",
             ["id", "id"],
