@@ -286,7 +286,7 @@ mod tests {
     fn all_others_keep_what_they_are_called() {
         for text in [
             "SELECT 1 + 2 AS x, a, (t.a), * FROM t",
-            "SELECT (VALUES(1)), (SELECT * FROM t)",
+            "SELECT (SELECT * FROM t), ((SELECT t.* FROM t))",
             "SELECT * FROM UNNEST([1, 2])",
             "SELECT * FROM UNNEST([INTERVAL '1 day']) AS u (x)",
         ] {
