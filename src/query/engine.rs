@@ -18,6 +18,7 @@ use super::exec::twins::TwinsApart;
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::apply::Apply;
+use super::plan::constants::Constants;
 use super::plan::copies::CountCopies;
 use super::plan::exact;
 use super::plan::floats::BothZeros;
@@ -106,9 +107,16 @@ pub(super) fn state(
 /// not have, and sort them for it.
 fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = state.physical_optimizers().iter();
-    let rules = rules.map(|rule| match rule.name().starts_with("FilterPushdown") {
-        true => Arc::new(TwinsApart(Arc::clone(rule))) as _,
-        false => Arc::clone(rule),
+    let rules = rules.flat_map(|rule| match rule.name() {
+        name if name.starts_with("FilterPushdown") => {
+            vec![Arc::new(TwinsApart(Arc::clone(rule))) as _]
+        }
+        // It leaves out the sorts that it takes for done.
+        "EnsureRequirements" => {
+            let is_apart = false;
+            vec![Arc::new(Constants { is_apart }) as _, Arc::clone(rule)]
+        }
+        _ => vec![Arc::clone(rule)],
     });
     iter::once(Arc::new(RollUp) as _).chain(rules).collect()
 }

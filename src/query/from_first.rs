@@ -4,17 +4,14 @@
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 /// The words, with `SELECT *` where it is meant.
 pub(super) fn with_select(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let places: Vec<usize> = (0..tokens.len())
-        .filter(|&place| {
-            keyword(tokens.get(place)) == Some(Keyword::FROM)
-                && begins_query(&tokens, place)
-                && !has_select(&tokens, place)
-        })
-        .collect();
+    if !tokens.iter().any(|token| is(token, Keyword::FROM)) {
+        return tokens;
+    }
+    let places = Words::of(&tokens).places();
     if places.is_empty() {
         return tokens;
     }
@@ -33,37 +30,109 @@ pub(super) fn with_select(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     with
 }
 
-fn word(token: Option<&TokenWithSpan>) -> Option<&Word> {
-    match &token?.token {
-        Token::Word(word) if word.quote_style.is_none() => Some(word),
+fn is(token: &TokenWithSpan, keyword: Keyword) -> bool {
+    word(token) == Some(keyword)
+}
+
+fn word(token: &TokenWithSpan) -> Option<Keyword> {
+    match &token.token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.keyword),
         _ => None,
     }
 }
 
-fn keyword(token: Option<&TokenWithSpan>) -> Option<Keyword> {
-    word(token).map(|word| word.keyword)
+fn set(found: &mut [bool], value: bool) {
+    if let Some(last) = found.last_mut() {
+        *last = value;
+    }
 }
 
-/// The word before a place, and where it stands.
-fn before(tokens: &[TokenWithSpan], place: usize) -> Option<usize> {
-    let is_word = |&place: &usize| {
-        let token = tokens.get(place).map(|token| &token.token);
-        token.is_some_and(|token| !matches!(token, Token::Whitespace(_)))
-    };
-    (0..place).rev().find(is_word)
+/// The words without blanks, each looked at once or twice, however many they are.
+struct Words<'a> {
+    /// With their places among all tokens.
+    words: Vec<(usize, &'a TokenWithSpan)>,
+    /// Where the bracket opens that closes at a word.
+    opened: Vec<Option<usize>>,
+    /// Whether there is a SELECT behind a word, in the same brackets and the same query.
+    has_select: Vec<bool>,
 }
 
-/// Whether a query may begin with the word at a place.
-fn begins_query(tokens: &[TokenWithSpan], place: usize) -> bool {
-    let Some(last) = before(tokens, place) else {
-        return true;
-    };
-    let earlier = || before(tokens, last).and_then(|place| tokens.get(place));
-    match tokens.get(last).map(|token| &token.token) {
-        // `trim(FROM x)`.
-        Some(Token::LParen) => keyword(earlier()) != Some(Keyword::TRIM),
-        Some(Token::RParen) => ends_with(tokens, last),
-        _ => match keyword(tokens.get(last)) {
+impl<'a> Words<'a> {
+    fn of(tokens: &'a [TokenWithSpan]) -> Self {
+        let words = tokens.iter().enumerate();
+        let words = words.filter(|(_, token)| !matches!(token.token, Token::Whitespace(_)));
+        let words: Vec<(usize, &TokenWithSpan)> = words.collect();
+        let mut open = Vec::new();
+        let opened = words.iter().enumerate().map(|(place, (_, token))| {
+            match token.token {
+                Token::LParen => open.push(place),
+                Token::RParen => return open.pop(),
+                _ => {}
+            }
+            None
+        });
+        let opened = opened.collect();
+        // From the end: what is found in the brackets that are open there.
+        let mut found = vec![false];
+        let mut has_select = vec![false; words.len()];
+        for ((_, token), has) in words.iter().zip(&mut has_select).rev() {
+            match (&token.token, word(token)) {
+                (Token::RParen, _) => found.push(false),
+                (Token::LParen, _) => {
+                    found.pop();
+                    if found.is_empty() {
+                        found.push(false);
+                    }
+                }
+                (_, Some(Keyword::SELECT)) => set(&mut found, true),
+                (_, Some(Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT)) => {
+                    set(&mut found, false);
+                }
+                _ => {}
+            }
+            *has = found.last().copied().unwrap_or(false);
+        }
+        Self {
+            words,
+            opened,
+            has_select,
+        }
+    }
+
+    /// Where SELECT is missing, among all tokens.
+    fn places(&self) -> Vec<usize> {
+        let words = self.words.iter().enumerate();
+        let found = words.filter(|(place, (_, token))| {
+            is(token, Keyword::FROM)
+                && self.begins_query(*place)
+                && !self.has_select.get(*place).copied().unwrap_or(false)
+        });
+        found.map(|(_, (token, _))| *token).collect()
+    }
+
+    fn keyword(&self, place: Option<usize>) -> Option<Keyword> {
+        word(self.words.get(place?)?.1)
+    }
+
+    fn is_token(&self, place: Option<usize>, token: &Token) -> bool {
+        let found = place.and_then(|place| self.words.get(place));
+        found.is_some_and(|(_, found)| found.token == *token)
+    }
+
+    /// Whether a query may begin with a word.
+    fn begins_query(&self, place: usize) -> bool {
+        let Some(last) = place.checked_sub(1) else {
+            return true;
+        };
+        let earlier = self.keyword(last.checked_sub(1));
+        if self.is_token(Some(last), &Token::LParen) {
+            // `trim(FROM x)`.
+            return earlier != Some(Keyword::TRIM);
+        }
+        if self.is_token(Some(last), &Token::RParen) {
+            return self.ends_with(last);
+        }
+        match self.keyword(Some(last)) {
             Some(
                 Keyword::UNION
                 | Keyword::EXCEPT
@@ -74,105 +143,55 @@ fn begins_query(tokens: &[TokenWithSpan], place: usize) -> bool {
                 | Keyword::AS,
             ) => true,
             Some(Keyword::ALL | Keyword::DISTINCT) => matches!(
-                keyword(earlier()),
+                earlier,
                 Some(Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT)
             ),
             _ => false,
-        },
+        }
     }
-}
 
-/// Whether a bracket closes the last query of a WITH: `WITH a AS (…), b (x) AS (…) FROM b`.
-fn ends_with(tokens: &[TokenWithSpan], closed: usize) -> bool {
-    let mut place = closed;
-    loop {
-        let Some(opened) = opening(tokens, place) else {
-            return false;
-        };
-        let Some(said) = before(tokens, opened) else {
-            return false;
-        };
-        let mut said = said;
+    /// Whether a bracket closes the last query of a WITH: `WITH a AS (…), b (x) AS (…) FROM b`.
+    fn ends_with(&self, closed: usize) -> bool {
+        let mut closed = Some(closed);
+        while let Some(place) = closed {
+            let Some(name) = self.name_of_query(place) else {
+                return false;
+            };
+            let before = name.checked_sub(1);
+            let starts = matches!(
+                self.keyword(before),
+                Some(Keyword::WITH | Keyword::RECURSIVE)
+            );
+            if starts {
+                return true;
+            }
+            let earlier = before.and_then(|before| before.checked_sub(1));
+            let goes_on =
+                self.is_token(before, &Token::Comma) && self.is_token(earlier, &Token::RParen);
+            closed = earlier.filter(|_| goes_on);
+        }
+        false
+    }
+
+    /// The name of the query of WITH whose bracket closes at a word.
+    fn name_of_query(&self, closed: usize) -> Option<usize> {
+        let mut said = self.opened.get(closed).copied()??.checked_sub(1)?;
         // `AS MATERIALIZED (…)`.
         while matches!(
-            keyword(tokens.get(said)),
+            self.keyword(Some(said)),
             Some(Keyword::MATERIALIZED | Keyword::NOT)
         ) {
-            match before(tokens, said) {
-                Some(earlier) => said = earlier,
-                None => return false,
-            }
+            said = said.checked_sub(1)?;
         }
-        if keyword(tokens.get(said)) != Some(Keyword::AS) {
-            return false;
+        if self.keyword(Some(said)) != Some(Keyword::AS) {
+            return None;
         }
-        let Some(mut name) = before(tokens, said) else {
-            return false;
-        };
-        if tokens.get(name).map(|token| &token.token) == Some(&Token::RParen) {
-            let columns = opening(tokens, name).and_then(|opened| before(tokens, opened));
-            match columns {
-                Some(earlier) => name = earlier,
-                None => return false,
-            }
-        }
-        let Some(start) = before(tokens, name) else {
-            return false;
-        };
-        match tokens.get(start).map(|token| &token.token) {
-            Some(Token::Comma) => match before(tokens, start) {
-                Some(earlier)
-                    if tokens.get(earlier).map(|token| &token.token) == Some(&Token::RParen) =>
-                {
-                    place = earlier;
-                }
-                _ => return false,
-            },
-            _ => {
-                return matches!(
-                    keyword(tokens.get(start)),
-                    Some(Keyword::WITH | Keyword::RECURSIVE)
-                );
-            }
+        let name = said.checked_sub(1)?;
+        match self.is_token(Some(name), &Token::RParen) {
+            true => self.opened.get(name).copied()??.checked_sub(1),
+            false => Some(name),
         }
     }
-}
-
-/// Where the bracket opens that closes at a place.
-fn opening(tokens: &[TokenWithSpan], closed: usize) -> Option<usize> {
-    let mut depth = 0_usize;
-    for place in (0..=closed).rev() {
-        match tokens.get(place).map(|token| &token.token) {
-            Some(Token::RParen) => depth += 1,
-            Some(Token::LParen) => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return Some(place);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// Whether the query that begins at a place has a SELECT behind its tables.
-fn has_select(tokens: &[TokenWithSpan], place: usize) -> bool {
-    let mut depth = 0_usize;
-    for token in tokens.iter().skip(place) {
-        match &token.token {
-            Token::LParen => depth += 1,
-            Token::RParen if depth == 0 => return false,
-            Token::RParen => depth -= 1,
-            _ if depth > 0 => {}
-            _ => match keyword(Some(token)) {
-                Some(Keyword::SELECT) => return true,
-                Some(Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT) => return false,
-                _ => {}
-            },
-        }
-    }
-    false
 }
 
 #[cfg(test)]
@@ -224,6 +243,19 @@ mod tests {
             "SELECT 'FROM', \"from\" FROM t",
         ] {
             assert_eq!(read(text), text);
+        }
+    }
+
+    #[test]
+    fn long_texts_are_read_word_by_word() {
+        // Hours, if each FROM looked at all words.
+        for (part, expected) in [
+            (")FROM ", ")FROM "),
+            ("AS FROM ", "AS SELECT * FROM "),
+            ("(FROM t) ", "(SELECT * FROM t) "),
+        ] {
+            let text = read(&part.repeat(500_000));
+            assert!(text == expected.repeat(500_000), "{part}");
         }
     }
 }

@@ -3,13 +3,12 @@
 //! Comes in: a query. Goes out: the same, with the number of the item in place of what is written twice. Once items have names, the engine does not find what they are made of, with DISTINCT, GROUP BY ALL and UNION. Never
 //! here: names, which mean columns of the answer as it is.
 
-use std::ops::ControlFlow;
+use std::collections::HashMap;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Value, visit_expressions,
+    Expr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
 };
 
-use super::using::folded;
 use super::written::{text_of, without_parentheses};
 
 /// Puts numbers of items in place of what they are.
@@ -29,21 +28,30 @@ pub(super) fn as_numbers(query: &mut Query) {
     if !select.projection.iter().all(is_one) {
         return;
     }
+    // Each is written once, however many keys there are.
+    let mut places: Option<HashMap<String, usize>> = None;
     for key in keys {
-        if !is_worked_out(&key.expr) || names_any(&key.expr, &select.projection) {
+        if !is_worked_out(&key.expr) {
             continue;
         }
-        let text = text_of(&key.expr);
-        let place = select.projection.iter().position(|item| match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                text_of(expr) == text
-            }
-            _ => false,
-        });
-        if let Some(place) = place {
+        let places = places.get_or_insert_with(|| places_of(&select.projection));
+        if let Some(place) = places.get(&text_of(&key.expr)) {
             key.expr = Expr::value(Value::Number((place + 1).to_string(), false));
         }
     }
+}
+
+/// The places of items by what they are; the first of several alike.
+fn places_of(items: &[SelectItem]) -> HashMap<String, usize> {
+    let mut places = HashMap::new();
+    for (place, item) in items.iter().enumerate() {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+            && is_worked_out(expr)
+        {
+            places.entry(text_of(expr)).or_insert(place);
+        }
+    }
+    places
 }
 
 /// The SELECT that names the columns.
@@ -51,6 +59,7 @@ fn first(body: &SetExpr) -> Option<&Select> {
     match body {
         SetExpr::Select(select) => Some(select),
         SetExpr::SetOperation { left, .. } => first(left),
+        SetExpr::Query(query) => first(&query.body),
         _ => None,
     }
 }
@@ -61,18 +70,4 @@ fn is_worked_out(value: &Expr) -> bool {
         without_parentheses(value),
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
     )
-}
-
-/// Whether a value names what ORDER BY would take for one of these items instead.
-fn names_any(value: &Expr, items: &[SelectItem]) -> bool {
-    let is_item = |name: &Ident| {
-        items.iter().any(|item| {
-            matches!(item, SelectItem::ExprWithAlias { alias, .. } if folded(alias) == folded(name))
-        })
-    };
-    let named = visit_expressions(value, |part| match part {
-        Expr::Identifier(name) if is_item(name) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    named.is_break()
 }

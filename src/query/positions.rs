@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, Value,
 };
 
+use super::written::{text_of, without_parentheses};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Puts columns in place of their numbers, and writes keys and sets out.
@@ -43,17 +44,24 @@ pub(super) fn all_as_numbers(select: &mut Select, is_of_several_rows: impl Fn(&E
     let GroupByExpr::All(modifiers) = &select.group_by else {
         return;
     };
-    let mut keys = Vec::new();
+    let number = |place: usize| Expr::value(Value::Number((place + 1).to_string(), false));
+    let (mut keys, mut seen) = (Vec::new(), HashSet::new());
+    let (mut first_literal, mut has_values) = (None, false);
     for (place, item) in select.projection.iter().enumerate() {
-        match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                if !is_of_several_rows(expr) {
-                    let number = Value::Number((place + 1).to_string(), false);
-                    keys.push(Expr::value(number));
-                }
-            }
-            _ => return,
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
+            return;
+        };
+        if is_of_several_rows(expr) {
+            has_values = true;
+        } else if let Expr::Value(_) = without_parentheses(expr) {
+            first_literal.get_or_insert(place);
+        } else if seen.insert(text_of(expr)) {
+            keys.push(number(place));
         }
+    }
+    // A literal is the same in all groups, and makes one where there is nothing else.
+    if keys.is_empty() && !has_values {
+        keys.extend(first_literal.map(number));
     }
     select.group_by = GroupByExpr::Expressions(keys, modifiers.clone());
 }

@@ -119,6 +119,9 @@ fn value(item: &SelectItem, select: &Select) -> Option<Expr> {
 fn label(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        SelectItem::UnnamedExpr(Expr::Nested(inner)) => {
+            label(&SelectItem::UnnamedExpr(Expr::clone(inner)))
+        }
         SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(folded(name)),
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(folded),
         SelectItem::UnnamedExpr(expr) => {

@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::{FunctionRegistry, SessionState};
@@ -53,14 +52,14 @@ async fn planned_again(
     state: &SessionState,
     statement: Statement,
 ) -> PlanResult<(LogicalPlan, Wanted)> {
-    let first = match one_value::planned(state, statement.clone()).await {
-        Ok(plan) if !is_ambiguous(plan.schema()) => return Ok((plan, Wanted::new())),
-        Err(error) if !is_about_names(&error) => return Err(error),
-        first => first.map(|plan| (plan, Wanted::new())),
+    let refused = match one_value::planned(state, statement.clone()).await {
+        Ok(plan) => return Ok((plan, Wanted::new())),
+        Err(error) if is_about_names(&error) => error,
+        Err(error) => return Err(error),
     };
     let mut again = statement;
     let Some(items) = rename(&mut again) else {
-        return first;
+        return Err(refused);
     };
     let plan = match state.statement_to_plan(again.clone()).await {
         Ok(plan) => plan,
@@ -71,10 +70,10 @@ async fn planned_again(
             // What is wrong is said in the words of the user.
             match state.statement_to_plan(again).await {
                 Ok(plan) => plan,
-                Err(_) => return first,
+                Err(_) => return Err(refused),
             }
         }
-        Err(_) => return first,
+        Err(_) => return Err(refused),
     };
     let wanted = wanted(&plan, items)?;
     Ok((plan, wanted))
@@ -98,15 +97,6 @@ pub(super) fn restored(
     Ok(Arc::new(ProjectionExec::try_new(columns, plan)?))
 }
 
-/// Whether a column of a table and one of none have the same name (`SELECT x, 7 AS x FROM t`), which the planner lets through, and the optimizer stumbles over.
-fn is_ambiguous(schema: &DFSchema) -> bool {
-    let mut seen = BTreeMap::new();
-    schema.iter().any(|(table, field)| {
-        let earlier = seen.insert(field.name().as_str(), table.is_some());
-        earlier.is_some_and(|has_table| has_table != table.is_some())
-    })
-}
-
 fn is_about_names(error: &DataFusionError) -> bool {
     let text = error.strip_backtrace();
     [
@@ -114,6 +104,7 @@ fn is_about_names(error: &DataFusionError) -> bool {
         "duplicate unqualified field name",
         "duplicate qualified field name",
         "mbiguous reference to unqualified field",
+        "which would be ambiguous",
     ]
     .iter()
     .any(|part| text.contains(part))
@@ -256,7 +247,16 @@ fn mark(statement: &mut Statement) {
     let visited: ControlFlow<()> = ast::visit_expressions_mut(target, |expression| {
         let kind = match expression {
             ast::Expr::Cast { data_type, .. } => data_type.to_string(),
-            ast::Expr::InSubquery { .. } | ast::Expr::Exists { .. } => expression.to_string(),
+            ast::Expr::InSubquery { .. } | ast::Expr::Exists { .. } | ast::Expr::Subquery(_) => {
+                expression.to_string()
+            }
+            ast::Expr::AnyOp { right, .. } | ast::Expr::AllOp { right, .. } => {
+                unmark(right);
+                match right.as_ref() {
+                    ast::Expr::Subquery(_) => expression.to_string(),
+                    _ => return ControlFlow::Continue(()),
+                }
+            }
             _ => return ControlFlow::Continue(()),
         };
         let kind = ast::Value::SingleQuotedString(kind);
@@ -264,6 +264,26 @@ fn mark(statement: &mut Statement) {
         ControlFlow::Continue(())
     });
     debug_assert!(visited.is_continue());
+}
+
+/// The query of ANY and ALL is no value, and stands there itself.
+fn unmark(right: &mut ast::Expr) {
+    let ast::Expr::Function(marked) = right else {
+        return;
+    };
+    let is_mark = marked.name.to_string() == MARK;
+    let ast::FunctionArguments::List(list) = &mut marked.args else {
+        return;
+    };
+    if let [
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first)),
+        _,
+    ] = list.args.as_mut_slice()
+        && is_mark
+        && matches!(first, ast::Expr::Subquery(_))
+    {
+        *right = first.clone();
+    }
 }
 
 fn call(arguments: Vec<ast::Expr>) -> ast::Expr {

@@ -42,6 +42,7 @@ pub(super) fn rewrite(statement: &mut Statement, state: &SessionState) -> Result
     let mut rewriting = Rewriting {
         state,
         windows: Vec::new(),
+        meant: Vec::new(),
         named: 0,
         derived: 0,
         items: 0,
@@ -59,6 +60,8 @@ struct Rewriting<'a> {
     state: &'a SessionState,
     /// The named windows of each query and SELECT that is open.
     windows: Vec<Vec<NamedWindowDefinition>>,
+    /// The names in the ORDER BY of each query that is open.
+    meant: Vec<written::Meant>,
     /// How many columns got a name.
     named: usize,
     /// How many queries in FROM got one.
@@ -85,6 +88,7 @@ impl VisitorMut for Rewriting<'_> {
         }
         fetch_as_limit(query);
         order::as_numbers(query);
+        self.meant.push(written::Meant::of(&query.order_by));
         value_names::name_in_order(query);
         match using::rewrite_order(query) {
             Ok(()) => ControlFlow::Continue(()),
@@ -94,12 +98,14 @@ impl VisitorMut for Rewriting<'_> {
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
         self.windows.pop();
+        self.meant.pop();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         // Before anything else is written in their place.
-        written::name_items(select);
+        let meant = self.meant.last();
+        written::name_items(select, meant.unwrap_or(&written::Meant::default()));
         positions::all_as_numbers(select, |item| {
             group_keys::is_of_several_rows(item, self.state)
         });

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::written::column_of;
+use super::written::{column_of, text_of_query};
 
 /// The table that gives a subquery's column a name.
 const NAMED: &str = "SELECT * FROM (SELECT 1) AS \"__named\" (place)";
@@ -113,7 +113,7 @@ fn name(query: &mut Query) {
     if column_of(&query.body).is_none() {
         return;
     }
-    let name = Ident::with_quote('"', format!("({query})"));
+    let name = Ident::with_quote('"', text_of_query(query));
     let is_sorted = query.order_by.is_some();
     if let SetExpr::Select(select) = query.body.as_mut()
         && !is_sorted

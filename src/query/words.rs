@@ -293,6 +293,12 @@ fn of_rows(text: &str) -> Option<Worded> {
             "coalesce(lag(x, 1) OVER (…), y)",
         );
     }
+    if text.starts_with("There is only support Literal types for field at idx: 1") {
+        return unsupported(
+            "lag and lead take one distance for all rows, not another one for each",
+            "write a number: lag(x, 2) OVER (…)",
+        );
+    }
     if text.starts_with("UNNEST with ordinality") {
         return unsupported(
             "WITH ORDINALITY is not supported",

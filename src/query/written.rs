@@ -2,12 +2,13 @@
 //!
 //! Comes in: a SELECT, or a table of FROM. Goes out: the same, with names for such columns that have none. Never here: columns of tables, fields of structs that become columns.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
     ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
-    TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
 };
 
 use super::using::folded;
@@ -15,34 +16,52 @@ use super::using::folded;
 /// With what the names of tables begin.
 const UNNESTED: &str = "__unnested";
 
-/// Names the items of a SELECT.
-pub(super) fn name_items(select: &mut Select) {
+/// Names the items of a SELECT, but not as columns that the statement names: those are meant then.
+pub(super) fn name_items(select: &mut Select, meant: &Meant) {
+    let within = Meant::of(select);
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item
-            && let Some(alias) = name_of(expr)
+            && let Some(name) = name_of(expr)
+            && !meant.0.contains(&name)
+            && !within.0.contains(&name)
         {
-            let expr = expr.clone();
+            let (expr, alias) = (expr.clone(), Ident::with_quote('"', name));
             *item = SelectItem::ExprWithAlias { expr, alias };
         }
     }
 }
 
+/// The names that somebody writes in quotes.
+#[derive(Debug, Default)]
+pub(super) struct Meant(HashSet<String>);
+
+impl Meant {
+    /// Those in a part of a statement.
+    pub(super) fn of(part: &impl Visit) -> Self {
+        let mut names = HashSet::new();
+        let mut add = |name: &Ident| {
+            if name.quote_style.is_some() {
+                names.insert(name.value.clone());
+            }
+        };
+        let visited: ControlFlow<()> = visit_expressions(part, |expr| {
+            match expr {
+                Expr::Identifier(name) => add(name),
+                Expr::CompoundIdentifier(parts) => parts.iter().for_each(&mut add),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        debug_assert!(visited.is_continue());
+        Self(names)
+    }
+}
+
 /// What an item is called that is no column; `None` for one that may be several.
-fn name_of(expr: &Expr) -> Option<Ident> {
-    let written = || Some(Ident::with_quote('"', text_of(expr)));
+fn name_of(expr: &Expr) -> Option<String> {
     match without_parentheses(expr) {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => None,
-        // As its column, if that has a name.
-        Expr::Subquery(query) => match column_of(&query.body)? {
-            SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
-            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => names.last().cloned(),
-            _ => written(),
-        },
-        value => match may_be_many(value) {
-            true => None,
-            false => written(),
-        },
+        value => (!may_be_many(value)).then(|| text_of(expr)),
     }
 }
 
@@ -65,6 +84,14 @@ pub(super) fn text_of(expr: &Expr) -> String {
     let visited = VisitMut::visit(&mut text, &mut Folding);
     debug_assert!(visited.is_continue());
     text.to_string()
+}
+
+/// A query as it is written, in brackets.
+pub(super) fn text_of_query(query: &Query) -> String {
+    let mut text = query.clone();
+    let visited = VisitMut::visit(&mut text, &mut Folding);
+    debug_assert!(visited.is_continue());
+    format!("({text})")
 }
 
 pub(super) fn without_parentheses(expr: &Expr) -> &Expr {
@@ -243,7 +270,7 @@ mod tests {
         let SetExpr::Select(select) = query.body.as_mut() else {
             panic!("{text} is no SELECT");
         };
-        name_items(select);
+        name_items(select, &Meant::default());
         for table in &mut select.from {
             name_unnested(&mut table.relation, &mut 0);
         }
@@ -263,7 +290,7 @@ mod tests {
             ),
             (
                 "SELECT (SELECT max(d) FROM t), (SELECT d AS e FROM t), ((SELECT t.d FROM t UNION SELECT 1))",
-                "SELECT (SELECT max(d) FROM t) AS \"(SELECT max(d) FROM t)\", (SELECT d AS e FROM t) AS e, ((SELECT t.d FROM t UNION SELECT 1)) AS d",
+                "SELECT (SELECT max(d) FROM t) AS \"(SELECT max(d) FROM t)\", (SELECT d AS e FROM t) AS \"(SELECT d AS e FROM t)\", ((SELECT t.d FROM t UNION SELECT 1)) AS \"(SELECT t.d FROM t UNION SELECT 1)\"",
             ),
             (
                 "SELECT unnest([1, 2]), unnest(l), unnest([s]) || unnest(l)",
@@ -286,7 +313,8 @@ mod tests {
     fn all_others_keep_what_they_are_called() {
         for text in [
             "SELECT 1 + 2 AS x, a, (t.a), * FROM t",
-            "SELECT (SELECT * FROM t), ((SELECT t.* FROM t))",
+            "SELECT x + 1, \"x + 1\" FROM t",
+            "SELECT max(x), t.\"max(x)\" FROM t",
             "SELECT * FROM UNNEST([1, 2])",
             "SELECT * FROM UNNEST([INTERVAL '1 day']) AS u (x)",
         ] {

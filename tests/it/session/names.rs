@@ -224,7 +224,11 @@ fn columns_without_a_name_are_called_as_they_are_written() {
         ),
         (
             "SELECT id IN (SELECT 1), (SELECT min(id) AS least FROM t), (SELECT t.id FROM t LIMIT 1) FROM t",
-            vec!["id IN (SELECT 1)", "least", "id"],
+            vec![
+                "id IN (SELECT 1)",
+                "(SELECT min(id) AS least FROM t)",
+                "(SELECT t.id FROM t LIMIT 1)",
+            ],
         ),
         (
             "SELECT row_number() OVER (ORDER BY id), count(*) FROM t GROUP BY id",

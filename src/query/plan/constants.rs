@@ -1,0 +1,172 @@
+//! Columns that are constant below an operator and not above it: those of rows that an outer join may lack, and, in several processes, those of the parts of a UNION ALL. The engine takes them for constant above, too, and
+//! leaves a sort by them out.
+//!
+//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nobody sees of such a column that it is constant. Never here: constants of inner joins, and of one process in a UNION ALL.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{JoinType, ScalarValue};
+use datafusion::error::Result;
+use datafusion::functions::math::random;
+use datafusion::physical_expr::equivalence::AcrossPartitions;
+use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
+};
+
+/// The name of the rule.
+pub(in crate::query) const CONSTANTS: &str = "constants";
+
+/// Hides constants where they are none above.
+#[derive(Debug)]
+pub(in crate::query) struct Constants {
+    /// Whether a partition may have rows of several parts of a UNION ALL.
+    pub(in crate::query) is_apart: bool,
+}
+
+impl PhysicalOptimizerRule for Constants {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| self.changed(node, options)).data()
+    }
+
+    fn name(&self) -> &'static str {
+        CONSTANTS
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+impl Constants {
+    fn changed(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+        let children: Vec<Arc<dyn ExecutionPlan>> =
+            node.children().into_iter().map(Arc::clone).collect();
+        let hidden: Vec<BTreeSet<usize>> = match lacking(&node) {
+            Some(lacks) => {
+                let sides = children.iter().zip(lacks);
+                let sides = sides.map(|(child, lacks)| match lacks {
+                    true => constants(child)
+                        .into_iter()
+                        .map(|(place, _)| place)
+                        .collect(),
+                    false => BTreeSet::new(),
+                });
+                sides.collect()
+            }
+            None if self.is_apart && node.is::<UnionExec>() => of_parts(&children),
+            None => return Ok(Transformed::no(node)),
+        };
+        if hidden.iter().all(BTreeSet::is_empty) {
+            return Ok(Transformed::no(node));
+        }
+        let changed = children.into_iter().zip(hidden);
+        let changed = changed.map(|(child, places)| match places.is_empty() {
+            true => Ok(child),
+            false => without(child, &places, options),
+        });
+        let changed = changed.collect::<Result<Vec<_>>>()?;
+        Ok(Transformed::yes(replace_children_if_necessary(
+            node, changed,
+        )?))
+    }
+}
+
+/// Which sides of a join may lack rows.
+fn lacking(node: &Arc<dyn ExecutionPlan>) -> Option<[bool; 2]> {
+    let hash = node.downcast_ref::<HashJoinExec>();
+    let kind = hash.map(|join| *join.join_type());
+    let kind = kind.or_else(|| Some(*node.downcast_ref::<NestedLoopJoinExec>()?.join_type()));
+    let kind = kind.or_else(|| Some(node.downcast_ref::<SortMergeJoinExec>()?.join_type()));
+    match kind? {
+        JoinType::Left => Some([false, true]),
+        JoinType::Right => Some([true, false]),
+        JoinType::Full => Some([true, true]),
+        _ => None,
+    }
+}
+
+/// The constant columns of a plan, with what they are where that is known.
+fn constants(plan: &Arc<dyn ExecutionPlan>) -> Vec<(usize, Option<ScalarValue>)> {
+    let properties = plan.equivalence_properties();
+    let found = properties.constants().into_iter().filter_map(|constant| {
+        let column = constant.expr.downcast_ref::<Column>()?;
+        let value = match constant.across_partitions {
+            AcrossPartitions::Uniform(value) => value,
+            AcrossPartitions::Heterogeneous => None,
+        };
+        Some((column.index(), value))
+    });
+    found.collect()
+}
+
+/// The constant columns of each part that are not the same in all parts.
+fn of_parts(parts: &[Arc<dyn ExecutionPlan>]) -> Vec<BTreeSet<usize>> {
+    let known: Vec<Vec<(usize, Option<ScalarValue>)>> = parts.iter().map(constants).collect();
+    let is_same = |place: usize, value: &Option<ScalarValue>| {
+        value.is_some()
+            && known.iter().all(|part| {
+                part.iter()
+                    .any(|(other, found)| *other == place && found == value)
+            })
+    };
+    let differ = known.iter().map(|part| {
+        let differ = part.iter().filter(|(place, value)| !is_same(*place, value));
+        differ.map(|(place, _)| *place).collect()
+    });
+    differ.collect()
+}
+
+/// The plan with the same columns, of which these are not seen to be constant.
+fn without(
+    plan: Arc<dyn ExecutionPlan>,
+    places: &BTreeSet<usize>,
+    options: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = plan.schema();
+    let of_place = |place: usize| -> Arc<dyn PhysicalExpr> {
+        Arc::new(Column::new(schema.field(place).name(), place))
+    };
+    // What is no constant itself.
+    let other = (0..schema.fields().len()).find(|place| !places.contains(place));
+    let other: Arc<dyn PhysicalExpr> = match other {
+        Some(place) => of_place(place),
+        None => Arc::new(ScalarFunctionExpr::try_new(
+            random(),
+            Vec::new(),
+            &schema,
+            Arc::new(options.clone()),
+        )?),
+    };
+    let columns = schema.fields().iter().enumerate().map(|(place, field)| {
+        let column = of_place(place);
+        let expr: Arc<dyn PhysicalExpr> = match places.contains(&place) {
+            false => column,
+            true => {
+                let is_null = Arc::new(IsNullExpr::new(Arc::clone(&other)));
+                let when = vec![(is_null as _, Arc::clone(&column))];
+                Arc::new(CaseExpr::try_new(None, when, Some(column))?)
+            }
+        };
+        let alias = field.name().clone();
+        Ok(ProjectionExpr { expr, alias })
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(ProjectionExec::try_new(columns, plan)?))
+}
