@@ -112,10 +112,7 @@ fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule +
             vec![Arc::new(TwinsApart(Arc::clone(rule))) as _]
         }
         // It leaves out the sorts that it takes for done.
-        "EnsureRequirements" => {
-            let is_apart = false;
-            vec![Arc::new(Constants { is_apart }) as _, Arc::clone(rule)]
-        }
+        "EnsureRequirements" => vec![Arc::new(Constants) as _, Arc::clone(rule)],
         _ => vec![Arc::clone(rule)],
     });
     iter::once(Arc::new(RollUp) as _).chain(rules).collect()

@@ -40,7 +40,6 @@ use super::exec::{
 };
 #[cfg(feature = "distributed")]
 use super::near::{Alone, Reads};
-use super::plan::constants::{CONSTANTS, Constants};
 #[cfg(feature = "distributed")]
 use super::plan::facts::Facts;
 #[cfg(feature = "distributed")]
@@ -193,10 +192,7 @@ pub(super) fn apart(state: &SessionState, spread: &Arc<dyn Spread>) -> SessionSt
     let left_out = [OneStep.name(), RollUp.name(), Arithmetic.name()];
     let rules: Vec<_> = rules
         .filter(|rule| !left_out.contains(&rule.name()))
-        .map(|rule| match rule.name() == CONSTANTS {
-            true => Arc::new(Constants { is_apart: true }) as _,
-            false => Arc::clone(rule),
-        })
+        .map(Arc::clone)
         .collect();
     let mut config = state.config().clone();
     config.set_extension(Arc::new(Apart));

@@ -1,7 +1,7 @@
-//! Columns that are constant below an operator and not above it: those of rows that an outer join may lack, and, in several processes, those of the parts of a UNION ALL. The engine takes them for constant above, too, and
-//! leaves a sort by them out.
+//! Columns that are constant below an operator and not above it: those of rows that an outer join may lack, and those of the parts of a UNION ALL. The engine takes them for constant above, too, and leaves a sort by
+//! them out.
 //!
-//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nobody sees of such a column that it is constant. Never here: constants of inner joins, and of one process in a UNION ALL.
+//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nobody sees of such a column that it is constant. Never here: constants of inner joins, and those that all parts have.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,15 +22,9 @@ use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
 };
 
-/// The name of the rule.
-pub(in crate::query) const CONSTANTS: &str = "constants";
-
 /// Hides constants where they are none above.
 #[derive(Debug)]
-pub(in crate::query) struct Constants {
-    /// Whether a partition may have rows of several parts of a UNION ALL.
-    pub(in crate::query) is_apart: bool,
-}
+pub(in crate::query) struct Constants;
 
 impl PhysicalOptimizerRule for Constants {
     fn optimize(
@@ -38,11 +32,11 @@ impl PhysicalOptimizerRule for Constants {
         plan: Arc<dyn ExecutionPlan>,
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| self.changed(node, options)).data()
+        plan.transform_up(|node| changed(node, options)).data()
     }
 
     fn name(&self) -> &'static str {
-        CONSTANTS
+        "constants"
     }
 
     fn schema_check(&self) -> bool {
@@ -50,42 +44,39 @@ impl PhysicalOptimizerRule for Constants {
     }
 }
 
-impl Constants {
-    fn changed(
-        &self,
-        node: Arc<dyn ExecutionPlan>,
-        options: &ConfigOptions,
-    ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-        let children: Vec<Arc<dyn ExecutionPlan>> =
-            node.children().into_iter().map(Arc::clone).collect();
-        let hidden: Vec<BTreeSet<usize>> = match lacking(&node) {
-            Some(lacks) => {
-                let sides = children.iter().zip(lacks);
-                let sides = sides.map(|(child, lacks)| match lacks {
-                    true => constants(child)
-                        .into_iter()
-                        .map(|(place, _)| place)
-                        .collect(),
-                    false => BTreeSet::new(),
-                });
-                sides.collect()
-            }
-            None if self.is_apart && node.is::<UnionExec>() => of_parts(&children),
-            None => return Ok(Transformed::no(node)),
-        };
-        if hidden.iter().all(BTreeSet::is_empty) {
-            return Ok(Transformed::no(node));
+fn changed(
+    node: Arc<dyn ExecutionPlan>,
+    options: &ConfigOptions,
+) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let children: Vec<Arc<dyn ExecutionPlan>> =
+        node.children().into_iter().map(Arc::clone).collect();
+    let hidden: Vec<BTreeSet<usize>> = match lacking(&node) {
+        Some(lacks) => {
+            let sides = children.iter().zip(lacks);
+            let sides = sides.map(|(child, lacks)| match lacks {
+                true => constants(child)
+                    .into_iter()
+                    .map(|(place, _)| place)
+                    .collect(),
+                false => BTreeSet::new(),
+            });
+            sides.collect()
         }
-        let changed = children.into_iter().zip(hidden);
-        let changed = changed.map(|(child, places)| match places.is_empty() {
-            true => Ok(child),
-            false => without(child, &places, options),
-        });
-        let changed = changed.collect::<Result<Vec<_>>>()?;
-        Ok(Transformed::yes(replace_children_if_necessary(
-            node, changed,
-        )?))
+        None if node.is::<UnionExec>() => of_parts(&children),
+        None => return Ok(Transformed::no(node)),
+    };
+    if hidden.iter().all(BTreeSet::is_empty) {
+        return Ok(Transformed::no(node));
     }
+    let changed = children.into_iter().zip(hidden);
+    let changed = changed.map(|(child, places)| match places.is_empty() {
+        true => Ok(child),
+        false => without(child, &places, options),
+    });
+    let changed = changed.collect::<Result<Vec<_>>>()?;
+    Ok(Transformed::yes(replace_children_if_necessary(
+        node, changed,
+    )?))
 }
 
 /// Which sides of a join may lack rows.

@@ -56,7 +56,7 @@ fn columns_of_an_answer_may_share_a_name() {
             ["id", "id"],
         ),
         (
-            "SELECT id, (SELECT 7 AS id) FROM t ORDER BY t.id DESC",
+            "SELECT id, (SELECT 7) AS id FROM t ORDER BY t.id DESC",
             ["id", "id"],
         ),
         (
