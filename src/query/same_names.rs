@@ -135,25 +135,37 @@ fn rename(statement: &mut Statement) -> Option<Vec<Item>> {
     }
 }
 
+/// The names in an ORDER BY.
+#[derive(Default)]
+struct Ordered {
+    /// Those of columns of the answer.
+    bare: BTreeSet<String>,
+    /// Those of columns of tables, which are named with them.
+    of_tables: BTreeSet<String>,
+}
+
 fn rename_query(query: &mut ast::Query, items: &mut Vec<Item>) -> Option<()> {
-    let mut ordered = BTreeSet::new();
+    let mut ordered = Ordered::default();
     if let Some(order) = &query.order_by
         && let ast::OrderByKind::Expressions(expressions) = &order.kind
     {
         for by in expressions {
             if let ast::Expr::Identifier(name) = &by.expr {
-                ordered.insert(folded(name));
+                ordered.bare.insert(folded(name));
             }
         }
+        let visited: ControlFlow<()> = ast::visit_expressions(expressions, |expression| {
+            if let ast::Expr::CompoundIdentifier(names) = expression {
+                ordered.of_tables.extend(names.last().map(folded));
+            }
+            ControlFlow::Continue(())
+        });
+        debug_assert!(visited.is_continue());
     }
     rename_body(&mut query.body, &ordered, items)
 }
 
-fn rename_body(
-    body: &mut SetExpr,
-    ordered: &BTreeSet<String>,
-    items: &mut Vec<Item>,
-) -> Option<()> {
+fn rename_body(body: &mut SetExpr, ordered: &Ordered, items: &mut Vec<Item>) -> Option<()> {
     match body {
         SetExpr::Select(select) => rename_select(select, ordered, items),
         SetExpr::Query(query) => rename_query(query, items),
@@ -165,11 +177,7 @@ fn rename_body(
     }
 }
 
-fn rename_select(
-    select: &mut ast::Select,
-    ordered: &BTreeSet<String>,
-    items: &mut Vec<Item>,
-) -> Option<()> {
+fn rename_select(select: &mut ast::Select, ordered: &Ordered, items: &mut Vec<Item>) -> Option<()> {
     let is_all = |item: &SelectItem| {
         matches!(
             item,
@@ -191,11 +199,13 @@ fn rename_select(
         };
         let name = said.clone().or(column);
         if let Some(name) = &name {
-            if seen.insert(name.clone()) && !has_all {
+            // ORDER BY may ask for the column of a table that is called so.
+            let hides = said.is_some() && ordered.of_tables.contains(name);
+            if seen.insert(name.clone()) && !has_all && !hides {
                 continue;
             }
-            // ORDER BY would mean another column.
-            if said.is_some() && ordered.contains(name) {
+            // It would mean another column.
+            if said.is_some() && ordered.bare.contains(name) {
                 return None;
             }
         }

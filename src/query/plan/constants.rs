@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinType, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions::math::random;
@@ -15,9 +14,13 @@ use datafusion::physical_expr::equivalence::AcrossPartitions;
 use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
 };
@@ -32,7 +35,7 @@ impl PhysicalOptimizerRule for Constants {
         plan: Arc<dyn ExecutionPlan>,
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| changed(node, options)).data()
+        rewritten(plan, false, options)
     }
 
     fn name(&self) -> &'static str {
@@ -44,10 +47,39 @@ impl PhysicalOptimizerRule for Constants {
     }
 }
 
-fn changed(
+/// `asks`: somebody above asks for an order of rows.
+fn rewritten(
     node: Arc<dyn ExecutionPlan>,
+    asks: bool,
     options: &ConfigOptions,
-) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let asks = asks || asks_for_order(&node);
+    let children = node.children().into_iter();
+    let children = children.map(|child| rewritten(Arc::clone(child), asks, options));
+    let children = children.collect::<Result<Vec<_>>>()?;
+    let node = replace_children_if_necessary(node, children)?;
+    match asks {
+        true => hidden(node, options),
+        false => Ok(node),
+    }
+}
+
+/// Whether an operator needs its rows in some order, or makes use of one.
+fn asks_for_order(node: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(groups) = node.downcast_ref::<AggregateExec>() {
+        let mut values = groups.aggr_expr().iter();
+        return !groups.group_expr().is_empty()
+            || values.any(|value| !value.order_bys().is_empty());
+    }
+    node.is::<SortExec>()
+        || node.is::<SortPreservingMergeExec>()
+        || node.is::<WindowAggExec>()
+        || node.is::<BoundedWindowAggExec>()
+        || node.is::<SortMergeJoinExec>()
+}
+
+/// The operator over inputs whose constants nobody above sees.
+fn hidden(node: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
     let children: Vec<Arc<dyn ExecutionPlan>> =
         node.children().into_iter().map(Arc::clone).collect();
     let hidden: Vec<BTreeSet<usize>> = match lacking(&node) {
@@ -63,10 +95,10 @@ fn changed(
             sides.collect()
         }
         None if node.is::<UnionExec>() => of_parts(&children),
-        None => return Ok(Transformed::no(node)),
+        None => return Ok(node),
     };
     if hidden.iter().all(BTreeSet::is_empty) {
-        return Ok(Transformed::no(node));
+        return Ok(node);
     }
     let changed = children.into_iter().zip(hidden);
     let changed = changed.map(|(child, places)| match places.is_empty() {
@@ -74,9 +106,7 @@ fn changed(
         false => without(child, &places, options),
     });
     let changed = changed.collect::<Result<Vec<_>>>()?;
-    Ok(Transformed::yes(replace_children_if_necessary(
-        node, changed,
-    )?))
+    replace_children_if_necessary(node, changed)
 }
 
 /// Which sides of a join may lack rows.

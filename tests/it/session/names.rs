@@ -52,6 +52,10 @@ fn columns_of_an_answer_may_share_a_name() {
         ("SELECT sum(id), sum(id) FROM t", ["sum(id)", "sum(id)"]),
         ("SELECT id, 7 AS id FROM t", ["id", "id"]),
         (
+            "SELECT id * 2 AS id, upper(name) AS name FROM t ORDER BY t.id, lower(t.name)",
+            ["id", "name"],
+        ),
+        (
             "SELECT t.id, count(*) AS id FROM t GROUP BY t.id ORDER BY t.id",
             ["id", "id"],
         ),
