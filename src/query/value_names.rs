@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::written::{column_of, text_of_query};
+use super::written::text_of_query;
 
 /// The table that gives a subquery's column a name.
 const NAMED: &str = "SELECT * FROM (SELECT 1) AS \"__named\" (place)";
@@ -105,6 +105,19 @@ impl VisitorMut for Naming {
             self.calls -= 1;
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The one item of a query, where the text says that there is one.
+fn column_of(body: &SetExpr) -> Option<&SelectItem> {
+    match body {
+        SetExpr::Select(select) => match select.projection.as_slice() {
+            [item @ (SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })] => Some(item),
+            _ => None,
+        },
+        SetExpr::Query(query) => column_of(&query.body),
+        SetExpr::SetOperation { left, .. } => column_of(left),
+        _ => None,
     }
 }
 

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
-    TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
+    ObjectNamePart, Query, Select, SelectItem, TableAlias, TableAliasColumnDef, TableFactor, Value,
+    Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
 };
 
 use super::using::folded;
@@ -62,19 +62,6 @@ fn name_of(expr: &Expr) -> Option<String> {
     match without_parentheses(expr) {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => None,
         value => (!may_be_many(value)).then(|| text_of(expr)),
-    }
-}
-
-/// The one item of a query, where the text says that there is one.
-pub(super) fn column_of(body: &SetExpr) -> Option<&SelectItem> {
-    match body {
-        SetExpr::Select(select) => match select.projection.as_slice() {
-            [item @ (SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })] => Some(item),
-            _ => None,
-        },
-        SetExpr::Query(query) => column_of(&query.body),
-        SetExpr::SetOperation { left, .. } => column_of(left),
-        _ => None,
     }
 }
 
@@ -139,15 +126,25 @@ impl VisitorMut for Folding {
 
 /// Whether an expression may be more than one column: the fields of a struct, each of them.
 fn may_be_many(expr: &Expr) -> bool {
-    Visit::visit(expr, &mut Unnested { queries: 0 }).is_break()
+    has_outside_subqueries(
+        expr,
+        |part| matches!(part, Expr::Function(call) if unnests(call)),
+    )
 }
 
-struct Unnested {
+/// Whether an expression has such a part, but not in a subquery.
+fn has_outside_subqueries(expr: &Expr, is_such: impl Fn(&Expr) -> bool) -> bool {
+    let queries = 0;
+    Visit::visit(expr, &mut Parts { is_such, queries }).is_break()
+}
+
+struct Parts<F> {
+    is_such: F,
     /// How many subqueries are open.
     queries: usize,
 }
 
-impl Visitor for Unnested {
+impl<F: Fn(&Expr) -> bool> Visitor for Parts<F> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
@@ -161,9 +158,9 @@ impl Visitor for Unnested {
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(call) if self.queries == 0 && unnests(call) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
+        match self.queries == 0 && (self.is_such)(expr) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 }
@@ -221,44 +218,18 @@ pub(super) fn name_unnested(factor: &mut TableFactor, named: &mut usize) {
     });
 }
 
-/// Whether there is such a value in an expression, but not in a subquery.
+/// Whether there is an interval or bytes in an expression.
 fn has_value(expr: &Expr) -> bool {
-    Visit::visit(expr, &mut Values { queries: 0 }).is_break()
-}
-
-struct Values {
-    /// How many subqueries are open.
-    queries: usize,
-}
-
-impl Visitor for Values {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        let is_value = match expr {
-            Expr::Interval(_) => true,
-            Expr::Value(value) => matches!(value.value, Value::HexStringLiteral(_)),
-            _ => false,
-        };
-        match is_value && self.queries == 0 {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    }
+    has_outside_subqueries(expr, |part| match part {
+        Expr::Interval(_) => true,
+        Expr::Value(value) => matches!(value.value, Value::HexStringLiteral(_)),
+        _ => false,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::ast::SetExpr;
     use datafusion::sql::sqlparser::dialect::GenericDialect;
     use datafusion::sql::sqlparser::parser::Parser;
 
