@@ -1,18 +1,21 @@
 //! `Result`: a planned query and its answer.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use partgrid::client::Asked;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
 use partgrid::grid::picture::visible_lines;
+use partgrid::load::write_batches;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use pyo3_object_store::AnyObjectStore;
 
-use crate::argument::{self, Given};
+use crate::argument::{self, Given, Settings};
 use crate::capsule::{schema_capsule, stream_capsule};
 use crate::convert;
 use crate::error::Outcome;
@@ -22,7 +25,7 @@ use crate::metrics::{PyQueryMetrics, PyQueryProgress};
 use crate::runtime::{Shared, runtime, wait, wait_and_tick};
 use crate::schema::PySchema;
 use crate::stream::QueryBatches;
-use crate::wishes::Names;
+use crate::wishes::{Names, WriteWishes, text_of};
 
 /// How many rows the repr of a result shows.
 const SHOWN_ROWS: usize = 10;
@@ -291,6 +294,71 @@ impl PyQuery {
         let batches = self.collected(py)?;
         let grid = PartitionGrid::try_from_batches(self.query.schema(), batches)?;
         Ok(PyGrid::new(grid))
+    }
+
+    /// Writes the answer as Parquet files while it is found, named `part-00000.parquet` and so on in the order of the rows: an answer may be larger than memory.
+    ///
+    /// A file has 1,048,576 rows or so, fewer where rows are long. All files or none, as `Grid.write_parquet` writes them: after an error, or where the query is cancelled, none is left.
+    ///
+    /// Args:
+    ///     url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
+    ///     partition_by: A name or a list of names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own.
+    ///     compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
+    ///     overwrite: Whether to replace the files `part-….parquet` in the folder and below it, which the query may read. Without it a folder with data files is refused, and one with other data files always.
+    ///     storage_options: Settings for the store of the URL, as `read_parquet` takes them.
+    ///     store: A store built with obstore; `url` is then a path in it.
+    ///
+    /// Returns:
+    ///     The number of files.
+    ///
+    /// Raises:
+    ///     InvalidArgumentError: The folder holds data files, or an argument makes no sense.
+    ///     NotFoundError: A name in `partition_by` does not exist.
+    ///     UnsupportedError: Parquet has no such type.
+    ///     StorageError: The file system or store failed.
+    ///     ResourcesExhaustedError: The query ran out of memory or time.
+    ///     CancelledError: `cancel` was called.
+    ///
+    /// Examples:
+    ///     >>> import partgrid as pg, tempfile
+    ///     >>> late = pg.read_parquet("data/flights").sql("SELECT * FROM self WHERE dep_delay > 600 ORDER BY dep_delay")
+    ///     >>> with tempfile.TemporaryDirectory() as folder:
+    ///     ...     late.write_parquet(folder + "/late"), pg.read_parquet(folder + "/late").shape
+    ///     (1, (46, 19))
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments that Python users expect"
+    )]
+    #[pyo3(signature = (url, *, partition_by=None, compression: "str | None" = "zstd", overwrite: "bool" = false, storage_options=None, store=None))]
+    fn write_parquet(
+        &self,
+        py: Python<'_>,
+        url: Given<PathBuf>,
+        partition_by: Option<Given<Names>>,
+        #[pyo3(from_py_with = argument::compression)] compression: &str,
+        #[pyo3(from_py_with = argument::overwrite)] overwrite: bool,
+        storage_options: Option<Given<Settings>>,
+        store: Option<Given<AnyObjectStore>>,
+    ) -> Outcome<u64> {
+        let wishes = WriteWishes {
+            partition_by,
+            compression,
+            overwrite,
+            storage_options,
+            store,
+        };
+        let options = wishes.into_options()?;
+        let url = text_of(url.named("url")?)?;
+        let schema = self.query.schema();
+        if let Some(batches) = self.collected.get() {
+            let batches = stream::iter(batches.clone().into_iter().map(Ok));
+            return wait(py, write_batches(schema, batches, &url, &options));
+        }
+        self.check_process()?;
+        let query = self.query.clone();
+        self.shown(py, async move {
+            write_batches(schema, query.stream()?, &url, &options).await
+        })
     }
 
     /// The Arrow PyCapsule interface: a stream of batches as they are found. The query starts now and stops when the stream is dropped.

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use partgrid::error::Error;
 use partgrid::grid::SortColumn;
-use partgrid::load::{LoadOptions, SchemaEvolution, StringType, TileColumns};
+use partgrid::load::{
+    FileCompression, LoadOptions, SchemaEvolution, StringType, TileColumns, WriteOptions,
+};
 use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::{type_hint_identifier, type_hint_subscript, type_hint_union};
@@ -260,5 +262,31 @@ fn string_type(name: &str) -> Result<StringType, Error> {
         other => Err(Error::invalid_argument(format!(
             "string_type must be \"string\", \"large_string\" or \"string_view\", got {other:?}"
         ))),
+    }
+}
+
+/// The arguments that all who write Parquet share.
+pub(crate) struct WriteWishes<'a> {
+    pub(crate) partition_by: Option<Given<Names>>,
+    pub(crate) compression: &'a str,
+    pub(crate) overwrite: bool,
+    pub(crate) storage_options: Option<Given<Settings>>,
+    pub(crate) store: Option<Given<AnyObjectStore>>,
+}
+
+impl WriteWishes<'_> {
+    pub(crate) fn into_options(self) -> Outcome<WriteOptions> {
+        let partition_by = optional(self.partition_by, "partition_by")?;
+        let settings = optional(self.storage_options, "storage_options")?;
+        let compression = FileCompression::from_name(&self.compression.to_lowercase())?;
+        let options = WriteOptions::default()
+            .with_compression(compression)
+            .with_partition_by(partition_by.map(|names| names.0).unwrap_or_default())
+            .with_overwrite(self.overwrite)
+            .with_storage_options(settings.into_iter().flatten().collect());
+        Ok(match optional(self.store, "store")? {
+            Some(store) => options.with_store(store.into_dyn()),
+            None => options,
+        })
     }
 }

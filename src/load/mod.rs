@@ -57,7 +57,9 @@ pub use options::{LoadOptions, SchemaEvolution, StringType, TileColumns};
 pub use progress::Progress;
 #[cfg(feature = "distributed")]
 pub(crate) use scatter::{Arrangement, Cut};
-pub use write::{FileCompression, WriteOptions, check_output, write_grid, write_parquet};
+pub use write::{
+    FileCompression, WriteOptions, check_output, write_batches, write_grid, write_parquet,
+};
 
 use std::sync::Arc;
 

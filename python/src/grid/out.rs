@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use partgrid::device::grid_to;
 use partgrid::grid::Order;
-use partgrid::load::{FileCompression, WriteOptions, write_grid};
+use partgrid::load::write_grid;
 use partgrid::location::Device;
 use pyo3::prelude::*;
 use pyo3_object_store::AnyObjectStore;
@@ -17,7 +17,7 @@ use crate::convert;
 use crate::error::Outcome;
 use crate::numpy::{Wish, fill_value, to_numpy};
 use crate::runtime::wait;
-use crate::wishes::{Names, text_of};
+use crate::wishes::{Names, WriteWishes, text_of};
 
 #[pymethods]
 impl PyGrid {
@@ -61,17 +61,14 @@ impl PyGrid {
         storage_options: Option<Given<Settings>>,
         store: Option<Given<AnyObjectStore>>,
     ) -> Outcome<u64> {
-        let partition_by = optional(partition_by, "partition_by")?;
-        let settings = optional(storage_options, "storage_options")?;
-        let mut options = WriteOptions::default()
-            .with_compression(FileCompression::from_name(&compression.to_lowercase())?)
-            .with_partition_by(partition_by.map(|names| names.0).unwrap_or_default())
-            .with_file_per_tile(file_per_tile)
-            .with_overwrite(overwrite)
-            .with_storage_options(settings.into_iter().flatten().collect());
-        if let Some(store) = optional(store, "store")? {
-            options = options.with_store(store.into_dyn());
-        }
+        let wishes = WriteWishes {
+            partition_by,
+            compression,
+            overwrite,
+            storage_options,
+            store,
+        };
+        let options = wishes.into_options()?.with_file_per_tile(file_per_tile);
         let url = text_of(url.named("url")?)?;
         wait(py, write_grid(&self.core, &url, &options))
     }

@@ -16,8 +16,8 @@ use parquet::file::properties::WriterProperties;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A row group ends at so many rows or encoded bytes, whichever comes first: about one tile.
-const ROW_GROUP_ROWS: usize = 1 << 20;
-const ROW_GROUP_BYTES: usize = 128 << 20;
+pub(super) const ROW_GROUP_ROWS: usize = 1 << 20;
+pub(super) const ROW_GROUP_BYTES: usize = 128 << 20;
 
 /// How the pages of a file are compressed.
 #[non_exhaustive]

@@ -1,6 +1,6 @@
-//! A grid -> Parquet files.
+//! A grid, or batches as they come -> Parquet files.
 //!
-//! Comes in: a grid, a folder or URL. Goes out: one file for each row band, or for each tile, in folders of `key=value` on request; all of them or none. Read on in
+//! Comes in: a grid or batches, a folder or URL. Goes out: one file for each row band, or for each tile, in folders of `key=value` on request; all of them or none. Read on in
 //! `split.rs` (folders), `encode.rs` (batches to bytes), `target.rs` (where the bytes go), `local.rs` (all at once). Never here: changes of values or types.
 
 mod encode;
@@ -11,18 +11,24 @@ mod target;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 
 pub use encode::{FileCompression, write_parquet};
+use encode::{ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 
 use super::error::{blocking, contained_writer};
 use super::options::LoadOptions;
 use crate::error::{Error, Result};
-use crate::grid::{PartitionGrid, Tile};
+use crate::grid::{PartitionGrid, Tile, slice_bytes};
 use target::Output;
 
-/// How a grid is written.
+/// The digits of the number in the name of a file, at least.
+const DIGITS: usize = 5;
+
+/// How rows are written.
 #[derive(Debug, Clone, Default)]
 pub struct WriteOptions {
     compression: FileCompression,
@@ -83,16 +89,108 @@ impl WriteOptions {
 /// `InvalidArgument` for a folder with data files and for options that make no sense, `NotFound` for an unknown column, `Unsupported` for a type that Parquet has not and for rows without columns,
 /// `PermissionDenied`, `ResourcesExhausted` and `Storage` as the file system or store says.
 pub async fn write_grid(grid: &PartitionGrid, url: &str, options: &WriteOptions) -> Result<u64> {
-    if grid.num_columns() == 0 && grid.num_rows() > 0 {
-        let text = format!(
-            "Parquet cannot keep {} rows without a column",
-            grid.num_rows()
-        );
-        return Err(Error::unsupported(text).with_file(url));
+    check_columns(grid.schema(), grid.num_rows()).map_err(|error| error.with_file(url))?;
+    split::check_keys(grid.schema(), &options.partition_by)?;
+    split::check_rows(grid.num_rows(), &options.partition_by)?;
+    let parts = parts(grid, options);
+    let digits = parts.len().saturating_sub(1).to_string().len().max(DIGITS);
+    let grid = Arc::new(grid.clone());
+    let rows = parts
+        .into_iter()
+        .map(move |part| rows_of(Arc::clone(&grid), part, digits));
+    let rows = stream::iter(rows);
+    write_all(rows, url, options).await
+}
+
+/// Writes batches as they come, as [`write_grid`] writes a grid: a file for each 1,048,576 rows or so, fewer where rows are long, and one without rows where no row comes. No more of them are in memory than are being
+/// encoded, one file for each core.
+///
+/// # Errors
+/// The first error among the batches, and as [`write_grid`]. `InvalidArgument` for a file for each tile, too: batches have none.
+pub async fn write_batches(
+    schema: SchemaRef,
+    batches: impl Stream<Item = Result<RecordBatch>>,
+    url: &str,
+    options: &WriteOptions,
+) -> Result<u64> {
+    if options.file_per_tile {
+        let text = "batches have no tiles that could have a file each";
+        return Err(Error::invalid_argument(text));
     }
-    split::check_keys(grid, &options.partition_by)?;
+    split::check_keys(&schema, &options.partition_by)?;
+    let rows = rows_of_batches(&schema, batches, url, options);
+    write_all(rows.map(future::ready), url, options).await
+}
+
+/// What one file, or one in each folder, will hold.
+struct Rows {
+    name: String,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+/// The batches, as many together as a file holds.
+fn rows_of_batches(
+    schema: &SchemaRef,
+    batches: impl Stream<Item = Result<RecordBatch>>,
+    url: &str,
+    options: &WriteOptions,
+) -> impl Stream<Item = Result<Rows>> {
+    let pieces =
+        batches.map_ok(|batch| stream::iter(pieces(&batch).into_iter().map(Ok::<_, Error>)));
+    let pieces = Box::pin(pieces.try_flatten().fuse());
+    stream::try_unfold((pieces, 0_usize), move |(mut pieces, number)| async move {
+        let (mut batches, mut num_rows, mut bytes) = (Vec::new(), 0, 0);
+        while num_rows < ROW_GROUP_ROWS && bytes < ROW_GROUP_BYTES as u64 {
+            let Some(batch) = pieces.try_next().await? else {
+                break;
+            };
+            num_rows += batch.num_rows();
+            bytes += slice_bytes(&batch);
+            batches.push(batch);
+        }
+        check_columns(schema, num_rows as u64).map_err(|error| error.with_file(url))?;
+        if num_rows == 0 {
+            if number > 0 {
+                return Ok(None);
+            }
+            split::check_rows(0, &options.partition_by)?;
+        }
+        let rows = Rows {
+            name: format!("part-{number:0DIGITS$}.parquet"),
+            schema: Arc::clone(schema),
+            batches,
+        };
+        Ok(Some((rows, (pieces, number + 1))))
+    })
+}
+
+/// A batch in pieces of which none is longer than a file.
+fn pieces(batch: &RecordBatch) -> Vec<RecordBatch> {
+    let starts = (0..batch.num_rows()).step_by(ROW_GROUP_ROWS);
+    let pieces = starts.map(|start| {
+        let length = (batch.num_rows() - start).min(ROW_GROUP_ROWS);
+        batch.slice(start, length)
+    });
+    pieces.collect()
+}
+
+/// Refuses rows that Parquet cannot keep.
+fn check_columns(schema: &SchemaRef, num_rows: u64) -> Result<()> {
+    if schema.fields().is_empty() && num_rows > 0 {
+        let text = format!("Parquet cannot keep {num_rows} rows without a column");
+        return Err(Error::unsupported(text));
+    }
+    Ok(())
+}
+
+/// Writes all files, or none.
+async fn write_all<F>(rows: impl Stream<Item = F>, url: &str, options: &WriteOptions) -> Result<u64>
+where
+    F: Future<Output = Result<Rows>>,
+{
     let mut output = Output::open(url, options.overwrite, &options.stores).await?;
-    match write_all(grid, &mut output, options).await {
+    match write_into(rows, &mut output, options).await {
         Ok(count) => {
             output.commit().await?;
             Ok(count)
@@ -104,16 +202,18 @@ pub async fn write_grid(grid: &PartitionGrid, url: &str, options: &WriteOptions)
     }
 }
 
-async fn write_all(
-    grid: &PartitionGrid,
+async fn write_into<F>(
+    rows: impl Stream<Item = F>,
     output: &mut Output,
     options: &WriteOptions,
-) -> Result<u64> {
+) -> Result<u64>
+where
+    F: Future<Output = Result<Rows>>,
+{
+    let (compression, keys) = (options.compression, options.partition_by.as_slice());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let parts = parts(grid, options);
-    let digits = parts.len().saturating_sub(1).to_string().len().max(5);
-    let files = stream::iter(parts)
-        .map(|part| encode_part(grid, part, options, digits))
+    let files = rows
+        .map(|rows| encoded(rows, compression, keys.to_vec()))
         .buffered(cores)
         .map_ok(|files| stream::iter(files.into_iter().map(Ok::<_, Error>)))
         .try_flatten();
@@ -181,35 +281,50 @@ async fn whole(tile: &Tile) -> Result<RecordBatch> {
     tile.data().fetch(&columns).await
 }
 
-/// The files of one part: path below the folder, and content.
-async fn encode_part(
-    grid: &PartitionGrid,
-    part: Part,
-    options: &WriteOptions,
-    digits: usize,
-) -> Result<Vec<(String, Bytes)>> {
+/// The rows of one part of a grid.
+async fn rows_of(grid: Arc<PartitionGrid>, part: Part, digits: usize) -> Result<Rows> {
     let batch = match part.column_band {
-        None => row_band(grid, part.row_band).await?,
+        None => row_band(&grid, part.row_band).await?,
         Some(column_band) => whole(grid.tile(&[part.row_band, column_band])?).await?,
     };
     let name = match part.column_band {
         None => format!("part-{:0digits$}.parquet", part.row_band),
         Some(band) => format!("part-{:0digits$}-{band:03}.parquet", part.row_band),
     };
-    let (compression, keys) = (options.compression, options.partition_by.clone());
+    Ok(Rows {
+        name,
+        schema: batch.schema(),
+        batches: vec![batch],
+    })
+}
+
+/// The files of some rows: path below the folder, and content.
+async fn encoded(
+    rows: impl Future<Output = Result<Rows>>,
+    compression: FileCompression,
+    keys: Vec<String>,
+) -> Result<Vec<(String, Bytes)>> {
+    let Rows {
+        name,
+        schema,
+        batches,
+    } = rows.await?;
     blocking(move || {
         contained_writer(&name, || {
-            let split = split::split(&batch, &keys)?;
-            let encode = |(folder, rows): (String, RecordBatch)| {
+            let encode = |path: String, schema: &SchemaRef, batches: Vec<RecordBatch>| {
                 let mut content = Vec::new();
-                write_parquet(&mut content, &rows.schema(), compression, [Ok(rows)])?;
-                let path = match folder.as_str() {
-                    "" => name.clone(),
-                    folder => format!("{folder}/{name}"),
-                };
+                let batches = batches.into_iter().map(Ok);
+                write_parquet(&mut content, schema, compression, batches)?;
                 Ok((path, Bytes::from(content)))
             };
-            split.into_iter().map(encode).collect()
+            if keys.is_empty() {
+                return Ok(vec![encode(name.clone(), &schema, batches)?]);
+            }
+            let split = split::split(&concat_batches(&schema, &batches)?, &keys)?;
+            let files = split.into_iter().map(|(folder, rows)| {
+                encode(format!("{folder}/{name}"), &rows.schema(), vec![rows])
+            });
+            files.collect()
         })
     })
     .await

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::{SortColumn, lexsort_to_indices, max, partition, take_record_batch};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::error::{Error, Result};
-use crate::grid::{PartitionGrid, unknown_column};
+use crate::grid::unknown_column;
 use crate::load::hive::NULL;
 
 /// What may not stand in the name of a folder, or would be read otherwise.
@@ -39,31 +39,32 @@ const ESCAPED: AsciiSet = CONTROLS
     .add(b'&');
 
 /// Refuses columns whose values folders cannot name, before anything is written.
-pub(super) fn check_keys(grid: &PartitionGrid, names: &[String]) -> Result<()> {
+pub(super) fn check_keys(schema: &Schema, names: &[String]) -> Result<()> {
+    let known = || schema.fields().iter().map(|field| field.name().as_str());
     let mut seen = HashSet::new();
     for name in names {
-        let column = grid.column_index(name)?;
-        check_type(grid.schema().field(column))?;
+        let field = schema.field_with_name(name);
+        check_type(field.map_err(|_| unknown_column(name, known()))?)?;
         if !seen.insert(name) {
             let text = "partition_by names the column twice";
             return Err(Error::invalid_argument(text).with_column(name));
         }
     }
-    if names.is_empty() {
-        return Ok(());
-    }
-    if names.len() == grid.num_columns() {
+    if !names.is_empty() && names.len() == schema.fields().len() {
         return Err(Error::invalid_argument(
             "partition_by must leave a column for the files",
         ));
     }
-    if grid.num_rows() == 0 {
-        return Err(Error::invalid_argument(
-            "a grid without rows has no folder to lie in: its columns would be lost",
-        )
-        .with_hint("leave partition_by out"));
-    }
     Ok(())
+}
+
+/// Refuses folders of nothing.
+pub(super) fn check_rows(num_rows: u64, names: &[String]) -> Result<()> {
+    if num_rows > 0 || names.is_empty() {
+        return Ok(());
+    }
+    let text = "without rows there is no folder to lie in: the columns would be lost";
+    Err(Error::invalid_argument(text).with_hint("leave partition_by out"))
 }
 
 /// The rows of each combination of values, in the order of the values; the rows of one keep their order. The folder is empty when `names` is.
