@@ -31,6 +31,7 @@ use super::plan::one_step::OneStep;
 use super::plan::outer::OuterJoins;
 use super::plan::pause::PauseOften;
 use super::plan::roll_up::RollUp;
+use super::plan::set_keys::SetKeys;
 use super::plan::settings::for_tiles;
 use super::plan::steps::{Steps, WithSteps};
 use super::plan::types::{Operations, Types, with_operations};
@@ -112,7 +113,11 @@ fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule +
             vec![Arc::new(TwinsApart(Arc::clone(rule))) as _]
         }
         // It leaves out the sorts that it takes for done.
-        "EnsureRequirements" => vec![Arc::new(Constants) as _, Arc::clone(rule)],
+        "EnsureRequirements" => vec![
+            Arc::new(Constants) as _,
+            Arc::new(SetKeys) as _,
+            Arc::clone(rule),
+        ],
         _ => vec![Arc::clone(rule)],
     });
     iter::once(Arc::new(RollUp) as _).chain(rules).collect()

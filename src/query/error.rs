@@ -205,6 +205,9 @@ fn translate_schema(error: &SchemaError) -> Error {
                 *known != field.name && known.to_lowercase() == field.name.to_lowercase()
             });
             match (folded, found.hint()) {
+                (None, _) if field.relation.is_none() && field.name == "all" => error.with_hint(
+                    "ORDER BY ALL stands for the items of SELECT, and not for `*`: write the columns",
+                ),
                 (Some(name), _) => error.with_hint(format!(
                     "names without quotes fold to lower case, write \"{name}\""
                 )),

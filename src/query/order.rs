@@ -1,12 +1,12 @@
-//! ORDER BY of what SELECT has already: `SELECT x + 1 FROM t ORDER BY x + 1`.
+//! ORDER BY of what SELECT has already: `SELECT x + 1 FROM t ORDER BY x + 1`, and `ORDER BY ALL`.
 //!
-//! Comes in: a query. Goes out: the same, with the number of the item in place of what is written twice. Once items have names, the engine does not find what they are made of, with DISTINCT, GROUP BY ALL and UNION. Never
+//! Comes in: a query. Goes out: the same, with the number of the item in place of what is written twice, and the numbers of all in place of ALL. Once items have names, the engine does not find what they are made of, with DISTINCT, GROUP BY ALL and UNION. Never
 //! here: names, which mean columns of the answer as it is.
 
 use std::collections::HashMap;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
 };
 
 use super::written::{text_of, without_parentheses};
@@ -28,6 +28,16 @@ pub(super) fn as_numbers(query: &mut Query) {
     if !select.projection.iter().all(is_one) {
         return;
     }
+    if let [key] = keys.as_slice()
+        && is_all(&key.expr)
+    {
+        let number = |place| OrderByExpr {
+            expr: number(place),
+            ..key.clone()
+        };
+        *keys = (0..select.projection.len()).map(number).collect();
+        return;
+    }
     // Each is written once, however many keys there are.
     let mut places: Option<HashMap<String, usize>> = None;
     for key in keys {
@@ -36,9 +46,20 @@ pub(super) fn as_numbers(query: &mut Query) {
         }
         let places = places.get_or_insert_with(|| places_of(&select.projection));
         if let Some(place) = places.get(&text_of(&key.expr)) {
-            key.expr = Expr::value(Value::Number((place + 1).to_string(), false));
+            key.expr = number(*place);
         }
     }
+}
+
+/// The word ALL, which the parser takes for a name.
+fn is_all(key: &Expr) -> bool {
+    matches!(key, Expr::Identifier(name)
+        if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all"))
+}
+
+/// The number of an item.
+fn number(place: usize) -> Expr {
+    Expr::value(Value::Number((place + 1).to_string(), false))
 }
 
 /// The places of items by what they are; the first of several alike.

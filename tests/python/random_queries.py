@@ -136,7 +136,7 @@ class Writer:
         kind = rng.choice(
             [
                 *("plain", "plain", "group", "group", "join", "join", "window", "top", "set"),
-                *("derived", "written_twice", "written_twice", "distinct_sorted"),
+                *("derived", "written_twice", "written_twice", "distinct_sorted", "several_sets"),
             ]
         )
         return getattr(self, kind)()
@@ -463,6 +463,56 @@ class Writer:
         order = [f"{item} {self.sides()}" for item in items]
         text = f"SELECT DISTINCT {', '.join(shown)} FROM t{self.where(['t'])}"
         return f"{text} ORDER BY {', '.join(order)}", True
+
+    def several_sets(self) -> tuple[str, bool]:
+        """Groups of several sets of keys, which are constant, equal or in order below, and null where a set leaves them out."""
+        rng = self.rng
+        columns = rng.sample(["a", "b", "w", "s", "c", "d", "f"], 3)
+        order = ", ".join(f"{name} {self.sides()}" for name in [*columns, "id"])
+        source = rng.choice(
+            [
+                *("t", f"(SELECT * FROM t ORDER BY {order}, {self.rest(columns)} LIMIT 60)"),
+                f"(SELECT *, row_number() OVER (ORDER BY {order}) AS place FROM t)",
+                f"(SELECT DISTINCT {', '.join(columns)}, id FROM t)",
+                "(SELECT t.* FROM t LEFT JOIN (SELECT 1 AS one, b AS k FROM u) q ON t.b = q.k)",
+            ]
+        )
+        conditions = [f"{columns[0]} = (SELECT min({columns[0]}) FROM t)", f"{columns[1]} IS NULL"]
+        numbers = [name for name in columns if name in ("a", "b", "w")]
+        if len(numbers) > 1:
+            conditions.append(f"{numbers[0]} = {numbers[1]}")
+        where = f" WHERE {rng.choice(conditions)}" if rng.random() < 0.5 else ""
+        keys = rng.sample(columns, rng.randint(1, 3))
+        if rng.random() < 0.4:
+            keys.insert(rng.randint(0, len(keys)), "'z'")
+        sets = [rng.sample(keys, rng.randint(0, len(keys))) for _ in range(rng.randint(1, 4))]
+        written = ", ".join(f"({', '.join(each)})" for each in sets)
+        grouped = rng.choice(
+            [
+                f"ROLLUP ({', '.join(keys)})",
+                f"CUBE ({', '.join(keys)})",
+                *[f"GROUPING SETS ({written})"] * 2,
+            ]
+        )
+        known = [
+            key for key in keys if "GROUPING" not in grouped or any(key in each for each in sets)
+        ]
+        values = rng.sample(["count(*)", "sum(id)", "count(DISTINCT id)", "max(id)"], 2)
+        values += [f"grouping({key})" for key in known]
+        if rng.random() < 0.3 and known:
+            values.append(
+                f"sum(count(*)) OVER (ORDER BY {', '.join(f'{key} {self.sides()}' for key in known)})"
+            )
+        items = known + values
+        last = ", ".join(f"{place + 1} {self.sides()}" for place in range(len(items)))
+        text = f"SELECT {', '.join(named(items))} FROM {source} AS r{where} GROUP BY {grouped}"
+        if rng.random() < 0.3 and known:
+            text += f" HAVING {rng.choice(known)} {rng.choice(['IS NULL', 'IS NOT NULL'])}"
+        return f"{text} ORDER BY {last}", True
+
+    def rest(self, columns: list[str]) -> str:
+        """All columns but some, so that the order of all of them is that of rows."""
+        return ", ".join(name for name, _, _ in COLUMNS if name not in [*columns, "id"])
 
 
 def named(expressions: list[str]) -> list[str]:

@@ -26,6 +26,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::dependencies::{Dependencies, Distincts};
 use super::stay::Staying;
+use super::unions::WithoutRows;
 
 /// Rewrites one `IN` list that holds null, or one field of a struct.
 pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
@@ -185,6 +186,7 @@ pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         "single_distinct_aggregation_to_group_by" => {
             Arc::new(SameTypes(SingleDistinctToGroupBy::new())) as _
         }
+        "propagate_empty_relation" => Arc::new(WithoutRows::default()) as _,
         "push_down_filter" => Arc::new(Staying(PushDownFilter::new())) as _,
         "extract_equijoin_predicate" => Arc::new(Keys(ExtractEquijoinPredicate::new())) as _,
         _ => rule,

@@ -34,6 +34,7 @@ pub(super) mod roll_up;
 pub(super) mod semi_early;
 #[cfg(feature = "distributed")]
 pub(super) mod semi_reduce;
+pub(super) mod set_keys;
 pub(super) mod settings;
 #[cfg(feature = "distributed")]
 pub(super) mod single;
@@ -43,6 +44,7 @@ mod stay;
 pub(super) mod steps;
 pub(super) mod subqueries;
 pub(super) mod types;
+mod unions;
 #[cfg(feature = "distributed")]
 pub(super) mod values_below;
 mod walk;
