@@ -5,6 +5,7 @@ mod hive;
 mod hostile;
 mod paths;
 mod types;
+mod write;
 
 use std::fs::{self, File};
 use std::path::Path;
