@@ -114,8 +114,8 @@ fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule +
         }
         // It leaves out the sorts that it takes for done.
         "EnsureRequirements" => vec![
-            Arc::new(Constants) as _,
             Arc::new(SetKeys) as _,
+            Arc::new(Constants) as _,
             Arc::clone(rule),
         ],
         _ => vec![Arc::clone(rule)],

@@ -1,7 +1,8 @@
 //! Keys of GROUP BY with several sets of keys (ROLLUP, CUBE, GROUPING SETS), which are null in the groups of sets without them. The engine takes for granted of such keys what is known of the rows below: that they are
 //! constant (a literal always is), equal to others, or in order. Then it leaves out sorts, and takes groups for done that are not.
 //!
-//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nothing is known of a key that some set leaves out. Never here: keys that all sets have, of which it is true.
+//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nothing is known of a key that some set leaves out; sets of no keys at all, `GROUP BY ()`, which the engine loses on the way to
+//! other processes, are groups of all rows. Never here: keys that all sets have, of which it is true.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column, Liter
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode, PhysicalGroupBy};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::union::UnionExec;
 
 /// Hides what is not true of keys.
 #[derive(Debug)]
@@ -30,11 +32,13 @@ impl PhysicalOptimizerRule for SetKeys {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            let hidden = match node.downcast_ref::<AggregateExec>() {
+            let changed = match node.downcast_ref::<AggregateExec>() {
+                Some(groups) if !is_first_of_sets(groups) => None,
+                Some(groups) if groups.group_expr().expr().is_empty() => Some(of_all_rows(groups)?),
                 Some(groups) => hidden(groups)?,
                 None => None,
             };
-            Ok(hidden.map_or_else(|| Transformed::no(node), Transformed::yes))
+            Ok(changed.map_or_else(|| Transformed::no(node), Transformed::yes))
         })
         .data()
     }
@@ -48,12 +52,43 @@ impl PhysicalOptimizerRule for SetKeys {
     }
 }
 
+/// Whether these are the groups of several sets as they come of rows.
+fn is_first_of_sets(groups: &AggregateExec) -> bool {
+    groups.mode().input_mode() == AggregateInputMode::Raw && groups.group_expr().has_grouping_set()
+}
+
+/// The groups of sets without keys: for each, all rows, and the number of the set.
+fn of_all_rows(groups: &AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = groups.schema();
+    let all: Arc<dyn ExecutionPlan> = Arc::new(AggregateExec::try_new(
+        *groups.mode(),
+        PhysicalGroupBy::new_single(Vec::new()),
+        groups.aggr_expr().to_vec(),
+        groups.filter_expr().to_vec(),
+        Arc::clone(groups.input()),
+        groups.input_schema(),
+    )?);
+    let sets = (0..groups.group_expr().groups().len()).map(|again| {
+        let columns = schema.fields().iter().enumerate().map(|(place, field)| {
+            let expr: Arc<dyn PhysicalExpr> = match place.checked_sub(1) {
+                None => {
+                    let number = ScalarValue::UInt64(Some(again as u64));
+                    Arc::new(Literal::new(number.cast_to(field.data_type())?))
+                }
+                Some(place) => Arc::new(Column::new(field.name(), place)),
+            };
+            let alias = field.name().clone();
+            Ok(ProjectionExpr { expr, alias })
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(ProjectionExec::try_new(columns, Arc::clone(&all))?) as _)
+    });
+    UnionExec::try_new(sets.collect::<Result<_>>()?)
+}
+
 /// The groups, of whose keys nothing is known that is not true; `None` where all is true.
 fn hidden(groups: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let keys = groups.group_expr();
-    if groups.mode().input_mode() != AggregateInputMode::Raw || !keys.has_grouping_set() {
-        return Ok(None);
-    }
     let known = known(groups);
     let is_left_out = |place: usize| {
         let mut sets = keys.groups().iter();
