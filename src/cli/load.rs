@@ -113,7 +113,7 @@ pub(super) struct Wishes {
     /// How pages are compressed: none, snappy, lz4, zstd, gzip or brotli
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
     compression: FileCompression,
-    /// Replace the files part-….parquet in the folder and below it; other data files are refused
+    /// Replace the files part-….parquet in the folder and in its folders key=value; other data files are refused
     #[arg(long)]
     overwrite: bool,
     /// Print events on standard output, one JSON object in a line

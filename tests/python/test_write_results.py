@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+import obstore.store
 import pyarrow as pa
 import pytest
 
@@ -151,3 +154,124 @@ def test_the_answer_of_a_server_is_written_here(tmp_path: Path) -> None:
         result = pg.connect(server.uri).sql("SELECT * FROM flights WHERE month = 7")
         assert result.write_parquet(tmp_path, partition_by="origin") == 3
     assert pg.read_parquet(tmp_path).shape == (29_425, 19)
+
+
+@pytest.mark.parametrize(
+    ("text", "wish", "message"),
+    [
+        ("SELECT n, k, n + 1 AS n FROM q", {}, "two columns have the same name"),
+        ('SELECT n, k AS "" FROM q', {"partition_by": ""}, "a column without a name"),
+    ],
+)
+def test_files_that_nobody_could_read_back_are_not_written(
+    tmp_path: Path, text: str, wish: dict, message: str
+) -> None:
+    with pytest.raises(pg.errors.InvalidArgumentError, match=message):
+        pg.sql(f"WITH q AS ({MANY} LIMIT 3) {text}").write_parquet(tmp_path / "out", **wish)
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("wish", [{}, {"partition_by": "k"}])
+def test_of_two_answers_in_one_folder_the_later_is_refused(tmp_path: Path, wish: dict) -> None:
+    out = tmp_path / "out"
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(values: pa.Array) -> pa.Array:
+        began.set()
+        assert go_on.wait(60)
+        return values
+
+    session = pg.Session()
+    session.register_function("slow", slow, [pa.int64()], pa.int64(), volatile=True)
+    first = session.sql("SELECT slow(value) AS n, 'first' AS k FROM generate_series(1, 3)")
+    found: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            first.write_parquet(out, **wish)
+        except pg.errors.PartgridError as error:
+            found.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert began.wait(60)
+    assert pg.sql("SELECT 7 AS n, 'second' AS k").write_parquet(out, **wish) == 1
+    kept = left(out)
+    go_on.set()
+    writer.join()
+    [error] = found
+    assert isinstance(error, pg.errors.InvalidArgumentError)
+    assert "was not there when the call began" in str(error)
+    assert left(out) == kept
+    assert left(tmp_path) == ["out", *[f"out/{path}" for path in kept]]
+
+
+def stored(folder: Path) -> obstore.store.LocalStore:
+    return obstore.store.LocalStore(str(folder))
+
+
+def test_files_of_a_store_are_there_until_others_have_taken_their_place(tmp_path: Path) -> None:
+    store = stored(tmp_path)
+    assert pg.sql(MANY).write_parquet("set", store=store) == 3
+    before = left(tmp_path)
+    late = "SELECT n, 1 / (2999999 - n) AS k FROM (" + MANY + ")"
+    with pytest.raises(pg.errors.QueryError, match="zero"):
+        pg.Session().sql(late, threads=1).write_parquet("set", store=store, overwrite=True)
+    assert left(tmp_path) == before
+    # Also while the query reads them.
+    lazy = pg.read_parquet("set", store=store, lazy=True)
+    assert (
+        lazy.sql("SELECT n, 5 AS k FROM self WHERE n < 2000000").write_parquet(
+            "set", store=store, overwrite=True
+        )
+        == 2
+    )
+    found = pg.read_parquet("set", store=store)
+    assert found.sql(
+        "SELECT count(*) AS c, min(k) AS k, sum(n) AS s FROM self"
+    ).to_arrow().to_pylist() == [{"c": 2_000_000, "k": 5, "s": 1_999_999_000_000}]
+    assert len(list((tmp_path / "set").iterdir())) == 2
+
+
+def test_folders_of_a_store_may_have_any_name(tmp_path: Path) -> None:
+    store = stored(tmp_path)
+    for name in ["año/2020", "a b", "50%", "x#y"]:
+        assert pg.sql("SELECT 1 AS a").write_parquet(name, store=store) == 1
+        assert pg.read_parquet(name, store=store).to_arrow().to_pylist() == [{"a": 1}]
+
+
+GIVEN_UP = """
+import os, signal, sys, threading, time, obstore.store, partgrid as pg
+store = obstore.store.LocalStore(sys.argv[1])
+result = pg.sql("SELECT value AS n FROM generate_series(0, 900000000)")
+
+def stop():
+    while not any(name.startswith("part-") for name in os.listdir(sys.argv[1])):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=stop).start()
+try:
+    result.write_parquet("", store=store)
+except KeyboardInterrupt:
+    end = time.monotonic() + 30
+    while os.listdir(sys.argv[1]) and time.monotonic() < end:
+        time.sleep(0.01)
+    print(os.listdir(sys.argv[1]))
+"""
+
+
+def test_a_write_into_a_store_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", GIVEN_UP, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_other_sets_below_a_folder_are_not_taken_away(tmp_path: Path) -> None:
+    one = pg.sql("SELECT 1 AS a")
+    one.write_parquet(tmp_path / "lake" / "other")
+    with pytest.raises(
+        pg.errors.InvalidArgumentError, match=r"will not be replaced.*other/part-00000"
+    ):
+        one.write_parquet(tmp_path / "lake", overwrite=True)
+    assert left(tmp_path / "lake") == ["other", "other/part-00000.parquet"]

@@ -25,7 +25,7 @@ impl PyGrid {
     ///
     /// All files or none: they are written into a hidden folder beside the other, flushed to the disk, and become visible in one step, as do those that replace others. Only
     /// where that cannot be (other files lie in the folder, it is a mount point) they are moved one by one, and moved back after an error. In an object store each becomes
-    /// visible when it is whole; after an error those are taken away again, but others that had their names are gone.
+    /// visible when it is whole, and those that replace others are called otherwise (`part-00000-1f0c22d8.parquet`): after an error they are taken away again, and the others are as they were.
     ///
     /// Args:
     ///     url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
@@ -33,7 +33,7 @@ impl PyGrid {
     ///         have no types: integers come back as int64, and texts that all look like integers or dates as those.
     ///     compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
     ///     file_per_tile: Whether each tile gets a file, with the columns of its column band only: files for other programs, since `read_parquet` wants all columns in each file.
-    ///     overwrite: Whether to replace the files `part-….parquet` in the folder and below it. Without it a folder with data files is refused, and one with other data files always.
+    ///     overwrite: Whether to replace the files `part-….parquet` in the folder and in its folders `name=value`. Without it a folder with data files is refused, and one with other data files always.
     ///     storage_options: Settings for the store of the URL, as `read_parquet` takes them.
     ///     store: A store built with obstore; `url` is then a path in it.
     ///

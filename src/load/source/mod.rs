@@ -215,6 +215,16 @@ pub(super) async fn data_files_below(target: &Target, name: &str) -> Result<Vec<
     Ok(names.collect())
 }
 
+/// The data files in a local folder.
+pub(super) fn data_files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = match local::find(&folder.to_string_lossy(), folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        files => files?,
+    };
+    let names = files.into_iter().map(|file| PathBuf::from(file.name));
+    Ok(names.collect())
+}
+
 /// The path of a `file://` URL, given what follows the two slashes.
 fn file_url(source: &str, rest: &str) -> Result<String> {
     let path = rest.strip_prefix("localhost").unwrap_or(rest);

@@ -4,6 +4,7 @@
 //! places in one step. Where that cannot be (other files lie in the folder, it is a mount point, the system cannot exchange folders), files are moved one by one, and moved back when one
 //! cannot. Hidden folders of calls that were killed are taken away by the next call. Never here: what is in the files.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -11,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use tempfile::TempDir;
 use walkdir::WalkDir;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::load::error::from_io;
+use crate::load::source::data_files_in;
 
 /// What the names of hidden folders begin with.
 const PREFIX: &str = ".partgrid-";
@@ -168,6 +171,17 @@ impl LocalOutput {
         only_old
     }
 
+    /// Refuses data files that have come since the call began: the answer of another call would be mixed with this one.
+    fn check_others(&self) -> Result<()> {
+        let whole = |file: &PathBuf| fs::canonicalize(file).unwrap_or_else(|_| file.clone());
+        let old: HashSet<PathBuf> = self.old.iter().map(whole).collect();
+        let mut files = data_files_in(&self.folder)?.into_iter();
+        match files.find(|file| !old.contains(&whole(file))) {
+            None => Ok(()),
+            Some(other) => Err(came_meanwhile(&other)),
+        }
+    }
+
     /// Moves the old files away and the new ones into their places; moves all back when one cannot be moved.
     fn move_files(&mut self) -> Result<()> {
         let mut moves = Moves::default();
@@ -180,6 +194,7 @@ impl LocalOutput {
     }
 
     fn try_move_files(&self, moves: &mut Moves) -> Result<()> {
+        self.check_others()?;
         let replaced = self.hidden.path().join(REPLACED);
         for (number, file) in self.old.iter().enumerate() {
             moves.rename(file, &replaced.join(number.to_string()))?;
@@ -210,7 +225,15 @@ impl Moves {
             self.folders.extend(missing(folder));
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        fs::rename(from, to).map_err(failed)?;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(Errno::EXIST) if !to.is_dir() => return Err(came_meanwhile(to)),
+            // Not every file system can see to that.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if !to.exists() => {
+                fs::rename(from, to).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
         self.files.push((from.to_owned(), to.to_owned()));
         Ok(())
     }
@@ -236,11 +259,17 @@ fn may_move(folder: &Path, above: &Path, old: &[PathBuf]) -> io::Result<bool> {
     }
 }
 
+fn came_meanwhile(file: &Path) -> Error {
+    let text = "the folder holds a data file that was not there when the call began";
+    let error = Error::invalid_argument(text).with_file(file.to_string_lossy());
+    error.with_hint("another call has written it: overwrite=True (`--overwrite`) replaces it")
+}
+
 fn holds_only(folder: &Path, files: &[PathBuf]) -> io::Result<bool> {
+    let files: HashSet<&Path> = files.iter().map(PathBuf::as_path).collect();
     for entry in WalkDir::new(folder) {
         let entry = entry?;
-        let known = files.iter().any(|file| file == entry.path());
-        if !entry.file_type().is_dir() && !known {
+        if !entry.file_type().is_dir() && !files.contains(entry.path()) {
             return Ok(false);
         }
     }

@@ -8,6 +8,7 @@ mod local;
 mod split;
 mod target;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -60,7 +61,7 @@ impl WriteOptions {
         self
     }
 
-    /// Replaces the files `part-….parquet` in the folder and below it. By default a folder with data files is refused, and one with other data files always.
+    /// Replaces the files `part-….parquet` in the folder and in its folders `name=value`. By default a folder with data files is refused, and one with other data files always.
     #[must_use]
     pub fn with_overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
@@ -117,6 +118,7 @@ pub async fn write_batches(
         let text = "batches have no tiles that could have a file each";
         return Err(Error::invalid_argument(text));
     }
+    check_columns(&schema, 0).map_err(|error| error.with_file(url))?;
     split::check_keys(&schema, &options.partition_by)?;
     let rows = rows_of_batches(&schema, batches, url, options);
     write_all(rows.map(future::ready), url, options).await
@@ -175,13 +177,22 @@ fn pieces(batch: &RecordBatch) -> Vec<RecordBatch> {
     pieces.collect()
 }
 
-/// Refuses rows that Parquet cannot keep.
+/// Refuses rows that Parquet cannot keep, or that nobody could read back.
 fn check_columns(schema: &SchemaRef, num_rows: u64) -> Result<()> {
     if schema.fields().is_empty() && num_rows > 0 {
         let text = format!("Parquet cannot keep {num_rows} rows without a column");
         return Err(Error::unsupported(text));
     }
-    Ok(())
+    let mut names = HashSet::new();
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(field) => {
+            let text = "two columns have the same name, and files of them could not be read";
+            let error = Error::invalid_argument(text).with_column(field.name());
+            Err(error.with_hint("give one of them another name with AS"))
+        }
+    }
 }
 
 /// Writes all files, or none.

@@ -45,6 +45,10 @@ pub(super) fn check_keys(schema: &Schema, names: &[String]) -> Result<()> {
     for name in names {
         let field = schema.field_with_name(name);
         check_type(field.map_err(|_| unknown_column(name, known()))?)?;
+        if name.is_empty() {
+            let text = "partition_by names a column without a name, which no folder can have";
+            return Err(Error::invalid_argument(text).with_hint("give it a name with AS"));
+        }
         if !seen.insert(name) {
             let text = "partition_by names the column twice";
             return Err(Error::invalid_argument(text).with_column(name));

@@ -1,15 +1,16 @@
 //! Where files are written: a local folder, or a prefix of an object store.
 //!
 //! Comes in: names and contents. Goes out: files that are there whole or not at all. Locally all at once (`local.rs`). In a store: one upload, or parts that are put together at the
-//! end; what a failed call has written is taken away again. Never here: what is in the files.
+//! end; what a failed call has written is taken away again, and files that are replaced are there until all others are. Never here: what is in the files.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use object_store::path::Path as ObjectPath;
+use object_store::path::{Path as ObjectPath, PathPart};
 use object_store::{ObjectStoreExt, PutPayload, WriteMultipart};
+use tokio::runtime::Handle;
 
 use super::local::LocalOutput;
 use crate::error::{Error, Result};
@@ -41,7 +42,14 @@ struct RemoteFiles {
     prefix: ObjectPath,
     /// Data files that were there before, when they are to be replaced.
     old: Vec<String>,
+    /// What the names of files have that replace others: those are there until the end, whatever happens until then.
+    mark: Option<String>,
+    /// What must be taken away unless all is written.
     done: Vec<ObjectPath>,
+    /// As messages name it.
+    name: String,
+    /// Takes the files away where the call itself is given up.
+    runtime: Handle,
 }
 
 impl Output {
@@ -57,14 +65,13 @@ impl Output {
             .with_file(url)
             .with_hint("overwrite=True (`--overwrite`) replaces them"));
         }
-        // Only what a call like this one has written may be taken away.
-        let is_own = |name: &&String| {
-            let last = name.rsplit('/').next().unwrap_or_default();
-            last.starts_with("part-") && last.ends_with(".parquet")
+        let above = match &target {
+            Target::Local(folder) => folder.to_string_lossy().into_owned(),
+            Target::Remote { prefix, .. } => prefix.to_string(),
         };
-        if let Some(other) = old.iter().find(|name| !is_own(name)) {
+        if let Some(other) = old.iter().find(|name| !is_own(name, &above)) {
             return Err(Error::invalid_argument(format!(
-                "the folder holds a data file that is no part-….parquet and will not be replaced: {other}"
+                "the folder holds a data file that is no part-….parquet in it or in its folders `name=value`, and will not be replaced: {other}"
             ))
             .with_file(url)
             .with_hint("choose another folder, or move the file"));
@@ -78,8 +85,11 @@ impl Output {
             Target::Remote { remote, prefix } => Files::Remote(RemoteFiles {
                 remote,
                 prefix,
+                mark: if old.is_empty() { None } else { Some(mark()?) },
                 old,
                 done: Vec::new(),
+                name: url.to_owned(),
+                runtime: Handle::current(),
             }),
         };
         Ok(Self {
@@ -105,9 +115,7 @@ impl Output {
                 .await
             }
             Files::Remote(files) => {
-                let parts = files.prefix.parts().map(|part| part.as_ref().to_owned());
-                let below = path.split('/').map(str::to_owned);
-                let place: ObjectPath = parts.chain(below).collect();
+                let place = files.place(path);
                 // Noted first: a failed upload may have left something.
                 files.done.push(place.clone());
                 upload(&files.remote, &place, content, &self.name).await
@@ -119,11 +127,10 @@ impl Output {
     pub(super) async fn commit(self) -> Result<()> {
         match self.files {
             Files::Local(files) => blocking(move || alone(files)?.publish()).await,
-            Files::Remote(files) => {
-                let names: HashSet<String> = files.done.iter().map(ToString::to_string).collect();
-                let replaced = files.old.iter().filter(|name| !names.contains(*name));
-                for name in replaced {
-                    files.remove(name, &self.name).await?;
+            Files::Remote(mut files) => {
+                files.done.clear();
+                for name in std::mem::take(&mut files.old) {
+                    files.remove(&name).await?;
                 }
                 Ok(())
             }
@@ -136,9 +143,9 @@ impl Output {
             Files::Local(files) => {
                 drop(blocking(move || alone(files).map(LocalOutput::discard)).await);
             }
-            Files::Remote(files) => {
-                for place in &files.done {
-                    drop(files.remove(place.as_ref(), &self.name).await);
+            Files::Remote(mut files) => {
+                for place in std::mem::take(&mut files.done) {
+                    drop(files.remove(place.as_ref()).await);
                 }
             }
         }
@@ -152,12 +159,57 @@ fn alone(files: Arc<Mutex<LocalOutput>>) -> Result<LocalOutput> {
     Ok(files.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Whether a call like this one may have written a file, so that it may be taken away: it lies in the folder or in those of `key=value` below it.
+fn is_own(name: &str, above: &str) -> bool {
+    let below = name.strip_prefix(above).unwrap_or(name);
+    let (folders, last) = below.rsplit_once('/').unwrap_or(("", below));
+    let mut folders = folders.split('/').filter(|folder| !folder.is_empty());
+    last.starts_with("part-")
+        && last.ends_with(".parquet")
+        && (below == name || folders.all(|folder| folder.contains('=')))
+}
+
+/// Eight letters that no other call has.
+fn mark() -> Result<String> {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Error::internal("the system gives no random numbers").with_source(error)
+    })?;
+    Ok(format!("{:08x}", u32::from_le_bytes(bytes)))
+}
+
 impl RemoteFiles {
-    async fn remove(&self, path: &str, name: &str) -> Result<()> {
+    /// The place of a file below the prefix.
+    fn place(&self, path: &str) -> ObjectPath {
+        let marked = match (&self.mark, path.strip_suffix(".parquet")) {
+            (Some(mark), Some(stem)) => format!("{stem}-{mark}.parquet"),
+            _ => path.to_owned(),
+        };
+        let below = marked.split('/').map(PathPart::from);
+        self.prefix.parts().chain(below).collect()
+    }
+
+    async fn remove(&self, path: &str) -> Result<()> {
         let path = ObjectPath::parse(path)
             .map_err(|error| Error::internal("a written path is no path").with_source(error))?;
         let gone = self.remote.store.delete(&path).await;
-        gone.map_err(|error| self.remote.error(error, name))
+        gone.map_err(|error| self.remote.error(error, &self.name))
+    }
+}
+
+impl Drop for RemoteFiles {
+    fn drop(&mut self) {
+        let done = std::mem::take(&mut self.done);
+        if done.is_empty() {
+            return;
+        }
+        let remote = Arc::clone(&self.remote);
+        self.runtime.spawn(async move {
+            for place in done {
+                // Best effort: nobody waits for it any more.
+                drop(remote.store.delete(&place).await);
+            }
+        });
     }
 }
 
