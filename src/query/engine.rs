@@ -27,6 +27,7 @@ use super::plan::long_limit::LongLimits;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
 use super::plan::nested::KeysOfJoins;
+use super::plan::offsets::{AllRows, Offsets};
 use super::plan::one_step::OneStep;
 use super::plan::outer::OuterJoins;
 use super::plan::pause::PauseOften;
@@ -92,6 +93,7 @@ pub(super) fn state(
         .with_optimizer_rule(Arc::new(JoinOrder::default()))
         .with_optimizer_rule(Arc::new(BothZeros))
         .with_optimizer_rule(Arc::new(KeysOfJoins))
+        .with_physical_optimizer_rule(Arc::new(AllRows))
         .with_physical_optimizer_rule(Arc::new(LongLimits))
         .with_physical_optimizer_rule(Arc::new(OneStep))
         .with_physical_optimizer_rule(Arc::new(Arithmetic))
@@ -114,6 +116,7 @@ fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule +
         }
         // It leaves out the sorts that it takes for done.
         "EnsureRequirements" => vec![
+            Arc::new(Offsets) as _,
             Arc::new(SetKeys) as _,
             Arc::new(Constants) as _,
             Arc::clone(rule),

@@ -296,7 +296,7 @@ fn instead_of(word: &str, may: Statements) -> Option<&'static str> {
             "settings are no statements: a session or a query takes timeout, memory_limit and others when it is made"
         }
         "COPY" => {
-            "answers are written by those who get them: `write_parquet` of a grid, `partgrid sql --output`"
+            "answers are written by those who get them: `write_parquet` of a result (`session.sql(…).write_parquet(folder)`), `partgrid sql --output`"
         }
         "DESCRIBE" | "DESC" => {
             "DESCRIBE takes the name of a table; arrow_typeof(…) shows the type of a value"

@@ -3,7 +3,7 @@
 //! Comes in: a query. Goes out: the same, with the number of the item in place of what is written twice, and the numbers of all in place of ALL. Once items have names, the engine does not find what they are made of, with DISTINCT, GROUP BY ALL and UNION. Never
 //! here: names, which mean columns of the answer as it is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{
     Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
@@ -19,6 +19,9 @@ pub(super) fn as_numbers(query: &mut Query) {
     let OrderByKind::Expressions(keys) = &mut order.kind else {
         return;
     };
+    // A column that is a key already orders nothing more, and the engine fails with it beside DISTINCT ON.
+    let mut seen = HashSet::new();
+    keys.retain(|key| is_worked_out(&key.expr) || seen.insert(text_of(&key.expr)));
     let is_one = |item: &SelectItem| {
         matches!(
             item,

@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectNamePart, Select,
-    SelectItem, Value,
+    Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectNamePart,
+    Select, SelectItem, Value,
 };
 
 use super::written::{text_of, without_parentheses};
@@ -18,6 +18,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Errors
 /// `Query` for the number of no column; `Unsupported` behind a `*`, of which only the plan shows how many columns it is.
 pub(super) fn as_columns(select: &mut Select) -> Result<()> {
+    if let Some(Distinct::On(keys)) = &mut select.distinct {
+        once(keys, &select.projection);
+    }
     let GroupByExpr::Expressions(keys, _) = &mut select.group_by else {
         return Ok(());
     };
@@ -25,6 +28,7 @@ pub(super) fn as_columns(select: &mut Select) -> Result<()> {
         .into_iter()
         .flat_map(written_out)
         .collect();
+    once(keys, &select.projection);
     for key in keys {
         let (Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets)) = key else {
             continue;
@@ -64,6 +68,23 @@ pub(super) fn all_as_numbers(select: &mut Select, is_of_several_rows: impl Fn(&E
         keys.extend(first_literal.map(number));
     }
     select.group_by = GroupByExpr::Expressions(keys, modifiers.clone());
+}
+
+/// Leaves out columns that are keys already: the engine fails with them.
+fn once(keys: &mut Vec<Expr>, items: &[SelectItem]) {
+    let mut seen = HashSet::new();
+    keys.retain(|key| {
+        let item =
+            position(key).and_then(|position| match items.get(position.checked_sub(1)?)? {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                    Some(expr)
+                }
+                _ => None,
+            });
+        let meant = without_parentheses(item.unwrap_or(key));
+        let is_column = matches!(meant, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+        !is_column || seen.insert(text_of(meant))
+    });
 }
 
 /// The keys that a key stands for. None of them are a set without keys.

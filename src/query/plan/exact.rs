@@ -26,7 +26,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::dependencies::{Dependencies, Distincts};
 use super::stay::Staying;
-use super::unions::WithoutRows;
+use super::unions::{NamesOfParts, WithoutRows};
 
 /// Rewrites one `IN` list that holds null, or one field of a struct.
 pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
@@ -195,6 +195,9 @@ pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     for rule in Optimizer::new().rules {
         if LOOK_AT_DEPENDENCIES.contains(&rule.name()) {
             rules.push(Arc::new(Dependencies) as _);
+        }
+        if rule.name() == "optimize_unions" {
+            rules.push(Arc::new(NamesOfParts) as _);
         }
         rules.push(careful(rule));
     }

@@ -23,6 +23,7 @@ pub(super) mod narrow;
 pub(super) mod nested;
 #[cfg(feature = "distributed")]
 pub(super) mod not_in;
+pub(super) mod offsets;
 pub(super) mod one_step;
 pub(super) mod only;
 pub(super) mod outer;

@@ -106,7 +106,7 @@ impl OptimizerRule for KeysOfJoins {
 enum Key {
     /// Bytes that are equal where nested values are.
     Bytes,
-    /// Whole numbers that a dictionary has.
+    /// Whole numbers that a dictionary has, and those that values without a type are, which are all null.
     Numbers(DataType),
 }
 
@@ -116,6 +116,7 @@ impl Key {
             DataType::Dictionary(_, values) if values.is_integer() => {
                 Some(Self::Numbers(values.as_ref().clone()))
             }
+            DataType::Null => Some(Self::Numbers(DataType::Int64)),
             nested if nested.is_nested() => {
                 let fields = [SortField::new(nested.clone())];
                 RowConverter::supports_fields(&fields).then_some(Self::Bytes)

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -18,6 +19,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode, PhysicalGroupBy};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::union::UnionExec;
 
@@ -60,14 +62,18 @@ fn is_first_of_sets(groups: &AggregateExec) -> bool {
 /// The groups of sets without keys: for each, all rows, and the number of the set.
 fn of_all_rows(groups: &AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = groups.schema();
-    let all: Arc<dyn ExecutionPlan> = Arc::new(AggregateExec::try_new(
-        *groups.mode(),
-        PhysicalGroupBy::new_single(Vec::new()),
-        groups.aggr_expr().to_vec(),
-        groups.filter_expr().to_vec(),
-        Arc::clone(groups.input()),
-        groups.input_schema(),
-    )?);
+    let all: Arc<dyn ExecutionPlan> = match groups.aggr_expr() {
+        // A group of which nothing is asked is there, whatever the rows are.
+        [] => Arc::new(PlaceholderRowExec::new(Arc::new(Schema::empty()))),
+        values => Arc::new(AggregateExec::try_new(
+            *groups.mode(),
+            PhysicalGroupBy::new_single(Vec::new()),
+            values.to_vec(),
+            groups.filter_expr().to_vec(),
+            Arc::clone(groups.input()),
+            groups.input_schema(),
+        )?),
+    };
     let sets = (0..groups.group_expr().groups().len()).map(|again| {
         let columns = schema.fields().iter().enumerate().map(|(place, field)| {
             let expr: Arc<dyn PhysicalExpr> = match place.checked_sub(1) {

@@ -11,7 +11,9 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::logical_expr::expr::{Between, InList, Placeholder, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Between, InList, Placeholder, WindowFunction, WindowFunctionParams,
+};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
 };
@@ -95,9 +97,26 @@ impl ExprPlanner for Operations {
 
     fn plan_window(&self, mut expr: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
         nothing_as_number(expr.func_def.name(), &mut expr.args);
-        Ok(PlannerResult::Original(expr))
+        if !NUMBERS_OF_ROWS.contains(&expr.func_def.name()) {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let params = WindowFunctionParams {
+            args: expr.args,
+            partition_by: expr.partition_by,
+            order_by: expr.order_by,
+            window_frame: expr.window_frame,
+            filter: expr.filter,
+            null_treatment: expr.null_treatment,
+            distinct: expr.distinct,
+        };
+        let fun = expr.func_def;
+        let window = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
+        Ok(PlannerResult::Planned(cast(window, DataType::Int64)))
     }
 }
+
+/// Functions of windows that count rows. The engine's numbers have no sign, so that the difference of two of them is often none of its values.
+const NUMBERS_OF_ROWS: [&str; 4] = ["row_number", "rank", "dense_rank", "ntile"];
 
 /// The sum and the mean of NULL, which the engine refuses.
 fn nothing_as_number(function: &str, arguments: &mut [Expr]) {
@@ -247,28 +266,52 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Ok(Transformed::no(Expr::InSubquery(found)))
         }
-        Expr::AggregateFunction(mut aggregate) => {
-            let function = aggregate.func.name().to_owned();
-            let is_changed = nothings_as_numbers(&function, &mut aggregate.params.args, schema);
-            let aggregate = Expr::AggregateFunction(aggregate);
-            Ok(match is_changed {
-                true => Transformed::yes(aggregate),
-                false => Transformed::no(aggregate),
-            })
-        }
-        Expr::WindowFunction(mut window) => {
-            let function = window.fun.name().to_owned();
-            let is_changed = nothings_as_numbers(&function, &mut window.params.args, schema)
-                | by_peers(&mut window, schema)?;
-            let window = Expr::WindowFunction(window);
-            Ok(match is_changed {
-                true => Transformed::yes(window),
-                false => Transformed::no(window),
-            })
-        }
+        Expr::AggregateFunction(aggregate) => of_aggregate(aggregate, schema),
+        Expr::WindowFunction(window) => of_window(window, schema),
         other => Ok(Transformed::no(other)),
     }
 }
+
+/// The values of dictionaries in place of these: the engine gives each row an entry of its own, and keys are soon used up.
+fn without_dictionaries<'a>(
+    parts: impl IntoIterator<Item = &'a mut Expr>,
+    schema: &DFSchema,
+) -> Result<bool> {
+    let mut is_changed = false;
+    for part in parts {
+        if let DataType::Dictionary(_, values) = part.get_type(schema)? {
+            *part = cast(std::mem::take(part), *values);
+            is_changed = true;
+        }
+    }
+    Ok(is_changed)
+}
+
+fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let function = aggregate.func.name().to_owned();
+    let params = &mut aggregate.params;
+    let mut is_changed = nothings_as_numbers(&function, &mut params.args, schema);
+    if !params.order_by.is_empty() {
+        let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
+        is_changed |= without_dictionaries(keys.chain(&mut params.args), schema)?;
+    }
+    let aggregate = Expr::AggregateFunction(aggregate);
+    Ok(Transformed::new_transformed(aggregate, is_changed))
+}
+
+fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let function = window.fun.name().to_owned();
+    let mut is_changed = nothings_as_numbers(&function, &mut window.params.args, schema)
+        | by_peers(&mut window, schema)?;
+    if OF_ONE_ROW.contains(&function.as_str()) {
+        is_changed |= without_dictionaries(&mut window.params.args, schema)?;
+    }
+    let window = Expr::WindowFunction(window);
+    Ok(Transformed::new_transformed(window, is_changed))
+}
+
+/// Functions of windows that give the value of another row.
+const OF_ONE_ROW: [&str; 5] = ["lag", "lead", "first_value", "last_value", "nth_value"];
 
 /// Columns of nulls that have no type, where they are summed: whole numbers.
 fn nothings_as_numbers(function: &str, arguments: &mut [Expr], schema: &DFSchema) -> bool {

@@ -1,6 +1,7 @@
-//! UNION ALL whose parts have no rows, but one.
+//! The names of the parts of a UNION ALL, which may be others than those of the union.
 //!
-//! Comes in: a logical plan. Goes out: that part alone, under the names of the union. The engine's own rule asks the part for columns of these names, and the part may call them otherwise. Never here: parts that have rows.
+//! Comes in: a logical plan. Goes out: parts that are called as the union is, of which those without rows are left out. The engine's own rules ask parts for columns by the names of the union, and whoever looks at one later
+//! takes the names of its first part. Never here: types of parts, rows.
 
 use std::sync::Arc;
 
@@ -10,6 +11,49 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
 use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+/// Gives all parts the names of the union.
+#[derive(Debug)]
+pub(in crate::query) struct NamesOfParts;
+
+impl OptimizerRule for NamesOfParts {
+    fn name(&self) -> &'static str {
+        "names_of_parts"
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Union(union) = &plan else {
+            return Ok(Transformed::no(plan));
+        };
+        let is_named = |part: &Arc<LogicalPlan>| {
+            let names = part.schema().fields().iter().map(|field| field.name());
+            names.eq(union.schema.fields().iter().map(|field| field.name()))
+        };
+        if union.inputs.iter().all(is_named) {
+            return Ok(Transformed::no(plan));
+        }
+        let inputs = union.inputs.iter().map(|part| match is_named(part) {
+            true => Ok(Arc::clone(part)),
+            false => renamed(part, union).map(Arc::new),
+        });
+        Ok(Transformed::yes(LogicalPlan::Union(Union {
+            inputs: inputs.collect::<Result<_>>()?,
+            schema: Arc::clone(&union.schema),
+        })))
+    }
+}
 
 /// Leaves out what has no rows.
 #[derive(Debug, Default)]
@@ -33,23 +77,39 @@ impl OptimizerRule for WithoutRows {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if let LogicalPlan::Union(union) = &plan
-            && let Some(part) = only_part(union)
-            && part.schema() != plan.schema()
-        {
-            return Ok(Transformed::yes(renamed(part, union)?));
+        let LogicalPlan::Union(union) = &plan else {
+            return self.0.rewrite(plan, config);
+        };
+        let mut parts: Vec<_> = union
+            .inputs
+            .iter()
+            .filter(|part| may_have_rows(part))
+            .collect();
+        let Some(first) = parts.first() else {
+            return self.0.rewrite(plan, config);
+        };
+        if parts.len() == union.inputs.len() {
+            return Ok(Transformed::no(plan));
         }
-        self.0.rewrite(plan, config)
+        let named = match first.schema() == plan.schema() {
+            true => Arc::clone(first),
+            false => Arc::new(renamed(first, union)?),
+        };
+        let others = parts.split_off(1).into_iter().map(Arc::clone);
+        let mut inputs = vec![named];
+        inputs.extend(others);
+        Ok(Transformed::yes(match inputs.len() {
+            1 => Arc::unwrap_or_clone(inputs.remove(0)),
+            _ => LogicalPlan::Union(Union {
+                inputs,
+                schema: Arc::clone(&union.schema),
+            }),
+        }))
     }
 }
 
-/// The one part that may have rows.
-fn only_part(union: &Union) -> Option<&Arc<LogicalPlan>> {
-    let mut parts = union.inputs.iter().filter(|part| {
-        !matches!(part.as_ref(), LogicalPlan::EmptyRelation(empty) if !empty.produce_one_row)
-    });
-    let part = parts.next()?;
-    parts.next().is_none().then_some(part)
+fn may_have_rows(part: &LogicalPlan) -> bool {
+    !matches!(part, LogicalPlan::EmptyRelation(empty) if !empty.produce_one_row)
 }
 
 /// The part under the names of the union.

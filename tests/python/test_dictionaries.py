@@ -1,0 +1,66 @@
+"""Columns of dictionaries in SQL: windows and aggregates that give values of other rows, of which there may be more than the keys of a dictionary can count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+
+ROWS = 300
+TEXTS = ["p", "q", None]
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    """More rows than an int8 counts, of three values."""
+    values = pa.array([TEXTS[number % 3] for number in range(ROWS)])
+    encoded = pa.DictionaryArray.from_arrays(
+        pa.array(
+            [None if text is None else "pq".index(text) for text in values.to_pylist()], pa.int8()
+        ),
+        ["p", "q"],
+    )
+    return pa.table({"id": range(ROWS), "c": encoded})
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        ("lag(c)", lambda row: TEXTS[(row - 1) % 3] if row else None),
+        ("lead(c, 2)", lambda row: TEXTS[(row + 2) % 3] if row + 2 < ROWS else None),
+        ("lag(c, 1, 'none')", lambda row: TEXTS[(row - 1) % 3] if row else "none"),
+        ("first_value(c)", lambda _: "p"),
+        ("last_value(c)", lambda row: TEXTS[row % 3]),
+        ("nth_value(c, 2)", lambda row: "q" if row else None),
+        ("max(c)", lambda row: "q" if row else "p"),
+    ],
+)
+def test_windows_give_the_values_of_other_rows(
+    table: pa.Table, function: str, expected: Any
+) -> None:
+    found = pg.sql(
+        f"SELECT {function} OVER (ORDER BY id) AS v FROM t ORDER BY id", t=table
+    ).to_arrow()
+    assert found["v"].to_pylist() == [expected(row) for row in range(ROWS)]
+
+
+def test_aggregates_in_an_order_give_them_too(table: pa.Table) -> None:
+    text = "SELECT array_agg(c ORDER BY id) AS all, first_value(c ORDER BY id DESC) AS last FROM t"
+    [found] = pg.sql(text, t=table).to_arrow().to_pylist()
+    assert found == {"all": [TEXTS[row % 3] for row in range(ROWS)], "last": TEXTS[(ROWS - 1) % 3]}
+    text = "SELECT id % 150 AS g, first_value(c ORDER BY id) AS f, array_agg(id ORDER BY c NULLS FIRST, id) AS ids FROM t GROUP BY 1 ORDER BY 1"
+    found = pg.sql(text, t=table).to_arrow()
+    assert found["f"].to_pylist() == [TEXTS[group % 3] for group in range(150)]
+    assert found["ids"].to_pylist() == [[group, group + 150] for group in range(150)]
+
+
+def test_categories_of_pandas_are_such_columns() -> None:
+    frame = pd.DataFrame(
+        {"id": range(ROWS), "c": pd.Categorical([TEXTS[row % 3] for row in range(ROWS)])}
+    )
+    found = pg.sql("SELECT lag(c) OVER (ORDER BY id) AS v FROM df ORDER BY id", df=frame).to_arrow()
+    assert found["v"].to_pylist() == [None, *[TEXTS[row % 3] for row in range(ROWS - 1)]]
