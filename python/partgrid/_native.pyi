@@ -1116,7 +1116,7 @@ class Grid:
 
         All files or none: they are written into a hidden folder beside the other, flushed to the disk, and become visible in one step, as do those that replace others. Only
         where that cannot be (other files lie in the folder, it is a mount point) they are moved one by one, and moved back after an error. In an object store each becomes
-        visible when it is whole; after an error those are taken away again, but others that had their names are gone.
+        visible when it is whole, and those that replace others are called otherwise (`part-00000-1f0c22d8.parquet`): after an error they are taken away again, and the others are as they were.
 
         Args:
             url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
@@ -1124,7 +1124,7 @@ class Grid:
                 have no types: integers come back as int64, and texts that all look like integers or dates as those.
             compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
             file_per_tile: Whether each tile gets a file, with the columns of its column band only: files for other programs, since `read_parquet` wants all columns in each file.
-            overwrite: Whether to replace the files `part-….parquet` in the folder and below it. Without it a folder with data files is refused, and one with other data files always.
+            overwrite: Whether to replace the files `part-….parquet` in the folder and in its folders `name=value`. Without it a folder with data files is refused, and one with other data files always.
             storage_options: Settings for the store of the URL, as `read_parquet` takes them.
             store: A store built with obstore; `url` is then a path in it.
 
@@ -1840,6 +1840,42 @@ class Result:
     def to_polars(self, /) -> Any:
         """
         The answer as a `polars.DataFrame`. Needs polars.
+        """
+    def write_parquet(self, /, url: str | PathLike[str], *, partition_by: str | Sequence[str] | None = None, compression: "str | None" = "zstd", overwrite: "bool" = False, storage_options: dict[str, str] | None = None, store: Incomplete | None = None) -> int:
+        """
+        Writes the answer as Parquet files while it is found, named `part-00000.parquet` and so on in the order of the rows: an answer may be larger than memory.
+
+        A file has 1,048,576 rows or so, fewer where rows are long; with `partition_by` each such run of rows has a file in each folder. A run for each core is in memory at a time, outside the memory limit of the session.
+
+        All files or none, as `Grid.write_parquet` writes them: after an error, or where the query is cancelled, none is left, and those that were to be replaced are there as before.
+
+        Args:
+            url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
+            partition_by: A name or a list of names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own. Folder names have no types: integers
+                come back as int64, and texts that all look like integers or dates as those.
+            compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
+            overwrite: Whether to replace the files `part-….parquet` in the folder and in its folders `name=value`, which the query may read. Without it a folder with data files is refused, and one with other data files
+                always.
+            storage_options: Settings for the store of the URL, as `read_parquet` takes them.
+            store: A store built with obstore; `url` is then a path in it.
+
+        Returns:
+            The number of files.
+
+        Raises:
+            InvalidArgumentError: The folder holds data files, two columns have one name, or an argument makes no sense.
+            NotFoundError: A name in `partition_by` does not exist.
+            UnsupportedError: Parquet has no such type.
+            StorageError: The file system or store failed.
+            ResourcesExhaustedError: The query ran out of memory or time.
+            CancelledError: `cancel` was called.
+
+        Examples:
+            >>> import partgrid as pg, tempfile
+            >>> late = pg.read_parquet("data/flights").sql("SELECT * FROM self WHERE dep_delay > 600 ORDER BY dep_delay")
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     late.write_parquet(folder + "/late"), pg.read_parquet(folder + "/late").shape
+            (1, (40, 19))
         """
 
 @final

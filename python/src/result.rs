@@ -328,7 +328,7 @@ impl PyQuery {
     ///     >>> late = pg.read_parquet("data/flights").sql("SELECT * FROM self WHERE dep_delay > 600 ORDER BY dep_delay")
     ///     >>> with tempfile.TemporaryDirectory() as folder:
     ///     ...     late.write_parquet(folder + "/late"), pg.read_parquet(folder + "/late").shape
-    ///     (1, (46, 19))
+    ///     (1, (40, 19))
     #[expect(
         clippy::too_many_arguments,
         reason = "the keyword arguments that Python users expect"

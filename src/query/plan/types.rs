@@ -12,7 +12,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::{
-    AggregateFunction, Between, InList, Placeholder, WindowFunction, WindowFunctionParams,
+    AggregateFunction, Between, InList, Placeholder, WindowFunction,
 };
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
@@ -97,26 +97,9 @@ impl ExprPlanner for Operations {
 
     fn plan_window(&self, mut expr: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
         nothing_as_number(expr.func_def.name(), &mut expr.args);
-        if !NUMBERS_OF_ROWS.contains(&expr.func_def.name()) {
-            return Ok(PlannerResult::Original(expr));
-        }
-        let params = WindowFunctionParams {
-            args: expr.args,
-            partition_by: expr.partition_by,
-            order_by: expr.order_by,
-            window_frame: expr.window_frame,
-            filter: expr.filter,
-            null_treatment: expr.null_treatment,
-            distinct: expr.distinct,
-        };
-        let fun = expr.func_def;
-        let window = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
-        Ok(PlannerResult::Planned(cast(window, DataType::Int64)))
+        Ok(PlannerResult::Original(expr))
     }
 }
-
-/// Functions of windows that count rows. The engine's numbers have no sign, so that the difference of two of them is often none of its values.
-const NUMBERS_OF_ROWS: [&str; 4] = ["row_number", "rank", "dense_rank", "ntile"];
 
 /// The sum and the mean of NULL, which the engine refuses.
 fn nothing_as_number(function: &str, arguments: &mut [Expr]) {
