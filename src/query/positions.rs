@@ -70,18 +70,12 @@ pub(super) fn all_as_numbers(select: &mut Select, is_of_several_rows: impl Fn(&E
     select.group_by = GroupByExpr::Expressions(keys, modifiers.clone());
 }
 
-/// Leaves out columns that are keys already: the engine fails with them.
+/// Leaves out columns that are keys already: the engine fails with them. Which column a number behind a `*` means is not known here.
 fn once(keys: &mut Vec<Expr>, items: &[SelectItem]) {
     let mut seen = HashSet::new();
     keys.retain(|key| {
-        let item =
-            position(key).and_then(|position| match items.get(position.checked_sub(1)?)? {
-                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                    Some(expr)
-                }
-                _ => None,
-            });
-        let meant = without_parentheses(item.unwrap_or(key));
+        let item = position(key).and_then(|position| column(position, items).ok());
+        let meant = without_parentheses(item.as_ref().unwrap_or(key));
         let is_column = matches!(meant, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
         !is_column || seen.insert(text_of(meant))
     });
@@ -216,7 +210,11 @@ mod tests {
     use super::*;
 
     fn grouped(keys: &str) -> String {
-        let text = format!("SELECT a, b FROM t GROUP BY {keys}");
+        grouped_of("a, b", keys)
+    }
+
+    fn grouped_of(items: &str, keys: &str) -> String {
+        let text = format!("SELECT {items} FROM t GROUP BY {keys}");
         let mut parser = Parser::new(&GenericDialect {}).try_with_sql(&text).unwrap();
         let mut query = parser.parse_query().unwrap();
         let SetExpr::Select(select) = query.body.as_mut() else {
@@ -249,6 +247,14 @@ mod tests {
         ] {
             assert_eq!(grouped(keys), format!("GROUP BY {sets}"));
         }
+    }
+
+    #[test]
+    fn columns_that_are_keys_already_are_left_out() {
+        assert_eq!(grouped("a, A, t.a, 1, 2, b"), "GROUP BY a, t.a, 2");
+        assert_eq!(grouped("a + 1, a + 1"), "GROUP BY a + 1, a + 1");
+        // What the second column of all is, only the plan shows.
+        assert_eq!(grouped_of("*, b", "b, 2"), "GROUP BY b, 2");
     }
 
     #[test]

@@ -161,12 +161,13 @@ fn alone(files: Arc<Mutex<LocalOutput>>) -> Result<LocalOutput> {
 
 /// Whether a call like this one may have written a file, so that it may be taken away: it lies in the folder or in those of `key=value` below it.
 fn is_own(name: &str, above: &str) -> bool {
-    let below = name.strip_prefix(above).unwrap_or(name);
-    let (folders, last) = below.rsplit_once('/').unwrap_or(("", below));
+    let (folders, last) = name.rsplit_once('/').unwrap_or(("", name));
+    // A link leads to a folder of another name: how deep a file lies there is not known.
+    let folders = folders.strip_prefix(above).unwrap_or_default();
     let mut folders = folders.split('/').filter(|folder| !folder.is_empty());
     last.starts_with("part-")
         && last.ends_with(".parquet")
-        && (below == name || folders.all(|folder| folder.contains('=')))
+        && folders.all(|folder| folder.contains('='))
 }
 
 /// Eight letters that no other call has.
@@ -235,4 +236,26 @@ async fn upload(
         upload.put(content.slice(start..content.len().min(start + PART_BYTES)));
     }
     upload.finish().await.map(drop).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_own;
+
+    #[test]
+    fn files_of_other_sets_are_no_own_ones() {
+        for (above, name, own) in [
+            ("lake", "lake/part-00000.parquet", true),
+            ("lake", "lake/a=1/b=x/part-00000-1f0c22d8.parquet", true),
+            ("lake", "lake/other/part-00000.parquet", false),
+            ("lake", "lake/data.parquet", false),
+            ("", "part-00000.parquet", true),
+            ("", "a=1/part-00000.parquet", true),
+            ("", "other/part-00000.parquet", false),
+            ("/data/lake", "/data/lake/other/part-0.parquet", false),
+            ("/link", "/data/lake/part-0.parquet", true),
+        ] {
+            assert_eq!(is_own(name, above), own, "{name} below {above:?}");
+        }
+    }
 }
