@@ -126,6 +126,25 @@ def test_what_is_not_there_is_named(server: str, path: str, error: type[Exceptio
         load(server, path)
 
 
+def test_keys_are_read_and_written_as_they_stand(server: str, tmp_path: Path) -> None:
+    client, rows = s3_client(server), [{"n": 1, "k": "ü~#"}]
+    client.create_bucket(Bucket="names")
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    names = ["städte", "50%", "50%25", "a~b", "x#1", "o'{k}", 'q"q', "a+b c"]
+    for name in names:
+        key = f"there/{name}/k=%C3%BC~#/a.parquet"
+        client.put_object(Bucket="names", Key=key, Body=(tmp_path / "a.parquet").read_bytes())
+        for path in (f"there/{name}", key, f"there/{name}/k=*/*.parquet"):
+            grid = pg.read_parquet(f"s3://names/{path}", storage_options=options(server))
+            assert grid.to_arrow().to_pylist() == rows
+        with pytest.raises(pg.errors.InvalidArgumentError, match="holds 1 data files"):
+            grid.write_parquet(f"s3://names/there/{name}", storage_options=options(server))
+        grid.write_parquet(f"s3://names/written/{name}", storage_options=options(server))
+    found = client.list_objects_v2(Bucket="names", Prefix="written/")["Contents"]
+    written = {f"written/{name}/part-00000.parquet" for name in names}
+    assert {item["Key"] for item in found} == written
+
+
 @pytest.mark.usefixtures("bucket")
 def test_a_missing_bucket_is_named(server: str) -> None:
     with pytest.raises(pg.PartgridError, match="nobody"):

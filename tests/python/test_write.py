@@ -45,7 +45,9 @@ def test_a_grid_is_written_and_read_back(tmp_path: Path, flights: pg.Grid) -> No
 def test_every_type_that_parquet_has_comes_back(tmp_path: Path, name: str) -> None:
     table = pa.table({"a": SAMPLES[name]})
     if name in REFUSED:
-        with pytest.raises(pg.errors.UnsupportedError, match="written as Parquet"):
+        with pytest.raises(
+            pg.errors.UnsupportedError, match="Parquet has no (intervals|unions).*column: a"
+        ):
             pg.from_arrow(table).write_parquet(tmp_path / "out")
         return
     pg.from_arrow(table).write_parquet(tmp_path / "out")
@@ -92,7 +94,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
     (tmp_path / "file").write_text("")
     with pytest.raises(pg.errors.InvalidArgumentError, match="this is none"):
-        grid.write_parquet(tmp_path / "file")
+        pg.from_arrow(pa.table({"a": [1]})).write_parquet(tmp_path / "file")
 
 
 def test_overwriting_takes_nothing_away_that_was_not_written_here(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import obstore.store
@@ -42,8 +43,8 @@ def test_a_long_answer_has_several_files(tmp_path: Path) -> None:
 
 
 def test_rows_of_folders_are_all_there(tmp_path: Path) -> None:
-    # Three times as many rows as a file has, seven folders each time.
-    assert pg.sql(MANY).write_parquet(tmp_path, partition_by="k") == 21
+    # Three times as many rows as a file has, in seven folders.
+    assert pg.sql(MANY).write_parquet(tmp_path, partition_by="k") == 7
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"k={k}" for k in range(7)]
     found = pg.sql(
         "SELECT k, count(*) AS rows, sum(n) AS sum FROM t GROUP BY k ORDER BY k",
@@ -235,9 +236,21 @@ def test_files_of_a_store_are_there_until_others_have_taken_their_place(tmp_path
 
 def test_folders_of_a_store_may_have_any_name(tmp_path: Path) -> None:
     store = stored(tmp_path)
-    for name in ["año/2020", "a b", "50%", "x#y"]:
-        assert pg.sql("SELECT 1 AS a").write_parquet(name, store=store) == 1
-        assert pg.read_parquet(name, store=store).to_arrow().to_pylist() == [{"a": 1}]
+    one = pg.sql("SELECT 1 AS a, 'ü%/b' AS k")
+    for name in ["año/2020", "a b", "50%", "50%25", "x#y", "~"]:
+        assert one.write_parquet(name, store=store, partition_by="k") == 1
+        assert left(tmp_path / name) == ["k=%C3%BC%25%2Fb", "k=%C3%BC%25%2Fb/part-00000.parquet"]
+        with pytest.raises(pg.errors.InvalidArgumentError, match="holds 1 data files"):
+            one.write_parquet(name, store=store)
+        assert one.write_parquet(name, store=store, partition_by="k", overwrite=True) == 1
+        rows = [{"a": 1, "k": "ü%/b"}]
+        assert len(left(tmp_path / name)) == 2
+        assert pg.read_parquet(name, store=store).to_arrow().to_pylist() == rows
+    for name in ["a/../b", ".", "a\nb"]:
+        with pytest.raises(pg.errors.InvalidArgumentError, match="no parts"):
+            one.write_parquet(name, store=store)
+        with pytest.raises(pg.errors.InvalidArgumentError, match="no parts"):
+            pg.read_parquet(name, store=store)
 
 
 GIVEN_UP = """
@@ -275,3 +288,79 @@ def test_other_sets_below_a_folder_are_not_taken_away(tmp_path: Path) -> None:
     ):
         one.write_parquet(tmp_path / "lake", overwrite=True)
     assert left(tmp_path / "lake") == ["other", "other/part-00000.parquet"]
+
+
+def test_the_working_folder_stays_the_one_that_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = Path.cwd().stat().st_ino
+    for value in (1, 2):
+        assert pg.sql(f"SELECT {value} AS a").write_parquet(".", overwrite=value > 1) == 1
+        assert (Path.cwd().stat().st_ino, left(Path())) == (before, ["part-00000.parquet"])
+        assert pg.read_parquet(".").to_arrow().to_pylist() == [{"a": value}]
+
+
+def test_folders_have_few_files_however_long_the_answer_is(tmp_path: Path) -> None:
+    query = "SELECT value AS n, value % 50 AS k FROM generate_series(0, 3999999)"
+    assert pg.sql(query).write_parquet(tmp_path / "out", partition_by="k") == 50
+    found = pg.read_parquet(tmp_path / "out")
+    assert found.sql(
+        "SELECT count(DISTINCT n) AS n, sum(n) AS s, count(*) FILTER (WHERE n % 50 = k) AS f FROM self"
+    ).to_arrow().to_pylist() == [{"n": 4_000_000, "s": 7_999_998_000_000, "f": 4_000_000}]
+
+
+def test_categories_are_folders(tmp_path: Path) -> None:
+    kinds = pa.array(["ü", None, "b", "ü"]).dictionary_encode()
+    data = pg.from_arrow(pa.table({"k": kinds, "n": [1, 2, 3, 4]}))
+    for written in (data, data.sql("SELECT * FROM self")):
+        assert written.write_parquet(tmp_path / "out", partition_by="k", overwrite=True) == 3
+        found = pg.read_parquet(tmp_path / "out").sql("SELECT k, n FROM self ORDER BY n")
+        assert found.to_arrow().to_pylist() == data.to_arrow().to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "remedy"),
+    [
+        ("SELECT INTERVAL '1 day' AS i, 1 AS a", "i", "CAST(x AS TEXT)"),
+        ("SELECT [INTERVAL '1 day'] AS l", "l", "CAST(x AS TEXT)"),
+    ],
+)
+def test_types_that_files_do_not_have_are_named(
+    tmp_path: Path, query: str, column: str, remedy: str
+) -> None:
+    with pytest.raises(pg.errors.UnsupportedError, match="Parquet has no intervals") as raised:
+        pg.sql(query).write_parquet(tmp_path / "out")
+    told = str(raised.value)
+    assert (f"column: {column}," in told, remedy in told) == (True, True)
+    assert left(tmp_path) == []
+
+
+def test_decimals_and_unions_that_files_do_not_have_are_named(tmp_path: Path) -> None:
+    hundred = pa.array([Decimal(100)], pa.decimal128(5, -2))
+    either = pa.UnionArray.from_dense(
+        pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]
+    )
+    for array, what in ((hundred, "scale below 0"), (either, "unions")):
+        grid = pg.from_arrow(pa.table({"x": array}))
+        with pytest.raises(
+            pg.errors.UnsupportedError, match=rf"{what} \(column: x, .*\nhint: write"
+        ):
+            grid.write_parquet(tmp_path / "out")
+    assert left(tmp_path) == []
+
+
+def test_there_is_no_folder_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(pg.errors.InvalidArgumentError, match="no folder in a file.*/file"):
+        pg.sql("SELECT 1 AS a").write_parquet(tmp_path / "file" / "a" / "b")
+    assert left(tmp_path) == ["file"]
+
+
+def test_settings_of_a_store_are_refused_for_a_folder(tmp_path: Path) -> None:
+    one, wish = pg.sql("SELECT 1 AS a"), {"region": "eu-west-1"}
+    with pytest.raises(pg.errors.InvalidArgumentError, match="this is a local path"):
+        one.write_parquet(tmp_path / "out", storage_options=wish)
+    assert one.write_parquet(tmp_path / "out") == 1
+    with pytest.raises(pg.errors.InvalidArgumentError, match="this is a local path"):
+        pg.read_parquet(tmp_path / "out", storage_options=wish)

@@ -71,10 +71,13 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
             "at least one source is needed, got none",
         ));
     }
-    if let Some(places) = options.allowed() {
-        for source in sources {
-            check_source(places, source).map_err(|error| of_setting(error, places))?;
+    match options.allowed() {
+        Some(places) => {
+            for source in sources {
+                check_source(places, source).map_err(|error| of_setting(error, places))?;
+            }
         }
+        None => check_options(sources, options)?,
     }
     let given = options
         .store()
@@ -98,6 +101,24 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
         files.extend(found.into_iter().map(|file| (file.name.clone(), file)));
     }
     Ok(files.into_values().collect())
+}
+
+/// Refuses settings of a store where nothing lies in one.
+fn check_options(sources: &[String], options: &LoadOptions) -> Result<()> {
+    let is_remote = |source: &String| {
+        source
+            .split_once("://")
+            .is_some_and(|(scheme, _)| is_scheme(scheme) && !scheme.eq_ignore_ascii_case("file"))
+    };
+    if options.storage_options().is_empty() || sources.iter().any(is_remote) {
+        return Ok(());
+    }
+    let text = "storage_options are for URLs of stores (s3://, gs://, az://, https://), and this is a local path";
+    let error = Error::invalid_argument(text);
+    Err(match sources.first() {
+        Some(source) => error.with_file(source),
+        None => error,
+    })
 }
 
 /// A refusal with what is allowed, for those who may read of it, and the setting that says so.
@@ -160,21 +181,22 @@ pub(super) enum Target {
 
 /// The folder or prefix that a path or URL names.
 pub(super) fn target_of(url: &str, options: &LoadOptions) -> Result<Target> {
-    let prefix_of = |path: &str| path.split('/').filter(|name| !name.is_empty()).collect();
+    let prefix_of = |path: &str| remote::path_of(url, &remote::names_in(path));
     if let Some(store) = options.store() {
         let remote = Arc::new(Remote::given(Arc::clone(store)));
-        let prefix = prefix_of(url);
+        let prefix = prefix_of(url)?;
         return Ok(Target::Remote { remote, prefix });
     }
     if url.is_empty() {
         return Err(Error::invalid_argument("the folder must have a name"));
     }
+    check_options(&[url.to_owned()], options)?;
     let path = match url.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => file_url(url, rest)?,
         Some((scheme, _)) if is_scheme(scheme) => {
             let (store, path) = remote::split(url)?;
             let remote = Arc::new(store::open(&store, url, options.storage_options())?);
-            let prefix = prefix_of(&path);
+            let prefix = prefix_of(&path)?;
             return Ok(Target::Remote { remote, prefix });
         }
         _ => url.to_owned(),
@@ -200,9 +222,7 @@ pub(super) async fn data_files_below(target: &Target, name: &str) -> Result<Vec<
             }
             blocking(move || local::find(&name, &folder)).await
         }
-        Target::Remote { remote, prefix } => {
-            remote::find(remote, name, &format!("{prefix}/")).await
-        }
+        Target::Remote { remote, prefix } => remote::below(remote, name, prefix).await,
     };
     let files = match found {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

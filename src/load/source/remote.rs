@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use object_store::path::Path as ObjectPath;
+use object_store::path::{Path as ObjectPath, PathPart};
 use object_store::{ObjectMeta, ObjectStoreExt};
 use url::Url;
 
@@ -23,7 +23,7 @@ pub(super) async fn find(
     path: &str,
 ) -> Result<Vec<SourceFile>> {
     let search = Search { remote, source };
-    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    let names = names_in(path);
     if !path.ends_with('/')
         && !names.is_empty()
         && let Some(file) = search.object(&names).await?
@@ -74,6 +74,38 @@ pub(super) fn split(source: &str) -> Result<(Url, String)> {
     ))
 }
 
+/// The path of names as they stand: a store keeps what others call them, and knows no other form of it.
+pub(super) fn path_of(source: &str, names: &[&str]) -> Result<ObjectPath> {
+    let parts = names.iter().map(|name| PathPart::parse(name));
+    let parts: Vec<PathPart<'_>> = parts.collect::<Result<_, _>>().map_err(|error| {
+        let text = "a path in a store has no parts `.` and `..`, and no control characters";
+        Error::invalid_argument(text)
+            .with_file(source)
+            .with_source(error)
+    })?;
+    Ok(parts.into_iter().collect())
+}
+
+/// The names in a path.
+pub(super) fn names_in(path: &str) -> Vec<&str> {
+    path.split('/').filter(|name| !name.is_empty()).collect()
+}
+
+/// The data files below a prefix, whatever is in its name; at least one.
+pub(super) async fn below(
+    remote: &Arc<Remote>,
+    source: &str,
+    prefix: &ObjectPath,
+) -> Result<Vec<SourceFile>> {
+    let pattern = Pattern::try_new(&[]).map_err(|error| error.with_file(source))?;
+    let names = names_in(prefix.as_ref());
+    let files = Search { remote, source }.below(&names, &pattern).await?;
+    match files.is_empty() {
+        true => Err(no_data(source)),
+        false => Ok(files),
+    }
+}
+
 struct Search<'a> {
     remote: &'a Arc<Remote>,
     source: &'a str,
@@ -82,7 +114,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// The object of exactly this name, if there is one.
     async fn object(&self, names: &[&str]) -> Result<Option<SourceFile>> {
-        let path: ObjectPath = names.iter().copied().collect();
+        let path = path_of(self.source, names)?;
         match self.remote.store.head(&path).await {
             Ok(meta) => {
                 let folders = names.split_last().map_or(&[][..], |(_, folders)| folders);
@@ -102,7 +134,7 @@ impl Search<'_> {
     }
 
     async fn below(&self, base: &[&str], pattern: &Pattern) -> Result<Vec<SourceFile>> {
-        let prefix: ObjectPath = base.iter().copied().collect();
+        let prefix = path_of(self.source, base)?;
         let prefix_of = (!base.is_empty()).then_some(&prefix);
         let metas: Vec<ObjectMeta> = self
             .remote
@@ -114,7 +146,7 @@ impl Search<'_> {
         let mut files = Vec::new();
         for meta in metas {
             let parts = meta.location.prefix_match(&prefix).into_iter().flatten();
-            let below: Vec<String> = parts.map(|part| decoded(part.as_ref())).collect();
+            let below: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
             // Some stores have an empty object for each folder.
             if below.is_empty() || (meta.size == 0 && meta.location.as_ref().ends_with('/')) {
                 continue;
@@ -144,9 +176,9 @@ impl Search<'_> {
     }
 }
 
-/// The name of an object in messages: the URL of the store, and the path as people write it.
+/// The name of an object in messages: the URL of the store, and the path.
 pub(in crate::load) fn named(root: &str, path: &ObjectPath) -> String {
-    format!("{root}{}", decoded(path.as_ref()))
+    format!("{root}{path}")
 }
 
 /// The run of `key=value` folders that a path ends with.
@@ -155,10 +187,4 @@ fn trailing<'a, 'b>(folders: &'b [&'a str]) -> &'b [&'a str] {
     folders
         .get(plain.map_or(0, |place| place + 1)..)
         .unwrap_or_default()
-}
-
-fn decoded(part: &str) -> String {
-    percent_encoding::percent_decode_str(part)
-        .decode_utf8_lossy()
-        .into_owned()
 }

@@ -53,6 +53,11 @@ impl LocalOutput {
     pub(super) fn open(folder: &Path, old: Vec<PathBuf>) -> Result<Self> {
         let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
         let above = folder.parent().unwrap_or(&folder).to_owned();
+        let mut there = above.ancestors().filter(|path| path.exists());
+        if let Some(file) = there.next().filter(|path| !path.is_dir()) {
+            let error = Error::invalid_argument("there is no folder in a file");
+            return Err(error.with_file(text(file)));
+        }
         let made = missing(&above);
         let opened = Self::try_open(&folder, &above, &old);
         if opened.is_err() {
@@ -254,6 +259,8 @@ fn may_move(folder: &Path, above: &Path, old: &[PathBuf]) -> io::Result<bool> {
     match fs::metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error),
+        // This process would go on in a folder that is not there any more.
+        Ok(_) if std::env::current_dir().is_ok_and(|here| here.starts_with(folder)) => Ok(false),
         // A mount point lies on another device than the folder above it.
         Ok(found) => Ok(found.dev() == fs::metadata(above)?.dev() && holds_only(folder, old)?),
     }

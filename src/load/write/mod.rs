@@ -1,9 +1,10 @@
 //! A grid, or batches as they come -> Parquet files.
 //!
 //! Comes in: a grid or batches, a folder or URL. Goes out: one file for each row band, or for each tile, in folders of `key=value` on request; all of them or none. Read on in
-//! `split.rs` (folders), `encode.rs` (batches to bytes), `target.rs` (where the bytes go), `local.rs` (all at once). Never here: changes of values or types.
+//! `split.rs` and `gather.rs` (folders), `encode.rs` (batches to bytes), `target.rs` (where the bytes go), `local.rs` (all at once). Never here: changes of values or types.
 
 mod encode;
+mod gather;
 mod local;
 mod split;
 mod target;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, IntervalUnit, SchemaRef};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 
@@ -99,12 +100,11 @@ pub async fn write_grid(grid: &PartitionGrid, url: &str, options: &WriteOptions)
     let rows = parts
         .into_iter()
         .map(move |part| rows_of(Arc::clone(&grid), part, digits));
-    let rows = stream::iter(rows);
-    write_all(rows, url, options).await
+    write_all(stream::iter(rows), url, options, &options.partition_by).await
 }
 
 /// Writes batches as they come, as [`write_grid`] writes a grid: a file for each 1,048,576 rows or so, fewer where rows are long, and one without rows where no row comes. No more of them are in memory than are being
-/// encoded, one file for each core.
+/// encoded, one file for each core. With `partition_by` up to 256 MiB of them are gathered, so that each folder has few files.
 ///
 /// # Errors
 /// The first error among the batches, and as [`write_grid`]. `InvalidArgument` for a file for each tile, too: batches have none.
@@ -121,7 +121,19 @@ pub async fn write_batches(
     check_columns(&schema, 0).map_err(|error| error.with_file(url))?;
     split::check_keys(&schema, &options.partition_by)?;
     let rows = rows_of_batches(&schema, batches, url, options);
-    write_all(rows.map(future::ready), url, options).await
+    if options.partition_by.is_empty() {
+        return write_all(rows.map(future::ready), url, options, &[]).await;
+    }
+    let rows = gather::by_folder(rows, options.partition_by.clone(), cores());
+    write_all(rows.map(future::ready), url, options, &[]).await
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn part_name(number: usize) -> String {
+    format!("part-{number:0DIGITS$}.parquet")
 }
 
 /// What one file, or one in each folder, will hold.
@@ -159,7 +171,7 @@ fn rows_of_batches(
             split::check_rows(0, &options.partition_by)?;
         }
         let rows = Rows {
-            name: format!("part-{number:0DIGITS$}.parquet"),
+            name: part_name(number),
             schema: Arc::clone(schema),
             batches,
         };
@@ -183,6 +195,12 @@ fn check_columns(schema: &SchemaRef, num_rows: u64) -> Result<()> {
         let text = format!("Parquet cannot keep {num_rows} rows without a column");
         return Err(Error::unsupported(text));
     }
+    for field in schema.fields() {
+        if let Some((what, hint)) = unwritable(field.data_type()) {
+            let error = Error::unsupported(format!("Parquet has no {what}"));
+            return Err(error.with_column(field.name()).with_hint(hint));
+        }
+    }
     let mut names = HashSet::new();
     let mut fields = schema.fields().iter();
     match fields.find(|field| !names.insert(field.name())) {
@@ -195,13 +213,52 @@ fn check_columns(schema: &SchemaRef, num_rows: u64) -> Result<()> {
     }
 }
 
-/// Writes all files, or none.
-async fn write_all<F>(rows: impl Stream<Item = F>, url: &str, options: &WriteOptions) -> Result<u64>
+/// What there is in a type that files cannot have, and what can be written in its place.
+fn unwritable(data_type: &DataType) -> Option<(&'static str, &'static str)> {
+    match data_type {
+        DataType::Interval(IntervalUnit::MonthDayNano) => Some((
+            "intervals of months, days and nanoseconds",
+            "write a text, CAST(x AS TEXT), or a number, extract(epoch FROM x)",
+        )),
+        DataType::Union(..) => Some(("unions", "write a column for each of its types")),
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale)
+            if *scale < 0 =>
+        {
+            Some((
+                "decimals with a scale below 0",
+                "write CAST(x AS DECIMAL(38, 0))",
+            ))
+        }
+        DataType::Struct(fields) => fields
+            .iter()
+            .find_map(|field| unwritable(field.data_type())),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _)
+        | DataType::RunEndEncoded(_, field) => unwritable(field.data_type()),
+        DataType::Dictionary(_, values) => unwritable(values),
+        _ => None,
+    }
+}
+
+/// Writes all files, or none; those of some rows into the folders of these keys.
+async fn write_all<F>(
+    rows: impl Stream<Item = F>,
+    url: &str,
+    options: &WriteOptions,
+    keys: &[String],
+) -> Result<u64>
 where
     F: Future<Output = Result<Rows>>,
 {
     let mut output = Output::open(url, options.overwrite, &options.stores).await?;
-    match write_into(rows, &mut output, options).await {
+    match write_into(rows, &mut output, options.compression, keys).await {
         Ok(count) => {
             output.commit().await?;
             Ok(count)
@@ -216,16 +273,15 @@ where
 async fn write_into<F>(
     rows: impl Stream<Item = F>,
     output: &mut Output,
-    options: &WriteOptions,
+    compression: FileCompression,
+    keys: &[String],
 ) -> Result<u64>
 where
     F: Future<Output = Result<Rows>>,
 {
-    let (compression, keys) = (options.compression, options.partition_by.as_slice());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let files = rows
         .map(|rows| encoded(rows, compression, keys.to_vec()))
-        .buffered(cores)
+        .buffered(cores())
         .map_ok(|files| stream::iter(files.into_iter().map(Ok::<_, Error>)))
         .try_flatten();
     let mut files = std::pin::pin!(files);

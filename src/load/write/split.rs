@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
-use arrow::compute::{SortColumn, lexsort_to_indices, max, partition, take_record_batch};
+use arrow::compute::{
+    SortColumn, cast, lexsort_to_indices, max, partition, take, take_record_batch,
+};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -87,30 +89,22 @@ pub(super) fn split(batch: &RecordBatch, names: &[String]) -> Result<Vec<(String
         })
         .collect();
     let keys = keys?;
-    let columns: Result<Vec<ArrayRef>> = keys.iter().map(|key| key_column(batch, *key)).collect();
-    let sort: Vec<SortColumn> = columns?
-        .into_iter()
-        .map(|values| SortColumn {
-            values,
-            options: None,
-        })
-        .collect();
+    let columns = keys.iter().map(|key| key_column(batch, *key));
+    let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
+    let of_values = |values: &ArrayRef| SortColumn {
+        values: Arc::clone(values),
+        options: None,
+    };
     // The number of the row comes last, so that rows of one folder keep their order.
     let numbers: ArrayRef = Arc::new(arrow::array::UInt32Array::from_iter_values(
         0..u32::try_from(batch.num_rows())
             .map_err(|_| Error::unsupported("a tile of more than 2^32 rows"))?,
     ));
-    let mut by = sort.clone();
-    by.push(SortColumn {
-        values: numbers,
-        options: None,
-    });
+    let by: Vec<SortColumn> = columns.iter().chain([&numbers]).map(of_values).collect();
     let order = lexsort_to_indices(&by, None)?;
     let sorted = take_record_batch(batch, &order)?;
-    let sorted_keys: Vec<ArrayRef> = keys
-        .iter()
-        .filter_map(|key| sorted.columns().get(*key).cloned())
-        .collect();
+    let sorted_keys = columns.iter().map(|values| take(values, &order, None));
+    let sorted_keys: Vec<ArrayRef> = sorted_keys.collect::<std::result::Result<_, _>>()?;
     let rest: Vec<usize> = (0..batch.num_columns())
         .filter(|column| !keys.contains(column))
         .collect();
@@ -131,6 +125,10 @@ fn key_column(batch: &RecordBatch, column: usize) -> Result<ArrayRef> {
         return Err(Error::internal("a known column is not there"));
     };
     check_type(field)?;
+    let values = match field.data_type() {
+        DataType::Dictionary(_, inner) => &cast(values, inner)?,
+        _ => values,
+    };
     // Integers come back as 64-bit ones.
     let large = values.as_any().downcast_ref::<UInt64Array>().and_then(max);
     if let Some(large) = large.filter(|value| i64::try_from(*value).is_err()) {
@@ -143,7 +141,10 @@ fn key_column(batch: &RecordBatch, column: usize) -> Result<ArrayRef> {
 }
 
 fn check_type(field: &Field) -> Result<()> {
-    let data_type = field.data_type();
+    let data_type = match field.data_type() {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    };
     let text = matches!(
         data_type,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
@@ -151,10 +152,12 @@ fn check_type(field: &Field) -> Result<()> {
     if data_type.is_integer() || data_type == &DataType::Date32 || text {
         return Ok(());
     }
-    Err(Error::invalid_argument(format!(
+    let text = format!(
         "partition_by takes integers, dates and texts, whose values a folder name keeps, got {data_type}"
-    ))
-    .with_column(field.name()))
+    );
+    let error = Error::invalid_argument(text).with_column(field.name());
+    let hint = "write it as one of these: CAST(x AS INTEGER), CAST(x AS DATE), CAST(x AS TEXT)";
+    Err(error.with_hint(hint))
 }
 
 fn folder_of(names: &[String], keys: &[ArrayRef], row: usize) -> Result<String> {

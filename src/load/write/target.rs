@@ -115,7 +115,7 @@ impl Output {
                 .await
             }
             Files::Remote(files) => {
-                let place = files.place(path);
+                let place = files.place(path)?;
                 // Noted first: a failed upload may have left something.
                 files.done.push(place.clone());
                 upload(&files.remote, &place, content, &self.name).await
@@ -181,13 +181,23 @@ fn mark() -> Result<String> {
 
 impl RemoteFiles {
     /// The place of a file below the prefix.
-    fn place(&self, path: &str) -> ObjectPath {
+    fn place(&self, path: &str) -> Result<ObjectPath> {
         let marked = match (&self.mark, path.strip_suffix(".parquet")) {
             (Some(mark), Some(stem)) => format!("{stem}-{mark}.parquet"),
             _ => path.to_owned(),
         };
-        let below = marked.split('/').map(PathPart::from);
-        self.prefix.parts().chain(below).collect()
+        // Folders of values have the names that local ones have.
+        let below = marked.split('/').map(PathPart::parse);
+        let below: Vec<PathPart<'_>> =
+            below
+                .collect::<std::result::Result<_, _>>()
+                .map_err(|error| {
+                    let text = format!("a name that no file in a store may have: {path}");
+                    Error::internal(text)
+                        .with_file(&self.name)
+                        .with_source(error)
+                })?;
+        Ok(self.prefix.parts().chain(below).collect())
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
