@@ -12,7 +12,7 @@ from partgrid import _cpu, errors
 
 _cpu.check()
 
-from partgrid import buffer, distarray, storage  # noqa: E402
+from partgrid import _elsewhere, buffer, distarray, storage  # noqa: E402
 from partgrid._frames import from_pandas  # noqa: E402
 from partgrid._native import (  # noqa: E402 - the processor is looked at first
     Array,
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 atexit.register(_end_calls)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_stand_still, after_in_parent=_go_on, after_in_child=_forget_threads)
+
+_elsewhere.say_where(Result, Grid, Session, Connection)
 
 get = Get("pandas")
 """Turns handles of `__partitioned__` into `pandas.DataFrame` objects; see `Get`."""
@@ -129,8 +131,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:
-            text = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(text, name=name)
+            raise _elsewhere.not_in_module(__name__, name)
         module = importlib.import_module(_LATER[name])
         found = module if name == "engines" else getattr(module, name)
         globals()[name] = found

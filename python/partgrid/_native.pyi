@@ -1120,7 +1120,7 @@ class Grid:
 
         Args:
             url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
-            partition_by: A name or a list of names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own. Folder names
+            partition_by: A name or a list of names of columns of integers, dates or texts (or dictionaries of them): the rows of each combination of their values come into a folder `name=value` of their own. Folder names
                 have no types: integers come back as int64, and texts that all look like integers or dates as those.
             compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
             file_per_tile: Whether each tile gets a file, with the columns of its column band only: files for other programs, since `read_parquet` wants all columns in each file.
@@ -1845,13 +1845,13 @@ class Result:
         """
         Writes the answer as Parquet files while it is found, named `part-00000.parquet` and so on in the order of the rows: an answer may be larger than memory.
 
-        A file has 1,048,576 rows or so, fewer where rows are long; with `partition_by` each such run of rows has a file in each folder. A run for each core is in memory at a time, outside the memory limit of the session.
+        A file has 1,048,576 rows or so, fewer where rows are long. A run of so many for each core is in memory at a time, outside the memory limit of the session; with `partition_by` another 256 MiB of rows are gathered, so that each folder has few files.
 
         All files or none, as `Grid.write_parquet` writes them: after an error, or where the query is cancelled, none is left, and those that were to be replaced are there as before.
 
         Args:
             url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
-            partition_by: A name or a list of names of columns of integers, dates or texts: the rows of each combination of their values come into a folder `name=value` of their own. Folder names have no types: integers
+            partition_by: A name or a list of names of columns of integers, dates or texts (or dictionaries of them): the rows of each combination of their values come into a folder `name=value` of their own. Folder names have no types: integers
                 come back as int64, and texts that all look like integers or dates as those.
             compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
             overwrite: Whether to replace the files `part-….parquet` in the folder and in its folders `name=value`, which the query may read. Without it a folder with data files is refused, and one with other data files

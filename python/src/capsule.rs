@@ -160,8 +160,21 @@ pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> Outcome<(SchemaRef, Vec<R
         ErrorKind::Protocol,
         format!("an object with __arrow_c_stream__ or __arrow_c_array__ was expected, got {class}"),
     )
-    .with_hint("pyarrow, polars, pandas 3, duckdb and arro3 frames have it")
+    .with_hint(remedy(object)?)
     .into())
+}
+
+/// What makes a frame of something that is none.
+pub(crate) fn remedy(object: &Bound<'_, PyAny>) -> Outcome<&'static str> {
+    let class = object.get_type().qualname()?;
+    Ok(match class.to_str()? {
+        "LazyFrame" => "a LazyFrame has no rows yet: give what collect() makes of it",
+        "dict" | "list" => "pyarrow.table({…}) makes a frame of columns",
+        "ndarray" => "from_numpy makes a grid of an array",
+        _ => {
+            "pyarrow, polars, pandas 3, duckdb and arro3 frames have it; from_pandas and from_numpy make grids of others"
+        }
+    })
 }
 
 pub(crate) fn checked<'a, 'py>(

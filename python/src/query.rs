@@ -7,9 +7,10 @@ use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
 use partgrid::query::{QueryOptions, Session, SessionOptions};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 
 use crate::argument::{Count, Given, Seconds, Size, optional, volatile};
+use crate::capsule::remedy;
 use crate::error::Outcome;
 use crate::frames::grid_of_capsules;
 use crate::function::{aggregate, scalar};
@@ -394,6 +395,15 @@ pub(crate) fn sql(
     let session = PySession::try_new(&SessionOptions::default())?;
     for (name, data) in grids.into_iter().flatten() {
         let name: String = name.extract()?;
+        let is_value = data.is_instance_of::<PyInt>()
+            || data.is_instance_of::<PyFloat>()
+            || data.is_instance_of::<PyString>();
+        if is_value {
+            let class = data.get_type().qualname()?;
+            let text = format!("{name} must be a table, got {class}");
+            let error = Error::new(partgrid::error::ErrorKind::Protocol, text);
+            return Err(error.with_hint("values are given as params=[…], and settings to a session: pg.Session().sql(…, threads=1)").into());
+        }
         session.engine()?.register(&name, grid_of(&data, &name)?)?;
     }
     session.plan(py, query, params, QueryOptions::default())
@@ -424,6 +434,6 @@ pub(crate) fn grid_of(object: &Bound<'_, PyAny>, name: &str) -> Outcome<Arc<Part
         "{name} must be a grid, or an object with __arrow_c_stream__ or __partitioned__, got {class}"
     );
     Err(Error::new(partgrid::error::ErrorKind::Protocol, text)
-        .with_hint("pyarrow, polars, pandas 3 and duckdb frames have it; from_pandas and from_numpy make grids of others")
+        .with_hint(remedy(object)?)
         .into())
 }

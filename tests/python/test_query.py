@@ -125,7 +125,7 @@ def test_sql_takes_grids_by_name(flights: pg.Grid) -> None:
     ]
     with pytest.raises(
         pg.errors.ProtocolError,
-        match="f must be a grid, or an object with __arrow_c_stream__ or __partitioned__, got str",
+        match=r"f must be a table, got str\nhint: values are given as params=",
     ):
         pg.sql("SELECT 1", f="flights")
 
