@@ -22,6 +22,7 @@ use super::allowance::Allowance;
 use super::anew::Anew;
 use super::bounds::{Queue, RunPool, SessionMemory};
 use super::exec::batch_rows::{batch_rows, in_batches};
+use super::exec::first_seen::SeenInRun;
 use super::exec::stop::Stop;
 use super::kept::Kept;
 use super::limits::{MemoryBound, TimeLimit};
@@ -249,6 +250,7 @@ impl Query {
         }
         // Whoever runs parts of it elsewhere learns at once that it is over.
         config.set_extension(Arc::new(stop.clone()));
+        config.set_extension(Arc::new(SeenInRun::default()));
         Ok((plan, Arc::new(self.context(runtime, config))))
     }
 

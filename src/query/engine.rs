@@ -13,6 +13,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionConfig;
 
 use super::bounds::SessionMemory;
+use super::exec::first_seen::FirstSeen;
 use super::exec::spool::ShowMakers;
 use super::exec::twins::TwinsApart;
 use super::names::{CATALOG, SCHEMA};
@@ -27,6 +28,7 @@ use super::plan::long_limit::LongLimits;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
 use super::plan::nested::KeysOfJoins;
+use super::plan::nested_order::NestedOrders;
 use super::plan::offsets::{AllRows, Offsets};
 use super::plan::one_step::OneStep;
 use super::plan::outer::OuterJoins;
@@ -93,6 +95,8 @@ pub(super) fn state(
         .with_optimizer_rule(Arc::new(JoinOrder::default()))
         .with_optimizer_rule(Arc::new(BothZeros))
         .with_optimizer_rule(Arc::new(KeysOfJoins))
+        .with_optimizer_rule(Arc::new(NestedOrders))
+        .with_physical_optimizer_rule(Arc::new(FirstSeen))
         .with_physical_optimizer_rule(Arc::new(AllRows))
         .with_physical_optimizer_rule(Arc::new(LongLimits))
         .with_physical_optimizer_rule(Arc::new(OneStep))

@@ -18,6 +18,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
+use super::sliding::Texts;
+
 /// Puts the functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {
     for inner in [array_agg_udaf(), string_agg_udaf()] {
@@ -56,6 +58,12 @@ impl AggregateUDFImpl for Gathered {
         &self,
         arguments: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
+        if self.name() == "string_agg"
+            && !arguments.is_distinct
+            && let Some(texts) = Texts::of(&arguments)
+        {
+            return Ok(Box::new(texts));
+        }
         self.inner.inner().create_sliding_accumulator(arguments)
     }
 

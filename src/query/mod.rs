@@ -35,6 +35,7 @@ mod names;
 mod naming;
 #[cfg(feature = "distributed")]
 mod near;
+mod neighbours;
 #[cfg(feature = "serve")]
 mod offered;
 mod one_value;
@@ -50,6 +51,7 @@ mod planner;
 mod positions;
 mod prepared;
 mod progress;
+mod ranks;
 mod renamed;
 mod row_in;
 mod run;
@@ -57,6 +59,7 @@ mod same_names;
 mod session;
 mod shape;
 mod shifts;
+mod sliding;
 mod slips;
 mod spill;
 mod spread;
@@ -98,7 +101,10 @@ pub use table::GridTable;
 pub(crate) use {
     error::{error_within, kind_within},
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
-    exec::{relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec, stop::Stop},
+    exec::{
+        first_seen::FirstSeenExec, relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec,
+        stop::Stop,
+    },
     faults::of_column,
     metrics::PROCESS,
     near::{Alone, Reads},

@@ -1,12 +1,12 @@
-//! ORDER BY of what SELECT has already: `SELECT x + 1 FROM t ORDER BY x + 1`, and `ORDER BY ALL`.
+//! ORDER BY of what SELECT has already: `SELECT x + 1 FROM t ORDER BY x + 1`, `ORDER BY ALL`, `SELECT DISTINCT ON (a, b) … ORDER BY b, a`.
 //!
-//! Comes in: a query. Goes out: the same, with the number of the item in place of what is written twice, and the numbers of all in place of ALL. Once items have names, the engine does not find what they are made of, with DISTINCT, GROUP BY ALL and UNION. Never
+//! Comes in: a query. Goes out: the same, with the number of the item in place of what is written twice, the numbers of all in place of ALL, and the keys of DISTINCT ON in the order of ORDER BY. Once items have names, the engine does not find what they are made of, with DISTINCT, GROUP BY ALL and UNION. Never
 //! here: names, which mean columns of the answer as it is.
 
 use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    Distinct, Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
 };
 
 use super::written::{text_of, without_parentheses};
@@ -51,6 +51,27 @@ pub(super) fn as_numbers(query: &mut Query) {
         if let Some(place) = places.get(&text_of(&key.expr)) {
             key.expr = number(*place);
         }
+    }
+}
+
+/// Puts the keys of DISTINCT ON, of which the order means nothing, in that of the keys of ORDER BY: the engine asks for it.
+pub(super) fn keys_as_ordered(query: &mut Query) {
+    let (Some(order), SetExpr::Select(select)) = (&query.order_by, query.body.as_mut()) else {
+        return;
+    };
+    let (OrderByKind::Expressions(order), Some(Distinct::On(keys))) =
+        (&order.kind, &mut select.distinct)
+    else {
+        return;
+    };
+    let order = order.iter().take(keys.len());
+    let places: HashMap<String, usize> = order
+        .enumerate()
+        .map(|(place, by)| (text_of(&by.expr), place))
+        .collect();
+    let place = |key: &Expr| places.get(&text_of(key));
+    if keys.iter().all(|key| place(key).is_some()) {
+        keys.sort_by_cached_key(|key| place(key).copied());
     }
 }
 

@@ -44,7 +44,7 @@ use super::spread::Spread;
 use super::spread::Spreader;
 use super::table::GridTable;
 use super::tiles::Tiles;
-use super::{extremes, gathered, sums};
+use super::{extremes, gathered, neighbours, ranks, sliding, sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 
@@ -159,6 +159,9 @@ impl Session {
         sums::add_to(&context);
         extremes::add_to(&context);
         gathered::add_to(&context);
+        ranks::add_to(&context);
+        neighbours::add_to(&context);
+        sliding::add_to(&context);
         let tiles = Tiles {
             names: names.clone(),
         };

@@ -87,6 +87,7 @@ impl VisitorMut for Rewriting<'_> {
             renamed::tell_apart(&mut cte.query, &cte.alias, &mut self.items);
         }
         fetch_as_limit(query);
+        order::keys_as_ordered(query);
         order::as_numbers(query);
         self.meant.push(written::Meant::of(&query.order_by));
         value_names::name_in_order(query);

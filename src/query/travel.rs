@@ -14,7 +14,7 @@ use super::plan::checked::Checked;
 use super::plan::concatenate::Concatenate;
 use super::plan::exact::FieldOf;
 use super::plan::floats::Settled;
-use super::plan::nested::SameKey;
+use super::plan::nested::NestedKey;
 use super::plan::only::Only;
 use super::plan::spans::Scaled;
 use super::plan::subqueries::MaybeNull;
@@ -99,7 +99,7 @@ pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
         ScalarUDF::from(FieldOf::new(get_field)),
         ScalarUDF::from(MaybeNull::new()),
         ScalarUDF::from(Only::new()),
-        ScalarUDF::from(SameKey::new()),
+        ScalarUDF::from(NestedKey::new()),
     ];
     let all = all.into_iter().chain(floats).chain(spans).chain(others);
     all.map(Arc::new).collect()

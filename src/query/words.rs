@@ -130,6 +130,12 @@ fn others(text: &str) -> Option<Worded> {
             "use HAVING",
         );
     }
+    if text.starts_with("SELECT DISTINCT ON expressions must match") {
+        return worded(
+            "ORDER BY must begin with all keys of DISTINCT ON".to_owned(),
+            "put them first; another order of the answer is one of a query around it: SELECT * FROM (SELECT DISTINCT ON (a) … ORDER BY a, b) ORDER BY b",
+        );
+    }
     if text.starts_with("Substring without for/from is not valid") {
         return worded(
             "substr() takes a text and where to start".to_owned(),

@@ -58,6 +58,15 @@ def test_aggregates_in_an_order_give_them_too(table: pa.Table) -> None:
     assert found["ids"].to_pylist() == [[group, group + 150] for group in range(150)]
 
 
+def test_any_value_of_more_groups_than_there_are_keys(table: pa.Table) -> None:
+    text = "SELECT id % 200 AS g, any_value(c) AS a, max(c) AS m FROM t WHERE c IS NOT NULL GROUP BY 1 ORDER BY 1"
+    found = pg.sql(text, t=table).to_arrow().to_pylist()
+    assert len(found) == 167
+    for row in found:
+        of_group = {TEXTS[number % 3] for number in range(row["g"], ROWS, 200)} - {None}
+        assert (row["a"] in of_group, row["m"]) == (True, max(of_group))
+
+
 def test_categories_of_pandas_are_such_columns() -> None:
     frame = pd.DataFrame(
         {"id": range(ROWS), "c": pd.Categorical([TEXTS[row % 3] for row in range(ROWS)])}

@@ -17,7 +17,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{
     ChildrenPropertiesMode, replace_children_if_necessary,
 };
-use datafusion::physical_plan::windows::BoundedWindowAggExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
     PlanProperties, ReplaceChildrenOptions,
@@ -61,6 +61,7 @@ fn below(plan: &Arc<dyn ExecutionPlan>, relies: bool) -> Result<Arc<dyn Executio
 fn relies_on_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let groups = plan.downcast_ref::<AggregateExec>();
     plan.is::<BoundedWindowAggExec>()
+        || plan.is::<WindowAggExec>()
         || groups.is_some_and(|groups| *groups.input_order_mode() != InputOrderMode::Linear)
         || !plan.is_network_boundary() && plan.children().into_iter().any(relies_on_order)
 }

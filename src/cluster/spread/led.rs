@@ -14,7 +14,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
-use crate::query::{GridScanExec, RelabelExec, SpoolExec};
+use crate::query::{FirstSeenExec, GridScanExec, RelabelExec, SpoolExec};
 
 /// Whether a statement goes on from its own rows, or keeps some that it reads in several places.
 pub(in crate::cluster) fn is_led_here(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
@@ -65,7 +65,8 @@ fn is_piece(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     }
     let changes = node.exists(|below| {
         // What a step says of its rows is no concern of others.
-        let is_of_step = below.is::<WorkTableExec>() || below.is::<RelabelExec>();
+        let is_of_step =
+            below.is::<WorkTableExec>() || below.is::<RelabelExec>() || below.is::<FirstSeenExec>();
         let is_led_here = below.is::<RecursiveQueryExec>() || below.is::<SpoolExec>();
         Ok(is_of_step || is_led_here)
     })?;

@@ -10,6 +10,7 @@ pub(super) mod dense;
 pub(super) mod enough;
 pub(in crate::query) mod expand;
 pub(super) mod expressions;
+pub(in crate::query) mod first_seen;
 mod growth;
 pub(super) mod morsel;
 pub(super) mod narrow;

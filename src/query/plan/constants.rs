@@ -1,7 +1,7 @@
 //! Columns that are constant below an operator and not above it: those of rows that an outer join may lack, and those of the parts of a UNION ALL. The engine takes them for constant above, too, and leaves a sort by
-//! them out.
+//! them out. And columns that are equal below a window whose keys are made of them (`PARTITION BY u.b % 3, v.b + 1`): the engine sorts by the one, and then looks for the other.
 //!
-//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nobody sees of such a column that it is constant. Never here: constants of inner joins, and those that all parts have.
+//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nobody sees of such a column that it is constant, or equal to others. Never here: constants of inner joins, and those that all parts have.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use datafusion::error::Result;
 use datafusion::functions::math::random;
 use datafusion::physical_expr::equivalence::AcrossPartitions;
 use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -95,7 +96,10 @@ fn hidden(node: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Result<Arc<d
             sides.collect()
         }
         None if node.is::<UnionExec>() => of_parts(&children),
-        None => return Ok(node),
+        None => match node.downcast_ref::<WindowAggExec>() {
+            Some(windows) => vec![equal_in_keys(windows)],
+            None => return Ok(node),
+        },
     };
     if hidden.iter().all(BTreeSet::is_empty) {
         return Ok(node);
@@ -154,7 +158,22 @@ fn of_parts(parts: &[Arc<dyn ExecutionPlan>]) -> Vec<BTreeSet<usize>> {
     differ.collect()
 }
 
-/// The plan with the same columns, of which these are not seen to be constant.
+/// The columns of which keys of windows are made, and which are equal to others.
+fn equal_in_keys(windows: &WindowAggExec) -> BTreeSet<usize> {
+    let keys = windows.window_expr().first();
+    let keys = keys.into_iter().flat_map(|window| window.partition_by());
+    let made = keys.filter(|key| !key.is::<Column>());
+    let columns = made.flat_map(collect_columns);
+    let known = windows.input().equivalence_properties().eq_group();
+    let is_equal = |column: &Column| {
+        let column = Arc::new(column.clone()) as Arc<dyn PhysicalExpr>;
+        known.get_equivalence_class(&column).is_some()
+    };
+    let columns = columns.filter(is_equal);
+    columns.map(|column| column.index()).collect()
+}
+
+/// The plan with the same columns, of which these are not seen to be constant or equal to others.
 fn without(
     plan: Arc<dyn ExecutionPlan>,
     places: &BTreeSet<usize>,

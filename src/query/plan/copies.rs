@@ -7,9 +7,10 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::error::Result;
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, Join, LogicalPlan, LogicalPlanBuilder, col};
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::query::ranks::row_number;
 
 /// The numbers of copies on the left and on the right.
 const COPIES: [&str; 2] = ["__copy_on_the_left", "__copy_on_the_right"];

@@ -21,6 +21,7 @@ mod longest;
 pub(super) mod meaning;
 pub(super) mod narrow;
 pub(super) mod nested;
+pub(super) mod nested_order;
 #[cfg(feature = "distributed")]
 pub(super) mod not_in;
 pub(super) mod offsets;

@@ -1,18 +1,19 @@
-//! Nested values as keys: bytes that are equal where the values are.
+//! Nested values as keys: bytes that are equal where the values are, and less where these are.
 //!
-//! Comes in: an expression whose types are settled; a plan that is optimized. Goes out: comparisons by `=`, `<>` and `IN`, and keys of joins, of lists, structs and maps as comparisons of bytes ([`SameKey`]). Comparisons with
-//! what is outside a subquery become keys of joins first: the engine knows them by their columns. Joins of the engine say to the
+//! Comes in: an expression whose types are settled; a plan that is optimized. Goes out: comparisons by `=`, `<`, `IN`, BETWEEN and their like, and keys of joins, of lists, structs and maps as comparisons of bytes ([`NestedKey`]).
+//! The engine would take nulls inside for less than all values. Comparisons with what is outside a subquery become keys of joins first: the engine knows them by their columns. Joins of the engine say to the
 //! scans below what values they look for as a least and a greatest one, and get these wrong where there are nulls inside; of some nested types they have none. Keys that are dictionaries of whole numbers are these
-//! numbers, for which the engine would take them in one place and not in the next. Never here: `<` and ORDER BY; keys of GROUP BY and DISTINCT, which the engine makes such bytes of by itself.
+//! numbers, for which the engine would take them in one place and not in the next. Never here: ORDER BY (`nested_order`); keys of GROUP BY and DISTINCT, which the engine makes such bytes of by itself.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayData, ArrayRef, BinaryArray, make_array};
+use arrow::compute::SortOptions;
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, JoinConstraint, Result};
-use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
+use datafusion::logical_expr::expr::{Between, InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, cast,
@@ -27,7 +28,7 @@ use super::floats::one_form;
 pub(super) fn by_keys(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expression {
         Expr::BinaryExpr(pair)
-            if is_equality(pair.op)
+            if is_comparison(pair.op)
                 && !pair.left.contains_outer()
                 && !pair.right.contains_outer() =>
         {
@@ -35,7 +36,8 @@ pub(super) fn by_keys(expression: Expr, schema: &DFSchema) -> Result<Transformed
             let is_literal = |side: &Expr| matches!(side, Expr::Literal(..));
             // A literal of a dictionary is compared with statistics.
             let key = key.filter(|key| {
-                *key == Key::Bytes || !is_literal(&pair.left) && !is_literal(&pair.right)
+                let are_columns = !is_literal(&pair.left) && !is_literal(&pair.right);
+                *key == Key::Bytes || are_columns && is_equality(pair.op)
             });
             let Some(key) = key else {
                 return Ok(Transformed::no(Expr::BinaryExpr(pair)));
@@ -44,6 +46,7 @@ pub(super) fn by_keys(expression: Expr, schema: &DFSchema) -> Result<Transformed
             let pair = BinaryExpr::new(Box::new(left), pair.op, Box::new(right));
             Ok(Transformed::yes(Expr::BinaryExpr(pair)))
         }
+        Expr::Between(range) => between(range, schema),
         Expr::InList(list) => in_list(list, schema),
         Expr::InSubquery(found) if !found.expr.contains_outer() => in_subquery(found, schema),
         other => Ok(Transformed::no(other)),
@@ -117,23 +120,31 @@ impl Key {
                 Some(Self::Numbers(values.as_ref().clone()))
             }
             DataType::Null => Some(Self::Numbers(DataType::Int64)),
-            nested if nested.is_nested() => {
-                let fields = [SortField::new(nested.clone())];
-                RowConverter::supports_fields(&fields).then_some(Self::Bytes)
-            }
-            _ => None,
+            other => has_key(other).then_some(Self::Bytes),
         }
     }
 
     fn of(&self, value: Expr) -> Expr {
         match self {
-            Self::Bytes => {
-                let function = Arc::new(ScalarUDF::from(SameKey::new()));
-                Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
-            }
+            Self::Bytes => key_of(value),
             Self::Numbers(data_type) => cast(value, data_type.clone()),
         }
     }
+}
+
+/// Whether there is a [`NestedKey`] of a type.
+pub(super) fn has_key(data_type: &DataType) -> bool {
+    data_type.is_nested() && RowConverter::supports_fields(&[field(data_type)])
+}
+
+/// The call of [`NestedKey`].
+pub(super) fn key_of(value: Expr) -> Expr {
+    let function = Arc::new(ScalarUDF::from(NestedKey::new()));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
+}
+
+fn field(data_type: &DataType) -> SortField {
+    SortField::new_with_options(data_type.clone(), SortOptions::new(false, false))
 }
 
 /// The key of values that are compared, if they have one type.
@@ -147,11 +158,32 @@ fn common_key(sides: [&Expr; 2], schemas: [&DFSchema; 2]) -> Result<Option<Key>>
     Ok(data_type.equals_datatype(&other).then_some(key))
 }
 
+fn is_comparison(operator: Operator) -> bool {
+    let is_less = matches!(
+        operator,
+        Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+    );
+    is_less || is_equality(operator)
+}
+
 fn is_equality(operator: Operator) -> bool {
     matches!(
         operator,
         Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom
     )
+}
+
+/// `list BETWEEN [1, 2] AND [3]`.
+fn between(range: Between, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let with = |end: &Expr| common_key([&*range.expr, end], [schema, schema]);
+    let keys = [with(&range.low)?, with(&range.high)?];
+    if keys != [Some(Key::Bytes), Some(Key::Bytes)] {
+        return Ok(Transformed::no(Expr::Between(range)));
+    }
+    let key = |part: Box<Expr>| Box::new(Key::Bytes.of(*part));
+    let (low, high) = (key(range.low), key(range.high));
+    let range = Between::new(key(range.expr), range.negated, low, high);
+    Ok(Transformed::yes(Expr::Between(range)))
 }
 
 /// `list IN ([1, 2], …)`.
@@ -191,13 +223,13 @@ fn in_subquery(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>
     Ok(Transformed::yes(Expr::InSubquery(found)))
 }
 
-/// A nested value as bytes, which are equal for two values of one type if these are: null is null, nulls inside are equal, and so are 0.0 and -0.0, and all NaN.
+/// A nested value as bytes, which are equal for two values of one type if these are, and less if they are: null is null, nulls inside are equal to each other and greater than all values, 0.0 and -0.0 are equal, and so are all NaN.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(in crate::query) struct SameKey {
+pub(in crate::query) struct NestedKey {
     signature: Signature,
 }
 
-impl SameKey {
+impl NestedKey {
     pub(in crate::query) fn new() -> Self {
         Self {
             signature: Signature::any(1, Volatility::Immutable),
@@ -205,9 +237,9 @@ impl SameKey {
     }
 }
 
-impl ScalarUDFImpl for SameKey {
+impl ScalarUDFImpl for NestedKey {
     fn name(&self) -> &'static str {
-        "same_key"
+        "nested_key"
     }
 
     fn signature(&self) -> &Signature {
@@ -242,7 +274,7 @@ impl ScalarUDFImpl for SameKey {
 
 fn keys_of(array: &ArrayRef) -> Result<BinaryArray> {
     let settled = settled_within(array)?;
-    let converter = RowConverter::new(vec![SortField::new(settled.data_type().clone())])?;
+    let converter = RowConverter::new(vec![field(settled.data_type())])?;
     let nulls = array.logical_nulls();
     let (offsets, values, _) = converter
         .convert_columns(&[settled])?
@@ -252,7 +284,7 @@ fn keys_of(array: &ArrayRef) -> Result<BinaryArray> {
 }
 
 /// The array, the floats inside of which have one zero and one NaN; the same where there are none.
-fn settled_within(array: &ArrayRef) -> Result<ArrayRef> {
+pub(in crate::query) fn settled_within(array: &ArrayRef) -> Result<ArrayRef> {
     match has_floats(array.data_type()) {
         true => Ok(make_array(settled(array.to_data())?)),
         false => Ok(Arc::clone(array)),
@@ -300,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_equal_where_values_are() {
+    fn keys_are_equal_where_values_are_and_less_where_these_are() {
         let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([
             Some(vec![Some(1), None]),
             Some(vec![Some(1)]),
@@ -312,6 +344,7 @@ mod tests {
         let keys = keys(Arc::new(lists));
         assert_eq!(keys[0], keys[4]);
         assert_eq!(keys[2], None);
+        assert!(keys[3] < keys[1] && keys[1] < keys[0] && keys[0] < keys[5]);
         let mut different = vec![&keys[0], &keys[1], &keys[2], &keys[3], &keys[5]];
         different.sort();
         different.dedup();

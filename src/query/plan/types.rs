@@ -274,7 +274,8 @@ fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<T
     let function = aggregate.func.name().to_owned();
     let params = &mut aggregate.params;
     let mut is_changed = nothings_as_numbers(&function, &mut params.args, schema);
-    if !params.order_by.is_empty() {
+    let is_of_one_row = function == "any_value" || OF_ONE_ROW.contains(&function.as_str());
+    if is_of_one_row || !params.order_by.is_empty() {
         let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
         is_changed |= without_dictionaries(keys.chain(&mut params.args), schema)?;
     }
@@ -293,7 +294,7 @@ fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Trans
     Ok(Transformed::new_transformed(window, is_changed))
 }
 
-/// Functions of windows that give the value of another row.
+/// Functions of windows, and of groups, that give the value of another row, or of one of many.
 const OF_ONE_ROW: [&str; 5] = ["lag", "lead", "first_value", "last_value", "nth_value"];
 
 /// Columns of nulls that have no type, where they are summed: whole numbers.
@@ -418,18 +419,19 @@ fn by_peers(window: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
     let Some(first) = parameters.order_by.first() else {
         return Ok(false);
     };
-    let is_without_distances = matches!(
-        first.expr.get_type(schema)?,
-        DataType::Time32(_)
-            | DataType::Time64(_)
-            | DataType::Duration(_)
-            | DataType::Interval(_)
-            | DataType::Binary
-            | DataType::LargeBinary
-            | DataType::BinaryView
-            | DataType::FixedSizeBinary(_)
-            | DataType::Struct(_)
-    );
+    let data_type = first.expr.get_type(schema)?;
+    let is_without_distances = data_type.is_nested()
+        || matches!(
+            data_type,
+            DataType::Time32(_)
+                | DataType::Time64(_)
+                | DataType::Duration(_)
+                | DataType::Interval(_)
+                | DataType::Binary
+                | DataType::LargeBinary
+                | DataType::BinaryView
+                | DataType::FixedSizeBinary(_)
+        );
     if is_without_distances {
         let (start, end) = (frame.start_bound.clone(), frame.end_bound.clone());
         parameters.window_frame = WindowFrame::new_bounds(WindowFrameUnits::Groups, start, end);

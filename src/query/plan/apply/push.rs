@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, Result, ScalarValue};
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -21,6 +20,7 @@ use datafusion::logical_expr::{
 use super::domain::{Domain, Keyed};
 use super::reach::{has_subquery, inside, outside};
 use crate::error::Error;
+use crate::query::ranks::row_number;
 
 /// How deep a subquery may be.
 const DEEPEST: usize = 200;
@@ -286,7 +286,7 @@ impl Push<'_> {
             place = place.order_by(order);
         }
         let place = place.build()?.alias(&name);
-        let number = |rows: usize| lit(u64::try_from(rows).unwrap_or(u64::MAX));
+        let number = |rows: usize| lit(i64::try_from(rows).unwrap_or(i64::MAX));
         let found = || Expr::Column(Column::from_name(&name));
         let mut kept = found().gt(number(skip));
         if let Some(fetch) = fetch {

@@ -1,0 +1,283 @@
+//! Aggregates of truth values, bits and texts over frames whose first row moves.
+//!
+//! Comes in: `bool_and`, `bool_or`, `bit_and` and `bit_or` of the engine, which forget what they have seen and cannot take a value out again. Goes out: the same functions, which count over such frames how often each
+//! truth value, and each bit, is there; the texts of such a frame for `string_agg`. Never here: groups and other frames, which stay the engine's.
+
+use std::collections::VecDeque;
+use std::mem::size_of_val;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, FieldRef, Int64Type, UInt64Type};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf};
+use datafusion::functions_aggregate::bool_and_or::{bool_and_udaf, bool_or_udaf};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
+    Signature,
+};
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::prelude::SessionContext;
+
+/// Puts the functions in place of those of the engine.
+pub(super) fn add_to(context: &SessionContext) {
+    for (inner, is_or) in [
+        (bool_and_udaf(), false),
+        (bool_or_udaf(), true),
+        (bit_and_udaf(), false),
+        (bit_or_udaf(), true),
+    ] {
+        context.register_udaf(AggregateUDF::from(Sliding { inner, is_or }));
+    }
+}
+
+/// One of the functions.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Sliding {
+    inner: Arc<AggregateUDF>,
+    is_or: bool,
+}
+
+impl AggregateUDFImpl for Sliding {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.inner().return_type(types)
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        self.inner.inner().accumulator(arguments)
+    }
+
+    fn create_sliding_accumulator(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(Bits {
+            is_or: self.is_or,
+            data_type: arguments.return_field.data_type().clone(),
+            num_values: 0,
+            counts: [0; 64],
+        }))
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        self.inner.inner().state_fields(arguments)
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
+        self.inner.inner().groups_accumulator_supported(arguments)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        self.inner.inner().create_groups_accumulator(arguments)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner.inner().order_sensitivity()
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.inner.inner().reverse_expr()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.inner().documentation()
+    }
+}
+
+/// How many values of a frame have each bit. A truth value has one.
+#[derive(Debug)]
+struct Bits {
+    is_or: bool,
+    data_type: DataType,
+    num_values: u64,
+    counts: [u64; 64],
+}
+
+impl Bits {
+    /// The bits of each value that is none null; those of a negative number go on to the left.
+    fn of(array: &ArrayRef) -> Result<Vec<u64>> {
+        let array = match array.data_type() {
+            DataType::UInt64 => Arc::clone(array),
+            _ => cast(array, &DataType::Int64)?,
+        };
+        Ok(match array.data_type() {
+            DataType::UInt64 => array
+                .as_primitive::<UInt64Type>()
+                .iter()
+                .flatten()
+                .collect(),
+            _ => {
+                let values = array.as_primitive::<Int64Type>().iter().flatten();
+                values
+                    .map(|value| u64::from_ne_bytes(value.to_ne_bytes()))
+                    .collect()
+            }
+        })
+    }
+
+    fn count(&mut self, array: &ArrayRef, change: impl Fn(&mut u64)) -> Result<()> {
+        for bits in Self::of(array)? {
+            change(&mut self.num_values);
+            for (place, count) in self.counts.iter_mut().enumerate() {
+                if bits >> place & 1 == 1 {
+                    change(count);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Accumulator for Bits {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        match values {
+            [values, ..] => self.count(values, |count| *count += 1),
+            [] => Ok(()),
+        }
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        match values {
+            [values, ..] => self.count(values, |count| *count = count.saturating_sub(1)),
+            [] => Ok(()),
+        }
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        if self.num_values == 0 {
+            return ScalarValue::try_new_null(&self.data_type);
+        }
+        let least = if self.is_or { 1 } else { self.num_values };
+        let set = self.counts.iter().enumerate();
+        let bits = set.filter(|(_, count)| **count >= least);
+        let bits = bits.fold(0_u64, |bits, (place, _)| bits | 1 << place);
+        match &self.data_type {
+            DataType::Boolean => Ok(ScalarValue::Boolean(Some(bits & 1 == 1))),
+            DataType::UInt64 => Ok(ScalarValue::UInt64(Some(bits))),
+            other => {
+                let value = i64::from_ne_bytes(bits.to_ne_bytes());
+                ScalarValue::Int64(Some(value)).cast_to(other)
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        without_parts()
+    }
+
+    fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
+        without_parts()
+    }
+}
+
+fn without_parts<T>() -> Result<T> {
+    datafusion::common::internal_err!("a frame that slides has no parts")
+}
+
+/// The texts of a frame, one after the other.
+#[derive(Debug)]
+pub(super) struct Texts {
+    data_type: DataType,
+    delimiter: String,
+    texts: VecDeque<String>,
+    num_bytes: usize,
+}
+
+impl Texts {
+    /// For `string_agg`; `None` where what stands between texts is not known.
+    pub(super) fn of(arguments: &AccumulatorArgs<'_>) -> Option<Self> {
+        let [_, delimiter] = arguments.exprs else {
+            return None;
+        };
+        let delimiter = delimiter.downcast_ref::<Literal>()?.value();
+        Some(Self {
+            data_type: arguments.return_field.data_type().clone(),
+            delimiter: delimiter.try_as_str()?.unwrap_or_default().to_owned(),
+            texts: VecDeque::new(),
+            num_bytes: 0,
+        })
+    }
+}
+
+fn texts_of(values: &[ArrayRef]) -> Result<ArrayRef> {
+    match values {
+        [texts, ..] => Ok(cast(texts, &DataType::Utf8View)?),
+        [] => datafusion::common::internal_err!("texts of nothing"),
+    }
+}
+
+impl Accumulator for Texts {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for text in texts_of(values)?.as_string_view().iter().flatten() {
+            self.num_bytes += text.len();
+            self.texts.push_back(text.to_owned());
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for _ in texts_of(values)?.as_string_view().iter().flatten() {
+            let gone = self.texts.pop_front().unwrap_or_default();
+            self.num_bytes = self.num_bytes.saturating_sub(gone.len());
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        if self.texts.is_empty() {
+            return ScalarValue::try_new_null(&self.data_type);
+        }
+        let mut joined =
+            String::with_capacity(self.num_bytes + self.texts.len() * self.delimiter.len());
+        for (place, text) in self.texts.iter().enumerate() {
+            if place > 0 {
+                joined.push_str(&self.delimiter);
+            }
+            joined.push_str(text);
+        }
+        ScalarValue::Utf8(Some(joined)).cast_to(&self.data_type)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.num_bytes + self.texts.capacity() * size_of::<String>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        without_parts()
+    }
+
+    fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
+        without_parts()
+    }
+}
