@@ -13,6 +13,7 @@ use datafusion::functions::math::random;
 use datafusion::physical_expr::equivalence::AcrossPartitions;
 use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr};
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -96,9 +97,9 @@ fn hidden(node: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Result<Arc<d
             sides.collect()
         }
         None if node.is::<UnionExec>() => of_parts(&children),
-        None => match node.downcast_ref::<WindowAggExec>() {
-            Some(windows) => vec![equal_in_keys(windows)],
-            None => return Ok(node),
+        None => match (windows_of(&node), children.as_slice()) {
+            (Some(windows), [input]) => vec![equal_in_keys(windows, input)],
+            _ => return Ok(node),
         },
     };
     if hidden.iter().all(BTreeSet::is_empty) {
@@ -158,13 +159,23 @@ fn of_parts(parts: &[Arc<dyn ExecutionPlan>]) -> Vec<BTreeSet<usize>> {
     differ.collect()
 }
 
+fn windows_of(node: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
+    let all = node.downcast_ref::<WindowAggExec>();
+    let bounded = node.downcast_ref::<BoundedWindowAggExec>();
+    let all = all.map(WindowAggExec::window_expr);
+    all.or_else(|| bounded.map(BoundedWindowAggExec::window_expr))
+}
+
 /// The columns of which keys of windows are made, and which are equal to others.
-fn equal_in_keys(windows: &WindowAggExec) -> BTreeSet<usize> {
-    let keys = windows.window_expr().first();
-    let keys = keys.into_iter().flat_map(|window| window.partition_by());
+fn equal_in_keys(
+    windows: &[Arc<dyn WindowExpr>],
+    input: &Arc<dyn ExecutionPlan>,
+) -> BTreeSet<usize> {
+    let keys = windows.first().into_iter();
+    let keys = keys.flat_map(|window| window.partition_by());
     let made = keys.filter(|key| !key.is::<Column>());
     let columns = made.flat_map(collect_columns);
-    let known = windows.input().equivalence_properties().eq_group();
+    let known = input.equivalence_properties().eq_group();
     let is_equal = |column: &Column| {
         let column = Arc::new(column.clone()) as Arc<dyn PhysicalExpr>;
         known.get_equivalence_class(&column).is_some()
