@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use crate::error::Error;
 
 /// What a hint of the library says, the option that it is about, what a verb with that option says, and one without it.
-const WORDS: [(&str, &str, &str, &str); 19] = [
+const WORDS: [(&str, &str, &str, &str); 20] = [
     (
         "raise memory_limit, or ask for fewer rows or columns",
         "memory-limit",
@@ -104,6 +104,12 @@ const WORDS: [(&str, &str, &str, &str); 19] = [
         "storage-option",
         "AWS_REGION or --storage-option region=…",
         "AWS_REGION",
+    ),
+    (
+        "leave storage_options out",
+        "storage-option",
+        "leave --storage-option out",
+        "leave it out",
     ),
     (
         "; storage_options take ",

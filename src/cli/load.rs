@@ -21,7 +21,7 @@ use crate::grid::picture::counted;
 use crate::grid::{PartitionGrid, SortColumn};
 use crate::load::{
     FileCompression, LoadJob, LoadOptions, Progress, SchemaEvolution, WriteOptions, check_output,
-    write_grid,
+    is_in_store, write_grid,
 };
 use crate::memory::parse_size;
 
@@ -285,9 +285,13 @@ impl Wishes {
         let interrupt = Interrupt::hear()?;
         let runtime = runtime(None)?;
         let _entered = runtime.enter();
-        runtime.block_on(check_output(out, &self.write_options()))?;
+        // Settings are for the side that lies in a store; where none does, they are refused.
+        let is_from_store = sources.iter().any(|source| is_in_store(source));
+        let is_to_store = is_in_store(out);
+        let options = self.write_options(is_to_store || !is_from_store);
+        runtime.block_on(check_output(out, &options))?;
         let started = Instant::now();
-        let job = LoadJob::start(sources.to_vec(), self.load_options())?;
+        let job = LoadJob::start(sources.to_vec(), self.load_options(is_from_store))?;
         let bar = self.bar();
         let interval = self.interval();
         let grid: Result<PartitionGrid> = runtime.block_on(async {
@@ -309,7 +313,6 @@ impl Wishes {
         show(&bar, &job.progress());
         events.print(&fields("loaded", &job.progress()))?;
         bar.set_message("writing");
-        let options = self.write_options();
         let writing = Box::pin(write_grid(&grid, out, &options));
         let written = runtime.block_on(async {
             tokio::select! {
@@ -325,11 +328,11 @@ impl Wishes {
         Ok((whole, written?))
     }
 
-    fn load_options(&self) -> LoadOptions {
+    fn load_options(&self, with_settings: bool) -> LoadOptions {
         let mut options = LoadOptions::default()
             .with_hive_partitioning(!self.no_hive)
             .with_schema_evolution(self.schema_evolution.into())
-            .with_storage_options(self.storage_options.clone());
+            .with_storage_options(self.settings(with_settings));
         if let Some(columns) = &self.columns {
             options = options.with_columns(columns.clone());
         }
@@ -352,12 +355,17 @@ impl Wishes {
         self.sort_by.iter().map(|text| sort_column(text)).collect()
     }
 
-    fn write_options(&self) -> WriteOptions {
+    fn write_options(&self, with_settings: bool) -> WriteOptions {
         WriteOptions::default()
             .with_compression(self.compression)
             .with_partition_by(self.partition_by.clone())
             .with_overwrite(self.overwrite)
-            .with_storage_options(self.storage_options.clone())
+            .with_storage_options(self.settings(with_settings))
+    }
+
+    fn settings(&self, are_meant: bool) -> Vec<(String, String)> {
+        let settings = are_meant.then(|| self.storage_options.clone());
+        settings.unwrap_or_default()
     }
 
     /// The error in terms of what was written behind `--sort-by`.

@@ -2,7 +2,7 @@
 //!
 //! Comes in: `array_agg` and `string_agg` of the engine. Goes out: the same functions, which several times in one SELECT may have another ORDER BY each: they order what they have gathered themselves, so that the order of
 //! the rows is a help and no condition. Over windows they see the rows as the window has them: the engine would turn a window around whose rows are there in the opposite order, and what they gather with it.
-//! Never here: what is gathered.
+//! Texts in frames that slide are joined by `sliding`. Never here: what is gathered.
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
+use super::passed_on::aggregate_as_inner;
 use super::sliding::Texts;
 
 /// Puts the functions in place of those of the engine.
@@ -34,25 +35,7 @@ struct Gathered {
 }
 
 impl AggregateUDFImpl for Gathered {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.inner().return_type(types)
-    }
-
-    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.inner().accumulator(arguments)
-    }
+    aggregate_as_inner!();
 
     fn create_sliding_accumulator(
         &self,
@@ -65,21 +48,6 @@ impl AggregateUDFImpl for Gathered {
             return Ok(Box::new(texts));
         }
         self.inner.inner().create_sliding_accumulator(arguments)
-    }
-
-    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.inner().state_fields(arguments)
-    }
-
-    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
-        self.inner.inner().groups_accumulator_supported(arguments)
-    }
-
-    fn create_groups_accumulator(
-        &self,
-        arguments: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn GroupsAccumulator>> {
-        self.inner.inner().create_groups_accumulator(arguments)
     }
 
     /// It orders what it has gathered whether the rows came in order or not.
@@ -101,9 +69,5 @@ impl AggregateUDFImpl for Gathered {
 
     fn supports_null_handling_clause(&self) -> bool {
         self.inner.supports_null_handling_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.inner().documentation()
     }
 }

@@ -42,6 +42,7 @@ mod one_value;
 mod options;
 mod order;
 mod parameters;
+mod passed_on;
 mod pattern;
 mod permission;
 mod physical;
@@ -101,6 +102,7 @@ pub use table::GridTable;
 pub(crate) use {
     error::{error_within, kind_within},
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
+    exec::over::over_one_input,
     exec::{
         first_seen::FirstSeenExec, relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec,
         stop::Stop,
@@ -109,6 +111,7 @@ pub(crate) use {
     metrics::PROCESS,
     near::{Alone, Reads},
     plan::beyond::Numbers,
+    plan::constants::windows_of,
     plan::estimate::{sample, sample_of_parts},
     plan::facts::{Extent, Facts},
     spread::{Spread, asks_for_counts, last_part, part},

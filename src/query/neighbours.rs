@@ -22,6 +22,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::prelude::SessionContext;
 
+use super::passed_on::window_as_inner;
+
 /// Puts the functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {
     for inner in [lag_udwf(), lead_udwf()] {
@@ -36,21 +38,7 @@ struct Neighbour {
 }
 
 impl WindowUDFImpl for Neighbour {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn expressions(&self, arguments: ExpressionArgs) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.inner.expressions(arguments)
-    }
+    window_as_inner!();
 
     fn partition_evaluator(
         &self,
@@ -75,14 +63,6 @@ impl WindowUDFImpl for Neighbour {
             }
             other => other,
         }
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn limit_effect(&self, arguments: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
-        self.inner.inner().limit_effect(arguments)
     }
 }
 

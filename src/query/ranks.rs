@@ -23,6 +23,8 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
 
+use super::passed_on::window_as_inner;
+
 /// Puts the functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {
     for inner in [
@@ -49,21 +51,7 @@ struct Ranked {
 }
 
 impl WindowUDFImpl for Ranked {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn expressions(&self, arguments: ExpressionArgs) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.inner.expressions(arguments)
-    }
+    window_as_inner!();
 
     fn partition_evaluator(
         &self,
@@ -81,14 +69,6 @@ impl WindowUDFImpl for Ranked {
 
     fn sort_options(&self) -> Option<SortOptions> {
         self.inner.sort_options()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn limit_effect(&self, arguments: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
-        self.inner.inner().limit_effect(arguments)
     }
 }
 

@@ -23,6 +23,8 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::prelude::SessionContext;
 
+use super::passed_on::aggregate_as_inner;
+
 /// Puts the functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {
     for (inner, is_or) in [
@@ -43,25 +45,7 @@ struct Sliding {
 }
 
 impl AggregateUDFImpl for Sliding {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.inner().return_type(types)
-    }
-
-    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.inner().accumulator(arguments)
-    }
+    aggregate_as_inner!();
 
     fn create_sliding_accumulator(
         &self,
@@ -75,31 +59,12 @@ impl AggregateUDFImpl for Sliding {
         }))
     }
 
-    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.inner().state_fields(arguments)
-    }
-
-    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
-        self.inner.inner().groups_accumulator_supported(arguments)
-    }
-
-    fn create_groups_accumulator(
-        &self,
-        arguments: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn GroupsAccumulator>> {
-        self.inner.inner().create_groups_accumulator(arguments)
-    }
-
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.inner.inner().order_sensitivity()
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
         self.inner.inner().reverse_expr()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.inner().documentation()
     }
 }
 
@@ -135,12 +100,13 @@ impl Bits {
     }
 
     fn count(&mut self, array: &ArrayRef, change: impl Fn(&mut u64)) -> Result<()> {
-        for bits in Self::of(array)? {
+        for mut bits in Self::of(array)? {
             change(&mut self.num_values);
-            for (place, count) in self.counts.iter_mut().enumerate() {
-                if bits >> place & 1 == 1 {
+            while bits != 0 {
+                if let Some(count) = self.counts.get_mut(bits.trailing_zeros() as usize) {
                     change(count);
                 }
+                bits &= bits - 1;
             }
         }
         Ok(())

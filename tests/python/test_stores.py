@@ -6,6 +6,8 @@ import contextlib
 import functools
 import http.server
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -143,6 +145,31 @@ def test_keys_are_read_and_written_as_they_stand(server: str, tmp_path: Path) ->
     found = client.list_objects_v2(Bucket="names", Prefix="written/")["Contents"]
     written = {f"written/{name}/part-00000.parquet" for name in names}
     assert {item["Key"] for item in found} == written
+
+
+def test_the_command_has_settings_for_the_side_that_is_a_store(server: str, tmp_path: Path) -> None:
+    s3_client(server).create_bucket(Bucket="copies")
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "a.parquet")
+    settings = [f"--storage-option={key}={value}" for key, value in options(server).items()]
+
+    def copy(source: object, target: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "partgrid", "copy", str(source), str(target), *settings]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    there = "s3://copies/a"
+    for source, target in [
+        (tmp_path / "a.parquet", there),
+        (there, tmp_path / "back"),
+        (there, "s3://copies/b"),
+    ]:
+        done = copy(source, target)
+        assert done.returncode == 0, done.stderr
+    assert pg.read_parquet(tmp_path / "back").to_arrow()["n"].to_pylist() == [1, 2]
+    refused = copy(tmp_path / "back", tmp_path / "again")
+    assert refused.returncode == 1
+    assert "this is a local path" in refused.stderr
+    assert "hint: leave --storage-option out" in refused.stderr
+    assert not (tmp_path / "again").exists()
 
 
 @pytest.mark.usefixtures("bucket")

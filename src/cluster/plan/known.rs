@@ -24,7 +24,7 @@ use datafusion::physical_plan::{
 };
 use datafusion_distributed::NetworkBoundaryExt;
 
-use super::over::over_one_input;
+use crate::query::over_one_input;
 
 /// The plan whose parts know of rows from elsewhere what is known here.
 ///

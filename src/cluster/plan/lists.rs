@@ -22,9 +22,9 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use datafusion_distributed::NetworkBoundaryExt;
-use futures::StreamExt;
 
-use super::over::over_one_input;
+use crate::query::over_one_input;
+use futures::StreamExt;
 
 /// The plan, between whose processes there are no such lists.
 ///

@@ -18,7 +18,6 @@ pub(super) mod limits;
 pub(super) mod lists;
 pub(super) mod numbers;
 pub(super) mod orders;
-mod over;
 pub(super) mod pairs;
 pub(super) mod single;
 pub(super) mod stages;

@@ -25,9 +25,9 @@ use datafusion::physical_plan::{
 };
 use datafusion_distributed::NetworkBoundaryExt;
 
-use super::over::over_one_input;
 use crate::cluster::codec::tiles::broken;
 use crate::error::{Error, ErrorKind};
+use crate::query::{over_one_input, windows_of};
 
 /// The plan whose windows are the same on the other side; those that run where the statement was asked stay as they are.
 ///
@@ -54,13 +54,6 @@ fn below(plan: &Arc<dyn ExecutionPlan>, is_sent: bool) -> Result<Arc<dyn Executi
         true => plan,
         false => Arc::new(WindowsExec::new(plan, more)),
     })
-}
-
-fn windows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
-    let all = plan.downcast_ref::<WindowAggExec>();
-    let bounded = plan.downcast_ref::<BoundedWindowAggExec>();
-    let all = all.map(WindowAggExec::window_expr);
-    all.or_else(|| bounded.map(BoundedWindowAggExec::window_expr))
 }
 
 /// What the engine forgets of one window.

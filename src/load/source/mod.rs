@@ -103,22 +103,27 @@ pub(super) async fn find(sources: &[String], options: &LoadOptions) -> Result<Ve
     Ok(files.into_values().collect())
 }
 
+/// Whether a path or URL leads to a store, and not to the file system of this machine.
+pub(crate) fn is_in_store(source: &str) -> bool {
+    source
+        .split_once("://")
+        .is_some_and(|(scheme, _)| is_scheme(scheme) && !scheme.eq_ignore_ascii_case("file"))
+}
+
 /// Refuses settings of a store where nothing lies in one.
 fn check_options(sources: &[String], options: &LoadOptions) -> Result<()> {
-    let is_remote = |source: &String| {
-        source
-            .split_once("://")
-            .is_some_and(|(scheme, _)| is_scheme(scheme) && !scheme.eq_ignore_ascii_case("file"))
+    let has_store = options.store().is_some() || sources.iter().any(|source| is_in_store(source));
+    let Some(first) = sources.first() else {
+        return Ok(());
     };
-    if options.storage_options().is_empty() || sources.iter().any(is_remote) {
+    if has_store || options.storage_options().is_empty() {
         return Ok(());
     }
-    let text = "storage_options are for URLs of stores (s3://, gs://, az://, https://), and this is a local path";
-    let error = Error::invalid_argument(text);
-    Err(match sources.first() {
-        Some(source) => error.with_file(source),
-        None => error,
-    })
+    let text =
+        "there are settings for a store (s3://, gs://, az://, https://), and this is a local path";
+    Err(Error::invalid_argument(text)
+        .with_file(first)
+        .with_hint("leave storage_options out"))
 }
 
 /// A refusal with what is allowed, for those who may read of it, and the setting that says so.
@@ -190,7 +195,7 @@ pub(super) fn target_of(url: &str, options: &LoadOptions) -> Result<Target> {
     if url.is_empty() {
         return Err(Error::invalid_argument("the folder must have a name"));
     }
-    check_options(&[url.to_owned()], options)?;
+    check_options(std::slice::from_ref(&url.to_owned()), options)?;
     let path = match url.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => file_url(url, rest)?,
         Some((scheme, _)) if is_scheme(scheme) => {

@@ -28,6 +28,7 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
+use super::over::over_one_input;
 use crate::query::plan::nested::settled_within;
 
 /// Has each step of such a query, and its first rows, pass through a node of this kind.
@@ -48,11 +49,7 @@ impl PhysicalOptimizerRule for FirstSeen {
             };
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
             let seen = |input: &Arc<dyn ExecutionPlan>, begins: bool| {
-                Arc::new(FirstSeenExec {
-                    input: Arc::clone(input),
-                    number,
-                    begins,
-                }) as _
+                Arc::new(FirstSeenExec::new(Arc::clone(input), number, begins)) as _
             };
             let query = RecursiveQueryExec::try_new(
                 query.name().to_owned(),
@@ -153,6 +150,23 @@ pub(crate) struct FirstSeenExec {
     number: u64,
     /// Whether these are the first rows of the query, before which there is none.
     begins: bool,
+    properties: Arc<PlanProperties>,
+}
+
+impl FirstSeenExec {
+    fn new(input: Arc<dyn ExecutionPlan>, number: u64, begins: bool) -> Self {
+        Self {
+            properties: Arc::clone(input.properties()),
+            input,
+            number,
+            begins,
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as all nodes over one input")]
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Ok(Self::new(input, self.number, self.begins))
+    }
 }
 
 impl DisplayAs for FirstSeenExec {
@@ -166,48 +180,7 @@ impl ExecutionPlan for FirstSeenExec {
         "FirstSeenExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self {
-            input: children.pop().unwrap_or_else(|| Arc::clone(&self.input)),
-            number: self.number,
-            begins: self.begins,
-        }))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
+    over_one_input!();
 
     fn execute(
         &self,

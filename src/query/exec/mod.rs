@@ -14,6 +14,7 @@ pub(in crate::query) mod first_seen;
 mod growth;
 pub(super) mod morsel;
 pub(super) mod narrow;
+pub(in crate::query) mod over;
 pub(super) mod own;
 pub(super) mod pace;
 pub(super) mod portion;

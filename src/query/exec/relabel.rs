@@ -19,6 +19,8 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
+use super::over::over_one_input;
+
 /// The node.
 #[derive(Debug)]
 pub(crate) struct RelabelExec {
@@ -48,6 +50,11 @@ impl RelabelExec {
             properties: Arc::new(properties),
         }
     }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as all nodes over one input")]
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Ok(Self::new(input, &self.schema()))
+    }
 }
 
 impl DisplayAs for RelabelExec {
@@ -61,41 +68,7 @@ impl ExecutionPlan for RelabelExec {
         "RelabelExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop().unwrap_or_else(|| Arc::clone(&self.input));
-        Ok(Arc::new(Self::new(input, &self.schema())))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
+    over_one_input!();
 
     fn execute(
         &self,

@@ -159,7 +159,8 @@ fn of_parts(parts: &[Arc<dyn ExecutionPlan>]) -> Vec<BTreeSet<usize>> {
     differ.collect()
 }
 
-fn windows_of(node: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
+/// The windows of an operator of windows.
+pub(crate) fn windows_of(node: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
     let all = node.downcast_ref::<WindowAggExec>();
     let bounded = node.downcast_ref::<BoundedWindowAggExec>();
     let all = all.map(WindowAggExec::window_expr);

@@ -7,7 +7,7 @@ mod cardinality;
 pub(super) mod checked;
 pub(super) mod concatenate;
 mod conditions;
-pub(super) mod constants;
+pub(crate) mod constants;
 pub(super) mod copies;
 mod dependencies;
 pub(crate) mod estimate;

@@ -274,8 +274,7 @@ fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<T
     let function = aggregate.func.name().to_owned();
     let params = &mut aggregate.params;
     let mut is_changed = nothings_as_numbers(&function, &mut params.args, schema);
-    let is_of_one_row = function == "any_value" || OF_ONE_ROW.contains(&function.as_str());
-    if is_of_one_row || !params.order_by.is_empty() {
+    if OF_ONE_ROW.contains(&function.as_str()) || !params.order_by.is_empty() {
         let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
         is_changed |= without_dictionaries(keys.chain(&mut params.args), schema)?;
     }
@@ -294,8 +293,15 @@ fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Trans
     Ok(Transformed::new_transformed(window, is_changed))
 }
 
-/// Functions of windows, and of groups, that give the value of another row, or of one of many.
-const OF_ONE_ROW: [&str; 5] = ["lag", "lead", "first_value", "last_value", "nth_value"];
+/// Functions of windows and of groups that give the value of one row of many.
+const OF_ONE_ROW: [&str; 6] = [
+    "any_value",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+];
 
 /// Columns of nulls that have no type, where they are summed: whole numbers.
 fn nothings_as_numbers(function: &str, arguments: &mut [Expr], schema: &DFSchema) -> bool {

@@ -47,4 +47,4 @@ macro_rules! over_one_input {
     };
 }
 
-pub(super) use over_one_input;
+pub(crate) use over_one_input;
