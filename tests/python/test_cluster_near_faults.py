@@ -95,8 +95,9 @@ def test_a_member_that_hangs_for_long_costs_no_wrong_answer(tmp_path: Path) -> N
                         is_right(member, 3)
             finally:
                 hanging.go_on()
-            # It is a member as before, whose memory is mapped.
-            until(lambda: is_right(one, 3) and is_alone(one, QUERY), bool)
+            # It is a member as before: all have mapped the memory of each other.
+            for member in members:
+                until(lambda member=member: is_right(member, 3) and is_alone(member, QUERY), bool)
 
         # The first time is long enough for it to be taken for gone.
         hang(6)
