@@ -166,8 +166,9 @@ fn all_said(codec: &Codec) -> Vec<Said> {
         Constant::InEachPartition,
         Constant::Everywhere,
     ];
+    let parts: Vec<Arc<dyn PhysicalExpr>> = vec![key(), Arc::new(Column::new("x", 2))];
     let classes = classes.map(|constant| Class {
-        columns: vec![0, 2],
+        parts: parts.clone(),
         constant,
     });
     let known = KnownExec::try_new(Arc::clone(&join), classes.to_vec());

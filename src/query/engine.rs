@@ -15,7 +15,7 @@ use datafusion::prelude::SessionConfig;
 use super::bounds::SessionMemory;
 use super::exec::first_seen::FirstSeen;
 use super::exec::spool::ShowMakers;
-use super::exec::twins::TwinsApart;
+use super::exec::twins::{FiltersWhole, TwinsApart};
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::apply::Apply;
@@ -33,6 +33,7 @@ use super::plan::offsets::{AllRows, Offsets};
 use super::plan::one_step::OneStep;
 use super::plan::outer::OuterJoins;
 use super::plan::pause::PauseOften;
+use super::plan::required::Required;
 use super::plan::roll_up::RollUp;
 use super::plan::set_keys::SetKeys;
 use super::plan::settings::for_tiles;
@@ -46,6 +47,9 @@ const SMALL_TABLE_PLACES: usize = 256 * 1024;
 
 /// The bytes of the memory limit for each of them.
 const PLACES_OF_LIMIT: usize = 1024;
+
+/// The rule of the engine that gives operators the orders and partitions that they ask for.
+const SETTLES: &str = "EnsureRequirements";
 
 /// What statements are planned with, for queries within a limit of memory, and all within one of what they spill.
 ///
@@ -110,21 +114,27 @@ pub(super) fn state(
     with_operations(state, Operations::default())
 }
 
-/// The rules of a state, of which those that move conditions move none to another column of the same name. Groups of fewer keys come first: of the engine's own, later rules take an order for granted that they do
-/// not have, and sort them for it.
+/// The rules of a state, of which those that move conditions and columns take none for another of the same name. Groups of fewer keys come first: of the engine's own, later rules take an order for granted that they do
+/// not have, and sort them for it. What operators ask for is looked at once more before scans are told what sorts and joins need of them.
 fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let rules = state.physical_optimizers().iter();
-    let rules = rules.flat_map(|rule| match rule.name() {
+    let rules = state.physical_optimizers();
+    let settles = rules.iter().find(|rule| rule.name() == SETTLES);
+    let rules = rules.iter().flat_map(|rule| match rule.name() {
         name if name.starts_with("FilterPushdown") => {
             vec![Arc::new(TwinsApart(Arc::clone(rule))) as _]
         }
+        "ProjectionPushdown" => vec![Arc::new(FiltersWhole(Arc::clone(rule))) as _],
         // It leaves out the sorts that it takes for done.
-        "EnsureRequirements" => vec![
+        SETTLES => vec![
             Arc::new(Offsets) as _,
             Arc::new(SetKeys) as _,
             Arc::new(Constants) as _,
             Arc::clone(rule),
         ],
+        "PushdownSort" => {
+            let again = settles.map(|settles| Arc::new(Required(Arc::clone(settles))) as _);
+            again.into_iter().chain([Arc::clone(rule)]).collect()
+        }
         _ => vec![Arc::clone(rule)],
     });
     iter::once(Arc::new(RollUp) as _).chain(rules).collect()

@@ -18,7 +18,6 @@ use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use super::aliases;
 use super::anew::Anew;
 use super::answer::{Bounds, Query};
 #[cfg(feature = "distributed")]
@@ -35,6 +34,7 @@ use super::limits::TimeLimit;
 use super::names::{CATALOG, Catalog, Known, Names, Table, state_of};
 use super::naming::Naming;
 use super::options::{QueryOptions, SessionOptions};
+use super::own_functions;
 use super::parameters::Parameters;
 use super::physical::Physical;
 use super::planner::{Planned, Planner, within};
@@ -44,7 +44,6 @@ use super::spread::Spread;
 use super::spread::Spreader;
 use super::table::GridTable;
 use super::tiles::Tiles;
-use super::{extremes, gathered, neighbours, ranks, sliding, sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 
@@ -155,13 +154,7 @@ impl Session {
         for function in functions {
             context.register_udf(function);
         }
-        aliases::add_to(&context);
-        sums::add_to(&context);
-        extremes::add_to(&context);
-        gathered::add_to(&context);
-        ranks::add_to(&context);
-        neighbours::add_to(&context);
-        sliding::add_to(&context);
+        own_functions::add_to(&context);
         let tiles = Tiles {
             names: names.clone(),
         };

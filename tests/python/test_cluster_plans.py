@@ -50,9 +50,30 @@ REDUCED = [
     "SELECT few.k, t.n FROM few JOIN (SELECT f, count(*) AS n FROM big GROUP BY f) t ON t.f = few.f WHERE few.tag = 'a' ORDER BY few.k",
 ]
 
+# What operators ask of their inputs, where the engine loses sight of it.
+ASKED = [
+    # Inputs whose keys are apart, and need no exchange.
+    "SELECT DISTINCT id, a FROM steps UNION ALL SELECT DISTINCT id, a FROM nothing",
+    "SELECT id, a, count(*) AS n FROM (SELECT DISTINCT id, a FROM steps UNION ALL SELECT DISTINCT id, a FROM nothing) AS r GROUP BY id, a",
+    "SELECT DISTINCT id, a FROM nothing UNION ALL SELECT DISTINCT id, a FROM steps UNION ALL SELECT DISTINCT id, a FROM nothing",
+    "SELECT DISTINCT id, a FROM steps UNION SELECT DISTINCT id, a FROM nothing",
+    # Groups of which it is known that they are not many.
+    "SELECT DISTINCT a FROM (SELECT DISTINCT ON (id) id, a FROM single ORDER BY id) AS r ORDER BY a",
+    "SELECT DISTINCT a FROM (SELECT DISTINCT ON (id) id, a FROM nothing ORDER BY id) AS r ORDER BY a",
+    "SELECT a, count(*) AS n FROM (SELECT id, max(a) AS a FROM single GROUP BY id ORDER BY id) AS r GROUP BY a",
+    # A column and a field of a struct that are equal.
+    "SELECT id, max({'p': a}) OVER (PARTITION BY a ORDER BY {'p': a}) AS m FROM steps",
+    "SELECT id, max({'p': a}) OVER (PARTITION BY a) AS m, rank() OVER (ORDER BY {'p': a}) AS r FROM steps",
+    "SELECT id, sum(id) OVER (PARTITION BY a ORDER BY {'p': a, 'q': id}) AS s FROM steps",
+    # A constant of one side of a join.
+    "SELECT w.id, rank() OVER (ORDER BY w.flag) AS r FROM single AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id",
+    "SELECT w.id, w.flag FROM single AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id ORDER BY w.flag",
+    "SELECT w.id, sum(p.a) OVER (PARTITION BY w.flag ORDER BY w.id) AS s FROM steps AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id",
+]
+
 
 def tables() -> dict[str, pa.Table]:
-    """Many rows, and few that name some of their keys; floats among the keys, -0.0 and nulls."""
+    """Many rows, and few that name some of their keys; floats among the keys, -0.0 and nulls; rows in order of their keys, one of them, and none."""
     rows = 150_000
     keys = [row % 3001 if row % 97 else None for row in range(rows)]
     big = pa.table(
@@ -69,7 +90,14 @@ def tables() -> dict[str, pa.Table]:
             "tag": ["a" if row % 40 == 0 else "b" for row in range(800)] + ["a"],
         }
     )
-    return {"big": big, "few": few}
+    steps = pa.table(
+        {
+            "id": pa.array(range(300), pa.int64()),
+            "a": pa.array([row % 7 if row % 11 else None for row in range(300)], pa.int64()),
+        }
+    )
+    one = {"single": steps.slice(8, 1), "nothing": steps.slice(0, 0)}
+    return {"big": big, "few": few, "steps": steps, **one}
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +126,16 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[pg.Sessi
 def test_subqueries_may_be_anywhere(engines: tuple[pg.Session, pg.Connection], text: str) -> None:
     one, connection = engines
     assert connection.sql(text).to_arrow() == one.sql(text).to_arrow()
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_operators_are_given_what_they_ask_for(
+    engines: tuple[pg.Session, pg.Connection], text: str
+) -> None:
+    one, connection = engines
+    answers = [engine.sql(text).to_arrow() for engine in (one, connection)]
+    here, there = (sorted(answer.to_pylist(), key=repr) for answer in answers)
+    assert here == there
 
 
 @pytest.mark.parametrize("text", REDUCED)

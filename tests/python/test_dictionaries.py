@@ -73,3 +73,18 @@ def test_categories_of_pandas_are_such_columns() -> None:
     )
     found = pg.sql("SELECT lag(c) OVER (ORDER BY id) AS v FROM df ORDER BY id", df=frame).to_arrow()
     assert found["v"].to_pylist() == [None, *[TEXTS[row % 3] for row in range(ROWS - 1)]]
+
+
+def test_distinct_on_gives_the_values_of_one_row_of_each(table: pa.Table) -> None:
+    text = "SELECT DISTINCT ON (id) id, c, upper(c) AS u FROM t ORDER BY id, c DESC"
+    found = pg.sql(text, t=table).to_arrow()
+    assert found["c"].to_pylist() == [TEXTS[row % 3] for row in range(ROWS)]
+    text = "SELECT count(*) AS n FROM (SELECT DISTINCT ON (id) c FROM t ORDER BY id) AS r WHERE c = 'q'"
+    assert pg.sql(text, t=table).to_arrow()["n"].to_pylist() == [100]
+    text = "SELECT c FROM t WHERE c IN (SELECT DISTINCT ON (id) c FROM t ORDER BY id) AND id < 4"
+    assert pg.sql(text, t=table).to_arrow()["c"].to_pylist() == ["p", "q", "p"]
+    # The keys themselves.
+    text = "SELECT DISTINCT ON (c) c, id FROM t ORDER BY c, id"
+    found = pg.sql(text, t=table).to_arrow()
+    assert found["c"].to_pylist() == ["p", "q", None]
+    assert found["id"].to_pylist() == [0, 1, 2]

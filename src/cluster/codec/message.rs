@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::{Arrangement, Cut, Lineage};
 
 /// Counts up when the meaning of a message changes.
-pub(in crate::cluster) const FORMAT: u32 = 8;
+pub(in crate::cluster) const FORMAT: u32 = 9;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -103,12 +103,12 @@ pub(in crate::cluster) struct Numbers {
     pub(in crate::cluster) last: Vec<u8>,
 }
 
-/// Columns that are equal in each row.
+/// What is equal in each row.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub(in crate::cluster) struct Equal {
-    /// Their places.
-    #[prost(uint32, repeated, tag = "1")]
-    pub(in crate::cluster) columns: Vec<u32>,
+    /// Columns and fields of columns, as the engine writes them down.
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(in crate::cluster) parts: Vec<Vec<u8>>,
     /// Whether all rows of a partition have the same value.
     #[prost(bool, tag = "2")]
     pub(in crate::cluster) is_constant: bool,

@@ -1,9 +1,10 @@
 //! How scans travel.
 //!
-//! Comes in: a scan of the row bands of one member, with the grids of all, or how a join looks up, or what is known of rows, or more of windows, or which rows belong to which task. Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
+//! Comes in: a scan of the row bands of one member, with the grids of all, or which rows belong to which task, or an operator of ours over one input (`over.rs`). Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
 //! just those tiles. The bytes of another member are not believed: what does not fit together is an error. Never here: which tiles (`leaf.rs`).
 
 pub(super) mod message;
+mod over;
 pub(super) mod tiles;
 
 use std::collections::HashMap;
@@ -16,7 +17,6 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion_proto::physical_plan::{
     PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
 };
@@ -25,13 +25,10 @@ use prost::Message;
 
 use super::placement::leaf::touched_bands;
 use super::plan::border::{Border, BorderExec};
-use super::plan::known::{Class, Constant, KnownExec};
-use super::plan::lists::ListsExec;
-use super::plan::windows::{More, WindowsExec};
 use crate::error::{Error, ErrorKind};
-use crate::query::{GridScanExec, LookupExec, kind_within};
+use crate::query::{GridScanExec, kind_within};
 use crate::quiet::quietly;
-use message::{Bordered, Equal, FORMAT, Numbers, Order, Over, Scan, Window};
+use message::{Bordered, FORMAT, Numbers, Order, Scan};
 use tiles::{TileCodec, columns_of, id_bytes};
 
 /// The most shares that a scan of another member may have.
@@ -66,7 +63,7 @@ impl PhysicalExtensionCodec for Codec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let reading = || match inputs {
-            [input] => over(buffer, input),
+            [input] => self.over(buffer, input, context, converter),
             [own, handed] => bordered(buffer, own, handed),
             _ => self.scan(buffer, context, converter),
         };
@@ -88,7 +85,7 @@ impl PhysicalExtensionCodec for Codec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         // Nothing is written before it is certain that the node is ours: others may try after us, into the same buffer.
-        if let Some(message) = written_over(&node)? {
+        if let Some(message) = self.written_over(&node, converter)? {
             buffer.extend(message.encode_to_vec());
             return Ok(());
         }
@@ -115,49 +112,6 @@ fn check_format(format: u32) -> Result<()> {
             );
             Err(Error::invalid_data(text).into())
         }
-    }
-}
-
-/// A node of ours that has one input.
-fn written_over(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Over>> {
-    let mut message = Over {
-        format: FORMAT,
-        ..Over::default()
-    };
-    if let Some(lookup) = node.downcast_ref::<LookupExec>() {
-        message.is_by_number = Some(lookup.is_by_number());
-    } else if let Some(known) = node.downcast_ref::<KnownExec>() {
-        let known = known.classes().iter().map(written_class);
-        message.known = known.collect::<Result<_>>()?;
-    } else if let Some(windows) = node.downcast_ref::<WindowsExec>() {
-        message.windows = windows.more().iter().map(written_more).collect();
-    } else if let Some(lists) = node.downcast_ref::<ListsExec>() {
-        message.are_views = Some(lists.are_views());
-    } else {
-        return Ok(None);
-    }
-    Ok(Some(message))
-}
-
-/// A join with how it looks up, or rows with what is known of them, or windows with what is not written of them, or lists as they travel.
-fn over(buffer: &[u8], input: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let message = Over::decode(buffer).map_err(|_| broken("its bytes"))?;
-    check_format(message.format)?;
-    if let Some(are_views) = message.are_views {
-        return Ok(Arc::new(ListsExec::new(Arc::clone(input), are_views)));
-    }
-    if !message.windows.is_empty() {
-        let more = message.windows.iter().map(more_of).collect();
-        return Ok(Arc::new(WindowsExec::try_read(input, more)?));
-    }
-    let input = Arc::clone(input);
-    let Some(is_by_number) = message.is_by_number else {
-        let classes = message.known.iter().map(class_of).collect();
-        return Ok(Arc::new(KnownExec::try_new(input, classes)?));
-    };
-    match input.is::<HashJoinExec>() {
-        true => Ok(Arc::new(LookupExec::new(input, is_by_number))),
-        false => Err(broken("a way to look up that is of no join")),
     }
 }
 
@@ -214,44 +168,6 @@ fn written_border(border: &Border) -> Result<Bordered> {
         spans: spans.collect(),
         firsts: firsts.map(bytes).collect(),
     })
-}
-
-fn written_more(more: &More) -> Window {
-    Window {
-        skips_nulls: more.skips_nulls,
-        is_reversed: more.is_reversed,
-    }
-}
-
-fn more_of(window: &Window) -> More {
-    More {
-        skips_nulls: window.skips_nulls,
-        is_reversed: window.is_reversed,
-    }
-}
-
-fn written_class(class: &Class) -> Result<Equal> {
-    let columns = class.columns.iter().map(|column| small(*column));
-    Ok(Equal {
-        columns: columns.collect::<Result<_>>()?,
-        is_constant: class.constant != Constant::No,
-        is_everywhere: class.constant == Constant::Everywhere,
-    })
-}
-
-fn class_of(equal: &Equal) -> Class {
-    Class {
-        columns: equal
-            .columns
-            .iter()
-            .map(|column| *column as usize)
-            .collect(),
-        constant: match (equal.is_constant, equal.is_everywhere) {
-            (false, _) => Constant::No,
-            (true, false) => Constant::InEachPartition,
-            (true, true) => Constant::Everywhere,
-        },
-    }
 }
 
 fn order_of(order: &Order) -> Vec<(usize, SortOptions)> {

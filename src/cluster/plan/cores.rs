@@ -13,8 +13,10 @@ use datafusion::error::Result;
 use datafusion::physical_expr::AcrossPartitions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use datafusion_distributed::{
     BroadcastExec, DistributedLeafExec, NetworkBoundary, NetworkBoundaryExt, NetworkBroadcastExec,
@@ -117,6 +119,11 @@ impl Shares {
         let children = plan.children().into_iter();
         let children = children.map(|child| self.node(child, num_tasks));
         let children: Vec<_> = children.collect::<Result<_>>()?;
+        // Inputs of one share are dealt out no longer, as this operator asks of its inputs.
+        if is_apart && plan.is::<InterleaveExec>() && children.iter().all(is_of_one_share) {
+            let all = UnionExec::try_new(children)?;
+            return Ok(Arc::new(CoalescePartitionsExec::new(all)));
+        }
         match plan.downcast_ref::<RepartitionExec>().zip(children.first()) {
             Some((exchange, input)) if is_apart => self.exchange(exchange, Arc::clone(input)),
             _ => replace_children_if_necessary(Arc::clone(plan), children),
@@ -155,7 +162,7 @@ impl Shares {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let partitioning = self.fewer(exchange.partitioning());
         let of = partitioning.partition_count();
-        if of == 1 && input.output_partitioning().partition_count() == 1 {
+        if of == 1 && is_of_one_share(&input) {
             return Ok(input);
         }
         scattered(exchange, input, partitioning)
@@ -215,6 +222,10 @@ impl Shares {
         };
         Ok(sending.with_input_stage(Stage::Local(stage))? as Arc<dyn ExecutionPlan>)
     }
+}
+
+fn is_of_one_share(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.output_partitioning().partition_count() == 1
 }
 
 /// Whether something is known of the rows of a share that does not hold for those of several tasks together, though gathering one share would go on saying so: their order, values that are the same in each of them.

@@ -1,6 +1,6 @@
 //! What is known of rows that come from other processes.
 //!
-//! Comes in: a plan in stages. Goes out: the same plan with a node above each exchange of which is known that some columns are equal or constant, in stages that rely on the order of rows. The engine makes the operators
+//! Comes in: a plan in stages. Goes out: the same plan with a node above each exchange of which is known that some columns, or fields of structs, are equal or constant, in stages that rely on the order of rows. The engine makes the operators
 //! of a part anew where it runs, and asks what is known there: an exchange that came with the part knows nothing. A window whose rows are sorted by a column that is equal to its key would not run, and groups that
 //! come in order would no longer.
 //! Never here: what is known within a stage, which the operators say themselves.
@@ -11,8 +11,11 @@ use std::sync::Arc;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{
+    AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr, ScalarFunctionExpr,
+};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{
     ChildrenPropertiesMode, replace_children_if_necessary,
@@ -24,6 +27,7 @@ use datafusion::physical_plan::{
 };
 use datafusion_distributed::NetworkBoundaryExt;
 
+use crate::cluster::codec::tiles::broken;
 use crate::query::over_one_input;
 
 /// The plan whose parts know of rows from elsewhere what is known here.
@@ -66,11 +70,10 @@ fn relies_on_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || !plan.is_network_boundary() && plan.children().into_iter().any(relies_on_order)
 }
 
-/// Columns that are equal in each row.
+/// What is equal in each row: columns, and fields of columns that are structs; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cluster) struct Class {
-    /// Their places, at least one.
-    pub(in crate::cluster) columns: Vec<usize>,
+    pub(in crate::cluster) parts: Vec<Arc<dyn PhysicalExpr>>,
     pub(in crate::cluster) constant: Constant,
 }
 
@@ -85,9 +88,7 @@ pub(in crate::cluster) enum Constant {
 /// The classes that say something.
 fn classes_of(known: &EquivalenceProperties) -> Vec<Class> {
     let classes = known.eq_group().iter().map(|class| {
-        let columns = class
-            .iter()
-            .filter_map(|part| Some(part.downcast_ref::<Column>()?.index()));
+        let parts = class.iter().filter(|part| is_told(part));
         let constant = class.canonical_expr();
         let constant = constant.and_then(|part| known.eq_group().is_expr_constant(part));
         let constant = match constant {
@@ -95,13 +96,24 @@ fn classes_of(known: &EquivalenceProperties) -> Vec<Class> {
             Some(AcrossPartitions::Heterogeneous) => Constant::InEachPartition,
             Some(AcrossPartitions::Uniform(_)) => Constant::Everywhere,
         };
-        let columns = columns.collect();
-        Class { columns, constant }
+        let parts = parts.map(Arc::clone).collect();
+        Class { parts, constant }
     });
     let least = |class: &Class| if class.constant == Constant::No { 2 } else { 1 };
     classes
-        .filter(|class| class.columns.len() >= least(class))
+        .filter(|class| class.parts.len() >= least(class))
         .collect()
+}
+
+/// Whether it is a column, or a field of one: what is said in keys and orders of windows, and is known to be equal to another.
+fn is_told(part: &Arc<dyn PhysicalExpr>) -> bool {
+    let field = part.downcast_ref::<ScalarFunctionExpr>();
+    let field = field.filter(|call| call.name() == "get_field");
+    part.is::<Column>()
+        || field.is_some_and(|field| match field.args() {
+            [of, names @ ..] => of.is::<Column>() && names.iter().all(|name| name.is::<Literal>()),
+            [] => false,
+        })
 }
 
 /// The rows of its input, of which more is known.
@@ -114,23 +126,22 @@ pub(in crate::cluster) struct KnownExec {
 
 impl KnownExec {
     /// # Errors
-    /// When a place is that of no column.
+    /// When a part is over a column that there is not.
     pub(in crate::cluster) fn try_new(
         input: Arc<dyn ExecutionPlan>,
         classes: Vec<Class>,
     ) -> Result<Self> {
-        let schema = input.schema();
+        let num_columns = input.schema().fields().len();
         let mut known = input.equivalence_properties().clone();
         for class in &classes {
-            let columns = class.columns.iter().map(|place| {
-                let fields = schema.fields();
-                let field = fields.get(*place).ok_or_else(|| {
-                    crate::cluster::codec::tiles::broken("the number of a column")
-                })?;
-                Ok(Arc::new(Column::new(field.name(), *place)) as Arc<dyn PhysicalExpr>)
-            });
-            let columns: Vec<_> = columns.collect::<Result<_>>()?;
-            let Some((first, others)) = columns.split_first() else {
+            let columns = class.parts.iter().flat_map(collect_columns);
+            if columns
+                .into_iter()
+                .any(|column| column.index() >= num_columns)
+            {
+                return Err(broken("the number of a column").into());
+            }
+            let Some((first, others)) = class.parts.split_first() else {
                 continue;
             };
             for other in others {
@@ -169,13 +180,15 @@ impl KnownExec {
 impl DisplayAs for KnownExec {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("KnownExec:")?;
-        let schema = self.input.schema();
         for class in &self.classes {
-            let names = class
-                .columns
+            let parts = class
+                .parts
                 .iter()
-                .map(|place| schema.field(*place).name().as_str());
-            write!(formatter, " {}", names.collect::<Vec<_>>().join(" = "))?;
+                .map(|part| match part.downcast_ref::<Column>() {
+                    Some(column) => column.name().to_owned(),
+                    None => part.to_string(),
+                });
+            write!(formatter, " {}", parts.collect::<Vec<_>>().join(" = "))?;
             if class.constant != Constant::No {
                 formatter.write_str(" = constant")?;
             }

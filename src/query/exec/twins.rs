@@ -1,7 +1,8 @@
 //! Conditions on columns that share their name with another one.
 //!
 //! Comes in: a rule of the engine that moves conditions towards scans. Goes out: the same rule, by which no condition gets to another column than it is about: from node to node the engine looks columns up by
-//! their names, and takes the first of several that have one, as of both sides of a join of a table with itself. Such conditions stay where they are. Never here: conditions that name no such column.
+//! their names, and takes the first of several that have one, as of both sides of a join of a table with itself. Such conditions stay where they are. Comes in: its rule that moves columns. Goes out: the same rule, by which no filter has other columns than it is about:
+//! where it gives on some of its columns only, the engine looks for those of its condition among them. Never here: conditions that name no such column.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,8 +13,11 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
@@ -32,9 +36,7 @@ impl PhysicalOptimizerRule for TwinsApart {
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let apart = plan.transform_up(|node| {
-            let has_twins = |input: &Arc<dyn ExecutionPlan>| {
-                single(&input.schema()).len() < input.schema().fields().len()
-            };
+            let has_twins = |input: &Arc<dyn ExecutionPlan>| has_twins(&input.schema());
             match node.children().into_iter().any(has_twins) {
                 true => put_under_all(node, has_twins, || Twins).map(Transformed::yes),
                 false => Ok(Transformed::no(node)),
@@ -60,6 +62,62 @@ impl PhysicalOptimizerRule for TwinsApart {
     fn schema_check(&self) -> bool {
         self.0.schema_check()
     }
+}
+
+/// A rule that moves columns, and has filters that give on all columns where some share their name.
+#[derive(Debug)]
+pub(in crate::query) struct FiltersWhole(
+    pub(in crate::query) Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+);
+
+impl PhysicalOptimizerRule for FiltersWhole {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let whole = plan.transform_up(|node| match whole(&node)? {
+            Some(whole) => Ok(Transformed::yes(whole)),
+            None => Ok(Transformed::no(node)),
+        });
+        self.0.optimize(whole.data()?, config)
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
+/// A filter that gives on some of its columns, as one of all columns below a projection.
+fn whole(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(filter) = node.downcast_ref::<FilterExec>() else {
+        return Ok(None);
+    };
+    let schema = filter.input().schema();
+    let Some(places) = filter
+        .projection()
+        .as_deref()
+        .filter(|_| has_twins(&schema))
+    else {
+        return Ok(None);
+    };
+    let columns = places.iter().map(|place| {
+        let alias = schema.field(*place).name().clone();
+        let expr = Arc::new(Column::new(&alias, *place)) as _;
+        ProjectionExpr { expr, alias }
+    });
+    let columns: Vec<ProjectionExpr> = columns.collect();
+    let all = FilterExecBuilder::from(filter).apply_projection(None)?;
+    let some = ProjectionExec::try_new(columns, Arc::new(all.build()?))?;
+    Ok(Some(Arc::new(some)))
+}
+
+fn has_twins(schema: &Schema) -> bool {
+    single(schema).len() < schema.fields().len()
 }
 
 /// The places of the columns that share their name with no other.

@@ -1,7 +1,7 @@
 //! Columns that are constant below an operator and not above it: those of rows that an outer join may lack, and those of the parts of a UNION ALL. The engine takes them for constant above, too, and leaves a sort by
 //! them out. And columns that are equal below a window whose keys are made of them (`PARTITION BY u.b % 3, v.b + 1`): the engine sorts by the one, and then looks for the other.
 //!
-//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nobody sees of such a column that it is constant, or equal to others. Never here: constants of inner joins, and those that all parts have.
+//! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nobody sees of such a column that it is constant, or equal to others. Constants of inner joins stay where nothing is amiss (`required.rs`), and so do those that all parts of a union have. Never here: sorts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl PhysicalOptimizerRule for Constants {
         plan: Arc<dyn ExecutionPlan>,
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        rewritten(plan, false, options)
+        rewritten(plan, false, (Joins::Outer, options))
     }
 
     fn name(&self) -> &'static str {
@@ -49,19 +49,39 @@ impl PhysicalOptimizerRule for Constants {
     }
 }
 
+/// The joins whose constants are hidden.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joins {
+    /// Those of rows that may be missing.
+    Outer,
+    /// And those of the right side of inner joins, which the engine knows of at one time, and at another does not.
+    All,
+}
+
+/// The plan in which nobody sees constants of the right side of an inner join either, where somebody asks for an order.
+///
+/// # Errors
+/// As the engine says.
+pub(super) fn without_those_of_joins(
+    plan: Arc<dyn ExecutionPlan>,
+    options: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    rewritten(plan, false, (Joins::All, options))
+}
+
 /// `asks`: somebody above asks for an order of rows.
 fn rewritten(
     node: Arc<dyn ExecutionPlan>,
     asks: bool,
-    options: &ConfigOptions,
+    how: (Joins, &ConfigOptions),
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let asks = asks || asks_for_order(&node);
     let children = node.children().into_iter();
-    let children = children.map(|child| rewritten(Arc::clone(child), asks, options));
+    let children = children.map(|child| rewritten(Arc::clone(child), asks, how));
     let children = children.collect::<Result<Vec<_>>>()?;
     let node = replace_children_if_necessary(node, children)?;
     match asks {
-        true => hidden(node, options),
+        true => hidden(node, how),
         false => Ok(node),
     }
 }
@@ -81,10 +101,13 @@ fn asks_for_order(node: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// The operator over inputs whose constants nobody above sees.
-fn hidden(node: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+fn hidden(
+    node: Arc<dyn ExecutionPlan>,
+    (joins, options): (Joins, &ConfigOptions),
+) -> Result<Arc<dyn ExecutionPlan>> {
     let children: Vec<Arc<dyn ExecutionPlan>> =
         node.children().into_iter().map(Arc::clone).collect();
-    let hidden: Vec<BTreeSet<usize>> = match lacking(&node) {
+    let hidden: Vec<BTreeSet<usize>> = match lacking(&node, joins) {
         Some(lacks) => {
             let sides = children.iter().zip(lacks);
             let sides = sides.map(|(child, lacks)| match lacks {
@@ -114,8 +137,8 @@ fn hidden(node: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Result<Arc<d
     replace_children_if_necessary(node, changed)
 }
 
-/// Which sides of a join may lack rows.
-fn lacking(node: &Arc<dyn ExecutionPlan>) -> Option<[bool; 2]> {
+/// Which sides of a join may lack rows, or have constants that are not sure.
+fn lacking(node: &Arc<dyn ExecutionPlan>, joins: Joins) -> Option<[bool; 2]> {
     let hash = node.downcast_ref::<HashJoinExec>();
     let kind = hash.map(|join| *join.join_type());
     let kind = kind.or_else(|| Some(*node.downcast_ref::<NestedLoopJoinExec>()?.join_type()));
@@ -124,6 +147,7 @@ fn lacking(node: &Arc<dyn ExecutionPlan>) -> Option<[bool; 2]> {
         JoinType::Left => Some([false, true]),
         JoinType::Right => Some([true, false]),
         JoinType::Full => Some([true, true]),
+        JoinType::Inner if joins == Joins::All => Some([false, true]),
         _ => None,
     }
 }

@@ -31,6 +31,7 @@ pub(super) mod outer;
 pub(super) mod pause;
 pub(super) mod prune;
 pub(super) mod repeated;
+pub(super) mod required;
 pub(super) mod roll_up;
 #[cfg(feature = "distributed")]
 pub(super) mod semi_early;

@@ -133,7 +133,7 @@ impl Key {
 }
 
 /// Whether there is a [`NestedKey`] of a type.
-pub(super) fn has_key(data_type: &DataType) -> bool {
+pub(in crate::query) fn has_key(data_type: &DataType) -> bool {
     data_type.is_nested() && RowConverter::supports_fields(&[field(data_type)])
 }
 
@@ -272,7 +272,7 @@ impl ScalarUDFImpl for NestedKey {
     }
 }
 
-fn keys_of(array: &ArrayRef) -> Result<BinaryArray> {
+pub(in crate::query) fn keys_of(array: &ArrayRef) -> Result<BinaryArray> {
     let settled = settled_within(array)?;
     let converter = RowConverter::new(vec![field(settled.data_type())])?;
     let nulls = array.logical_nulls();

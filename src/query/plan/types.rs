@@ -14,12 +14,13 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::{
     AggregateFunction, Between, InList, Placeholder, WindowFunction,
 };
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
 };
 use datafusion::logical_expr::{
-    Case, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound,
-    WindowFrameUnits, cast, lit,
+    Case, Distinct, DistinctOn, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame,
+    WindowFrameBound, WindowFrameUnits, cast, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -199,7 +200,8 @@ pub(in crate::query) struct Types;
 
 impl AnalyzerRule for Types {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        walk(plan, |_| {
+        let plan = plan.transform_up_with_subqueries(of_distinct_on)?;
+        walk(plan.data, |_| {
             |expression: Expr, schema: &DFSchema| expression.transform_up(|part| one(part, schema))
         })
     }
@@ -280,6 +282,31 @@ fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<T
     }
     let aggregate = Expr::AggregateFunction(aggregate);
     Ok(Transformed::new_transformed(aggregate, is_changed))
+}
+
+/// The rows of DISTINCT ON, whose values are those of one row each.
+fn of_distinct_on(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Distinct(Distinct::On(rows)) = plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let names = NamePreserver::new_for_projection();
+    let mut is_changed = false;
+    let values = rows.select_expr.iter().map(|value| {
+        let (name, mut value) = (names.save(value), value.clone());
+        let changed = without_dictionaries([&mut value], rows.input.schema())?;
+        is_changed |= changed;
+        Ok(match changed {
+            true => name.restore(value),
+            false => value,
+        })
+    });
+    let values = values.collect::<Result<_>>()?;
+    let rows = match is_changed {
+        true => DistinctOn::try_new(rows.on_expr, values, rows.sort_expr, rows.input)?,
+        false => rows,
+    };
+    let rows = LogicalPlan::Distinct(Distinct::On(rows));
+    Ok(Transformed::new_transformed(rows, is_changed))
 }
 
 fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {

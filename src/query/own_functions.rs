@@ -1,0 +1,20 @@
+//! Functions of ours in place of those of the engine.
+//!
+//! Comes in: a context of the engine. Goes out: the same, whose functions of these names mean what they mean elsewhere, and have more names. Never here: what is wrong with those of the engine.
+
+use datafusion::prelude::SessionContext;
+
+use super::{aliases, chosen, extremes, gathered, neighbours, ranks, sliding, sorted_lists, sums};
+
+/// Puts all of them in place.
+pub(super) fn add_to(context: &SessionContext) {
+    aliases::add_to(context);
+    sums::add_to(context);
+    extremes::add_to(context);
+    gathered::add_to(context);
+    ranks::add_to(context);
+    neighbours::add_to(context);
+    sliding::add_to(context);
+    sorted_lists::add_to(context);
+    chosen::add_to(context);
+}
