@@ -431,7 +431,9 @@ mod tests {
             let still = stand_still();
             (still, Instant::now())
         });
-        std::thread::sleep(Duration::from_millis(50));
+        while CLOSED.load().iter().all(|gates| gates.is_empty()) {
+            std::thread::yield_now();
+        }
         let ended = Instant::now();
         finish.send(()).unwrap();
         let (still, closed) = closing.join().unwrap();

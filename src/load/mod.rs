@@ -57,6 +57,7 @@ pub use options::{LoadOptions, SchemaEvolution, StringType, TileColumns};
 pub use progress::Progress;
 #[cfg(feature = "distributed")]
 pub(crate) use scatter::{Arrangement, Cut};
+#[cfg(feature = "cli")]
 pub(crate) use source::is_in_store;
 pub use write::{
     FileCompression, WriteOptions, check_output, write_batches, write_grid, write_parquet,

@@ -65,6 +65,9 @@ ASKED = [
     "SELECT id, max({'p': a}) OVER (PARTITION BY a ORDER BY {'p': a}) AS m FROM steps",
     "SELECT id, max({'p': a}) OVER (PARTITION BY a) AS m, rank() OVER (ORDER BY {'p': a}) AS r FROM steps",
     "SELECT id, sum(id) OVER (PARTITION BY a ORDER BY {'p': a, 'q': id}) AS s FROM steps",
+    # Keys of windows made of columns that are one.
+    "SELECT id, count(*) OVER (PARTITION BY a + b, id % 5) AS n FROM (SELECT id, a, a AS b FROM steps) AS r",
+    "SELECT id, count(*) OVER (PARTITION BY a = b, id % 5) AS n FROM (SELECT id, a, a AS b FROM steps) AS r",
     # A constant of one side of a join.
     "SELECT w.id, rank() OVER (ORDER BY w.flag) AS r FROM single AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id",
     "SELECT w.id, w.flag FROM single AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id ORDER BY w.flag",

@@ -83,6 +83,14 @@ def test_distinct_on_gives_the_values_of_one_row_of_each(table: pa.Table) -> Non
     assert pg.sql(text, t=table).to_arrow()["n"].to_pylist() == [100]
     text = "SELECT c FROM t WHERE c IN (SELECT DISTINCT ON (id) c FROM t ORDER BY id) AND id < 4"
     assert pg.sql(text, t=table).to_arrow()["c"].to_pylist() == ["p", "q", "p"]
+    # More groups than keys where these say which row is taken, over rows in several threads.
+    wide = pa.table({"g": [row % 200 for row in range(400)], "w": [1] * 400})
+    wide = wide.append_column("c", pa.concat_tables([table, table])["c"].combine_chunks()[:400])
+    session = pg.Session(threads=3)
+    session.register("wide", pg.from_arrow(wide))
+    for where in ("", "WHERE w = 1"):
+        text = f"SELECT DISTINCT ON (g) g, w FROM wide {where} ORDER BY g, c"
+        assert session.sql(text).to_arrow()["g"].to_pylist() == list(range(200))
     # The keys themselves.
     text = "SELECT DISTINCT ON (c) c, id FROM t ORDER BY c, id"
     found = pg.sql(text, t=table).to_arrow()

@@ -235,8 +235,10 @@ fn without(
         let expr: Arc<dyn PhysicalExpr> = match places.contains(&place) {
             false => column,
             true => {
-                let is_null = Arc::new(IsNullExpr::new(Arc::clone(&other)));
-                let when = vec![(is_null as _, Arc::clone(&column))];
+                let is_null: Arc<dyn PhysicalExpr> = Arc::new(IsNullExpr::new(Arc::clone(&other)));
+                // Of columns that are the same one below, each is written in another way: later they are made of that one.
+                let num_before = places.range(..place).count();
+                let when = vec![(is_null, Arc::clone(&column)); num_before + 1];
                 Arc::new(CaseExpr::try_new(None, when, Some(column))?)
             }
         };

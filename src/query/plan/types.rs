@@ -284,27 +284,27 @@ fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<T
     Ok(Transformed::new_transformed(aggregate, is_changed))
 }
 
-/// The rows of DISTINCT ON, whose values are those of one row each.
+/// The rows of DISTINCT ON, whose values, and what says which row it is, are those of one row each.
 fn of_distinct_on(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let LogicalPlan::Distinct(Distinct::On(rows)) = plan else {
+    let LogicalPlan::Distinct(Distinct::On(mut rows)) = plan else {
         return Ok(Transformed::no(plan));
     };
+    let schema = rows.input.schema();
     let names = NamePreserver::new_for_projection();
-    let mut is_changed = false;
-    let values = rows.select_expr.iter().map(|value| {
-        let (name, mut value) = (names.save(value), value.clone());
-        let changed = without_dictionaries([&mut value], rows.input.schema())?;
-        is_changed |= changed;
-        Ok(match changed {
-            true => name.restore(value),
-            false => value,
-        })
-    });
-    let values = values.collect::<Result<_>>()?;
-    let rows = match is_changed {
-        true => DistinctOn::try_new(rows.on_expr, values, rows.sort_expr, rows.input)?,
-        false => rows,
-    };
+    let saved: Vec<_> = rows
+        .select_expr
+        .iter()
+        .map(|value| names.save(value))
+        .collect();
+    let orders = rows.sort_expr.iter_mut().flatten();
+    let keys = rows.on_expr.iter_mut();
+    let keys = keys.chain(orders.map(|order| &mut order.expr));
+    let is_changed = without_dictionaries(keys.chain(&mut rows.select_expr), schema)?;
+    if is_changed {
+        let values = rows.select_expr.into_iter().zip(saved);
+        let values = values.map(|(value, name)| name.restore(value)).collect();
+        rows = DistinctOn::try_new(rows.on_expr, values, rows.sort_expr, rows.input)?;
+    }
     let rows = LogicalPlan::Distinct(Distinct::On(rows));
     Ok(Transformed::new_transformed(rows, is_changed))
 }
