@@ -68,6 +68,11 @@ ASKED = [
     # Keys of windows made of columns that are one.
     "SELECT id, count(*) OVER (PARTITION BY a + b, id % 5) AS n FROM (SELECT id, a, a AS b FROM steps) AS r",
     "SELECT id, count(*) OVER (PARTITION BY a = b, id % 5) AS n FROM (SELECT id, a, a AS b FROM steps) AS r",
+    # Columns of one value, by statistics of which other members know nothing.
+    "SELECT count(*) OVER (PARTITION BY b) AS n FROM (SELECT a, b FROM same ORDER BY id LIMIT 20) AS f WHERE b = a",
+    "SELECT count(*) OVER (PARTITION BY b) AS n FROM (SELECT a, b FROM same LIMIT 20) AS f WHERE b = a",
+    "SELECT b, row_number() OVER (PARTITION BY b) AS n FROM (SELECT a, b FROM same ORDER BY id LIMIT 20) AS f WHERE b = a GROUP BY b",
+    "SELECT rank() OVER (PARTITION BY a ORDER BY id) AS n FROM (SELECT * FROM single LIMIT 9) AS f WHERE id > a",
     # A constant of one side of a join.
     "SELECT w.id, rank() OVER (ORDER BY w.flag) AS r FROM single AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id",
     "SELECT w.id, w.flag FROM single AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id ORDER BY w.flag",
@@ -99,8 +104,9 @@ def tables() -> dict[str, pa.Table]:
             "a": pa.array([row % 7 if row % 11 else None for row in range(300)], pa.int64()),
         }
     )
-    one = {"single": steps.slice(8, 1), "nothing": steps.slice(0, 0)}
-    return {"big": big, "few": few, "steps": steps, **one}
+    small = {"single": steps.slice(8, 1), "nothing": steps.slice(0, 0)}
+    same = pa.table({"id": range(45), "a": [1] * 45, "b": [1] * 45})
+    return {"big": big, "few": few, "steps": steps, "same": same, **small}
 
 
 @pytest.fixture(scope="module")

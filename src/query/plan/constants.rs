@@ -1,5 +1,5 @@
 //! Columns that are constant below an operator and not above it: those of rows that an outer join may lack, and those of the parts of a UNION ALL. The engine takes them for constant above, too, and leaves a sort by
-//! them out. And columns that are equal below a window whose keys are made of them (`PARTITION BY u.b % 3, v.b + 1`): the engine sorts by the one, and then looks for the other.
+//! them out. And columns that are equal below a window whose keys are made of them (`PARTITION BY u.b % 3, v.b + 1`): the engine sorts by the one, and then looks for the other. And those that a filter takes for constant by statistics, which rows from other processes have not.
 //!
 //! Comes in: a physical plan before its sorts are settled. Goes out: the same, in which nobody sees of such a column that it is constant, or equal to others. Constants of inner joins stay where nothing is amiss (`required.rs`), and so do those that all parts of a union have. Never here: sorts.
 
@@ -10,13 +10,15 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::{JoinType, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions::math::random;
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::equivalence::AcrossPartitions;
-use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr};
-use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Column, IsNullExpr};
+use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion::physical_expr::window::WindowExpr;
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_expr::{ConstExpr, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -107,7 +109,7 @@ fn hidden(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let children: Vec<Arc<dyn ExecutionPlan>> =
         node.children().into_iter().map(Arc::clone).collect();
-    let hidden: Vec<BTreeSet<usize>> = match lacking(&node, joins) {
+    let mut hidden: Vec<BTreeSet<usize>> = match lacking(&node, joins) {
         Some(lacks) => {
             let sides = children.iter().zip(lacks);
             let sides = sides.map(|(child, lacks)| match lacks {
@@ -122,9 +124,12 @@ fn hidden(
         None if node.is::<UnionExec>() => of_parts(&children),
         None => match (windows_of(&node), children.as_slice()) {
             (Some(windows), [input]) => vec![equal_in_keys(windows, input)],
-            _ => return Ok(node),
+            _ => vec![BTreeSet::new(); children.len()],
         },
     };
+    for (child, hidden) in children.iter().zip(&mut hidden) {
+        hidden.extend(by_statistics(child)?);
+    }
     if hidden.iter().all(BTreeSet::is_empty) {
         return Ok(node);
     }
@@ -164,6 +169,35 @@ fn constants(plan: &Arc<dyn ExecutionPlan>) -> Vec<(usize, Option<ScalarValue>)>
         Some((column.index(), value))
     });
     found.collect()
+}
+
+/// The columns that a filter takes for constant since its input has but one value there. Of rows of other processes it does not know that, and is made anew above them.
+fn by_statistics(plan: &Arc<dyn ExecutionPlan>) -> Result<BTreeSet<usize>> {
+    let Some(filter) = plan.downcast_ref::<FilterExec>() else {
+        return Ok(BTreeSet::new());
+    };
+    let (below, condition) = (filter.input().equivalence_properties(), filter.predicate());
+    let mut known = below.clone();
+    for part in split_conjunction(condition) {
+        if let Some(pair) = part.downcast_ref::<BinaryExpr>()
+            && *pair.op() == Operator::Eq
+        {
+            known.add_equal_conditions(Arc::clone(pair.left()), Arc::clone(pair.right()))?;
+        }
+    }
+    known.add_constants(ConstExpr::collect_predicate_constants(below, condition))?;
+    let schema = filter.input().schema();
+    let is_sure = |place: usize| {
+        let places = filter.projection().as_deref();
+        let below = places.map_or(Some(place), |places| places.get(place).copied());
+        below.is_some_and(|place| {
+            let column: Arc<dyn PhysicalExpr> =
+                Arc::new(Column::new(schema.field(place).name(), place));
+            known.is_expr_constant(&column).is_some()
+        })
+    };
+    let found = constants(plan).into_iter().map(|(place, _)| place);
+    Ok(found.filter(|place| !is_sure(*place)).collect())
 }
 
 /// The constant columns of each part that are not the same in all parts.
