@@ -16,12 +16,13 @@ if [ -e "$built.used" ]; then mv "$built" "$built.tested" 2>/dev/null || true; m
 restore() {
     [ ! -e "$built" ] || mv "$built" "$built.tested"
     [ ! -e "$built.used" ] || mv "$built.used" "$built"
+    rm -rf "$wheels"
 }
-[ ! -e "$built" ] || mv "$built" "$built.used"
-[ ! -e "$built.tested" ] || mv "$built.tested" "$built"
-trap restore EXIT
-
 wheels=$(mktemp -d)
+[ ! -e "$built" ] || mv "$built" "$built.used"
+trap restore EXIT
+[ ! -e "$built.tested" ] || mv "$built.tested" "$built"
+
 CARGO_PROFILE_DEV_OPT_LEVEL=0 maturin build --locked --quiet --profile dev --strip --auditwheel skip -m python/Cargo.toml -o "$wheels"
 if [ "$("$folder/bin/python" --version 2>&1)" != "$(python --version)" ]; then
     rm -rf "$folder"
@@ -30,4 +31,3 @@ fi
 packages=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 python -c 'import site; print("import site; site.addsitedir(%r)" % site.getsitepackages()[0])' > "$packages/venv.pth"
 python -m pip --python "$folder/bin/python" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall "$wheels"/*.whl
-rm -rf "$wheels"

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
+use super::passed_on::scalar_as_inner;
 use super::plan::nested::{has_key, keys_of};
 
 /// Puts the functions in place of those of the engine.
@@ -36,25 +37,7 @@ struct Chosen {
 }
 
 impl ScalarUDFImpl for Chosen {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.return_field_from_args(arguments)
-    }
+    scalar_as_inner!();
 
     fn documentation(&self) -> Option<&Documentation> {
         self.inner.documentation()

@@ -31,6 +31,35 @@ macro_rules! window_as_inner {
     };
 }
 
+/// The methods of `ScalarUDFImpl` about its names and types.
+macro_rules! scalar_as_inner {
+    () => {
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+
+        fn aliases(&self) -> &[String] {
+            self.inner.aliases()
+        }
+
+        fn signature(&self) -> &Signature {
+            self.inner.signature()
+        }
+
+        fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+            self.inner.coerce_types(types)
+        }
+
+        fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+            self.inner.return_type(types)
+        }
+
+        fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+            self.inner.return_field_from_args(arguments)
+        }
+    };
+}
+
 /// The methods of `AggregateUDFImpl` but for frames that slide, and what the order of the rows is to it.
 macro_rules! aggregate_as_inner {
     () => {
@@ -75,4 +104,4 @@ macro_rules! aggregate_as_inner {
     };
 }
 
-pub(super) use {aggregate_as_inner, window_as_inner};
+pub(super) use {aggregate_as_inner, scalar_as_inner, window_as_inner};

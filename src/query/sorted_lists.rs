@@ -7,15 +7,18 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, UInt64Array};
 use arrow::compute::{cast, interleave, take};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions_nested::sort::array_sort_udf;
 use datafusion::logical_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature,
 };
 use datafusion::prelude::SessionContext;
+
+use super::passed_on::scalar_as_inner;
 
 const FIRST: &str = "NULLS FIRST";
 const LAST: &str = "NULLS LAST";
@@ -72,21 +75,7 @@ impl Way {
 }
 
 impl ScalarUDFImpl for SortedList {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
+    scalar_as_inner!();
 
     fn documentation(&self) -> Option<&Documentation> {
         Some(&DOCUMENTATION)

@@ -176,6 +176,10 @@ fn by_statistics(plan: &Arc<dyn ExecutionPlan>) -> Result<BTreeSet<usize>> {
     let Some(filter) = plan.downcast_ref::<FilterExec>() else {
         return Ok(BTreeSet::new());
     };
+    let found = constants(plan);
+    if found.is_empty() {
+        return Ok(BTreeSet::new());
+    }
     let (below, condition) = (filter.input().equivalence_properties(), filter.predicate());
     let mut known = below.clone();
     for part in split_conjunction(condition) {
@@ -196,7 +200,7 @@ fn by_statistics(plan: &Arc<dyn ExecutionPlan>) -> Result<BTreeSet<usize>> {
             known.is_expr_constant(&column).is_some()
         })
     };
-    let found = constants(plan).into_iter().map(|(place, _)| place);
+    let found = found.into_iter().map(|(place, _)| place);
     Ok(found.filter(|place| !is_sure(*place)).collect())
 }
 
