@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import partgrid as pg
 from buffers import HOSTS, VALUES, on_device
 from conftest import ROOT
 from devices import Faulting
@@ -122,7 +123,9 @@ def test_no_way_of_python_writes_behind_a_plain_struct(minor: int) -> None:
         pytest.skip(f"CPython 3.{minor} is not on this machine")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PYTHONMALLOC": "debug", "PYTHONPATH": str(ROOT / "python")}
+        # The package that is tested, wherever it is installed: this Python knows nothing of it.
+        package = Path(pg.__file__).parent.parent
+        environment = {"PYTHONMALLOC": "debug", "PYTHONPATH": str(package)}
         return subprocess.run(
             [python, ROOT / "tests" / "python" / "buffer_requests.py", *arguments],
             cwd=ROOT,
