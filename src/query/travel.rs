@@ -12,7 +12,7 @@ use datafusion::logical_expr::ScalarUDF;
 
 use super::plan::checked::Checked;
 use super::plan::concatenate::Concatenate;
-use super::plan::exact::FieldOf;
+use super::plan::fields::{FieldOf, StructOf};
 use super::plan::floats::Settled;
 use super::plan::nested::NestedKey;
 use super::plan::only::Only;
@@ -93,10 +93,10 @@ pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
     let all = Checked::of_any_type().map(ScalarUDF::from);
     let floats = Settled::of_any_type().map(ScalarUDF::from);
     let spans = Scaled::all().map(ScalarUDF::from);
-    let get_field = datafusion::functions::core::get_field();
     let others = [
         ScalarUDF::from(Concatenate::new(DataType::Null, limit)),
-        ScalarUDF::from(FieldOf::new(get_field)),
+        ScalarUDF::from(FieldOf::of_the_engine()),
+        ScalarUDF::from(StructOf::of_the_engine()),
         ScalarUDF::from(MaybeNull::new()),
         ScalarUDF::from(Only::new()),
         ScalarUDF::from(NestedKey::new()),

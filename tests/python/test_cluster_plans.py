@@ -65,6 +65,9 @@ ASKED = [
     "SELECT id, max({'p': a}) OVER (PARTITION BY a ORDER BY {'p': a}) AS m FROM steps",
     "SELECT id, max({'p': a}) OVER (PARTITION BY a) AS m, rank() OVER (ORDER BY {'p': a}) AS r FROM steps",
     "SELECT id, sum(id) OVER (PARTITION BY a ORDER BY {'p': a, 'q': id}) AS s FROM steps",
+    # The same where one member has all rows, so that nothing stands between what makes the struct and the window.
+    "SELECT id, max(id) OVER (PARTITION BY a, {'p': a, 'q': id} ORDER BY {'p': a, 'q': id}) AS m FROM single",
+    "SELECT id, count(*) OVER (PARTITION BY a) AS n, max(id) OVER (PARTITION BY a, {'p': a, 'q': id} ORDER BY {'p': a, 'q': id}) AS m FROM single",
     # Keys of windows made of columns that are one.
     "SELECT id, count(*) OVER (PARTITION BY a + b, id % 5) AS n FROM (SELECT id, a, a AS b FROM steps) AS r",
     "SELECT id, count(*) OVER (PARTITION BY a = b, id % 5) AS n FROM (SELECT id, a, a AS b FROM steps) AS r",

@@ -96,3 +96,29 @@ def test_distinct_on_gives_the_values_of_one_row_of_each(table: pa.Table) -> Non
     found = pg.sql(text, t=table).to_arrow()
     assert found["c"].to_pylist() == ["p", "q", None]
     assert found["id"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("EXISTS (SELECT 1 FROM t AS u WHERE u.c = d.c AND u.id <> d.id)", 200),
+        ("EXISTS (SELECT 1 FROM t AS u WHERE u.c = d.c)", 200),
+        ("(SELECT count(*) FROM t AS u WHERE u.c = d.c) = 100", 200),
+        ("d.id IN (SELECT u.id FROM t AS u WHERE u.c <> d.c)", 100),
+        ("NOT EXISTS (SELECT 1 FROM t AS u WHERE u.c = d.c)", 100),
+    ],
+)
+def test_subqueries_compare_with_values_of_other_rows(
+    table: pa.Table, text: str, expected: int
+) -> None:
+    before = "(SELECT id, lag(c) OVER (ORDER BY id) AS c FROM t) AS d"
+    for rows in (before, f"(SELECT id, c FROM {before}) AS d"):
+        found = pg.sql(f"SELECT count(*) AS n FROM {rows} WHERE {text}", t=table)
+        assert found.to_arrow()["n"].to_pylist() == [expected]
+
+
+def test_rows_beside_others_compare_with_values_of_one_row_of_each(table: pa.Table) -> None:
+    rows = "(SELECT DISTINCT ON (id) id, c FROM t ORDER BY id) AS d"
+    text = f"SELECT d.id, n FROM {rows}, LATERAL (SELECT count(*) AS n FROM t AS u WHERE u.c = d.c) AS l ORDER BY d.id LIMIT 3"
+    found = pg.sql(text, t=table).to_arrow()
+    assert found["n"].to_pylist() == [100, 100, 0]

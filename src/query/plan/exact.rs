@@ -1,21 +1,15 @@
 //! Gives conditions their meaning for nulls where the engine's own rules lose it.
 //!
-//! Comes in: an expression or a plan whose types are settled, or the engine's list of rules. Goes out: the same expression with `IN` lists and fields of structs that keep nulls apart, rules that keep `=`
+//! Comes in: an expression or a plan whose types are settled, or the engine's list of rules. Goes out: the same expression with `IN` lists that keep nulls apart, calls about fields of structs as [`super::fields`] has them, rules that keep `=`
 //! and `IS NOT DISTINCT FROM` apart. Never here: what makes plans faster.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::{is_null, nullif};
-use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{NullEquality, Result, ScalarValue};
-use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, JoinType, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, lit,
-};
+use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, lit};
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::Optimizer;
@@ -25,18 +19,15 @@ use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::dependencies::{Dependencies, Distincts};
+use super::fields::of_fields;
 use super::stay::Staying;
 use super::unions::{NamesOfParts, WithoutRows};
 
-/// Rewrites one `IN` list that holds null, or one field of a struct.
+/// Rewrites one `IN` list that holds null, or one call about fields of structs.
 pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
     match expression {
         Expr::InList(list) => without_nulls(list),
-        Expr::ScalarFunction(call) if call.func.name() == GET_FIELD && !FieldOf::is(&call.func) => {
-            let field = ScalarUDF::from(FieldOf::new(call.func));
-            let call = ScalarFunction::new_udf(Arc::new(field), call.args);
-            Transformed::yes(Expr::ScalarFunction(call))
-        }
+        Expr::ScalarFunction(call) => of_fields(call).update_data(Expr::ScalarFunction),
         other => Transformed::no(other),
     }
 }
@@ -67,106 +58,6 @@ fn is_null_literal(value: &Expr) -> bool {
         Expr::Cast(cast) => is_null_literal(&cast.expr),
         _ => false,
     }
-}
-
-const GET_FIELD: &str = "get_field";
-
-/// A field of a struct, null where the struct is: the engine's own gives what the child array holds there.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(in crate::query) struct FieldOf {
-    inner: Arc<ScalarUDF>,
-}
-
-impl FieldOf {
-    /// That of the engine's function.
-    pub(in crate::query) fn new(inner: Arc<ScalarUDF>) -> Self {
-        Self { inner }
-    }
-
-    fn is(function: &ScalarUDF) -> bool {
-        function.inner().downcast_ref::<Self>().is_some()
-    }
-}
-
-impl ScalarUDFImpl for FieldOf {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        self.inner.inner().schema_name(arguments)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.inner().coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let nullable = arguments
-            .arg_fields
-            .first()
-            .is_none_or(|field| field.is_nullable());
-        let field = self.inner.inner().return_field_from_args(arguments)?;
-        let nullable = nullable || field.is_nullable();
-        Ok(Arc::new(Field::clone(&field).with_nullable(nullable)))
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let mut values = arguments.args.iter();
-        let mut fields = arguments.arg_fields.iter();
-        let (Some(value), Some(field)) = (values.next(), fields.next()) else {
-            return self.inner.invoke_with_args(arguments);
-        };
-        let (mut value, mut field) = (value.clone(), Arc::clone(field));
-        // A path goes down one struct at a time, since each may be null.
-        for (name, name_field) in values.zip(fields) {
-            let step = [Arc::clone(&field), Arc::clone(name_field)];
-            let literal = match name {
-                ColumnarValue::Scalar(name) => Some(name),
-                ColumnarValue::Array(_) => None,
-            };
-            let found = self.inner.inner().return_field_from_args(ReturnFieldArgs {
-                arg_fields: &step,
-                scalar_arguments: &[None, literal],
-            })?;
-            let child = self.inner.invoke_with_args(ScalarFunctionArgs {
-                args: vec![value.clone(), name.clone()],
-                arg_fields: step.to_vec(),
-                number_rows: arguments.number_rows,
-                return_field: Arc::clone(&found),
-                config_options: Arc::clone(&arguments.config_options),
-            })?;
-            value = within(&value, child)?;
-            field = found;
-        }
-        Ok(value)
-    }
-}
-
-/// The children, null where their parents are.
-fn within(parent: &ColumnarValue, child: ColumnarValue) -> Result<ColumnarValue> {
-    let parents: &ArrayRef = match parent {
-        ColumnarValue::Array(parents) => parents,
-        ColumnarValue::Scalar(parent) if parent.is_null() => {
-            let nothing = ScalarValue::try_new_null(&child.data_type())?;
-            return Ok(ColumnarValue::Scalar(nothing));
-        }
-        ColumnarValue::Scalar(_) => return Ok(child),
-    };
-    let is_struct = parents.as_struct_opt().is_some();
-    if !is_struct || parents.null_count() == 0 {
-        return Ok(child);
-    }
-    let children = child.into_array(parents.len())?;
-    Ok(ColumnarValue::Array(nullif(&children, &is_null(parents)?)?))
 }
 
 /// The rules that look at what determines what, or come right before others that do.

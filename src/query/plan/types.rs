@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::outside::settled;
 use super::spans::scaled;
 use super::walk::walk;
 use crate::error::{Error, ErrorKind};
@@ -201,9 +202,10 @@ pub(in crate::query) struct Types;
 impl AnalyzerRule for Types {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(of_distinct_on)?;
-        walk(plan.data, |_| {
+        let plan = walk(plan.data, |_| {
             |expression: Expr, schema: &DFSchema| expression.transform_up(|part| one(part, schema))
-        })
+        })?;
+        settled(plan)
     }
 
     fn name(&self) -> &'static str {

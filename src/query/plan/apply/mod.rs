@@ -6,7 +6,7 @@ mod domain;
 mod grouped;
 mod join;
 mod push;
-mod reach;
+pub(super) mod reach;
 mod site;
 mod steady;
 mod suited;
@@ -51,7 +51,8 @@ impl AnalyzerRule for Apply {
     }
 }
 
-fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
+/// Whether there are subqueries in a plan, as expressions or as the rows of a join.
+pub(super) fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| {
         let mut found = matches!(node, LogicalPlan::Subquery(_));
         node.apply_expressions(|expression| {

@@ -20,7 +20,7 @@ pub(super) type Outside = BTreeMap<Column, FieldRef>;
 pub(super) type Replaced = BTreeMap<Column, Column>;
 
 /// The subquery that an expression is made of.
-pub(super) fn subquery_of(expression: &Expr) -> Option<&Subquery> {
+pub(in crate::query::plan) fn subquery_of(expression: &Expr) -> Option<&Subquery> {
     match expression {
         Expr::Exists(exists) => Some(&exists.subquery),
         Expr::InSubquery(found) => Some(&found.subquery),
@@ -37,7 +37,7 @@ pub(super) fn has_subquery(expression: &Expr) -> bool {
 }
 
 /// The same expression around another plan.
-pub(super) fn around(
+pub(in crate::query::plan) fn around(
     mut expression: Expr,
     change: impl FnOnce(LogicalPlan) -> Result<LogicalPlan>,
 ) -> Result<Expr> {
@@ -55,7 +55,7 @@ pub(super) fn around(
 }
 
 /// Whether the right of a join names columns of its left.
-pub(super) fn is_lateral(join: &Join) -> Result<bool> {
+pub(in crate::query::plan) fn is_lateral(join: &Join) -> Result<bool> {
     if is_subquery(&join.right) {
         return Ok(true);
     }
