@@ -11,6 +11,7 @@ mod answer;
 mod begun;
 mod bounds;
 mod cache;
+mod called;
 mod calls;
 mod chosen;
 mod clock;
@@ -72,6 +73,7 @@ mod statement;
 mod sums;
 mod table;
 mod tiles;
+mod timezone;
 #[cfg(feature = "distributed")]
 mod travel;
 mod using;

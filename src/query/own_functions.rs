@@ -1,10 +1,12 @@
-//! Functions of ours in place of those of the engine.
+//! Functions of ours, most in place of those of the engine.
 //!
 //! Comes in: a context of the engine. Goes out: the same, whose functions of these names mean what they mean elsewhere, and have more names. Never here: what is wrong with those of the engine.
 
 use datafusion::prelude::SessionContext;
 
-use super::{aliases, chosen, extremes, gathered, neighbours, ranks, sliding, sorted_lists, sums};
+use super::{
+    aliases, chosen, extremes, gathered, neighbours, ranks, sliding, sorted_lists, sums, timezone,
+};
 
 /// Puts all of them in place.
 pub(super) fn add_to(context: &SessionContext) {
@@ -17,4 +19,5 @@ pub(super) fn add_to(context: &SessionContext) {
     sliding::add_to(context);
     sorted_lists::add_to(context);
     chosen::add_to(context);
+    timezone::add_to(context);
 }

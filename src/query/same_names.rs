@@ -24,6 +24,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
 
+use super::called::called;
 use super::group_keys;
 use super::one_value;
 use super::using::folded;
@@ -270,7 +271,7 @@ fn mark(statement: &mut Statement) {
             _ => return ControlFlow::Continue(()),
         };
         let kind = ast::Value::SingleQuotedString(kind);
-        *expression = call(vec![expression.clone(), ast::Expr::value(kind)]);
+        *expression = called(MARK, [expression.clone(), ast::Expr::value(kind)]);
         ControlFlow::Continue(())
     });
     debug_assert!(visited.is_continue());
@@ -294,26 +295,6 @@ fn unmark(right: &mut ast::Expr) {
     {
         *right = first.clone();
     }
-}
-
-fn call(arguments: Vec<ast::Expr>) -> ast::Expr {
-    let arguments = arguments.into_iter();
-    let arguments =
-        arguments.map(|argument| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)));
-    ast::Expr::Function(ast::Function {
-        name: ast::ObjectName::from(vec![ast::Ident::new(MARK)]),
-        uses_odbc_syntax: false,
-        parameters: ast::FunctionArguments::None,
-        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
-            duplicate_treatment: None,
-            args: arguments.collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// Gives its first argument.

@@ -2,7 +2,7 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`), points in time with seconds (`clock.rs`), `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`), points in time with seconds (`clock.rs`), `AT TIME ZONE` as a function (`timezone.rs`), `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -24,6 +24,7 @@ use super::positions;
 use super::renamed;
 use super::row_in;
 use super::shifts;
+use super::timezone;
 use super::using::{self, folded, same};
 use super::value_names;
 use super::written;
@@ -283,6 +284,10 @@ impl Rewriting<'_> {
             }
             Expr::TypedString(_) | Expr::Cast { .. } => {
                 clock::with_seconds(expr);
+                Ok(())
+            }
+            Expr::AtTimeZone { .. } => {
+                timezone::as_call(expr);
                 Ok(())
             }
             Expr::SimilarTo { .. } => similar(expr),

@@ -9,6 +9,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::checked::{checked, is_checked_late};
+use super::clocks::by_clocks;
 use super::concatenate::bounded;
 use super::conditions::without_condition;
 use super::exact::exact;
@@ -66,6 +67,7 @@ fn all_parts(
                 .transform_data(|part| checked(part, schema))?
                 .transform_data(|part| with_one_zero(part, schema))?
                 .transform_data(|part| by_keys(part, schema))?
+                .transform_data(|part| by_clocks(part, schema))?
                 .transform_data(|part| Ok(without_condition(part)))?
                 .transform_data(|part| bounded(part, schema, limit))?
                 .transform_data(with_rows_or_none)

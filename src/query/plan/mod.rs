@@ -5,6 +5,7 @@ pub(super) mod apply;
 pub(crate) mod beyond;
 mod cardinality;
 pub(super) mod checked;
+mod clocks;
 pub(super) mod concatenate;
 mod conditions;
 pub(crate) mod constants;

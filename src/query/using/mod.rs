@@ -8,11 +8,11 @@ mod wildcard;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OrderByKind, Query, Select,
+    Expr, Ident, JoinConstraint, JoinOperator, ObjectNamePart, OrderByKind, Query, Select,
     SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 
+use super::called::called;
 use crate::error::{Error, Result};
 
 /// A column of USING, and what its name stands for.
@@ -263,7 +263,9 @@ fn join_columns(
             // Of several tables the engine finds the one that has it.
             Side::Left => before.or_else(|| Some(Expr::Identifier(name.clone()))),
             Side::Right => after,
-            Side::Either => before.zip(after).map(coalesce),
+            Side::Either => before
+                .zip(after)
+                .map(|(one, other)| called("coalesce", [one, other])),
         };
         let Some(value) = value else {
             if side == Side::Inner {
@@ -332,24 +334,6 @@ fn name_of(factor: &mut TableFactor, otherwise: &str) -> Option<Ident> {
 
 fn of_table(table: &Ident, column: &Ident) -> Expr {
     Expr::CompoundIdentifier(vec![table.clone(), column.clone()])
-}
-
-fn coalesce((one, other): (Expr, Expr)) -> Expr {
-    let argument = |value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value));
-    Expr::Function(Function {
-        name: ObjectName::from(Ident::new("coalesce")),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: vec![argument(one), argument(other)],
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// Whether two names mean the same: without quotes they fold to lower case.

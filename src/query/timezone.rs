@@ -1,0 +1,165 @@
+//! `timezone('Europe/Berlin', x)`, which `x AT TIME ZONE 'Europe/Berlin'` is another form of: the engine has neither the function nor what it means for instants.
+//!
+//! Comes in: an instant, or a time without a zone. Goes out: of an instant the time that clocks in the zone show, without a zone; of a time without a zone the instant at which clocks in the zone show it. Never here: casts, which
+//! go by the zone of a column (`plan/clocks.rs`).
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::timezone::Tz;
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::functions::datetime::to_local_time;
+use datafusion::logical_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast;
+
+use super::called::called;
+use crate::error::{Error, ErrorKind};
+
+const NAME: &str = "timezone";
+
+/// Gives SQL the function.
+pub(super) fn add_to(context: &SessionContext) {
+    context.register_udf(ScalarUDF::from(InZone::new()));
+}
+
+/// `x AT TIME ZONE zone` as `timezone(zone, x)`.
+pub(super) fn as_call(expr: &mut ast::Expr) {
+    if let ast::Expr::AtTimeZone {
+        timestamp,
+        time_zone,
+    } = expr
+    {
+        let nothing = || ast::Expr::value(ast::Value::Null);
+        let zone = std::mem::replace(time_zone.as_mut(), nothing());
+        let value = std::mem::replace(timestamp.as_mut(), nothing());
+        *expr = called(NAME, [zone, value]);
+    }
+}
+
+static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
+    Documentation::builder(
+        DOC_SECTION_DATETIME,
+        "Turns an instant into what clocks in a zone show, and what they show into an instant.",
+        "timezone(zone, time)",
+    )
+    .with_argument("zone", "The zone: a text, such as 'Europe/Berlin'.")
+    .with_argument(
+        "time",
+        "An instant (a timestamp with a zone), or a timestamp or date without one.",
+    )
+    .with_sql_example(
+        "SELECT timezone('Europe/Berlin', TIMESTAMPTZ '2013-07-01 12:00:00Z') -- 2013-07-01 14:00:00",
+    )
+    .build()
+});
+
+/// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct InZone {
+    signature: Signature,
+}
+
+impl InZone {
+    fn new() -> Self {
+        Self {
+            signature: Signature::any(2, Volatility::Immutable),
+        }
+    }
+}
+
+impl ScalarUDFImpl for InZone {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Err(refused("timezone of a zone that is not known"))
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let (Some(Some(zone)), [_, value]) =
+            (arguments.scalar_arguments.first(), arguments.arg_fields)
+        else {
+            return Err(refused("a time zone that is not the same for all rows"));
+        };
+        let result = given(zone, value.data_type())?;
+        let is_nullable = zone.is_null() || value.is_nullable();
+        Ok(Arc::new(Field::new(NAME, result, is_nullable)))
+    }
+
+    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let (Some(value), Some(ColumnarValue::Scalar(zone))) =
+            (arguments.args.pop(), arguments.args.pop())
+        else {
+            return Err(refused("a time zone that is not the same for all rows"));
+        };
+        let result = given(&zone, &value.data_type())?;
+        let Some(zone) = zone_of(&zone)? else {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_new_null(&result)?));
+        };
+        match value.data_type() {
+            DataType::Timestamp(unit, Some(_)) => {
+                let there = value.cast_to(&DataType::Timestamp(unit, Some(zone)), None)?;
+                arguments.arg_fields = vec![Arc::new(Field::new("", there.data_type(), true))];
+                arguments.args = vec![there];
+                to_local_time().invoke_with_args(arguments)
+            }
+            // What clocks show first, since a day begins when they show midnight.
+            DataType::Date32 | DataType::Date64 => {
+                let shown = DataType::Timestamp(TimeUnit::Microsecond, None);
+                value.cast_to(&shown, None)?.cast_to(&result, None)
+            }
+            _ => value.cast_to(&result, None),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(&DOCUMENTATION)
+    }
+}
+
+/// The zone of a literal, if it is not NULL.
+fn zone_of(zone: &ScalarValue) -> Result<Option<Arc<str>>> {
+    match zone.try_as_str() {
+        Some(zone) => Ok(zone.map(Arc::from)),
+        None if zone.is_null() => Ok(None),
+        None => Err(refused("a time zone that is not a text")),
+    }
+}
+
+/// What the function gives of a value of a type.
+fn given(zone: &ScalarValue, data_type: &DataType) -> Result<DataType> {
+    let zone = zone_of(zone)?;
+    if let Some(zone) = &zone {
+        zone.parse::<Tz>()?;
+    }
+    match data_type {
+        DataType::Timestamp(unit, Some(_)) => Ok(DataType::Timestamp(*unit, None)),
+        DataType::Timestamp(unit, None) => Ok(DataType::Timestamp(*unit, zone)),
+        DataType::Date32 | DataType::Date64 => Ok(DataType::Timestamp(TimeUnit::Microsecond, zone)),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => {
+            Ok(DataType::Timestamp(TimeUnit::Nanosecond, zone))
+        }
+        other => {
+            let text = format!("AT TIME ZONE of {other}, which is no time");
+            let hint = "it takes timestamps, dates and texts of these";
+            Err(Error::new(ErrorKind::Query, text).with_hint(hint).into())
+        }
+    }
+}
+
+fn refused(what: &str) -> datafusion::error::DataFusionError {
+    let text = format!("{what} is not supported");
+    let hint = "write it as a text: x AT TIME ZONE 'Europe/Berlin'";
+    Error::unsupported(text).with_hint(hint).into()
+}
