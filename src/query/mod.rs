@@ -29,6 +29,7 @@ mod gathered;
 mod group_keys;
 mod growing;
 mod guard;
+mod inner_with;
 mod kept;
 mod limits;
 mod listed;

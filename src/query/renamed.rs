@@ -1,7 +1,6 @@
 //! Queries whose columns have names from outside: `WITH r (a, b) AS (SELECT 0, 0)`, `(SELECT 0, 0) AS v (a, b)`.
 //!
 //! Comes in: such a query and how many names it has. Goes out: the same, in which of the items of one name all but the first have a name of ours: the engine names the columns only after it refused two of one name.
-//! Comes in: such a query and how many names it has. Goes out: the same, in which of the items of one name all but the first have a name of ours: the engine names the columns only after it refused two of one name.
 //! Where something else, such as ORDER BY, could mean the one or the other by that name, the items keep theirs, and the engine refuses them. Never here: queries of which not every column is named, those with `*`.
 
 use std::collections::{BTreeSet, HashMap};

@@ -2,7 +2,7 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`), points in time with seconds (`clock.rs`), `AT TIME ZONE` as a function (`timezone.rs`), `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), points in time with seconds (`clock.rs`), `AT TIME ZONE` as a function (`timezone.rs`), `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::clock;
 use super::derived;
 use super::group_keys;
+use super::inner_with::Withs;
 use super::order;
 use super::pattern;
 use super::positions;
@@ -42,6 +43,7 @@ pub(super) fn rewrite(statement: &mut Statement, state: &SessionState) -> Result
     };
     let mut rewriting = Rewriting {
         state,
+        withs: Withs::default(),
         windows: Vec::new(),
         meant: Vec::new(),
         named: 0,
@@ -59,6 +61,8 @@ pub(super) fn rewrite(statement: &mut Statement, state: &SessionState) -> Result
 struct Rewriting<'a> {
     /// The functions.
     state: &'a SessionState,
+    /// The names of WITH of each query that is open.
+    withs: Withs,
     /// The named windows of each query and SELECT that is open.
     windows: Vec<Vec<NamedWindowDefinition>>,
     /// The names in the ORDER BY of each query that is open.
@@ -79,6 +83,7 @@ impl VisitorMut for Rewriting<'_> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.withs.open(query);
         // The ORDER BY of a query may name the windows of its SELECT.
         self.windows.push(match query.body.as_ref() {
             SetExpr::Select(select) => select.named_window.clone(),
@@ -98,7 +103,8 @@ impl VisitorMut for Rewriting<'_> {
         }
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.withs.close(query);
         self.windows.pop();
         self.meant.pop();
         ControlFlow::Continue(())
