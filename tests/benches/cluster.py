@@ -56,6 +56,7 @@ tpch.ENGINES["cluster"] = '''
         )
         for part in range(3)
     ]
+    PROCESSES += [process.pid for process in started]
     uris = [process.stdout.readline().strip() for process in started]
     members.write_text("\\n".join(uris))
     for process in started:
