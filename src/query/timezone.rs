@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::timezone::Tz;
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::ScalarValue;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::functions::datetime::to_local_time;
 use datafusion::logical_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
 use datafusion::logical_expr::{
@@ -83,14 +83,14 @@ impl ScalarUDFImpl for InZone {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Err(refused("timezone of a zone that is not known"))
+        Err(refused())
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let (Some(Some(zone)), [_, value]) =
             (arguments.scalar_arguments.first(), arguments.arg_fields)
         else {
-            return Err(refused("a time zone that is not the same for all rows"));
+            return Err(refused());
         };
         let result = given(zone, value.data_type())?;
         let is_nullable = zone.is_null() || value.is_nullable();
@@ -101,7 +101,7 @@ impl ScalarUDFImpl for InZone {
         let (Some(value), Some(ColumnarValue::Scalar(zone))) =
             (arguments.args.pop(), arguments.args.pop())
         else {
-            return Err(refused("a time zone that is not the same for all rows"));
+            return Err(refused());
         };
         let result = given(&zone, &value.data_type())?;
         let Some(zone) = zone_of(&zone)? else {
@@ -133,7 +133,7 @@ fn zone_of(zone: &ScalarValue) -> Result<Option<Arc<str>>> {
     match zone.try_as_str() {
         Some(zone) => Ok(zone.map(Arc::from)),
         None if zone.is_null() => Ok(None),
-        None => Err(refused("a time zone that is not a text")),
+        None => Err(refused()),
     }
 }
 
@@ -158,8 +158,8 @@ fn given(zone: &ScalarValue, data_type: &DataType) -> Result<DataType> {
     }
 }
 
-fn refused(what: &str) -> datafusion::error::DataFusionError {
-    let text = format!("{what} is not supported");
-    let hint = "write it as a text: x AT TIME ZONE 'Europe/Berlin'";
+fn refused() -> DataFusionError {
+    let text = "a time zone that is not written as a text is not supported";
+    let hint = "write x AT TIME ZONE 'Europe/Berlin'";
     Error::unsupported(text).with_hint(hint).into()
 }

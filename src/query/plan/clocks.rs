@@ -1,14 +1,71 @@
 //! Casts between instants, what clocks show, and texts: the engine's take the clocks of UTC in place of those of the zone, and put a T between day and time.
 //!
-//! Comes in: an expression whose types are settled. Goes out: the same, in which an instant as a timestamp without a zone is what clocks in its zone show, a date beside an instant begins when they show midnight, and the text of a
-//! timestamp has a blank between day and time. Never here: AT TIME ZONE (`timezone.rs`), texts that become times.
+//! Comes in: an expression, before its types are settled and after. Goes out: the same, in which a date beside an instant begins when clocks in its zone show midnight, an instant as a timestamp without a zone is what they show,
+//! and the text of a timestamp has a blank between day and time. Never here: AT TIME ZONE (`timezone.rs`), texts that become times.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
 use datafusion::functions::string::expr_fn::replace;
-use datafusion::logical_expr::{Expr, ExprSchemable, cast, lit, try_cast};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, cast, lit, try_cast};
+
+use super::types::compares;
+
+/// Functions that give one of their arguments, or compare them.
+const OF_SEVERAL: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least"];
+
+/// Makes instants of dates beside them, before the engine makes both what clocks show, of which statistics say nothing.
+pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let is_changed = match &mut expression {
+        Expr::BinaryExpr(pair) if compares(pair.op) || pair.op == Operator::Minus => {
+            as_instants(vec![&mut pair.left, &mut pair.right], schema)
+        }
+        Expr::Between(range) => {
+            let parts = vec![&mut *range.expr, &mut *range.low, &mut *range.high];
+            as_instants(parts, schema)
+        }
+        Expr::InList(list) => {
+            let parts = list.list.iter_mut().chain([&mut *list.expr]);
+            as_instants(parts.collect(), schema)
+        }
+        Expr::Case(case) => {
+            let (compared, given): (Vec<_>, Vec<_>) = case
+                .when_then_expr
+                .iter_mut()
+                .map(|(when, then)| (when.as_mut(), then.as_mut()))
+                .unzip();
+            let given = given.into_iter().chain(case.else_expr.as_deref_mut());
+            let is_given = as_instants(given.collect(), schema);
+            let compared = compared.into_iter().chain(case.expr.as_deref_mut());
+            as_instants(compared.collect(), schema) || is_given
+        }
+        Expr::ScalarFunction(call) if OF_SEVERAL.contains(&call.func.name()) => {
+            as_instants(call.args.iter_mut().collect(), schema)
+        }
+        _ => false,
+    };
+    Transformed::new_transformed(expression, is_changed)
+}
+
+/// Gives the dates among some values the type of the first instant among them; says whether there are such.
+fn as_instants(parts: Vec<&mut Expr>, schema: &DFSchema) -> bool {
+    let of = |part: &Expr| part.get_type(schema).ok();
+    let is_instant = |kind: &DataType| matches!(kind, DataType::Timestamp(_, Some(_)));
+    let mut known = parts.iter().filter_map(|part| of(part));
+    let Some(instant) = known.find(is_instant) else {
+        return false;
+    };
+    let dates = parts
+        .into_iter()
+        .filter(|part| matches!(of(part), Some(DataType::Date32 | DataType::Date64)));
+    let mut is_changed = false;
+    for date in dates {
+        *date = cast(std::mem::take(date), instant.clone());
+        is_changed = true;
+    }
+    is_changed
+}
 
 /// Rewrites one cast.
 pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

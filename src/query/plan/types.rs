@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::clocks::midnights;
 use super::outside::settled;
 use super::spans::scaled;
 use super::walk::walk;
@@ -203,7 +204,11 @@ impl AnalyzerRule for Types {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(of_distinct_on)?;
         let plan = walk(plan.data, |_| {
-            |expression: Expr, schema: &DFSchema| expression.transform_up(|part| one(part, schema))
+            |expression: Expr, schema: &DFSchema| {
+                expression.transform_up(|part| {
+                    one(part, schema)?.transform_data(|part| Ok(midnights(part, schema)))
+                })
+            }
         })?;
         settled(plan)
     }
@@ -396,7 +401,7 @@ fn case_of_times(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
     Transformed::yes(Expr::Case(case))
 }
 
-fn compares(operator: Operator) -> bool {
+pub(super) fn compares(operator: Operator) -> bool {
     matches!(
         operator,
         Operator::Eq
