@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def tables() -> Path:
     target = cache / f"tpch-{SCALE}"
     if not target.exists():
         making = cache / f"making-tpch-{SCALE}-{os.getpid()}"
-        command = [str(Path(sys.executable).parent / "tpchgen-cli"), "parquet", "-s", SCALE]
+        command = ["tpchgen-cli", "parquet", "-s", SCALE]
         subprocess.run([*command, "--quiet", f"--output-dir={making}"], check=True)
         # Another process that was faster is right as well.
         with contextlib.suppress(OSError):
