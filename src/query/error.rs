@@ -335,9 +335,6 @@ fn called_otherwise(name: &str) -> Option<&'static str> {
         "mod" => "write x % y",
         "age" | "datediff" | "timediff" => "write x - y",
         "dateadd" => "write x + INTERVAL '1 day'",
-        "mode" => {
-            "the value that is there most often: SELECT x, count(*) AS n FROM … GROUP BY x ORDER BY n DESC LIMIT 1"
-        }
         "group_concat" | "listagg" => "write string_agg(x, ', ')",
         "getdate" | "sysdate" => "write now()",
         "strftime" | "format_datetime" => "write to_char(x, '%Y-%m-%d')",

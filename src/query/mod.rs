@@ -51,6 +51,7 @@ mod pattern;
 mod permission;
 mod physical;
 mod place;
+mod placed;
 mod plan;
 mod planner;
 mod positions;

@@ -5,7 +5,8 @@
 use datafusion::prelude::SessionContext;
 
 use super::{
-    aliases, chosen, extremes, gathered, neighbours, ranks, sliding, sorted_lists, sums, timezone,
+    aliases, chosen, extremes, gathered, neighbours, placed, ranks, sliding, sorted_lists, sums,
+    timezone,
 };
 
 /// Puts all of them in place.
@@ -20,4 +21,5 @@ pub(super) fn add_to(context: &SessionContext) {
     sorted_lists::add_to(context);
     chosen::add_to(context);
     timezone::add_to(context);
+    placed::add_to(context);
 }

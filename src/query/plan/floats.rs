@@ -20,6 +20,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::query::placed::MODE;
+
 /// Rewrites one expression.
 pub(super) fn with_one_zero(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expression {
@@ -48,7 +50,8 @@ fn over_one_zero(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<T
     let keys = parameters.partition_by.iter_mut();
     let keys = keys.chain(parameters.order_by.iter_mut().map(|by| &mut by.expr));
     let values = parameters.args.iter_mut();
-    for part in keys.chain(values.filter(|_| parameters.distinct)) {
+    let is_of_distinct = parameters.distinct || window.fun.name() == MODE;
+    for part in keys.chain(values.filter(|_| is_of_distinct)) {
         if let Some(data_type) = float(part, schema)? {
             *part = call(Kind::Zero, data_type, std::mem::take(part));
             is_changed = true;
@@ -61,9 +64,10 @@ fn over_one_zero(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<T
     })
 }
 
-/// Whether an aggregate takes distinct values; to `min` and `max` that makes no difference.
+/// Whether an aggregate takes distinct values, or counts each of them; to `min` and `max` that makes no difference.
 fn is_of_distinct(aggregate: &AggregateFunction) -> bool {
-    aggregate.params.distinct && !matches!(aggregate.func.name(), "min" | "max")
+    let name = aggregate.func.name();
+    name == MODE || aggregate.params.distinct && !matches!(name, "min" | "max")
 }
 
 /// Values of which an aggregate takes the distinct ones, and orders them.

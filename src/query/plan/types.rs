@@ -328,13 +328,15 @@ fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Trans
 }
 
 /// Functions of windows and of groups that give the value of one row of many.
-const OF_ONE_ROW: [&str; 6] = [
+const OF_ONE_ROW: [&str; 8] = [
     "any_value",
     "lag",
     "lead",
     "first_value",
     "last_value",
     "nth_value",
+    "mode",
+    "percentile_disc",
 ];
 
 /// Columns of nulls that have no type, where they are summed: whole numbers.
