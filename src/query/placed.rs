@@ -349,10 +349,6 @@ impl GroupsAccumulator for OfGroups {
             .convert_to_state(values.get(..1).unwrap_or_default(), filter)
     }
 
-    fn supports_convert_to_state(&self) -> bool {
-        self.inner.supports_convert_to_state()
-    }
-
     fn size(&self) -> usize {
         self.inner.size()
     }
