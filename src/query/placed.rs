@@ -183,12 +183,24 @@ impl AggregateUDFImpl for Placed {
         Ok(Box::new(OfGroups { place, inner }))
     }
 
+    /// The order of the rows is nothing to them. But only the order of what is said to be sensitive goes to other processes, and ASC or DESC is in it.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Insensitive
+        match self.name {
+            MODE => AggregateOrderSensitivity::Insensitive,
+            _ => AggregateOrderSensitivity::SoftRequirement,
+        }
     }
 
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        _: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
+    }
+
+    /// It would be about the other end of the values.
     fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Identical
+        ReversedUDAF::NotSupported
     }
 
     fn supports_within_group_clause(&self) -> bool {

@@ -76,6 +76,9 @@ ASKED = [
     "SELECT count(*) OVER (PARTITION BY b) AS n FROM (SELECT a, b FROM same LIMIT 20) AS f WHERE b = a",
     "SELECT b, row_number() OVER (PARTITION BY b) AS n FROM (SELECT a, b FROM same ORDER BY id LIMIT 20) AS f WHERE b = a GROUP BY b",
     "SELECT rank() OVER (PARTITION BY a ORDER BY id) AS n FROM (SELECT * FROM single LIMIT 9) AS f WHERE id > a",
+    # The direction of an order that says which value of a group it is, and not how rows come.
+    "SELECT a, percentile_disc(0.9) WITHIN GROUP (ORDER BY id DESC) AS p FROM steps GROUP BY a",
+    "SELECT a, id % 3 AS b, percentile_disc(0.9) WITHIN GROUP (ORDER BY id DESC) AS p, quantile_disc(id, 0.2) AS q FROM steps GROUP BY CUBE (a, b)",
     # A constant of one side of a join.
     "SELECT w.id, rank() OVER (ORDER BY w.flag) AS r FROM single AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id",
     "SELECT w.id, w.flag FROM single AS p JOIN (SELECT id, 'x' AS flag FROM steps) AS w ON p.id = w.id ORDER BY w.flag",
