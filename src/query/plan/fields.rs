@@ -44,6 +44,7 @@ impl StructOf {
     }
 
     /// That of the engine's function of this name.
+    #[cfg(feature = "distributed")]
     pub(in crate::query) fn of_the_engine() -> Self {
         Self::new(datafusion::functions::core::named_struct())
     }
@@ -78,6 +79,7 @@ impl FieldOf {
     }
 
     /// That of the engine's function of this name.
+    #[cfg(feature = "distributed")]
     pub(in crate::query) fn of_the_engine() -> Self {
         Self::new(datafusion::functions::core::get_field())
     }
