@@ -6,14 +6,22 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::timezone::Tz;
-use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
+use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
+use arrow::datatypes::{
+    ArrowTimestampType, DataType, Field, FieldRef, TimeUnit, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+};
+use arrow::temporal_conversions::as_datetime;
+use chrono::offset::LocalResult;
+use chrono::{Days, NaiveDateTime, Offset, TimeZone};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::functions::datetime::to_local_time;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, lit,
 };
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast;
@@ -114,10 +122,19 @@ impl ScalarUDFImpl for InZone {
                 arguments.args = vec![there];
                 to_local_time().invoke_with_args(arguments)
             }
-            // What clocks show first, since a day begins when they show midnight.
-            DataType::Date32 | DataType::Date64 => {
-                let shown = DataType::Timestamp(TimeUnit::Microsecond, None);
-                value.cast_to(&shown, None)?.cast_to(&result, None)
+            // A day begins when clocks show midnight.
+            DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64 => {
+                let DataType::Timestamp(unit, _) = result else {
+                    return Err(refused());
+                };
+                let shown = value.cast_to(&DataType::Timestamp(unit, None), None)?;
+                let is_one = matches!(shown, ColumnarValue::Scalar(_));
+                let shown = shown.into_array(if is_one { 1 } else { arguments.number_rows })?;
+                let instants = at(&shown, unit, &zone)?;
+                Ok(match is_one {
+                    true => ColumnarValue::Scalar(ScalarValue::try_from_array(&instants, 0)?),
+                    false => ColumnarValue::Array(instants),
+                })
             }
             _ => value.cast_to(&result, None),
         }
@@ -126,6 +143,52 @@ impl ScalarUDFImpl for InZone {
     fn documentation(&self) -> Option<&Documentation> {
         Some(&DOCUMENTATION)
     }
+}
+
+/// The call of the function: the instant at which clocks in a zone show a timestamp.
+pub(super) fn in_zone(zone: &str, shown: Expr) -> Expr {
+    let function = Arc::new(ScalarUDF::from(InZone::new()));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![lit(zone), shown]))
+}
+
+/// The instants at which clocks in a zone show timestamps.
+fn at(shown: &ArrayRef, unit: TimeUnit, zone: &Arc<str>) -> Result<ArrayRef> {
+    match unit {
+        TimeUnit::Second => at_unit::<TimestampSecondType>(shown, zone, 1),
+        TimeUnit::Millisecond => at_unit::<TimestampMillisecondType>(shown, zone, 1_000),
+        TimeUnit::Microsecond => at_unit::<TimestampMicrosecondType>(shown, zone, 1_000_000),
+        TimeUnit::Nanosecond => at_unit::<TimestampNanosecondType>(shown, zone, 1_000_000_000),
+    }
+}
+
+fn at_unit<T: ArrowTimestampType>(
+    shown: &ArrayRef,
+    zone: &Arc<str>,
+    per_second: i64,
+) -> Result<ArrayRef> {
+    let clocks: Tz = zone.parse()?;
+    let instants: PrimitiveArray<T> = shown.as_primitive::<T>().try_unary(|value| {
+        as_datetime::<T>(value)
+            .and_then(|shown| seconds_ahead(&clocks, shown))
+            .and_then(|seconds| value.checked_sub(seconds * per_second))
+            .ok_or_else(|| {
+                let text = "a timestamp that is beyond the calendar or its unit";
+                DataFusionError::from(Error::new(ErrorKind::Query, text))
+            })
+    })?;
+    Ok(Arc::new(instants.with_timezone(Arc::clone(zone))))
+}
+
+/// How far clocks are ahead of UTC when they show a time: where they show it twice, the second time; where they leave it out, as before.
+fn seconds_ahead(clocks: &Tz, shown: NaiveDateTime) -> Option<i64> {
+    let offset = match clocks.offset_from_local_datetime(&shown) {
+        LocalResult::Single(offset) | LocalResult::Ambiguous(_, offset) => offset,
+        LocalResult::None => {
+            let before = shown.checked_sub_days(Days::new(1))?;
+            clocks.offset_from_local_datetime(&before).latest()?
+        }
+    };
+    Some(i64::from(offset.fix().local_minus_utc()))
 }
 
 /// The zone of a literal, if it is not NULL.

@@ -11,6 +11,7 @@ use datafusion::functions::string::expr_fn::replace;
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, cast, lit, try_cast};
 
 use super::types::compares;
+use crate::query::timezone::in_zone;
 
 /// Functions that give one of their arguments, or compare them.
 const OF_SEVERAL: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least"];
@@ -18,8 +19,13 @@ const OF_SEVERAL: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest"
 /// Makes instants of dates beside them, before the engine makes both what clocks show, of which statistics say nothing.
 pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_changed = match &mut expression {
-        Expr::BinaryExpr(pair) if compares(pair.op) || pair.op == Operator::Minus => {
+        Expr::BinaryExpr(pair) if compares(pair.op) => {
             as_instants(vec![&mut pair.left, &mut pair.right], schema)
+        }
+        Expr::BinaryExpr(pair) if pair.op == Operator::Minus => {
+            let between = shown_as_instant(&mut pair.left, &pair.right, schema)
+                || shown_as_instant(&mut pair.right, &pair.left, schema);
+            as_instants(vec![&mut pair.left, &mut pair.right], schema) || between
         }
         Expr::Between(range) => {
             let parts = vec![&mut *range.expr, &mut *range.low, &mut *range.high];
@@ -46,6 +52,17 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
         _ => false,
     };
     Transformed::new_transformed(expression, is_changed)
+}
+
+/// Makes an instant of a timestamp without a zone beside one: the difference would be that of what clocks in UTC show.
+fn shown_as_instant(value: &mut Expr, beside: &Expr, schema: &DFSchema) -> bool {
+    match (value.get_type(schema), beside.get_type(schema)) {
+        (Ok(DataType::Timestamp(unit, None)), Ok(DataType::Timestamp(_, Some(zone)))) => {
+            *value = cast(std::mem::take(value), DataType::Timestamp(unit, Some(zone)));
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Gives the dates among some values the type of the first instant among them; says whether there are such.
@@ -80,15 +97,25 @@ pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Trans
             let instant = std::mem::take(value.as_mut());
             **value = to_local_time(vec![instant]);
         }
-        (DataType::Date32 | DataType::Date64, DataType::Timestamp(unit, Some(zone)))
-            if !is_utc(zone) =>
-        {
+        // The engine compares what is cast with another value by the clocks of UTC, and refuses what clocks show twice or leave out.
+        (
+            DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None),
+            DataType::Timestamp(unit, Some(zone)),
+        ) if !is_utc(zone) => {
             let shown = DataType::Timestamp(*unit, None);
-            let date = std::mem::take(value.as_mut());
-            **value = match is_try {
-                true => try_cast(date, shown),
-                false => cast(date, shown),
-            };
+            let value = std::mem::take(value.as_mut());
+            expression = in_zone(
+                zone,
+                match is_try {
+                    true => try_cast(value, shown),
+                    false => cast(value, shown),
+                },
+            );
+        }
+        // Two days have the same times: what the engine takes for the order of both is none.
+        (DataType::Timestamp(..), DataType::Time32(_) | DataType::Time64(_)) => {
+            let moment = std::mem::take(value.as_mut());
+            **value = to_local_time(vec![moment]);
         }
         (DataType::Timestamp(..), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => {
             expression = with_blank(expression, &target, schema)?
