@@ -1,7 +1,7 @@
 //! Casts between instants, what clocks show, and texts: the engine's take the clocks of UTC in place of those of the zone, and put a T between day and time.
 //!
 //! Comes in: an expression, before its types are settled and after. Goes out: the same, in which a date beside an instant begins when clocks in its zone show midnight, an instant as a timestamp without a zone is what they show,
-//! and the text of a timestamp has a blank between day and time. Never here: AT TIME ZONE (`timezone.rs`), texts that become times.
+//! the time of day of a timestamp is in no order that the engine could rely on, and the text of a timestamp has a blank between day and time. Never here: AT TIME ZONE (`timezone.rs`), texts that become times.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -104,13 +104,11 @@ pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Trans
         ) if !is_utc(zone) => {
             let shown = DataType::Timestamp(*unit, None);
             let value = std::mem::take(value.as_mut());
-            expression = in_zone(
-                zone,
-                match is_try {
-                    true => try_cast(value, shown),
-                    false => cast(value, shown),
-                },
-            );
+            let shown = match is_try {
+                true => try_cast(value, shown),
+                false => cast(value, shown),
+            };
+            expression = in_zone(zone, shown);
         }
         // Two days have the same times: what the engine takes for the order of both is none.
         (DataType::Timestamp(..), DataType::Time32(_) | DataType::Time64(_)) => {
