@@ -99,9 +99,11 @@ test-fuzz: $(VENV)/.ready
 	PARTGRID_FUZZ_CASES=1000000 cargo test --workspace --locked --profile dev --lib --test it hostile
 
 extension: $(VENV)/.ready
+	@echo "compiling partgrid: the first time with DataFusion, some 20 minutes on two cores"
 	maturin develop --locked --quiet -m python/Cargo.toml
 
 $(VENV)/.ready: tests/python/requirements.txt
+	@echo "installing what the tests and examples need into $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/python/requirements.txt
 	@touch $@

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
 use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::datatypes::Field;
 
 use crate::error::{Error, Result};
 
@@ -96,16 +97,22 @@ fn values_of(data: &ArrayData, row_bytes: usize) -> Result<&[u8]> {
 }
 
 fn no_numbers(batch: &RecordBatch, column: usize) -> Error {
-    let schema = batch.schema_ref();
-    let field = |place: usize| schema.fields().get(place);
-    let type_of = |place: usize| field(place).map(|field| field.data_type().to_string());
-    let error = Error::invalid_argument(format!(
-        "a dense band must hold integers or floats of one type, got {} after {}",
-        type_of(column).unwrap_or_default(),
-        type_of(0).unwrap_or_default()
-    ));
-    match field(column) {
-        Some(field) => error.with_column(field.name()),
-        None => error,
+    let fields = batch.schema_ref().fields();
+    match (fields.first(), fields.get(column)) {
+        (Some(first), Some(other)) => not_dense(first, other),
+        _ => Error::internal("a column that is not dense, and not there"),
     }
+}
+
+/// The refusal of a column beside the first one of a dense band.
+pub(crate) fn not_dense(first: &Field, other: &Field) -> Error {
+    let (wanted, got) = (first.data_type(), other.data_type());
+    let text = "a dense band must hold integers or floats of one type, got";
+    let error = match got.is_numeric() {
+        true => Error::invalid_argument(format!("{text} {got} behind {wanted}"))
+            .with_hint("give the columns of each type a band of their own"),
+        false => Error::invalid_argument(format!("{text} {got}"))
+            .with_hint("name columns of numbers; the others are loaded without it"),
+    };
+    error.with_column(other.name())
 }

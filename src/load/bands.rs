@@ -11,7 +11,7 @@ use arrow::datatypes::{FieldRef, Schema};
 use super::options::{LoadOptions, TileColumns};
 use super::schema::{Columns, Origin};
 use crate::error::{Error, Result};
-use crate::grid::unknown_column;
+use crate::grid::{not_dense, unknown_column};
 
 /// A run of columns that share their tiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,12 +101,7 @@ fn check_dense<'a>(fields: impl Iterator<Item = &'a FieldRef>) -> Result<()> {
         let wanted = first.get_or_insert(field);
         let numeric = field.data_type().is_integer() || field.data_type().is_floating();
         if !numeric || field.data_type() != wanted.data_type() {
-            return Err(Error::invalid_argument(format!(
-                "a dense band must hold integers or floats of one type, got {} after {}",
-                field.data_type(),
-                wanted.data_type()
-            ))
-            .with_column(field.name()));
+            return Err(not_dense(wanted, field));
         }
     }
     Ok(())

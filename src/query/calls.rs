@@ -40,6 +40,20 @@ fn arguments(text: &str) -> Option<Worded> {
         // Types that the engine has no name for.
         .filter(|line| !line.is_empty() && !line.contains("UserDefined") && !line.contains("(Any)"))
         .collect();
+    if let [form] = candidates.as_slice()
+        && let Some((function, wanted)) = of_any_types(form)
+    {
+        let got = call.strip_prefix(function)?;
+        let got = if got == "()" {
+            0
+        } else {
+            depth_0_commas(got) + 1
+        };
+        return Some(worded(
+            format!("the number of arguments of {function}() must be {wanted}, got {got}"),
+            "SHOW FUNCTIONS lists what functions take",
+        ));
+    }
     let hint = match candidates.as_slice() {
         [] => CAST.to_owned(),
         candidates => format!("it takes {}", listed(candidates)),
@@ -48,6 +62,28 @@ fn arguments(text: &str) -> Option<Worded> {
         format!("no function takes these arguments: {call}"),
         hint,
     ))
+}
+
+/// The name of a function, and how many arguments of any type it takes.
+fn of_any_types(form: &str) -> Option<(&str, usize)> {
+    let (function, arguments) = form.strip_suffix(')')?.split_once('(')?;
+    let are_any = arguments.split(", ").all(|argument| argument == "Any");
+    are_any.then(|| (function, arguments.split(", ").count()))
+}
+
+/// The commas between the arguments of `(Utf8, Struct("a": Int64, "b": Int64))`.
+fn depth_0_commas(arguments: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut commas = 0;
+    for letter in arguments.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 1 => commas += 1,
+            _ => {}
+        }
+    }
+    commas
 }
 
 /// The most forms of a function that are listed.
@@ -199,6 +235,11 @@ mod tests {
                 "Function 'upper' requires String, but received Struct(\"a\": Int64) (DataType: Struct(\"a\": Int64)).",
                 "no function takes these arguments: upper(… Struct(\"a\": Int64) …)",
                 "in its place goes String: cast(… AS …)",
+            ),
+            (
+                "No function matches the given name and argument types 'timezone(Struct(\"a\": Int64, \"b\": Int64))'. You might need to add explicit type casts.\n\tCandidate functions:\n\ttimezone(Any, Any)",
+                "the number of arguments of timezone() must be 2, got 1",
+                "SHOW FUNCTIONS lists what functions take",
             ),
             (
                 "Function 'abs' expects Numeric but received String",

@@ -28,6 +28,12 @@ pub(super) fn add_to(context: &SessionContext) {
     }
 }
 
+/// `array_agg`.
+pub(super) fn array_agg() -> Arc<AggregateUDF> {
+    let inner = array_agg_udaf();
+    Arc::new(AggregateUDF::from(Gathered { inner }))
+}
+
 /// `array_agg` or `string_agg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Gathered {

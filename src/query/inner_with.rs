@@ -1,12 +1,13 @@
 //! Names that WITH gives once more in a query within, which the engine takes for two of one name.
 //!
-//! Comes in: the queries of a statement, from outside and back. Goes out: the same, in which what such a name stands for within has another one, and is called as before where it is read. Never here: two of one name in one WITH.
+//! Comes in: the queries of a statement, from outside and back. Goes out: the same, in which what such a name stands for within has another one, and is called as before where it is read; and names within what is recursive, which
+//! the engine forgets, are given before it. Never here: two of one name in one WITH.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, Query, TableAlias, TableFactor, VisitMut, VisitorMut,
+    Ident, ObjectName, Query, SetExpr, TableAlias, TableFactor, VisitMut, VisitorMut, With,
 };
 
 use super::using::folded;
@@ -39,11 +40,42 @@ impl Withs {
         }
         for name in distinct {
             if self.open.iter().flatten().any(|outside| outside == name) {
-                self.renamed += 1;
-                let new = Ident::with_quote('"', format!("{WITHIN}_{}", self.renamed));
-                rename(query, name, &new);
+                rename(query, name, &self.new_name());
             }
         }
+        if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
+            self.give_before(with);
+        }
+    }
+
+    fn new_name(&mut self) -> Ident {
+        self.renamed += 1;
+        Ident::with_quote('"', format!("{WITHIN}_{}", self.renamed))
+    }
+
+    /// What a query that may be recursive gives names to in a WITH of its own, given before it: the engine looks at the sides of its UNION alone.
+    fn give_before(&mut self, with: &mut With) {
+        let mut all = Vec::new();
+        for mut given in std::mem::take(&mut with.cte_tables) {
+            let is_union = matches!(*given.query.body, SetExpr::SetOperation { .. });
+            let own = given.query.with.iter().flat_map(|own| &own.cte_tables);
+            let names: BTreeSet<String> = own.map(|own| folded(&own.alias.name)).collect();
+            if is_union {
+                for name in &names {
+                    rename(&mut given.query, name, &self.new_name());
+                }
+                all.extend(
+                    given
+                        .query
+                        .with
+                        .take()
+                        .into_iter()
+                        .flat_map(|own| own.cte_tables),
+                );
+            }
+            all.push(given);
+        }
+        with.cte_tables = all;
     }
 }
 

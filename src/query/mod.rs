@@ -18,6 +18,7 @@ mod clock;
 mod coerced;
 mod derived;
 mod digits;
+mod distinct_from;
 mod engine;
 mod error;
 mod exec;
@@ -81,6 +82,7 @@ mod travel;
 mod using;
 mod value_names;
 mod values;
+mod wide_keys;
 mod words;
 mod written;
 
@@ -123,4 +125,5 @@ pub(crate) use {
     plan::facts::{Extent, Facts},
     spread::{Spread, asks_for_counts, last_part, part},
     travel::{of_plans, traveling},
+    wide_keys::sql_schema,
 };

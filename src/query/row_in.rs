@@ -1,7 +1,7 @@
-//! `(a, b) IN (SELECT c, d …)`, which the engine does not know.
+//! `(a, b) IN (SELECT c, d …)` and `(a + 1, b)`, which the engine does not know.
 //!
 //! Comes in: a condition, or any expression. Goes out: the same with EXISTS over the rows of the query that are equal in all places; unknown, where it is not a condition of WHERE by itself, if there is none, but one
-//! that may be, since something in it or outside is null. Never here: IN over one column, lists of rows.
+//! that may be, since something in it or outside is null. A row that begins with something worked out is a struct. Never here: IN over one column, lists of rows.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SetExpr, TableAliasColumnDef, TableFactor,
@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use super::called::called;
 use crate::error::{Error, Result};
 
 /// With what the name of the rows of the query begins.
@@ -71,6 +72,22 @@ pub(super) fn rewrite(expression: &mut Expr, named: &mut usize) -> Result<()> {
     }
     *expression = Expr::Nested(Box::new(cases));
     Ok(())
+}
+
+/// `(a + 1, b)` as a struct: the engine takes a row for one only if it begins with a name or a literal.
+pub(super) fn as_struct(expression: &mut Expr) {
+    let Expr::Tuple(values) = expression else {
+        return;
+    };
+    let is_known = |value: &Expr| {
+        matches!(
+            value,
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
+        )
+    };
+    if values.first().is_some_and(|first| !is_known(first)) {
+        *expression = called("struct", std::mem::take(values));
+    }
 }
 
 /// The values of a row of several.

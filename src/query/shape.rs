@@ -136,18 +136,6 @@ impl Visitor for Shape {
                 "an expression may be {MAX_EXPRESSION_DEPTH} operators deep, this one is deeper"
             ))));
         }
-        if let Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) = expression
-            && let Expr::BinaryOp {
-                op: BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor,
-                ..
-            } = right.as_ref()
-        {
-            // The parser takes all that follows for the right side.
-            return unsupported(
-                "IS [NOT] DISTINCT FROM before AND or OR needs parentheses",
-                "write (a IS NOT DISTINCT FROM b) AND …",
-            );
-        }
         if let Expr::BinaryOp {
             op: BinaryOperator::BitwiseXor,
             ..

@@ -2,6 +2,7 @@
 //!
 //! Comes in: a text. Goes out: what is wrong, what came, the remedy. Never here: types of arguments, what runs find.
 
+use super::error::near;
 use super::one_value::ONE_COLUMN;
 use super::words::Worded;
 use crate::error::ErrorKind;
@@ -164,6 +165,14 @@ fn named(text: &str) -> Option<Worded> {
 
 /// How many columns there are, and where they may stand.
 fn columns(text: &str) -> Option<Worded> {
+    if let Some(rest) = text.strip_prefix("Source table contains ") {
+        let (there, rest) = rest.split_once(" columns but only ")?;
+        let (given, _) = rest.split_once(" names given as column alias")?;
+        return worded(
+            format!("there must be a name for each of the {there} columns, got {given}"),
+            "write as many names behind the name of the table as SELECT has columns, or none",
+        );
+    }
     if let Some(rest) =
         text.strip_prefix("Too many columns! The subquery should only return one column: ")
     {
@@ -284,9 +293,32 @@ fn values(text: &str) -> Option<Worded> {
     }
     if let Some(rest) = text.strip_prefix("Parser error: Invalid timezone ") {
         let (zone, _) = rest.rsplit_once(": ").unwrap_or((rest, ""));
+        let known = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+        let hint = match near(zone.trim_matches('"'), known) {
+            Some(name) => format!("did you mean '{name}'?"),
+            None => "write it as 'Europe/Berlin', 'UTC' or '+02:00'".to_owned(),
+        };
+        return worded(format!("no time zone {zone}"), &hint);
+    }
+    if let Some(rest) = text.strip_prefix("Date part '") {
+        let (part, _) = rest.split_once("' not supported")?;
         return worded(
-            format!("no time zone {zone}"),
-            "write it as 'Europe/Berlin', 'UTC' or '+02:00'",
+            format!("a time has no part {}", part.to_lowercase()),
+            "parts are millennium, century, decade, year, isoyear, quarter, month, week, day, doy, dow, isodow, hour, minute, second, millisecond, microsecond, nanosecond and epoch",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Cannot get result type for temporal operation ") {
+        let (types, _) = rest.split_once(": ").unwrap_or((rest, ""));
+        return worded(
+            format!("these types do not go together: {types}"),
+            "a time goes with an interval: x + INTERVAL '1 day'; the difference of two times is one",
+        );
+    }
+    if let Some(kind) = text.strip_prefix("Invalid argument error: Invalid arithmetic operation: !")
+    {
+        return worded(
+            format!("there is no `-` before a {kind}"),
+            "numbers and intervals have a sign",
         );
     }
     if text.starts_with("Parser error: Unable to cast to Date32") {

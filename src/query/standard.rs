@@ -2,21 +2,22 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), rows IN queries (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), points in time with seconds (`clock.rs`), `AT TIME ZONE` as a function (`timezone.rs`), `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), what follows IS DISTINCT FROM around it (`distinct_from.rs`), rows IN queries, and those that begin with something worked out (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), points in time with seconds (`clock.rs`), `AT TIME ZONE` as a function (`timezone.rs`), elements of `array_agg` as values of the group, `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, Ident,
-    JoinConstraint, JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr, Query,
-    Select, SelectItem, SetExpr, Subscript, TableFactor, TableWithJoins, Value, VisitMut,
-    VisitorMut, WindowSpec, WindowType,
+    AccessExpr, BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, JoinConstraint, JoinOperator, LimitClause, NamedWindowDefinition,
+    NamedWindowExpr, ObjectName, Query, Select, SelectItem, SetExpr, Subscript, TableFactor,
+    TableWithJoins, Value, VisitMut, VisitorMut, WindowSpec, WindowType,
 };
 
 use super::clock;
 use super::derived;
+use super::distinct_from;
 use super::group_keys;
 use super::inner_with::Withs;
 use super::order;
@@ -167,6 +168,11 @@ impl VisitorMut for Rewriting<'_> {
             Err(error) => ControlFlow::Break(error),
         }
     }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        distinct_from::regroup(expr);
+        ControlFlow::Continue(())
+    }
 }
 
 /// SEMI and ANTI JOIN keep rows of the left table where they do not say of which; the engine knows only those that do.
@@ -198,6 +204,29 @@ fn with_both_ends(access: &mut AccessExpr) {
     let number = |number: &str| Expr::value(Value::Number(number.to_owned(), false));
     lower_bound.get_or_insert_with(|| number("1"));
     upper_bound.get_or_insert_with(|| number("-1"));
+}
+
+/// `array_agg(x ORDER BY y)[2]` as the second value of the group, of which the engine makes something that wants its rows in order.
+fn value_of_group(root: &mut Expr, chain: &mut Vec<AccessExpr>) {
+    let [AccessExpr::Subscript(Subscript::Index { index }), ..] = chain.as_slice() else {
+        return;
+    };
+    let place = FunctionArg::Unnamed(FunctionArgExpr::Expr(index.clone()));
+    let Expr::Function(call) = written::without_parentheses(root) else {
+        return;
+    };
+    let mut call = call.clone();
+    let name = call.name.0.last().and_then(|name| name.as_ident());
+    let is_list = name.is_some_and(|name| name.value.eq_ignore_ascii_case("array_agg"));
+    if let FunctionArguments::List(list) = &mut call.args
+        && is_list
+        && call.over.is_none()
+    {
+        list.args.push(place);
+        call.name = ObjectName::from(Ident::new("nth_value"));
+        *root = Expr::Function(call);
+        chain.remove(0);
+    }
 }
 
 /// `(…).name` and `x[1].name` as `(…)['name']`: the engine knows names behind a dot only of columns.
@@ -300,9 +329,17 @@ impl Rewriting<'_> {
             Expr::CompoundFieldAccess { root, access_chain } => {
                 name_fields(root, access_chain);
                 access_chain.iter_mut().for_each(with_both_ends);
+                value_of_group(root, access_chain);
+                if access_chain.is_empty() {
+                    *expr = std::mem::replace(root.as_mut(), Expr::value(Value::Null));
+                }
                 Ok(())
             }
             Expr::InSubquery { .. } => row_in::rewrite(expr, &mut self.rows),
+            Expr::Tuple(_) => {
+                row_in::as_struct(expr);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

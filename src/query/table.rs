@@ -106,7 +106,7 @@ fn at_once(
 // Written out, and not by the attribute, for the reason that src/serve/methods.rs has.
 impl TableProvider for GridTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.grid().schema())
+        Arc::clone(self.facts.schema())
     }
 
     fn table_type(&self) -> TableType {

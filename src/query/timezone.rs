@@ -95,9 +95,13 @@ impl ScalarUDFImpl for InZone {
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let (Some(Some(zone)), [_, value]) =
-            (arguments.scalar_arguments.first(), arguments.arg_fields)
-        else {
+        let [first, value] = arguments.arg_fields else {
+            return Err(refused());
+        };
+        if is_time(first.data_type()) {
+            return Err(turned(first.data_type()));
+        }
+        let Some(Some(zone)) = arguments.scalar_arguments.first() else {
             return Err(refused());
         };
         let result = given(zone, value.data_type())?;
@@ -180,7 +184,7 @@ fn at_unit<T: ArrowTimestampType>(
 }
 
 /// How far clocks are ahead of UTC when they show a time: where they show it twice, the second time; where they leave it out, as before.
-fn seconds_ahead(clocks: &Tz, shown: NaiveDateTime) -> Option<i64> {
+pub(super) fn seconds_ahead(clocks: &Tz, shown: NaiveDateTime) -> Option<i64> {
     let offset = match clocks.offset_from_local_datetime(&shown) {
         LocalResult::Single(offset) | LocalResult::Ambiguous(_, offset) => offset,
         LocalResult::None => {
@@ -219,6 +223,20 @@ fn given(zone: &ScalarValue, data_type: &DataType) -> Result<DataType> {
             Err(Error::new(ErrorKind::Query, text).with_hint(hint).into())
         }
     }
+}
+
+fn is_time(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+    )
+}
+
+fn turned(data_type: &DataType) -> DataFusionError {
+    let text = format!("timezone() takes the zone first, got {data_type}");
+    let hint = "write timezone('Europe/Berlin', x), or x AT TIME ZONE 'Europe/Berlin'";
+    let error = Error::new(ErrorKind::Query, text);
+    error.with_hint(hint).into()
 }
 
 fn refused() -> DataFusionError {

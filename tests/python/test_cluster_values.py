@@ -11,6 +11,7 @@ import pytest
 
 import partgrid as pg
 from clusters import Member, cluster
+from test_dictionaries import of_two_tiles
 
 ROWS = 40
 
@@ -30,6 +31,9 @@ def contribute(member: Member, part: int) -> None:
     """Its half of the rows."""
     half = f"__import__({__name__!r}).rows().slice({part * ROWS // 2}, {ROWS // 2})"
     told = member.ask(f"server.contribute('t', pg.from_arrow({half}), part={part}, of=2)")
+    assert told is None, told
+    half = f"__import__('test_dictionaries').of_two_tiles().slice({part * 150}, 150)"
+    told = member.ask(f"server.contribute('d', pg.from_arrow({half}), part={part}, of=2)")
     assert told is None, told
 
 
@@ -103,3 +107,21 @@ def test_what_would_arrive_as_something_else_is_refused(connection: pg.Connectio
     # As many as there may be.
     found, wanted = both(connection, text.format(2**32 - 1))
     assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT c, count(*) AS n FROM d GROUP BY c ORDER BY c",
+        "SELECT count(DISTINCT c) AS n FROM d",
+        "SELECT id, c FROM d WHERE c = 'b7' OR c = 'a99' ORDER BY id",
+        "SELECT a.id, b.id AS other FROM d AS a JOIN d AS b ON a.c = b.c AND a.id < b.id ORDER BY 1",
+        "SELECT id, lag(c) OVER (ORDER BY c, id) AS l FROM d ORDER BY id",
+        "SELECT * FROM d ORDER BY c DESC, id",
+    ],
+)
+def test_members_have_dictionaries_of_their_own(connection: pg.Connection, text: str) -> None:
+    table = of_two_tiles()
+    plain = table.set_column(1, "c", table["c"].cast(pa.string()))
+    expected = pg.sql(text, d=plain).to_arrow().to_pydict()
+    assert connection.sql(text).to_arrow().to_pydict() == expected

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
@@ -122,3 +124,107 @@ def test_rows_beside_others_compare_with_values_of_one_row_of_each(table: pa.Tab
     text = f"SELECT d.id, n FROM {rows}, LATERAL (SELECT count(*) AS n FROM t AS u WHERE u.c = d.c) AS l ORDER BY d.id LIMIT 3"
     found = pg.sql(text, t=table).to_arrow()
     assert found["n"].to_pylist() == [100, 100, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CASE WHEN id % 2 = 0 THEN c ELSE o END", lambda row: "ab"[row % 2] + str(row % 100)),
+        ("CASE id % 2 WHEN 0 THEN c WHEN 1 THEN o END", lambda row: "ab"[row % 2] + str(row % 100)),
+        ("coalesce(nullif(c, 'a7'), o)", lambda row: "ab"[row % 100 == 7] + str(row % 100)),
+        ("greatest(c, o)", lambda row: f"b{row % 100}"),
+        ("least(o, c, NULL)", lambda row: f"a{row % 100}"),
+        ("nvl(c, o)", lambda row: f"a{row % 100}"),
+        ("[c, o]", lambda row: [f"a{row % 100}", f"b{row % 100}"]),
+        ("[c, o][2]", lambda row: f"b{row % 100}"),
+    ],
+)
+def test_values_of_two_dictionaries_that_have_more_than_there_are_keys(
+    text: str, expected: Any
+) -> None:
+    def encoded(letter: str) -> pa.Array:
+        values = pa.array([f"{letter}{number}" for number in range(100)])
+        keys = pa.array([row % 100 for row in range(ROWS)], pa.int8())
+        return pa.DictionaryArray.from_arrays(keys, values)
+
+    table = pa.table({"id": range(ROWS), "c": encoded("a"), "o": encoded("b")})
+    found = pg.sql(f"SELECT id, {text} AS v FROM t ORDER BY id", t=table).to_arrow()
+    assert found["v"].to_pylist() == [expected(row) for row in range(ROWS)]
+    joined = "SELECT c FROM t FULL JOIN (SELECT id + 150 AS id, o AS c FROM t) AS u USING (c)"
+    both = pg.sql(f"SELECT count(DISTINCT c) AS n FROM ({joined}) AS j", t=table).to_arrow()
+    assert both["n"].to_pylist() == [200]
+
+
+def test_keys_of_an_order_that_stand_there_once_more(table: pa.Table) -> None:
+    text = "SELECT id % 3 AS g, first_value(id ORDER BY c, id DESC, c) AS f, last_value(id ORDER BY id, id DESC) AS l FROM t GROUP BY g ORDER BY g"
+    found = pg.sql(text, t=table).to_arrow().to_pylist()
+    assert found == [{"g": g, "f": ROWS - 3 + g, "l": ROWS - 3 + g} for g in range(3)]
+
+
+def of_two_tiles(letters: str = "ab") -> pa.Table:
+    """A dictionary of 100 values in each of two chunks, with keys that count 128."""
+    keys = pa.array([row % 100 for row in range(150)], pa.int8())
+    parts = [
+        pa.table(
+            {
+                "id": range(base, base + 150),
+                "c": pa.DictionaryArray.from_arrays(keys, [f"{x}{n}" for n in range(100)]),
+            }
+        )
+        for base, x in zip((0, 150), letters, strict=True)
+    ]
+    return pa.concat_tables(parts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT c, count(*) AS n FROM t GROUP BY c",
+        "SELECT DISTINCT c FROM t",
+        "SELECT count(DISTINCT c) AS n FROM t",
+        "SELECT * FROM t ORDER BY c, id LIMIT 7",
+        "SELECT * FROM t ORDER BY id DESC",
+        "SELECT a.c, b.id FROM t AS a JOIN t AS b ON a.c = b.c AND a.id < b.id",
+        "SELECT c, row_number() OVER (PARTITION BY c ORDER BY id) AS n FROM t",
+        "SELECT id % 7 AS k, array_agg(c ORDER BY id) AS l FROM t GROUP BY k",
+        "SELECT c FROM t INTERSECT SELECT c FROM t WHERE id > 140",
+        "SELECT c FROM t WHERE c IN (SELECT c FROM t WHERE id > 140)",
+        "SELECT c, id % 2 AS e, count(*) AS n FROM t GROUP BY ROLLUP (c, e)",
+        "SELECT CASE WHEN id % 2 = 0 THEN c ELSE 'other' END AS x, count(*) AS n FROM t GROUP BY x",
+        "SELECT id, c FROM t WHERE c = 'b17' OR c >= 'b98' AND id > 10",
+        "SELECT id FROM t WHERE c = 'a3'",
+        "SELECT max(c) AS m, min(c) AS l FROM t WHERE id % 3 = 1",
+    ],
+)
+def test_tiles_have_dictionaries_of_their_own(text: str, tmp_path: Path) -> None:
+    table = of_two_tiles()
+    plain = table.set_column(1, "c", table["c"].cast(pa.string()))
+
+    def rows(found: pa.Table) -> list[str]:
+        values = [str([*row.values()]) for row in found.to_pylist()]
+        return values if "ORDER BY c" in text or "ORDER BY id DESC" in text else sorted(values)
+
+    expected = rows(pg.sql(text, t=plain).to_arrow())
+    session = pg.Session(threads=2)
+    grid = pg.from_arrow(table)
+    assert len(grid.tiles) == 2
+    session.register("t", grid)
+    assert rows(session.sql(text).to_arrow()) == expected
+    # Of files, whose tiles are read when they are needed.
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=150)
+    files = pg.read_parquet(str(tmp_path / "t.parquet"), lazy=True, tile_rows=150)
+    session.register("t", files)
+    assert rows(session.sql(text).to_arrow()) == expected
+
+
+def test_keys_have_32_bits_in_answers_and_what_they_had_in_grids() -> None:
+    nested = pa.array([["x"], None], pa.list_(pa.dictionary(pa.uint16(), pa.string())))
+    struct = pa.array([{"a": "x"}, None], pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))]))
+    wide = pa.array(["x", None], pa.dictionary(pa.int64(), pa.string()))
+    table = pa.table({"l": nested, "s": struct, "w": wide})
+    grid = pg.from_arrow(table)
+    found = pg.sql("SELECT * FROM t", t=grid).to_arrow()
+    keys = pa.dictionary(pa.int32(), pa.string())
+    assert found.schema.types == [pa.list_(keys), pa.struct([("a", keys)]), wide.type]
+    assert found.to_pylist() == table.to_pylist()
+    assert pa.table(grid).schema.types == table.schema.types

@@ -26,7 +26,7 @@ use prost::Message;
 use super::placement::leaf::touched_bands;
 use super::plan::border::{Border, BorderExec};
 use crate::error::{Error, ErrorKind};
-use crate::query::{GridScanExec, kind_within};
+use crate::query::{GridScanExec, kind_within, sql_schema};
 use crate::quiet::quietly;
 use message::{Bordered, FORMAT, Numbers, Order, Scan};
 use tiles::{TileCodec, columns_of, id_bytes};
@@ -234,7 +234,7 @@ impl Codec {
         let grid = Arc::new(self.0.read(tiles)?);
         let row_bands = in_turns(&message.row_bands, tiles.band_rows.len())?;
         let column_bands = in_turns(&message.column_bands, tiles.band_columns.len())?;
-        let schema = Arc::clone(grid.schema());
+        let schema = sql_schema(grid.schema());
         let decoding = PhysicalPlanDecodeContext::new(context, self);
         let conditions = message.conditions.iter().map(|condition| {
             let node = PhysicalExprNode::decode(condition.as_slice());

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, NullArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -15,6 +16,7 @@ use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
 
 use super::scan::GridScanExec;
 use super::sieve::{Passed, Sieve};
+use crate::query::wide_keys::widened;
 
 /// Of so many values a bloom filter that errs once in a hundred times seems to hold one.
 const MOST_VALUES: usize = 64;
@@ -61,9 +63,16 @@ pub(super) async fn may_hold(
         let origin = scan
             .stitch()
             .origin(scan.facts().grid(), (row_band, *column));
-        if let Some((tile, local)) = origin
-            && !tile.data().may_hold(local, values).await?
-        {
+        let Some((tile, local)) = origin else {
+            continue;
+        };
+        let schema = tile.data().schema();
+        let own = schema.fields().get(local).map(|field| field.data_type());
+        let values = match own {
+            Some(own) if own != values.data_type() => &cast(values, own)?,
+            _ => values,
+        };
+        if !tile.data().may_hold(local, values).await? {
             return Ok(false);
         }
     }
@@ -107,10 +116,14 @@ fn any_passes(
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let nothing: ArrayRef = Arc::new(NullArray::new(num_rows));
-    let columns = columns.iter();
-    let columns = columns.map(|column| Arc::clone(column.as_ref().unwrap_or(&nothing)));
+    let columns = columns.iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| {
+        let column = column.as_ref().unwrap_or(&nothing);
+        widened(column, field.data_type())
+    });
+    let columns = columns.collect::<crate::error::Result<_>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
-    let batch = RecordBatch::try_new_with_options(schema, columns.collect(), &options)?;
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
     let rows = rows.start..rows.end.min(num_rows);
     for start in rows.clone().step_by(window) {
         scan.check_stop()?;

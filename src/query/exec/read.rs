@@ -20,6 +20,7 @@ use super::scan::GridScanExec;
 use super::sieve::{Passed, Sieve};
 use crate::grid::compact;
 use crate::query::plan::prune::bands_that_may_match;
+use crate::query::wide_keys::widened_batch;
 
 /// After so many windows without a batch, others on the thread have their turn.
 const WINDOWS_BETWEEN_PAUSES: usize = 128;
@@ -160,11 +161,18 @@ impl Reader {
             };
             let bound = |row: usize| row.min(batch.num_rows());
             let rows = bound(rows.start)..bound(rows.end);
-            let batch = batch.slice(rows.start, rows.len());
+            let batch = self.widened(&batch.slice(rows.start, rows.len()))?;
             self.open = Some((batch, 0..rows.len()));
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// The rows as SQL has them; what is copied for it is counted.
+    fn widened(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let wide = widened_batch(rows, self.scan.wide_schema())?;
+        self.scan.count_rebuilt(self.row_band, (rows, &wide));
+        Ok(wide)
     }
 
     /// Whether a row of a row band that is not here may pass, by what its source knows of it.

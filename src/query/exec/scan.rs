@@ -131,16 +131,17 @@ impl GridScanExec {
             );
         }
         let schema = Arc::new(
-            grid.schema()
+            facts
+                .schema()
                 .project(columns.get(..num_columns).unwrap_or_default())?,
         );
-        let wide_schema = Arc::new(grid.schema().project(&columns)?);
+        let wide_schema = Arc::new(facts.schema().project(&columns)?);
         let conditions: Result<Vec<_>> = filters
             .iter()
             .map(|filter| reassign_expr_columns(Arc::clone(filter), &wide_schema))
             .collect();
         let conditions = conditions?;
-        let stitch = Stitch::try_new(grid, &columns, Arc::clone(&wide_schema))?;
+        let stitch = Stitch::try_new(grid, &columns)?;
         Self {
             passing: Arc::default(),
             properties: Arc::new(properties(

@@ -4,6 +4,7 @@
 //! tiles that hold a wanted column are touched. Never here: which row bands.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -28,12 +29,8 @@ pub(in crate::query) struct Stitch {
 pub(in crate::query) type Numbers = [Vec<usize>; 2];
 
 impl Stitch {
-    /// For the columns `columns` of the grid, in this order; `schema` is that of the result.
-    pub(in crate::query) fn try_new(
-        grid: &PartitionGrid,
-        columns: &[usize],
-        schema: SchemaRef,
-    ) -> Result<Self> {
+    /// For the columns `columns` of the grid, in this order.
+    pub(in crate::query) fn try_new(grid: &PartitionGrid, columns: &[usize]) -> Result<Self> {
         let mut bands: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
         for (place, column) in columns.iter().enumerate() {
             let (band, local) = grid
@@ -46,7 +43,7 @@ impl Stitch {
         Ok(Self {
             bands,
             num_columns: columns.len(),
-            schema,
+            schema: Arc::new(grid.schema().project(columns)?),
             numbers: Numbers::default(),
         })
     }

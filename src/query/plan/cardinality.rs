@@ -112,7 +112,7 @@ fn rows_of_scan(scan: &TableScan) -> Option<f64> {
     let rows = grid.num_rows() as f64;
     let schema = datafusion::common::DFSchema::try_from_qualified_schema(
         scan.table_name.clone(),
-        grid.schema(),
+        facts.schema(),
     );
     let (schema, properties) = (schema.ok()?, ExecutionProps::new());
     let context = PhysicalPlanningContext::default();
@@ -127,7 +127,7 @@ fn rows_of_scan(scan: &TableScan) -> Option<f64> {
         .collect();
     columns.sort_unstable();
     columns.dedup();
-    let read = grid.schema().project(&columns).ok()?;
+    let read = facts.schema().project(&columns).ok()?;
     let filters = filters.into_iter();
     let filters = filters.map(|filter| reassign_expr_columns(filter, &read).ok());
     let filters: Vec<Arc<dyn PhysicalExpr>> = filters.collect::<Option<_>>()?;

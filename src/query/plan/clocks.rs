@@ -1,20 +1,34 @@
 //! Casts between instants, what clocks show, and texts: the engine's take the clocks of UTC in place of those of the zone, and put a T between day and time.
 //!
 //! Comes in: an expression, before its types are settled and after. Goes out: the same, in which a date beside an instant begins when clocks in its zone show midnight, an instant as a timestamp without a zone is what they show,
-//! the time of day of a timestamp is in no order that the engine could rely on, and the text of a timestamp has a blank between day and time. Never here: AT TIME ZONE (`timezone.rs`), texts that become times.
+//! the time of day of a timestamp is in no order that the engine could rely on, the text of a timestamp has a blank between day and time, and a text without a zone is what clocks in that of the instant show. Never here: AT TIME ZONE (`timezone.rs`), days after an instant (`days.rs`).
 
-use arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
 use datafusion::functions::string::expr_fn::replace;
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator, cast, lit, try_cast};
+use datafusion::logical_expr::{
+    Case, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, cast, lit, try_cast,
+};
 
+use super::days::by_the_calendar;
 use super::types::compares;
+use super::zoneless::without_zone;
 use crate::query::timezone::in_zone;
 
-/// Functions that give one of their arguments, or compare them.
-const OF_SEVERAL: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least"];
+/// Functions that give one of their arguments, compare them, or make a list of them.
+const OF_SEVERAL: [&str; 7] = [
+    "coalesce",
+    "nvl",
+    "ifnull",
+    "nullif",
+    "greatest",
+    "least",
+    "make_array",
+];
 
 /// Makes instants of dates beside them, before the engine makes both what clocks show, of which statistics say nothing.
 pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
@@ -68,7 +82,6 @@ fn shown_as_instant(value: &mut Expr, beside: &Expr, schema: &DFSchema) -> bool 
 /// Gives the dates among some values the type of the first instant among them; says whether there are such.
 fn as_instants(parts: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     let of = |part: &Expr| part.get_type(schema).ok();
-    let is_instant = |kind: &DataType| matches!(kind, DataType::Timestamp(_, Some(_)));
     let mut known = parts.iter().filter_map(|part| of(part));
     let Some(instant) = known.find(is_instant) else {
         return false;
@@ -84,8 +97,55 @@ fn as_instants(parts: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     is_changed
 }
 
-/// Rewrites one cast.
+/// Makes instants of the dates of a union that has instants in the same column.
+pub(super) fn united(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Union(union) = &plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let of = |part: &LogicalPlan, place: usize| {
+        let columns = part.schema().fields();
+        columns.get(place).map(|column| column.data_type().clone())
+    };
+    let is_date = |kind: &DataType| matches!(kind, DataType::Date32 | DataType::Date64);
+    let places = 0..union.schema.fields().len();
+    let instants: Vec<Option<DataType>> = places
+        .map(|place| {
+            let types = union.inputs.iter().filter_map(|part| of(part, place));
+            let types: Vec<DataType> = types.collect();
+            let instant = types.iter().find(|kind| is_instant(kind)).cloned();
+            instant.filter(|_| types.iter().any(is_date))
+        })
+        .collect();
+    if instants.iter().all(Option::is_none) {
+        return Ok(Transformed::no(plan));
+    }
+    let inputs = union.inputs.iter().map(|part| {
+        let columns = part.schema().iter().zip(&instants);
+        let columns = columns.map(|((table, field), instant)| {
+            let column = Expr::from(Column::from((table, field)));
+            match instant {
+                Some(instant) if is_date(field.data_type()) => {
+                    cast(column, instant.clone()).alias_qualified(table.cloned(), field.name())
+                }
+                _ => column,
+            }
+        });
+        let projection = Projection::try_new(columns.collect(), Arc::clone(part))?;
+        Ok(Arc::new(LogicalPlan::Projection(projection)))
+    });
+    let union = Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)?;
+    Ok(Transformed::yes(LogicalPlan::Union(union)))
+}
+
+fn is_instant(kind: &DataType) -> bool {
+    matches!(kind, DataType::Timestamp(_, Some(_)))
+}
+
+/// Rewrites one cast, or a sum of an instant and an interval.
 pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Expr::BinaryExpr(pair) = expression {
+        return by_the_calendar(pair, schema);
+    }
     let is_try = matches!(expression, Expr::TryCast(_));
     let (value, target) = match &mut expression {
         Expr::Cast(cast) => (&mut cast.expr, cast.field.data_type().clone()),
@@ -110,6 +170,18 @@ pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Trans
             };
             expression = in_zone(zone, shown);
         }
+        (
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View,
+            DataType::Timestamp(unit, Some(zone)),
+        ) if !is_fixed(zone) => {
+            expression = instant_of(std::mem::take(value.as_mut()), *unit, zone, is_try);
+        }
+        (
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View,
+            DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None),
+        ) => {
+            **value = without_zone(std::mem::take(value.as_mut()));
+        }
         // Two days have the same times: what the engine takes for the order of both is none.
         (DataType::Timestamp(..), DataType::Time32(_) | DataType::Time64(_)) => {
             let moment = std::mem::take(value.as_mut());
@@ -121,6 +193,37 @@ pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Trans
         _ => return Ok(Transformed::no(expression)),
     }
     Ok(Transformed::yes(expression))
+}
+
+/// The instant that a text says, by the clocks of its zone: that of the text, or without one that of the type. The engine refuses what the latter show twice or leave out.
+fn instant_of(text: Expr, unit: TimeUnit, zone: &Arc<str>, is_try: bool) -> Expr {
+    let in_zone_of = |text: Expr, zone: &str| {
+        let kind = DataType::Timestamp(unit, Some(zone.into()));
+        match is_try {
+            true => try_cast(text, kind),
+            false => cast(text, kind),
+        }
+    };
+    let utc = DataType::Timestamp(unit, Some("+00:00".into()));
+    let read = in_zone_of(text.clone(), "+00:00");
+    // What has a zone of its own is the same instant wherever it is read.
+    let elsewhere = cast(in_zone_of(text, "+01:00"), utc);
+    let has_zone = read.clone().eq(elsewhere);
+    let instant = cast(
+        read.clone(),
+        DataType::Timestamp(unit, Some(Arc::clone(zone))),
+    );
+    let shown = in_zone(zone, cast(read, DataType::Timestamp(unit, None)));
+    Expr::Case(Case::new(
+        None,
+        vec![(Box::new(has_zone), Box::new(instant))],
+        Some(Box::new(shown)),
+    ))
+}
+
+/// Whether the clocks of a zone never change.
+pub(super) fn is_fixed(zone: &str) -> bool {
+    is_utc(zone) || zone.starts_with(['+', '-'])
 }
 
 /// Whether the engine's casts are right.

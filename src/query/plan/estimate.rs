@@ -10,6 +10,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UI
 #[cfg(feature = "distributed")]
 use arrow::compute::cast;
 use arrow::compute::{concat, partition, take};
+use arrow::datatypes::SchemaRef;
 #[cfg(feature = "distributed")]
 use arrow::datatypes::{DataType, Decimal128Type, Field, Schema};
 use arrow::row::{RowConverter, SortField};
@@ -18,6 +19,7 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction};
 
 use crate::grid::{PartitionGrid, TileData};
 use crate::location::Locality;
+use crate::query::wide_keys::widened;
 
 /// How many rows are looked at.
 const SAMPLE_ROWS: u64 = 4096;
@@ -85,23 +87,24 @@ impl Samples {
         known.map(Arc::clone).unwrap_or_default()
     }
 
-    /// The share of rows that pass all filters, which are over `columns` of the grid; `None` when they cannot be seen, or a filter fails on some row.
+    /// The share of rows that pass all filters, which are over `columns` of the grid as SQL has them; `None` when they cannot be seen, or a filter fails on some row.
     pub(super) fn passing(
         &self,
-        grid: &PartitionGrid,
+        (grid, schema): (&PartitionGrid, &SchemaRef),
         columns: &[usize],
         filters: &[Arc<dyn PhysicalExpr>],
     ) -> Option<f64> {
         if filters.is_empty() {
             return Some(1.0);
         }
+        let schema = Arc::new(schema.project(columns).ok()?);
         let values = columns
             .iter()
-            .map(|column| self.spread(grid, *column).cloned());
+            .zip(schema.fields())
+            .map(|(column, field)| widened(self.spread(grid, *column)?, field.data_type()).ok());
         let values: Vec<ArrayRef> = values.collect::<Option<_>>()?;
         let num_rows = values.first()?.len();
         let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
-        let schema = Arc::new(grid.schema().project(columns).ok()?);
         let sample = RecordBatch::try_new_with_options(schema, values, &options).ok()?;
         let condition = conjunction(filters.iter().cloned());
         let found = condition

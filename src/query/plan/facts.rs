@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
 use arrow::compute::{concat, sum, take};
+use arrow::datatypes::SchemaRef;
 #[cfg(feature = "distributed")]
 use arrow::{
     array::AsArray,
@@ -26,6 +27,7 @@ use super::longest::{can_be_long, longest};
 use super::sorted::is_ascending;
 use crate::grid::{ColumnStatistics, PartitionGrid, column_statistics};
 use crate::location::Locality;
+use crate::query::wide_keys::{sql_schema, widened};
 
 /// Row bands are few of a grid that has so many times as many.
 const MANY: usize = 16;
@@ -34,6 +36,8 @@ const MANY: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Facts {
     grid: Arc<PartitionGrid>,
+    /// Its columns as SQL has them.
+    schema: SchemaRef,
     /// One for each column, filled when all row bands know theirs.
     columns: Box<[OnceLock<Arc<ColumnFacts>>]>,
     /// One for each column that somebody asked about.
@@ -80,6 +84,7 @@ impl Facts {
             longest: columns.map(|_| OnceLock::new()).collect(),
             samples: Samples::new(grid.num_columns(), sample),
             localities: OnceLock::new(),
+            schema: sql_schema(grid.schema()),
             grid,
         }
     }
@@ -108,7 +113,8 @@ impl Facts {
         columns: &[usize],
         filters: &[Arc<dyn PhysicalExpr>],
     ) -> Option<f64> {
-        self.samples.passing(&self.grid, columns, filters)
+        let grid = (&*self.grid, &self.schema);
+        self.samples.passing(grid, columns, filters)
     }
 
     /// About how many bytes the longest value of a column has; 0 for a type whose values all have a few. Of tiles that would have to be read to know, those of a row of usual size.
@@ -134,6 +140,11 @@ impl Facts {
         &self.grid
     }
 
+    /// Its columns as SQL has them.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// What is known of a column; `None` for one that does not exist.
     pub(in crate::query) fn column(&self, column: usize) -> Option<Arc<ColumnFacts>> {
         let kept = self.columns.get(column)?;
@@ -141,7 +152,7 @@ impl Facts {
             return Some(Arc::clone(facts));
         }
         let all: Vec<usize> = (0..self.grid.rows().num_intervals()).collect();
-        let facts = Arc::new(gathered(&self.grid, column, &all)?);
+        let facts = Arc::new(self.gathered(column, &all)?);
         if facts.null_counts.null_count() > 0 {
             // A lazy tile may know more tomorrow.
             return Some(facts);
@@ -241,7 +252,7 @@ impl Facts {
         let bands: Vec<usize> = bands
             .filter_map(|band| usize::try_from(*band).ok())
             .collect();
-        (gathered(&self.grid, column, &bands).map(Arc::new), true)
+        (self.gathered(column, &bands).map(Arc::new), true)
     }
 
     fn of_column(&self, bands: &UInt64Array, column: usize) -> Result<PlanStatistics> {
@@ -282,6 +293,49 @@ impl Facts {
         }
         Ok(statistics)
     }
+
+    /// What some row bands know of a column.
+    fn gathered(&self, column: usize, row_bands: &[usize]) -> Option<ColumnFacts> {
+        let grid = &*self.grid;
+        let field = self.schema.fields().get(column)?;
+        let (band, local) = grid.columns().locate(column as u64)?;
+        let place = (band, usize::try_from(local).ok()?);
+        let known: Vec<Option<&ColumnStatistics>> = row_bands
+            .iter()
+            .map(|row_band| of_tile(grid, *row_band, place))
+            .collect();
+        let null_counts = known.iter().map(|known| Some(known.as_ref()?.null_count));
+        let null_counts = UInt64Array::from_iter(null_counts);
+        let nothing = || ColumnFacts {
+            least: None,
+            greatest: None,
+            null_counts: null_counts.clone(),
+        };
+        let unknown = new_null_array(field.data_type(), 2);
+        let bounds = known
+            .iter()
+            .map(|known| known.and_then(|known| known.bounds.as_ref()));
+        let pairs: Vec<ArrayRef> = bounds
+            .map(|bounds| widened(bounds.unwrap_or(&unknown), field.data_type()).ok())
+            .collect::<Option<_>>()?;
+        if pairs.is_empty() {
+            return Some(nothing());
+        }
+        let pairs: Vec<&dyn Array> = pairs.iter().map(AsRef::as_ref).collect();
+        let Ok(joined) = concat(&pairs) else {
+            return Some(nothing());
+        };
+        let every_other = |first: u64| {
+            let places = (0..known.len() as u64).map(|band| 2 * band + first);
+            let found = take(&joined, &UInt64Array::from_iter_values(places), None).ok()?;
+            (found.null_count() < found.len()).then_some(found)
+        };
+        Some(ColumnFacts {
+            least: every_other(0),
+            greatest: every_other(1),
+            null_counts,
+        })
+    }
 }
 
 fn longest_of(grid: &PartitionGrid, column: usize) -> Option<u64> {
@@ -312,45 +366,4 @@ fn of_tile(
 ) -> Option<&ColumnStatistics> {
     let tile = grid.row_band(row_band).get(place.0)?;
     tile.statistics_at_hand(place.1)
-}
-
-/// What some row bands know of a column.
-fn gathered(grid: &PartitionGrid, column: usize, row_bands: &[usize]) -> Option<ColumnFacts> {
-    let field = grid.schema().fields().get(column)?;
-    let (band, local) = grid.columns().locate(column as u64)?;
-    let place = (band, usize::try_from(local).ok()?);
-    let known: Vec<Option<&ColumnStatistics>> = row_bands
-        .iter()
-        .map(|row_band| of_tile(grid, *row_band, place))
-        .collect();
-    let null_counts = known.iter().map(|known| Some(known.as_ref()?.null_count));
-    let null_counts = UInt64Array::from_iter(null_counts);
-    let nothing = || ColumnFacts {
-        least: None,
-        greatest: None,
-        null_counts: null_counts.clone(),
-    };
-    let unknown = new_null_array(field.data_type(), 2);
-    let bounds = known
-        .iter()
-        .map(|known| known.and_then(|known| known.bounds.as_ref()));
-    let pairs: Vec<&dyn Array> = bounds
-        .map(|bounds| bounds.map_or(unknown.as_ref(), AsRef::as_ref))
-        .collect();
-    if pairs.is_empty() {
-        return Some(nothing());
-    }
-    let Ok(joined) = concat(&pairs) else {
-        return Some(nothing());
-    };
-    let every_other = |first: u64| {
-        let places = (0..known.len() as u64).map(|band| 2 * band + first);
-        let found = take(&joined, &UInt64Array::from_iter_values(places), None).ok()?;
-        (found.null_count() < found.len()).then_some(found)
-    };
-    Some(ColumnFacts {
-        least: every_other(0),
-        greatest: every_other(1),
-        null_counts,
-    })
 }

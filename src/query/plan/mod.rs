@@ -4,13 +4,18 @@ pub(super) mod apply;
 #[cfg(feature = "distributed")]
 pub(crate) mod beyond;
 mod cardinality;
+mod centuries;
 pub(super) mod checked;
 mod clocks;
 pub(super) mod concatenate;
 mod conditions;
 pub(crate) mod constants;
 pub(super) mod copies;
+pub(super) mod days;
 mod dependencies;
+mod dictionaries;
+mod distinct_on;
+mod elements;
 pub(crate) mod estimate;
 pub(in crate::query) mod exact;
 pub(super) mod facts;
@@ -54,3 +59,4 @@ mod unions;
 #[cfg(feature = "distributed")]
 pub(super) mod values_below;
 mod walk;
+pub(super) mod zoneless;

@@ -30,7 +30,7 @@ pub(in crate::query) fn prune(facts: &Facts, filters: &[Arc<dyn PhysicalExpr>]) 
     let rows = facts.grid().rows();
     let with_rows = |band: &usize| rows.interval(*band).is_some_and(|rows| !rows.is_empty());
     let all = (0..rows.num_intervals()).filter(with_rows);
-    let Some(predicate) = predicate(facts.grid().schema(), filters)? else {
+    let Some(predicate) = predicate(facts.schema(), filters)? else {
         return Ok(Kept {
             row_bands: all.collect(),
             condition: None,

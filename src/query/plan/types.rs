@@ -14,18 +14,21 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::{
     AggregateFunction, Between, InList, Placeholder, WindowFunction,
 };
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
 };
 use datafusion::logical_expr::{
-    Case, Distinct, DistinctOn, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame,
-    WindowFrameBound, WindowFrameUnits, cast, lit,
+    Case, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, cast, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::clocks::midnights;
+use super::centuries::of_years;
+use super::clocks::{midnights, united};
+use super::dictionaries::{OF_ONE_ROW, of_several, without_dictionaries, without_repeated};
+use super::distinct_on::of_distinct_on;
+use super::elements::of_group;
 use super::outside::settled;
 use super::spans::scaled;
 use super::walk::walk;
@@ -95,7 +98,7 @@ impl ExprPlanner for Operations {
         mut expr: RawAggregateExpr,
     ) -> Result<PlannerResult<RawAggregateExpr>> {
         nothing_as_number(expr.func.name(), &mut expr.args);
-        Ok(PlannerResult::Original(expr))
+        Ok(of_group(expr))
     }
 
     fn plan_window(&self, mut expr: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
@@ -202,11 +205,13 @@ pub(in crate::query) struct Types;
 
 impl AnalyzerRule for Types {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(of_distinct_on)?;
-        let plan = walk(plan.data, |_| {
+        let plan = of_nodes(plan)?;
+        let plan = walk(plan, |_| {
             |expression: Expr, schema: &DFSchema| {
                 expression.transform_up(|part| {
-                    one(part, schema)?.transform_data(|part| Ok(midnights(part, schema)))
+                    one(part, schema)?
+                        .transform_data(|part| Ok(midnights(part, schema)))?
+                        .transform_data(|part| of_several(part, schema))
                 })
             }
         })?;
@@ -216,6 +221,21 @@ impl AnalyzerRule for Types {
     fn name(&self) -> &'static str {
         "types"
     }
+}
+
+/// What is settled for a whole node. Those around it know their types by those of what is below.
+fn of_nodes(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut is_changed = false;
+    let done = plan.transform_up_with_subqueries(|node| {
+        let node = match is_changed {
+            true => node.recompute_schema()?,
+            false => node,
+        };
+        let done = of_distinct_on(node)?.transform_data(united)?;
+        is_changed |= done.transformed;
+        Ok(done)
+    })?;
+    Ok(done.data)
 }
 
 fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -249,6 +269,7 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Ok(Transformed::no(Expr::ScalarFunction(call)))
         }
+        Expr::ScalarFunction(call) => Ok(of_years(call, schema)),
         Expr::InSubquery(found) => {
             let columns = found.subquery.subquery.schema();
             if let [column] = &**columns.fields()
@@ -264,56 +285,17 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// The values of dictionaries in place of these: the engine gives each row an entry of its own, and keys are soon used up.
-fn without_dictionaries<'a>(
-    parts: impl IntoIterator<Item = &'a mut Expr>,
-    schema: &DFSchema,
-) -> Result<bool> {
-    let mut is_changed = false;
-    for part in parts {
-        if let DataType::Dictionary(_, values) = part.get_type(schema)? {
-            *part = cast(std::mem::take(part), *values);
-            is_changed = true;
-        }
-    }
-    Ok(is_changed)
-}
-
 fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let function = aggregate.func.name().to_owned();
     let params = &mut aggregate.params;
     let mut is_changed = nothings_as_numbers(&function, &mut params.args, schema);
     if OF_ONE_ROW.contains(&function.as_str()) || !params.order_by.is_empty() {
+        is_changed |= without_repeated(&mut params.order_by);
         let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
         is_changed |= without_dictionaries(keys.chain(&mut params.args), schema)?;
     }
     let aggregate = Expr::AggregateFunction(aggregate);
     Ok(Transformed::new_transformed(aggregate, is_changed))
-}
-
-/// The rows of DISTINCT ON, whose values, and what says which row it is, are those of one row each.
-fn of_distinct_on(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let LogicalPlan::Distinct(Distinct::On(mut rows)) = plan else {
-        return Ok(Transformed::no(plan));
-    };
-    let schema = rows.input.schema();
-    let names = NamePreserver::new_for_projection();
-    let saved: Vec<_> = rows
-        .select_expr
-        .iter()
-        .map(|value| names.save(value))
-        .collect();
-    let orders = rows.sort_expr.iter_mut().flatten();
-    let keys = rows.on_expr.iter_mut();
-    let keys = keys.chain(orders.map(|order| &mut order.expr));
-    let is_changed = without_dictionaries(keys.chain(&mut rows.select_expr), schema)?;
-    if is_changed {
-        let values = rows.select_expr.into_iter().zip(saved);
-        let values = values.map(|(value, name)| name.restore(value)).collect();
-        rows = DistinctOn::try_new(rows.on_expr, values, rows.sort_expr, rows.input)?;
-    }
-    let rows = LogicalPlan::Distinct(Distinct::On(rows));
-    Ok(Transformed::new_transformed(rows, is_changed))
 }
 
 fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -326,18 +308,6 @@ fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Trans
     let window = Expr::WindowFunction(window);
     Ok(Transformed::new_transformed(window, is_changed))
 }
-
-/// Functions of windows and of groups that give the value of one row of many.
-const OF_ONE_ROW: [&str; 8] = [
-    "any_value",
-    "lag",
-    "lead",
-    "first_value",
-    "last_value",
-    "nth_value",
-    "mode",
-    "percentile_disc",
-];
 
 /// Columns of nulls that have no type, where they are summed: whole numbers.
 fn nothings_as_numbers(function: &str, arguments: &mut [Expr], schema: &DFSchema) -> bool {

@@ -83,7 +83,7 @@ impl GridScanExec {
             return Err(Error::internal(text).into());
         }
         let mut scan = self.clone();
-        let stitch = Stitch::try_new(&grid, &self.columns, Arc::clone(&self.wide_schema))?;
+        let stitch = Stitch::try_new(&grid, &self.columns)?;
         scan.stitch = Arc::new(stitch.with_numbers(self.stitch.numbers().clone()));
         scan.facts = Arc::new(Facts::new(grid));
         scan.metrics = ExecutionPlanMetricsSet::new();
