@@ -5,8 +5,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The share of the machine's (or control group's) memory that loads and queries may use by default, in percent.
 const DEFAULT_SHARE_PERCENT: u64 = 80;
@@ -18,6 +19,36 @@ pub fn default_memory_limit_bytes() -> usize {
     let machine_bytes = u64::from(information.mem_unit).saturating_mul(information.totalram);
     let limit = control_group_limit_bytes().map_or(machine_bytes, |group| group.min(machine_bytes));
     usize::try_from(limit / 100 * DEFAULT_SHARE_PERCENT).unwrap_or(usize::MAX)
+}
+
+/// From this size on the limit of the machine is looked at.
+const CHECKED_FROM_BYTES: usize = 64 << 20;
+
+/// Refuses what the machine can never hold: a system that lends more memory than it has would end the process later, at any write.
+///
+/// # Errors
+/// `ResourcesExhausted` for more than [`default_memory_limit_bytes`].
+pub(crate) fn check_may_have(num_bytes: usize, what: &str) -> Result<()> {
+    // Read once: the files of the control group are slower than an allocation. A fork at any moment leaves nothing half done.
+    static LIMIT: AtomicUsize = AtomicUsize::new(0);
+    if num_bytes < CHECKED_FROM_BYTES {
+        return Ok(());
+    }
+    let limit = match LIMIT.load(Ordering::Relaxed) {
+        0 => {
+            let limit = default_memory_limit_bytes();
+            LIMIT.store(limit, Ordering::Relaxed);
+            limit
+        }
+        limit => limit,
+    };
+    if num_bytes <= limit {
+        return Ok(());
+    }
+    let text = format!(
+        "{what} needs {num_bytes} bytes, more than the {limit} bytes of memory that may be used"
+    );
+    Err(Error::new(ErrorKind::ResourcesExhausted, text))
 }
 
 /// The limit of this process's control group, or of one that it lies in, such as that of a service or a job; `None` without one.

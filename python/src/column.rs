@@ -21,7 +21,7 @@ use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::capsule::field_capsule;
 use crate::device::{device_capsules, refuse_cast, refuse_reserved};
 use crate::dlpack::capsule_of;
-use crate::error::Outcome;
+use crate::error::{Outcome, buffer_error};
 use crate::runtime::Aside;
 use crate::view::{Described, fill, release};
 
@@ -70,13 +70,21 @@ impl PyDeviceColumn {
     /// The numbers for consumers that expect a `BufferError`.
     fn buffer_numbers(&self, py: Python<'_>) -> PyResult<DeviceNumbers> {
         let numbers = self.numbers(py);
-        numbers.map_err(|error| PyBufferError::new_err(error.to_string()))
+        numbers.map_err(|error| buffer_error(py, &error))
     }
 
     fn not_here(&self, consumer: &str) -> String {
         format!(
-            "{consumer} reads memory of the host, the column is in that of {}\nhint: copy it: column.to(\"kDLCPU\")",
-            self.column.device()
+            "{consumer} reads memory of the host, the column is in that of {}\nhint: {}",
+            self.column.device(),
+            match self
+                .column
+                .field()
+                .map(|field| field.data_type().is_numeric())
+            {
+                Ok(true) => "copy it: column.to(\"kDLCPU\")",
+                _ => "copy its tile: tile.to(\"kDLCPU\")",
+            }
         )
     }
 

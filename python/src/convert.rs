@@ -13,8 +13,9 @@ use crate::argument::{Given, optional};
 use partgrid::error::Error;
 
 use crate::capsule::raised_as_ours;
-use crate::error::Outcome;
-use crate::error::exception;
+use crate::device::device_batch;
+use crate::error::{Outcome, exception};
+use crate::tile::PyTile;
 use crate::wishes::Names;
 
 /// The module, or an `ImportError` that says what to install.
@@ -44,6 +45,7 @@ pub(crate) fn to_arrow<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
 
 /// A `pandas.DataFrame` of Arrow-backed columns (`pandas.ArrowDtype`) over the same buffers.
 pub(crate) fn to_pandas<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    check_on_host(object)?;
     let py = object.py();
     let pandas = import(py, "pandas", "to_pandas")?;
     let pyarrow = import(py, "pyarrow", "to_pandas")?;
@@ -101,8 +103,20 @@ pub(crate) fn to_engine<'py>(
 
 /// A `pyarrow.RecordBatch` over the same buffers.
 pub(crate) fn to_arrow_batch<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    check_on_host(object)?;
     let pyarrow = import(object.py(), "pyarrow", "to_arrow")?;
     pyarrow.call_method1("record_batch", (object,))
+}
+
+/// Refuses a tile on a device: pyarrow asks such an object for the device, and knows none.
+fn check_on_host(object: &Bound<'_, PyAny>) -> Outcome<()> {
+    match object.cast::<PyTile>() {
+        Ok(tile) if device_batch(tile.get().tile()).is_some() => {
+            tile.get().tile().open()?;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// An `arro3.core.RecordBatch` over the same buffers.

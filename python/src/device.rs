@@ -21,13 +21,14 @@ use partgrid::device::{
     export_device_batch, export_device_batches, export_device_stream, import_device_batch,
     import_device_stream, read_device_stream,
 };
-use partgrid::error::{Error, Result as CoreResult};
+use partgrid::error::{Error, ErrorKind, Result as CoreResult};
 use partgrid::grid::{Axis, GridBuilder, PartitionGrid, Tile, TileData, named, named_batches};
 use partgrid::location::Device;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyTuple};
 
+use crate::argument::shown;
 use crate::capsule::{SCHEMA, checked, requested_batch, take_schema};
 use crate::error::Outcome;
 
@@ -87,13 +88,6 @@ pub(crate) fn device_batch(tile: &Tile) -> Option<&DeviceBatch> {
     data.downcast_ref::<DeviceTile>().map(DeviceTile::batch)
 }
 
-/// Whose memory a tile is in that this process reads like its own, where it is not the CPU's.
-pub(crate) fn readable_device(tile: &Tile) -> Option<Device> {
-    let data: &dyn Any = tile.data().as_ref();
-    data.downcast_ref::<ReadableTile>()
-        .map(ReadableTile::device)
-}
-
 /// Refuses to cast what lies on a device.
 pub(crate) fn refuse_cast(requested: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
     if requested.is_none() {
@@ -143,7 +137,13 @@ fn found(object: &Bound<'_, PyAny>) -> Outcome<Option<Found>> {
         return Ok(None);
     }
     let pair = object.call_method0("__arrow_c_device_array__")?;
-    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+    let Ok((schema, array)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+        let text = format!(
+            "__arrow_c_device_array__ must return two capsules, schema and array, got {}",
+            shown(&pair)
+        );
+        return Err(Error::new(ErrorKind::Protocol, text).into());
+    };
     let (array, schema) = (take_array(&array)?, take_schema(&schema)?);
     if readable(array.device_type) {
         let device = Device::try_new(array.device_type, u32::try_from(array.device_id).ok())?;

@@ -16,13 +16,13 @@ use partgrid::device::dlpack::{
 };
 use partgrid::error::{Error, ErrorKind};
 use partgrid::grid::{Numbers, PartitionGrid};
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 
 use crate::argument::{Given, optional};
-use crate::error::Outcome;
+use crate::error::{Outcome, buffer_error};
 use crate::grid::PyGrid;
 
 const PLAIN: &CStr = c"dltensor";
@@ -47,7 +47,7 @@ pub(crate) fn capsule_of(
     py: Python<'_>,
     tensor: Result<ManagedTensor, Error>,
 ) -> Outcome<Bound<'_, PyCapsule>> {
-    let tensor = tensor.map_err(|error| PyBufferError::new_err(error.to_string()))?;
+    let tensor = tensor.map_err(|error| buffer_error(py, &error))?;
     let name = if tensor.is_versioned() {
         VERSIONED
     } else {

@@ -10,9 +10,9 @@ use partgrid::error::{Error, ErrorKind, Result};
 use partgrid::location::Device;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::argument::Given;
+use crate::argument::{Given, shown};
 use crate::error::Outcome;
 use crate::runtime::{Shared, called};
 
@@ -92,10 +92,10 @@ impl CopyEngine for Engine {
         called(|py| {
             let arguments = (ordinal, handle, start, out.len());
             let bytes = self.0.bind(py).call_method1("read", arguments)?;
-            let view = py
-                .import("builtins")?
-                .getattr("memoryview")?
-                .call1((bytes,))?;
+            let Ok(view) = PyMemoryView::from(&bytes) else {
+                let text = format!("the engine's read must give bytes, got {}", shown(&bytes));
+                return Err(Error::new(ErrorKind::InvalidData, text).into());
+            };
             let view = PyBuffer::<u8>::get(&view.call_method1("cast", ("B",))?)?;
             if view.len_bytes() != out.len() {
                 let text = format!(
@@ -115,11 +115,16 @@ impl CopyEngine for Engine {
                 .0
                 .bind(py)
                 .call_method1("write", (ordinal, PyBytes::new(py, bytes)))?;
-            let (handle, owner): (usize, Py<PyAny>) = made.extract()?;
-            if handle == 0 {
-                let text = "the handle of a buffer must not be 0";
-                return Err(Error::new(ErrorKind::InvalidData, text).into());
-            }
+            let (handle, owner) = match made.extract::<(usize, Py<PyAny>)>() {
+                Ok((handle, owner)) if handle != 0 => (handle, owner),
+                _ => {
+                    let text = format!(
+                        "the engine's write must give a handle, an integer from 1 on, and who owns the buffer, got {}",
+                        shown(&made)
+                    );
+                    return Err(Error::new(ErrorKind::InvalidData, text).into());
+                }
+            };
             Ok(DeviceBuffer::new(
                 handle,
                 bytes.len(),

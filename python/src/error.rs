@@ -3,6 +3,7 @@
 //! Comes in: an [`Error`] of the core. Goes out: the exception class of its kind from `partgrid.errors`, with context and hint. Never here: new errors about data.
 
 use partgrid::error::{Error, ErrorKind};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -73,14 +74,24 @@ impl From<Raised> for PyErr {
 
 /// The exception for a core error. One that began as a Python exception is that exception again.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    began_as(py, error).unwrap_or_else(|| build(py, error).unwrap_or_else(|failure| failure))
+}
+
+/// The Python exception that a core error began as.
+fn began_as(py: Python<'_>, error: &Error) -> Option<PyErr> {
     let mut cause = std::error::Error::source(error);
     while let Some(current) = cause {
         if let Some(original) = current.downcast_ref::<PyErr>() {
-            return original.clone_ref(py);
+            return Some(original.clone_ref(py));
         }
         cause = current.source();
     }
-    build(py, error).unwrap_or_else(|failure| failure)
+    None
+}
+
+/// A `BufferError`, as consumers of buffers and tensors expect one, unless code in Python raised something else, such as an interrupt.
+pub(crate) fn buffer_error(py: Python<'_>, error: &Error) -> PyErr {
+    began_as(py, error).unwrap_or_else(|| PyBufferError::new_err(error.to_string()))
 }
 
 fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {

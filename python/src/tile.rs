@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use partgrid::device::tile_to;
+use partgrid::device::{readable_device, tile_to};
 use partgrid::error::format_position;
 use partgrid::grid::{FillValue, Numbers, PartitionGrid, Region, Tile, picture};
 use partgrid::location::{Device, Location};
@@ -17,8 +17,7 @@ use crate::capsule::{array_capsules, schema_capsule};
 use crate::column::PyDeviceColumn;
 use crate::convert;
 use crate::device::{
-    device_array_capsules, device_batch, device_capsules, readable_device, refuse_cast,
-    refuse_reserved,
+    device_array_capsules, device_batch, device_capsules, refuse_cast, refuse_reserved,
 };
 use crate::error::Outcome;
 use crate::numpy::fill_value;

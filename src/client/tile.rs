@@ -108,9 +108,12 @@ impl ServedTile {
         self.outline.handle.as_ref()
     }
 
+    /// Whether it is in memory of this host, which is mapped; that of a device is copied by the server.
     fn is_on_this_host(&self) -> bool {
-        let handle = self.outline.handle.as_ref();
-        handle.is_some_and(|handle| handle.owner.host() == host_address())
+        let owner = self.outline.handle.as_ref().map(|handle| &handle.owner);
+        owner.is_some_and(|owner| {
+            owner.host() == host_address() && owner.device().is_host_readable()
+        })
     }
 
     /// The tile over the server's own memory; `None` where that cannot be.

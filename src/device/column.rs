@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{FieldRef, SchemaRef};
 use arrow::ffi::FFI_ArrowSchema;
 
@@ -15,7 +15,6 @@ use crate::device::device_batch::DeviceBatch;
 use crate::device::dlpack::DLDevice;
 use crate::device::engine::Event;
 use crate::device::node::broken;
-use crate::device::on_host::Memory;
 use crate::error::{Error, Result};
 use crate::grid::ElementType;
 use crate::location::Device;
@@ -169,14 +168,10 @@ impl DeviceColumn {
 
     /// Copies the bitmap of the rows to the host, and counts.
     fn count_nulls(&self, validity: usize, first: usize) -> Result<usize> {
-        let Memory::Device { engine, ordinal } = self.batch.memory()? else {
-            return Err(Error::internal("a device without an engine"));
-        };
         let num_rows = self.num_rows();
         let bytes = first / 8..(first + num_rows).div_ceil(8);
-        let mut bits = MutableBuffer::from_len_zeroed(bytes.len());
-        engine.read(ordinal, validity, bytes.start, bits.as_slice_mut())?;
-        let bits = BooleanBuffer::new(Buffer::from(bits), first % 8, num_rows);
+        let bits = self.batch.memory()?.copied(validity, bytes)?;
+        let bits = BooleanBuffer::new(bits, first % 8, num_rows);
         Ok(num_rows - bits.count_set_bits())
     }
 

@@ -5,7 +5,7 @@
 use arrow::array::{BufferSpec, layout};
 use arrow::datatypes::DataType;
 
-use crate::device::node::Node;
+use crate::device::node::{Node, too_large};
 use crate::device::on_host::Memory;
 use crate::error::Result;
 
@@ -17,12 +17,12 @@ pub(super) fn num_bytes(
 ) -> Result<u64> {
     let layout = layout(data_type);
     let mut buffers = 0..node.num_buffers()?;
-    let mut bytes = 0;
+    let mut bytes = 0_u64;
     if layout.can_contain_null_mask
         && let Some(index) = buffers.next()
         && node.handle(index) != 0
     {
-        bytes += node.end().div_ceil(8) as u64;
+        bytes = node.end().div_ceil(8) as u64;
     }
     // Text and lists have one offset more than values.
     let offsets = matches!(layout.buffers.as_slice(), [_, BufferSpec::VariableWidth])
@@ -33,26 +33,29 @@ pub(super) fn num_bytes(
     let num_values = node.end() + usize::from(offsets && node.end() > 0);
     let mut before = None;
     for (index, spec) in buffers.clone().zip(&layout.buffers) {
-        bytes += match spec {
+        let more = match spec {
             BufferSpec::FixedWidth { byte_width, .. } => {
                 before = Some((index, *byte_width));
-                (num_values * byte_width) as u64
+                num_values.checked_mul(*byte_width).ok_or_else(too_large)? as u64
             }
             BufferSpec::BitMap => node.end().div_ceil(8) as u64,
             BufferSpec::VariableWidth => match (before, memory) {
                 (Some((offsets, width)), Some(memory)) if node.end() > 0 => {
-                    memory.number(node.handle(offsets), node.end() * width, width)?
+                    let last = node.end().checked_mul(width).ok_or_else(too_large)?;
+                    memory.number(node.handle(offsets), last, width)?
                 }
                 _ => 0,
             },
             BufferSpec::AlwaysNull => 0,
         };
+        bytes = bytes.saturating_add(more);
     }
     if layout.variadic
         && let (Some(memory), Some(lengths)) = (memory, buffers.last())
     {
         for number in 0..lengths.saturating_sub(2) {
-            bytes += memory.number(node.handle(lengths), number * 8, 8)?;
+            let more = memory.number(node.handle(lengths), number * 8, 8)?;
+            bytes = bytes.saturating_add(more);
         }
     }
     let below = types_below(data_type).into_iter().enumerate();
@@ -61,7 +64,7 @@ pub(super) fn num_bytes(
             _ if node.has_dictionary() => node.dictionary()?,
             _ => node.child(index)?,
         };
-        bytes += num_bytes(&child, data_type, memory)?;
+        bytes = bytes.saturating_add(num_bytes(&child, data_type, memory)?);
     }
     Ok(bytes)
 }

@@ -20,7 +20,7 @@ use crate::device::count::num_bytes;
 use crate::device::engine::{DeviceBuffer, Event, copy_engine};
 use crate::device::guard::contain;
 use crate::device::import::import_schema;
-use crate::device::node::{Node, broken, refused};
+use crate::device::node::{Node, broken, check_part, refused};
 use crate::device::on_host::Memory;
 use crate::device::tree::{Owner, Part};
 use crate::error::{Error, ErrorKind, Result};
@@ -59,7 +59,14 @@ impl DeviceBatch {
     /// `Unsupported` for a device that the interface does not define, else as [`import_batch`](super::import_batch).
     pub fn try_import(array: ArrowDeviceArray, schema: &FFI_ArrowSchema) -> Result<Self> {
         let schema = import_schema(schema)?;
+        // -1 says that there is only one.
         let ordinal = u32::try_from(array.device_id).ok();
+        if ordinal.is_none_or(|number| i32::try_from(number).is_err()) && array.device_id != -1 {
+            return Err(broken(format!(
+                "the number of a device must be -1 or one of 32 bits from 0 on, got {}",
+                array.device_id
+            )));
+        }
         let device = Device::try_new(array.device_type, ordinal).map_err(|_| {
             Error::unsupported(format!(
                 "the Arrow C Device interface defines no device type {}",
@@ -72,6 +79,9 @@ impl DeviceBatch {
         let num_rows = node.len();
         if num_rows > 0 {
             node.expect(1, schema.fields().len())?;
+            for number in 0..schema.fields().len() {
+                check_part(node.offset(), num_rows, node.child(number)?.len())?;
+            }
         }
         Ok(Self::whole(
             num_rows,

@@ -15,7 +15,7 @@ use arrow::ffi::FFI_ArrowSchema;
 use crate::device::abi::{ArrowDeviceArray, ArrowDeviceArrayStream};
 use crate::device::device_batch::DeviceBatch;
 use crate::device::guard::contain;
-use crate::device::import::import_schema;
+use crate::device::import::{import_schema, kind_of};
 use crate::device::node::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Device;
@@ -71,13 +71,12 @@ fn check(stream: &mut ArrowDeviceArrayStream, code: c_int) -> Result<()> {
         None => std::ptr::null(),
     };
     if text.is_null() {
-        return Err(broken(format!(
-            "the Arrow C device stream failed with error number {code} and no text"
-        )));
+        let text = format!("the Arrow C device stream failed with error number {code} and no text");
+        return Err(Error::new(kind_of(code), text));
     }
     // SAFETY: not null, hence a text that ends with 0 and stays until the next call.
     let text = unsafe { CStr::from_ptr(text) };
-    Err(broken(text.to_string_lossy()))
+    Err(Error::new(kind_of(code), text.to_string_lossy()))
 }
 
 /// A device stream of batches that lie on devices of one type, each with the columns of `schema`.

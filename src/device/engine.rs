@@ -182,5 +182,8 @@ pub fn copy_engine(device: Device) -> Result<Arc<dyn CopyEngine>> {
             known.join(", ")
         ),
     )
-    .with_hint("register an engine that uses the driver of the device"))
+    .with_hint(match device.is_host_readable() {
+        true => "its driver makes such memory, and what lies there is taken as it is",
+        false => "register an engine that uses the driver of the device",
+    }))
 }

@@ -199,20 +199,24 @@ fn schema_child(schema: &FFI_ArrowSchema, index: usize) -> Result<&FFI_ArrowSche
 
 /// The producer's own text, under the kind that fits the error number.
 fn producer_error(stream: &mut FFI_ArrowArrayStream, code: c_int) -> Error {
-    // The numbers of ENOMEM, ENOSYS and EIO on Linux.
-    let kind = match code {
-        12 => ErrorKind::ResourcesExhausted,
-        38 => ErrorKind::Unsupported,
-        5 => ErrorKind::Storage { retryable: false },
-        _ => ErrorKind::InvalidData,
-    };
     let text = last_error(stream);
     Error::new(
-        kind,
+        kind_of(code),
         text.unwrap_or_else(|| {
             format!("the Arrow C stream failed with error number {code} and no text")
         }),
     )
+}
+
+/// What an error number says.
+pub(super) fn kind_of(code: c_int) -> ErrorKind {
+    // The numbers of ENOMEM, ENOSYS and EIO on Linux.
+    match code {
+        12 => ErrorKind::ResourcesExhausted,
+        38 => ErrorKind::Unsupported,
+        5 => ErrorKind::Storage { retryable: false },
+        _ => ErrorKind::InvalidData,
+    }
 }
 
 fn last_error(stream: &mut FFI_ArrowArrayStream) -> Option<String> {

@@ -40,4 +40,4 @@ pub use on_device::{
 };
 pub use readable::ReadableTile;
 pub use strided::{ElementKind, Strided, import_strided};
-pub use tile::{DeviceTile, device_row_bands, grid_to, tile_to};
+pub use tile::{DeviceTile, device_row_bands, grid_to, readable_device, tile_to};

@@ -250,7 +250,7 @@ pub(super) fn check_part(start: usize, len: usize, num_values: usize) -> Result<
     )))
 }
 
-fn too_large() -> Error {
+pub(super) fn too_large() -> Error {
     broken("a buffer must be smaller than the address space")
 }
 

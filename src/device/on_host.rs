@@ -13,11 +13,37 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::buffer::Buffer;
 use arrow::ffi::FFI_ArrowArray;
 
 use crate::device::engine::CopyEngine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::check_may_have;
+
+/// Bytes as Arrow wants them aligned.
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Line {
+    _bytes: [MaybeUninit<u8>; 64],
+}
+
+/// Room for a copy of what lies on a device, which may have more memory than the host.
+fn room(num_bytes: usize) -> Result<Vec<Line>> {
+    let what = "a copy of what is on a device";
+    check_may_have(num_bytes, what).map_err(fewer)?;
+    let mut lines: Vec<Line> = Vec::new();
+    lines
+        .try_reserve_exact(num_bytes.div_ceil(size_of::<Line>()))
+        .map_err(|_| {
+            let text = format!("the system has no {num_bytes} bytes for {what}");
+            fewer(Error::new(ErrorKind::ResourcesExhausted, text))
+        })?;
+    Ok(lines)
+}
+
+fn fewer(error: Error) -> Error {
+    error.with_hint("copy fewer columns, or slices of the rows one after the other")
+}
 
 /// Where buffers are.
 pub(super) enum Memory {
@@ -45,23 +71,27 @@ impl Memory {
                 let whole = unsafe { Buffer::from_custom_allocation(pointer, bytes.end, owner) };
                 Ok(whole.slice_with_length(bytes.start, bytes.len()))
             }
-            Self::Device { engine, ordinal } => {
-                let len = bytes.len();
-                let mut copy = MutableBuffer::with_capacity(len);
-                let place = copy.as_mut_ptr().cast::<MaybeUninit<u8>>();
-                // SAFETY: the buffer has room for so many bytes, and nobody else has it.
-                let out = unsafe { std::slice::from_raw_parts_mut(place, len) };
-                let handle = pointer.addr().get();
-                let written = engine.read_new(*ordinal, handle, bytes.start, out)?;
-                let written = (written.as_ptr().addr(), written.len());
-                if written != (place.addr(), len) {
-                    return Err(Error::internal("an engine filled other memory"));
-                }
-                // SAFETY: all bytes were written, as was just seen.
-                unsafe { copy.set_len(len) };
-                Ok(copy.into())
-            }
+            Self::Device { .. } => self.copied(pointer.addr().get(), bytes),
         }
+    }
+
+    /// A copy of some bytes of a buffer of a device.
+    pub(super) fn copied(&self, handle: usize, bytes: Range<usize>) -> Result<Buffer> {
+        let Self::Device { engine, ordinal } = self else {
+            return Err(Error::internal("a device without an engine"));
+        };
+        let len = bytes.len();
+        let mut copy = room(len)?;
+        let place = copy.as_mut_ptr().cast::<MaybeUninit<u8>>();
+        // SAFETY: there is room for so many bytes, and nobody else has it.
+        let out = unsafe { std::slice::from_raw_parts_mut(place, len) };
+        let written = engine.read_new(*ordinal, handle, bytes.start, out)?;
+        let start = NonNull::from(&mut *written).cast::<u8>();
+        if (start.as_ptr().addr(), written.len()) != (place.addr(), len) {
+            return Err(Error::internal("an engine filled other memory"));
+        }
+        // SAFETY: all bytes were written, as was just seen, and the lines are kept by the buffer, which alone has them.
+        Ok(unsafe { Buffer::from_custom_allocation(start, len, Arc::new(copy)) })
     }
 
     /// Whether bytes are copied, so that only those should be asked for that somebody needs.

@@ -12,6 +12,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
 use crate::device::device_batch::DeviceBatch;
+use crate::device::readable::ReadableTile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{GridBuilder, PartitionGrid, Tile, TileData};
 use crate::location::{Device, Location, host_address};
@@ -87,14 +88,18 @@ pub async fn tile_to(tile: &Tile, device: Device) -> Result<Tile> {
         let at = location.device();
         at.device_type() == device.device_type() && at.ordinal().unwrap_or(0) == wanted
     });
-    if is_there && !tile.data().is_lazy() {
+    let is_there = match readable_device(tile) {
+        Some(at) => at.device_type() == device.device_type(),
+        None => is_there && !tile.data().is_lazy(),
+    };
+    if is_there {
         return Ok(tile.clone());
     }
     let num_columns = tile.data().schema().fields().len();
     let columns: Vec<usize> = (0..num_columns).collect();
     let batch = tile.data().fetch(&columns).await?;
     let known = (0..num_columns).map(|column| tile.known_statistics(column).cloned());
-    if device == Device::CPU {
+    if device.device_type() == Device::CPU.device_type() {
         let data = Tile::try_from_batch(&batch)?;
         return Ok(Tile::with_statistics(Arc::clone(data.data()), known));
     }
@@ -150,6 +155,14 @@ pub fn device_row_bands(grid: &PartitionGrid) -> Result<Option<(Device, Vec<Devi
         beside(device, tiles).map_err(|error| error.with_position(&[row_band, 0]))
     });
     Ok(Some((device, bands.collect::<Result<_>>()?)))
+}
+
+/// Whose memory a tile is in that this process reads like its own, where it is not the CPU's.
+#[must_use]
+pub fn readable_device(tile: &Tile) -> Option<Device> {
+    let data: &dyn Any = tile.data().as_ref();
+    data.downcast_ref::<ReadableTile>()
+        .map(ReadableTile::device)
 }
 
 fn batch_of(tile: &Tile) -> Option<&DeviceBatch> {

@@ -125,5 +125,5 @@ pub(crate) use {
     plan::facts::{Extent, Facts},
     spread::{Spread, asks_for_counts, last_part, part},
     travel::{of_plans, traveling},
-    wide_keys::sql_schema,
+    wide_keys::with_wide_keys,
 };

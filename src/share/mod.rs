@@ -151,6 +151,21 @@ pub fn handles(grid: &Arc<PartitionGrid>) -> Result<impl Iterator<Item = Handle>
     Ok(tiles.map(move |(position, tile)| here(position, tile)))
 }
 
+/// The owner of a tile of this process, in whose memory it is: that of a device, where it is there.
+fn of_tile(owner: &Location, tile: &Tile) -> Location {
+    let devices = tile
+        .locations()
+        .into_iter()
+        .map(|location| location.device());
+    match devices
+        .into_iter()
+        .find(|device| !device.is_host_readable())
+    {
+        Some(device) => Location::new(owner.host(), owner.process(), device),
+        None => owner.clone(),
+    }
+}
+
 /// What makes handles of positions and tiles.
 fn of_here(grid: &Arc<PartitionGrid>) -> Result<impl Fn(Vec<usize>, &Tile) -> Handle + use<>> {
     if find(grid.id()).is_none() {
@@ -164,7 +179,7 @@ fn of_here(grid: &Arc<PartitionGrid>) -> Result<impl Fn(Vec<usize>, &Tile) -> Ha
             grid: id,
             position,
             incarnation,
-            owner: owner.clone(),
+            owner: of_tile(&owner, tile),
         },
     })
 }

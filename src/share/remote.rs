@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::runtime::Handle as Runtime;
 
 use super::{Handle, acquire};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::grid::{Tile, TileData};
 use crate::location::{Locality, Location, host_address};
 
@@ -53,6 +53,13 @@ impl RemoteTile {
         if let Some(tile) = outline.opened.get() {
             return Ok(tile);
         }
+        let device = outline.handle.owner.device();
+        if !device.is_host_readable() {
+            let text = format!("the tile is in the memory of {device} of another process");
+            return Err(Error::new(ErrorKind::NotLocal, text)
+                .with_position(&outline.handle.position)
+                .with_hint("let that process copy the grid to its host before it is sent: to(\"kDLCPU\"); or serve it, and read it by a connection"));
+        }
         let (tile, _) = acquire(&outline.handle)?;
         let fields = tile.data().schema();
         if tile.num_rows() != outline.num_rows || fields.fields() != outline.schema.fields() {
@@ -87,6 +94,7 @@ impl TileData for RemoteTile {
     fn locality(&self) -> Locality {
         match self.0.opened.get() {
             Some(tile) => tile.data().locality(),
+            None if !self.0.handle.owner.device().is_host_readable() => Locality::Process,
             None if self.0.handle.owner.host() == host_address() => Locality::Shared,
             None => Locality::Process,
         }

@@ -11,7 +11,10 @@ use crate::error::{Error, Result};
 /// In place of a number of writers: there will be none any more.
 const FROZEN: usize = usize::MAX;
 
-/// The number of those that may write, or `FROZEN`.
+/// From this number on what is above it counts those that make grids of the storage and are not done: meanwhile nobody may write.
+const FREEZING: usize = 1 << (usize::BITS - 1);
+
+/// The number of those that may write, or that of those that make grids, or `FROZEN`.
 #[derive(Debug)]
 pub(super) struct Access(AtomicUsize);
 
@@ -24,27 +27,38 @@ impl Access {
         Self(AtomicUsize::new(FROZEN))
     }
 
-    fn enter(&self) -> bool {
-        let more = |count| match count {
-            FROZEN => None,
-            count => Some(count + 1),
-        };
-        let entered = self
-            .0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        entered.is_ok()
+    fn change(&self, change: impl FnMut(usize) -> Option<usize>) -> Result<usize, usize> {
+        self.0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
     }
 
-    /// Whether it was not frozen before; `Err` with the number of those that may write.
-    fn freeze(&self) -> Result<bool, usize> {
-        let frozen = self
-            .0
-            .compare_exchange(0, FROZEN, Ordering::AcqRel, Ordering::Acquire);
-        match frozen {
-            Ok(_) => Ok(true),
-            Err(FROZEN) => Ok(false),
-            Err(count) => Err(count),
-        }
+    fn enter(&self) -> bool {
+        let more = |count| (count < FREEZING).then(|| count + 1);
+        self.change(more).is_ok()
+    }
+
+    /// Begins to end all writing; `Err` with the number of those that may write.
+    fn freeze(&self) -> Result<(), usize> {
+        let begun = self.change(|count| match count {
+            0 => Some(FREEZING + 1),
+            FROZEN => Some(FROZEN),
+            count => (count > FREEZING).then(|| count + 1),
+        });
+        begun.map(drop)
+    }
+
+    /// Ends all writing for good, or leaves that to others who have begun, too.
+    fn end(&self, is_done: bool) {
+        let ended = self.change(|count| {
+            Some(match count {
+                FROZEN => FROZEN,
+                _ if is_done => FROZEN,
+                count if count > FREEZING + 1 => count - 1,
+                // Nobody has seen the memory as part of a grid.
+                _ => 0,
+            })
+        });
+        debug_assert!(ended.is_ok());
     }
 }
 
@@ -68,7 +82,7 @@ impl Storage {
     /// Whether the elements belong to a grid and can never be written any more.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.access.0.load(Ordering::Acquire) == FROZEN
+        self.access.0.load(Ordering::Acquire) >= FREEZING
     }
 
     /// Ends all writing for good, if `work` succeeds, which may rely on it already.
@@ -82,12 +96,38 @@ impl Storage {
             ))
             .with_hint("delete the arrays and memoryviews over it first, or copy it: pg.from_numpy(numpy.array(storage, order=\"F\"))")
         };
-        let is_new = self.access.freeze().map_err(refused)?;
+        self.access.freeze().map_err(refused)?;
         let done = work();
-        if is_new && done.is_err() {
-            // Nobody has seen the memory as part of a grid.
-            self.access.0.store(0, Ordering::Release);
-        }
+        self.access.end(done.is_ok());
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_fails_to_make_a_grid_leaves_that_of_another_alone() {
+        let access = Access::writable();
+        access.freeze().unwrap();
+        access.freeze().unwrap();
+        assert!(!access.enter());
+        access.end(true);
+        access.end(false);
+        assert!(!access.enter());
+        assert_eq!(access.0.into_inner(), FROZEN);
+    }
+
+    #[test]
+    fn writing_goes_on_once_all_have_failed_and_not_before() {
+        let access = Access::writable();
+        access.freeze().unwrap();
+        access.freeze().unwrap();
+        access.end(false);
+        assert!(!access.enter());
+        access.end(false);
+        assert!(access.enter());
+        assert_eq!(access.freeze(), Err(1));
     }
 }

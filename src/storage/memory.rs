@@ -15,20 +15,16 @@ use std::ops::Range;
 use std::panic::RefUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Device;
-use crate::memory::default_memory_limit_bytes;
+use crate::memory::check_may_have;
 
 /// Where memory of the allocator begins at least; a plan moves on from there.
 const HOST_ALIGNMENT: usize = 16;
 
 /// From this size on the system is asked for large pages, of which fewer must come; numpy does the same.
 const LARGE_PAGES_FROM_BYTES: usize = 4 << 20;
-
-/// From this size on the limit of the machine is looked at.
-const CHECKED_FROM_BYTES: usize = 64 << 20;
 
 /// Memory that a storage lies in. It is freed when it is dropped.
 pub trait Memory: fmt::Debug + Send + Sync + RefUnwindSafe {
@@ -70,7 +66,11 @@ impl MemorySource for Host {
     }
 
     fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Arc<dyn Memory>> {
-        check_limit(num_bytes)?;
+        check_may_have(num_bytes, "a storage").map_err(|error| {
+            error.with_hint(
+                "make it smaller, or cut it into several storages that do not live at once",
+            )
+        })?;
         let memory = HostMemory::try_new(num_bytes, zeroed).ok_or_else(|| {
             Error::new(
                 ErrorKind::ResourcesExhausted,
@@ -209,31 +209,4 @@ fn repeat(bytes: &mut [MaybeUninit<u8>], pattern: &[u8]) {
             }
         }
     }
-}
-
-/// Refuses what the machine can never hold: a system that lends more memory than it has would end the process later, at any write.
-fn check_limit(num_bytes: usize) -> Result<()> {
-    // Read once: the files of the control group are slower than an allocation. A fork at any moment leaves nothing half done.
-    static LIMIT: AtomicUsize = AtomicUsize::new(0);
-    if num_bytes < CHECKED_FROM_BYTES {
-        return Ok(());
-    }
-    let limit = match LIMIT.load(Ordering::Relaxed) {
-        0 => {
-            let limit = default_memory_limit_bytes();
-            LIMIT.store(limit, Ordering::Relaxed);
-            limit
-        }
-        limit => limit,
-    };
-    if num_bytes <= limit {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorKind::ResourcesExhausted,
-        format!(
-            "a storage needs {num_bytes} bytes, more than the {limit} bytes of memory that may be used"
-        ),
-    )
-    .with_hint("make it smaller, or cut it into several storages that do not live at once"))
 }

@@ -217,14 +217,41 @@ def test_tiles_have_dictionaries_of_their_own(text: str, tmp_path: Path) -> None
     assert rows(session.sql(text).to_arrow()) == expected
 
 
-def test_keys_have_32_bits_in_answers_and_what_they_had_in_grids() -> None:
-    nested = pa.array([["x"], None], pa.list_(pa.dictionary(pa.uint16(), pa.string())))
-    struct = pa.array([{"a": "x"}, None], pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))]))
-    wide = pa.array(["x", None], pa.dictionary(pa.int64(), pa.string()))
-    table = pa.table({"l": nested, "s": struct, "w": wide})
+def test_keys_have_32_bits_where_they_would_be_used_up() -> None:
+    def first(text: str, **tables: object) -> object:
+        return pg.sql(text, **tables).to_arrow().schema.field(0).type
+
+    narrow, wide = (pa.dictionary(keys, pa.string()) for keys in (pa.int8(), pa.int32()))
+    table = of_two_tiles()
     grid = pg.from_arrow(table)
-    found = pg.sql("SELECT * FROM t", t=grid).to_arrow()
-    keys = pa.dictionary(pa.int32(), pa.string())
-    assert found.schema.types == [pa.list_(keys), pa.struct([("a", keys)]), wide.type]
-    assert found.to_pylist() == table.to_pylist()
-    assert pa.table(grid).schema.types == table.schema.types
+    assert first("SELECT c FROM t", t=grid) == wide
+    assert pa.table(grid).schema.field("c").type == narrow
+    # One dictionary, in however many tiles, and few values in several.
+    one = table.slice(0, 150)
+    assert first("SELECT c FROM t", t=one) == narrow
+    parts = pa.concat_tables([one.slice(0, 70), one.slice(70)])
+    assert first("SELECT c FROM t WHERE id > 3", t=pg.from_arrow(parts)) == narrow
+    # Within lists and structs.
+    offsets = pa.array(range(151), pa.int32())
+    lists = [pa.ListArray.from_arrays(offsets, chunk) for chunk in table["c"].chunks]
+    nested = pa.table({"l": pa.chunked_array(lists)})
+    assert first("SELECT l FROM t", t=nested) == pa.list_(wide)
+    found = pg.sql("SELECT l[1] AS v, count(*) AS n FROM t GROUP BY v", t=nested).to_arrow()
+    assert (found.num_rows, sorted(set(found["n"].to_pylist()))) == (200, [1, 2])
+    # Two tables in one union.
+    text = "SELECT c FROM a UNION SELECT c FROM b"
+    found = pg.sql(text, a=one, b=table.slice(150)).to_arrow()
+    assert (found.num_rows, found.schema.field(0).type) == (200, wide)
+
+
+def test_few_keys_beside_other_values() -> None:
+    keys = pa.array([row % 128 for row in range(ROWS)], pa.int8())
+    encoded = pa.DictionaryArray.from_arrays(keys, [f"c{number}" for number in range(128)])
+    table = pa.table({"id": range(ROWS), "c": encoded})
+    for text in (
+        "CASE WHEN id < 128 THEN c ELSE 'other' END",
+        "coalesce(CASE WHEN id < 128 THEN c END, 'other')",
+        "[c, 'other'][CASE WHEN id < 128 THEN 1 ELSE 2 END]",
+    ):
+        found = pg.sql(f"SELECT {text} AS v FROM t ORDER BY id", t=table).to_arrow()["v"]
+        assert found.to_pylist() == [f"c{n}" for n in range(128)] + ["other"] * (ROWS - 128)

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use partgrid::error::Error;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyTuple};
 
@@ -331,6 +332,24 @@ impl PyExtendedBuffer {
             .take();
         // The producer may run Python code, so not under the lock.
         drop(held);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Whoever looks at it now keeps it.
+        let Ok(held) = self.held.try_lock() else {
+            return Ok(());
+        };
+        let owner = held.as_ref().map(|held| &raw const held.0.base.obj);
+        let Some(owner) = owner else {
+            return Ok(());
+        };
+        // SAFETY: `Option<Py>` is a pointer to an object, or null, as the struct has it; the struct is not given back while it is locked.
+        let owner = unsafe { &*owner.cast::<Option<Py<PyAny>>>() };
+        visit.call(owner)
+    }
+
+    fn __clear__(&self) {
+        self.release();
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {

@@ -10,7 +10,7 @@ use partgrid::grid::ElementType;
 use partgrid::storage::{Foreign, Item};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyString, PyType};
+use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyMemoryView, PyString, PyType};
 
 use crate::argument::{Refusal, shown};
 use crate::convert::import;
@@ -154,13 +154,19 @@ fn known(dtype: &Bound<'_, PyAny>) -> Option<Item> {
     }
 }
 
-/// The format of PEP 3118 that numpy gives a type; `None` where it has none, as for times.
+/// The format of PEP 3118 that numpy gives a type; `None` where it has none, as for times, or one that it does not read again as the same type, as for records with gaps.
 fn format_of(dtype: &Bound<'_, PyAny>) -> Outcome<Option<CString>> {
     let numpy = import(dtype.py(), "numpy", WANTED_BY)?;
-    let sample = numpy.call_method1("empty", ((), dtype))?;
-    let Ok(view) = pyo3::types::PyMemoryView::from(&sample) else {
+    // Of an array without dimensions numpy leaves out how records are packed.
+    let sample = numpy.call_method1("empty", ((1,), dtype))?;
+    let Ok(view) = PyMemoryView::from(&sample) else {
         return Ok(None);
     };
+    let again = numpy.call_method1("asarray", (&view,));
+    let again = again.and_then(|again| again.getattr("dtype")?.eq(dtype));
+    if !again.unwrap_or(false) {
+        return Ok(None);
+    }
     let format: String = view.getattr("format")?.extract()?;
     let text = CString::new(format)
         .map_err(|_| Error::internal(format!("a format with a zero byte for {}", shown(dtype))))?;

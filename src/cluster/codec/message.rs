@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::{Arrangement, Cut, Lineage};
 
 /// Counts up when the meaning of a message changes.
-pub(in crate::cluster) const FORMAT: u32 = 9;
+pub(in crate::cluster) const FORMAT: u32 = 10;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -44,6 +44,9 @@ pub(in crate::cluster) struct Scan {
     /// The same of column bands.
     #[prost(uint64, repeated, tag = "10")]
     pub(in crate::cluster) column_bands: Vec<u64>,
+    /// Whether keys of dictionaries have 32 bits in the plan, and fewer in the tiles.
+    #[prost(bool, tag = "11")]
+    pub(in crate::cluster) has_wide_keys: bool,
 }
 
 /// A node of one input.

@@ -26,7 +26,7 @@ use prost::Message;
 use super::placement::leaf::touched_bands;
 use super::plan::border::{Border, BorderExec};
 use crate::error::{Error, ErrorKind};
-use crate::query::{GridScanExec, kind_within, sql_schema};
+use crate::query::{GridScanExec, kind_within, with_wide_keys};
 use crate::quiet::quietly;
 use message::{Bordered, FORMAT, Numbers, Order, Scan};
 use tiles::{TileCodec, columns_of, id_bytes};
@@ -234,7 +234,10 @@ impl Codec {
         let grid = Arc::new(self.0.read(tiles)?);
         let row_bands = in_turns(&message.row_bands, tiles.band_rows.len())?;
         let column_bands = in_turns(&message.column_bands, tiles.band_columns.len())?;
-        let schema = sql_schema(grid.schema());
+        let schema = match message.has_wide_keys {
+            true => with_wide_keys(grid.schema()),
+            false => Arc::clone(grid.schema()),
+        };
         let decoding = PhysicalPlanDecodeContext::new(context, self);
         let conditions = message.conditions.iter().map(|condition| {
             let node = PhysicalExprNode::decode(condition.as_slice());
@@ -255,7 +258,8 @@ impl Codec {
         let limit = message.limit.map(place).transpose()?;
         let orders: Vec<_> = message.orders.iter().map(order_of).collect();
         let batch_rows = context.session_config().batch_size();
-        let scan = GridScanExec::over(grid, columns, &conditions)?.with_limit(limit);
+        let grid = (grid, message.has_wide_keys);
+        let scan = GridScanExec::over_part(grid, columns, &conditions)?.with_limit(limit);
         let scan = scan.with_numbers(row_bands, column_bands);
         let scan = scan.into_part(&orders, message.num_shares as usize, batch_rows)?;
         Ok(Arc::new(scan))
@@ -313,6 +317,7 @@ impl Codec {
             grid: id_bytes(grid.id().bits()),
             row_bands,
             column_bands,
+            has_wide_keys: scan.facts().has_wide_keys(),
         })
     }
 }

@@ -48,11 +48,7 @@ pub(super) fn read(
     let full = BatchCoalescer::new(scan.narrow_schema(), batch_rows)
         .with_biggest_coalesce_batch_size(Some(batch_rows / 2));
     let reader = Reader {
-        morsels: share
-            .into_iter()
-            .flat_map(short)
-            .collect::<Vec<_>>()
-            .into_iter(),
+        morsels: Box::new(share.into_iter().flat_map(short)),
         open: None,
         row_band: 0,
         place: 0,
@@ -84,7 +80,7 @@ fn short(morsel: Morsel) -> impl Iterator<Item = Morsel> {
 
 struct Reader {
     scan: GridScanExec,
-    morsels: std::vec::IntoIter<Morsel>,
+    morsels: Box<dyn Iterator<Item = Morsel> + Send>,
     /// The row band in hand, and those of its rows that are still to be looked at.
     open: Option<(RecordBatch, Range<usize>)>,
     /// The number of that row band.

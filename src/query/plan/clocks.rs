@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
 use datafusion::functions::string::expr_fn::replace;
-use datafusion::logical_expr::{
-    Case, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, cast, lit, try_cast,
-};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, cast, lit, try_cast};
 
 use super::days::by_the_calendar;
 use super::types::compares;
@@ -97,47 +95,7 @@ fn as_instants(parts: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     is_changed
 }
 
-/// Makes instants of the dates of a union that has instants in the same column.
-pub(super) fn united(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let LogicalPlan::Union(union) = &plan else {
-        return Ok(Transformed::no(plan));
-    };
-    let of = |part: &LogicalPlan, place: usize| {
-        let columns = part.schema().fields();
-        columns.get(place).map(|column| column.data_type().clone())
-    };
-    let is_date = |kind: &DataType| matches!(kind, DataType::Date32 | DataType::Date64);
-    let places = 0..union.schema.fields().len();
-    let instants: Vec<Option<DataType>> = places
-        .map(|place| {
-            let types = union.inputs.iter().filter_map(|part| of(part, place));
-            let types: Vec<DataType> = types.collect();
-            let instant = types.iter().find(|kind| is_instant(kind)).cloned();
-            instant.filter(|_| types.iter().any(is_date))
-        })
-        .collect();
-    if instants.iter().all(Option::is_none) {
-        return Ok(Transformed::no(plan));
-    }
-    let inputs = union.inputs.iter().map(|part| {
-        let columns = part.schema().iter().zip(&instants);
-        let columns = columns.map(|((table, field), instant)| {
-            let column = Expr::from(Column::from((table, field)));
-            match instant {
-                Some(instant) if is_date(field.data_type()) => {
-                    cast(column, instant.clone()).alias_qualified(table.cloned(), field.name())
-                }
-                _ => column,
-            }
-        });
-        let projection = Projection::try_new(columns.collect(), Arc::clone(part))?;
-        Ok(Arc::new(LogicalPlan::Projection(projection)))
-    });
-    let union = Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)?;
-    Ok(Transformed::yes(LogicalPlan::Union(union)))
-}
-
-fn is_instant(kind: &DataType) -> bool {
+pub(super) fn is_instant(kind: &DataType) -> bool {
     matches!(kind, DataType::Timestamp(_, Some(_)))
 }
 

@@ -48,7 +48,7 @@ const OF_SEVERAL: [&str; 7] = [
     "make_array",
 ];
 
-/// The values of several dictionaries, of which each row has one.
+/// The values of several dictionaries, of which each row has one, or of one with few keys beside other values.
 pub(super) fn of_several(mut expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let parts: Vec<&mut Expr> = match &mut expression {
         Expr::Case(case) => {
@@ -61,12 +61,20 @@ pub(super) fn of_several(mut expression: Expr, schema: &DFSchema) -> Result<Tran
         _ => return Ok(Transformed::no(expression)),
     };
     let mut distinct = HashSet::new();
+    let mut others = 0;
+    let mut are_narrow = false;
     for part in &parts {
-        if let DataType::Dictionary(..) = part.get_type(schema)? {
-            distinct.insert(Expr::clone(part));
+        match part.get_type(schema)? {
+            DataType::Dictionary(keys, _) => {
+                are_narrow |= matches!(*keys, DataType::Int8 | DataType::UInt8);
+                distinct.insert(Expr::clone(part));
+            }
+            DataType::Null => {}
+            _ => others += 1,
         }
     }
-    let is_changed = distinct.len() > 1 && without_dictionaries(parts, schema)?;
+    let is_much = distinct.len() > 1 || are_narrow && others > 0;
+    let is_changed = is_much && without_dictionaries(parts, schema)?;
     Ok(Transformed::new_transformed(expression, is_changed))
 }
 

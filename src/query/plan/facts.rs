@@ -27,6 +27,8 @@ use super::longest::{can_be_long, longest};
 use super::sorted::is_ascending;
 use crate::grid::{ColumnStatistics, PartitionGrid, column_statistics};
 use crate::location::Locality;
+#[cfg(feature = "distributed")]
+use crate::query::wide_keys::with_wide_keys;
 use crate::query::wide_keys::{sql_schema, widened};
 
 /// Row bands are few of a grid that has so many times as many.
@@ -84,9 +86,28 @@ impl Facts {
             longest: columns.map(|_| OnceLock::new()).collect(),
             samples: Samples::new(grid.num_columns(), sample),
             localities: OnceLock::new(),
-            schema: sql_schema(grid.schema()),
+            schema: sql_schema(&grid),
             grid,
         }
+    }
+
+    /// The same of a part of a grid, with the columns that SQL has of the whole.
+    #[cfg(feature = "distributed")]
+    pub(in crate::query) fn of_part(grid: Arc<PartitionGrid>, has_wide_keys: bool) -> Self {
+        let schema = match has_wide_keys {
+            true => with_wide_keys(grid.schema()),
+            false => Arc::clone(grid.schema()),
+        };
+        Self {
+            schema,
+            ..Self::new(grid)
+        }
+    }
+
+    /// Whether keys of dictionaries are wider in SQL than in the grid.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn has_wide_keys(&self) -> bool {
+        !Arc::ptr_eq(&self.schema, self.grid.schema())
     }
 
     /// How near the tiles of a row band are, one for each column band.

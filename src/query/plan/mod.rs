@@ -56,6 +56,7 @@ pub(super) mod steps;
 pub(super) mod subqueries;
 pub(super) mod types;
 mod unions;
+mod united;
 #[cfg(feature = "distributed")]
 pub(super) mod values_below;
 mod walk;

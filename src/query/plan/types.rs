@@ -25,12 +25,13 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::centuries::of_years;
-use super::clocks::{midnights, united};
+use super::clocks::midnights;
 use super::dictionaries::{OF_ONE_ROW, of_several, without_dictionaries, without_repeated};
 use super::distinct_on::of_distinct_on;
 use super::elements::of_group;
 use super::outside::settled;
 use super::spans::scaled;
+use super::united::united;
 use super::walk::walk;
 use crate::error::{Error, ErrorKind};
 

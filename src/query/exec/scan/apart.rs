@@ -61,12 +61,26 @@ impl GridScanExec {
     ///
     /// # Errors
     /// As [`GridScanExec::try_new`].
+    #[cfg(test)]
     pub(crate) fn over(
         grid: Arc<PartitionGrid>,
         columns: Vec<usize>,
         filters: &[Arc<dyn PhysicalExpr>],
     ) -> Result<Self> {
         Self::try_new(Arc::new(Facts::new(grid)), columns, filters)
+    }
+
+    /// The same of a part of a grid, whose keys of dictionaries are wider in SQL than in the grid, or not.
+    ///
+    /// # Errors
+    /// As [`GridScanExec::try_new`].
+    pub(crate) fn over_part(
+        (grid, has_wide_keys): (Arc<PartitionGrid>, bool),
+        columns: Vec<usize>,
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<Self> {
+        let facts = Facts::of_part(grid, has_wide_keys);
+        Self::try_new(Arc::new(facts), columns, filters)
     }
 
     /// The same scan of another grid with the same rows in the same tiles, which are elsewhere.
@@ -85,7 +99,8 @@ impl GridScanExec {
         let mut scan = self.clone();
         let stitch = Stitch::try_new(&grid, &self.columns)?;
         scan.stitch = Arc::new(stitch.with_numbers(self.stitch.numbers().clone()));
-        scan.facts = Arc::new(Facts::new(grid));
+        let facts = Facts::of_part(grid, self.facts.has_wide_keys());
+        scan.facts = Arc::new(facts);
         scan.metrics = ExecutionPlanMetricsSet::new();
         scan.tally = Arc::default();
         Ok(scan)

@@ -1,0 +1,65 @@
+//! Types of the columns of a union, where those that the engine gives them are not meant.
+//!
+//! Comes in: a union whose types are not settled yet. Goes out: the same; dates beside instants are instants, where the engine makes both what clocks show, and several dictionaries have keys that count their values together.
+//! Never here: names of parts (`unions.rs`).
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union, cast};
+
+use super::clocks::is_instant;
+use crate::query::wide_keys::sql_type;
+
+/// Casts columns of the parts of a union.
+pub(super) fn united(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Union(union) = &plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let places = 0..union.schema.fields().len();
+    let targets: Vec<Option<DataType>> = places.map(|place| target(union, place)).collect();
+    if targets.iter().all(Option::is_none) {
+        return Ok(Transformed::no(plan));
+    }
+    let inputs = union.inputs.iter().map(|part| {
+        let columns = part.schema().iter().zip(&targets);
+        let columns = columns.map(|((table, field), target)| {
+            let column = Expr::from(Column::from((table, field)));
+            match target {
+                Some(target) if is_date(field.data_type()) || is_narrow(field.data_type()) => {
+                    cast(column, target.clone()).alias_qualified(table.cloned(), field.name())
+                }
+                _ => column,
+            }
+        });
+        let projection = Projection::try_new(columns.collect(), Arc::clone(part))?;
+        Ok(Arc::new(LogicalPlan::Projection(projection)))
+    });
+    let union = Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)?;
+    Ok(Transformed::yes(LogicalPlan::Union(union)))
+}
+
+/// What the column at a place should be, where the engine makes something else of it.
+fn target(union: &Union, place: usize) -> Option<DataType> {
+    let of = |part: &Arc<LogicalPlan>| {
+        let column = part.schema().fields().get(place)?;
+        Some(column.data_type().clone())
+    };
+    let types: Vec<DataType> = union.inputs.iter().filter_map(of).collect();
+    if types.iter().any(is_date) {
+        return types.into_iter().find(is_instant);
+    }
+    let mut narrow = types.iter().filter(|kind| is_narrow(kind));
+    let wide = narrow.next().and_then(sql_type);
+    narrow.next().and(wide)
+}
+
+fn is_date(kind: &DataType) -> bool {
+    matches!(kind, DataType::Date32 | DataType::Date64)
+}
+
+fn is_narrow(kind: &DataType) -> bool {
+    matches!(kind, DataType::Dictionary(..)) && sql_type(kind).is_some()
+}
