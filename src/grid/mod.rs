@@ -37,6 +37,7 @@ pub use axis::Axis;
 pub use build::GridBuilder;
 pub(crate) use cells::{fields_of, fitted, unite};
 pub use compact::compact;
+#[cfg(feature = "parquet")]
 pub(crate) use dense::not_dense;
 pub use dense::{dense, dense_stride};
 pub use element::ElementType;

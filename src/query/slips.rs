@@ -18,6 +18,7 @@ pub(super) fn slips(text: &str) -> Option<Worded> {
         .or_else(|| columns(text))
         .or_else(|| named(text))
         .or_else(|| fields(text))
+        .or_else(|| times(text))
         .or_else(|| values(text))
 }
 
@@ -255,40 +256,12 @@ fn fields(text: &str) -> Option<Worded> {
     None
 }
 
-/// Values that have no room in a type, or no meaning.
-fn values(text: &str) -> Option<Worded> {
-    // The engine takes it for a fault of its own.
-    if let Some((_, rest)) = text.split_once("Failed to coerce types ") {
-        let types = rest.split_once(" in BETWEEN").map(|(types, _)| types)?;
-        return worded(
-            format!("these types cannot be compared: {types} in BETWEEN"),
-            "cast one of them: cast(… AS …); write AND between two BETWEEN in parentheses",
-        );
-    }
+/// Dates, times and intervals.
+fn times(text: &str) -> Option<Worded> {
     if text.starts_with("Unsupported interval argument") {
         return worded(
             "INTERVAL takes a text or a number with a unit",
             "write it as INTERVAL '1 day 2 hours'",
-        );
-    }
-    if let Some(rest) = text.strip_prefix("Cast error: Can't cast value ") {
-        let (value, kind) = rest.split_once(" to type ")?;
-        return worded(
-            format!("the value {value} has no room in {kind}"),
-            "cast to a larger type; try_cast(… AS …) gives NULL there",
-        );
-    }
-    if let Some(rest) = text.strip_prefix("Overflow happened on ") {
-        return worded(
-            format!("the value of {rest} has no room in its type"),
-            "cast to a larger type before: cast(… AS DOUBLE)",
-        );
-    }
-    if let Some(rest) = text.strip_prefix("Unsupported CAST from ") {
-        let (from, to) = rest.split_once(" to ")?;
-        return worded(
-            format!("there is no cast from {from} to {to}"),
-            "arrow_typeof(…) shows the type of a value",
         );
     }
     if let Some(rest) = text.strip_prefix("Parser error: Invalid timezone ") {
@@ -331,6 +304,39 @@ fn values(text: &str) -> Option<Worded> {
         return worded(
             "the format of times is wrong",
             "parts are written as %Y-%m-%d %H:%M:%S",
+        );
+    }
+    None
+}
+
+/// Values that have no room in a type, or no meaning.
+fn values(text: &str) -> Option<Worded> {
+    // The engine takes it for a fault of its own.
+    if let Some((_, rest)) = text.split_once("Failed to coerce types ") {
+        let types = rest.split_once(" in BETWEEN").map(|(types, _)| types)?;
+        return worded(
+            format!("these types cannot be compared: {types} in BETWEEN"),
+            "cast one of them: cast(… AS …); write AND between two BETWEEN in parentheses",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Cast error: Can't cast value ") {
+        let (value, kind) = rest.split_once(" to type ")?;
+        return worded(
+            format!("the value {value} has no room in {kind}"),
+            "cast to a larger type; try_cast(… AS …) gives NULL there",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Overflow happened on ") {
+        return worded(
+            format!("the value of {rest} has no room in its type"),
+            "cast to a larger type before: cast(… AS DOUBLE)",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Unsupported CAST from ") {
+        let (from, to) = rest.split_once(" to ")?;
+        return worded(
+            format!("there is no cast from {from} to {to}"),
+            "arrow_typeof(…) shows the type of a value",
         );
     }
     if text == "Expected an integer value" {
