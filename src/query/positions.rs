@@ -1,4 +1,4 @@
-//! What stands in GROUP BY, and within its ROLLUP, CUBE and GROUPING SETS.
+//! What stands in GROUP BY, within its ROLLUP, CUBE and GROUPING SETS, and in DISTINCT ON.
 //!
 //! Comes in: a SELECT. Goes out: the same, with numbers of columns in place of ALL; with the column that is meant in place of its number, which the engine takes for a constant within them, and for a column elsewhere in GROUP BY; and with GROUPING SETS in place of
 //! ROLLUP and CUBE over keys that go together, `ROLLUP ((a, b), c)`, or stand there twice, which the engine refuses, or that stand in GROUPING SETS themselves. Keys in brackets, `GROUP BY (a, b)`, which the engine takes for one value, are keys. Never here: numbers beside them, how many sets there may be.
@@ -19,6 +19,11 @@ use crate::error::{Error, ErrorKind, Result};
 /// `Query` for the number of no column; `Unsupported` behind a `*`, of which only the plan shows how many columns it is.
 pub(super) fn as_columns(select: &mut Select) -> Result<()> {
     if let Some(Distinct::On(keys)) = &mut select.distinct {
+        for key in keys.iter_mut() {
+            if let Some(position) = position(key) {
+                *key = column(position, &select.projection, ["DISTINCT ON"; 2])?;
+            }
+        }
         once(keys, &select.projection);
     }
     let GroupByExpr::Expressions(keys, _) = &mut select.group_by else {
@@ -35,7 +40,8 @@ pub(super) fn as_columns(select: &mut Select) -> Result<()> {
         };
         for part in sets.iter_mut().flatten() {
             if let Some(position) = position(part) {
-                *part = column(position, &select.projection)?;
+                let clauses = ["GROUP BY", "ROLLUP, CUBE or GROUPING SETS"];
+                *part = column(position, &select.projection, clauses)?;
             }
         }
         as_sets(key);
@@ -74,7 +80,7 @@ pub(super) fn all_as_numbers(select: &mut Select, is_of_several_rows: impl Fn(&E
 fn once(keys: &mut Vec<Expr>, items: &[SelectItem]) {
     let mut seen = HashSet::new();
     keys.retain(|key| {
-        let item = position(key).and_then(|position| column(position, items).ok());
+        let item = position(key).and_then(|position| column(position, items, [""; 2]).ok());
         let meant = without_parentheses(item.as_ref().unwrap_or(key));
         let is_column = matches!(meant, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
         !is_column || seen.insert(text_of(meant))
@@ -171,8 +177,8 @@ fn position(key: &Expr) -> Option<usize> {
     }
 }
 
-/// The column with a number, from 1.
-fn column(position: usize, columns: &[SelectItem]) -> Result<Expr> {
+/// The column with a number, from 1, of which a clause speaks, or what stands within it.
+fn column(position: usize, columns: &[SelectItem], [clause, within]: [&str; 2]) -> Result<Expr> {
     let is_one = |item: &SelectItem| {
         matches!(
             item,
@@ -181,7 +187,7 @@ fn column(position: usize, columns: &[SelectItem]) -> Result<Expr> {
     };
     if !columns.iter().take(position).all(is_one) {
         let text = format!(
-            "{position} in ROLLUP, CUBE or GROUPING SETS means a column of SELECT, and columns behind a * are not counted"
+            "{position} in {within} means a column of SELECT, and columns behind a * are not counted"
         );
         return Err(Error::unsupported(text).with_hint("write the name of the column"));
     }
@@ -192,7 +198,7 @@ fn column(position: usize, columns: &[SelectItem]) -> Result<Expr> {
         }
         _ => {
             let text = format!(
-                "GROUP BY {position} means column {position} of SELECT, which has columns 1 to {}",
+                "{clause} {position} means column {position} of SELECT, which has columns 1 to {}",
                 columns.len()
             );
             let error = Error::new(ErrorKind::Query, text);

@@ -148,6 +148,9 @@ pub(super) fn sql_type(data_type: &DataType) -> Option<DataType> {
         DataType::FixedSizeList(field, length) => {
             sql_field(field).map(|field| DataType::FixedSizeList(field, *length))
         }
+        DataType::Map(entries, is_sorted) => {
+            sql_field(entries).map(|entries| DataType::Map(entries, *is_sorted))
+        }
         DataType::Struct(fields) => {
             let wide: Vec<Option<FieldRef>> = fields.iter().map(sql_field).collect();
             let is_changed = wide.iter().any(Option::is_some);

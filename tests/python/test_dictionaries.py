@@ -244,6 +244,28 @@ def test_keys_have_32_bits_where_they_would_be_used_up() -> None:
     assert (found.num_rows, found.schema.field(0).type) == (200, wide)
 
 
+def test_dictionaries_within_maps_and_of_views_in_several_tiles(tmp_path: Path) -> None:
+    chunks = of_two_tiles()["c"].chunks
+    keys = pa.array(["k"] * 150)
+    offsets = pa.array(range(151), pa.int32())
+    maps = [pa.MapArray.from_arrays(offsets, keys, chunk) for chunk in chunks]
+    table = pa.table({"m": pa.chunked_array(maps)})
+    text = "SELECT m['k'] AS v, count(*) AS n FROM t GROUP BY v"
+    assert pg.sql(text, t=pg.from_arrow(table)).to_arrow().num_rows == 200
+    views = [
+        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string_view()))
+        for chunk in chunks
+    ]
+    table = pa.table({"v": pa.chunked_array(views)})
+    assert pg.sql("SELECT v FROM t", t=pg.from_arrow(table)).to_arrow().num_rows == 300
+    # Of two unions of lists a file that everybody reads.
+    lists = [pa.table({"l": pa.ListArray.from_arrays(offsets, chunk)}) for chunk in chunks]
+    text = "SELECT l FROM a UNION ALL SELECT l FROM b"
+    pg.sql(text, a=lists[0], b=lists[1]).write_parquet(str(tmp_path / "o"))
+    found = pg.read_parquet(str(tmp_path / "o")).to_arrow()["l"].to_pylist()
+    assert sorted(found) == sorted(row for part in lists for row in part["l"].to_pylist())
+
+
 def test_few_keys_beside_other_values() -> None:
     keys = pa.array([row % 128 for row in range(ROWS)], pa.int8())
     encoded = pa.DictionaryArray.from_arrays(keys, [f"c{number}" for number in range(128)])

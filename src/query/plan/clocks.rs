@@ -32,7 +32,7 @@ const OF_SEVERAL: [&str; 7] = [
 pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_changed = match &mut expression {
         Expr::BinaryExpr(pair) if compares(pair.op) => {
-            as_instants(vec![&mut pair.left, &mut pair.right], schema)
+            alike(&mut pair.left, &mut pair.right, schema)
         }
         Expr::BinaryExpr(pair) if pair.op == Operator::Minus => {
             let between = shown_as_instant(&mut pair.left, &pair.right, schema)
@@ -43,10 +43,19 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
             let parts = vec![&mut *range.expr, &mut *range.low, &mut *range.high];
             as_instants(parts, schema)
         }
-        Expr::InList(list) => {
-            let parts = list.list.iter_mut().chain([&mut *list.expr]);
-            as_instants(parts.collect(), schema)
-        }
+        Expr::InList(list) => match values_of_row(&mut list.expr).is_some() {
+            true => {
+                let mut is_changed = false;
+                for value in &mut list.list {
+                    is_changed |= alike(&mut list.expr, value, schema);
+                }
+                is_changed
+            }
+            false => {
+                let parts = list.list.iter_mut().chain([&mut *list.expr]);
+                as_instants(parts.collect(), schema)
+            }
+        },
         Expr::Case(case) => {
             let (compared, given): (Vec<_>, Vec<_>) = case
                 .when_then_expr
@@ -64,6 +73,28 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
         _ => false,
     };
     Transformed::new_transformed(expression, is_changed)
+}
+
+/// The same of two values, or of two rows one by one.
+fn alike(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> bool {
+    match (values_of_row(left), values_of_row(right)) {
+        (Some(left), Some(right)) if left.len() == right.len() => {
+            let mut is_changed = false;
+            for (left, right) in left.iter_mut().zip(right) {
+                is_changed |= alike(left, right, schema);
+            }
+            is_changed
+        }
+        _ => as_instants(vec![left, right], schema),
+    }
+}
+
+/// The values of a row that is written: `(a, b)`.
+fn values_of_row(row: &mut Expr) -> Option<&mut [Expr]> {
+    match row {
+        Expr::ScalarFunction(call) if call.func.name() == "struct" => Some(&mut call.args),
+        _ => None,
+    }
 }
 
 /// Makes an instant of a timestamp without a zone beside one: the difference would be that of what clocks in UTC show.

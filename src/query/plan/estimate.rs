@@ -19,7 +19,7 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction};
 
 use crate::grid::{PartitionGrid, TileData};
 use crate::location::Locality;
-use crate::query::wide_keys::widened;
+use crate::query::wide_keys::{sql_type, widened};
 
 /// How many rows are looked at.
 const SAMPLE_ROWS: u64 = 4096;
@@ -180,7 +180,12 @@ fn spread(grid: &PartitionGrid, column: usize) -> Option<ArrayRef> {
     let distance = usize::try_from((all / SAMPLE_ROWS).max(1)).ok()?;
     let parts = sample_bands(grid).map(|band| {
         let rows = UInt64Array::from_iter_values((0..rows_of(band)).step_by(distance));
-        take(&column_here(grid, band, column)?, &rows, None).ok()
+        let values = take(&column_here(grid, band, column)?, &rows, None).ok()?;
+        // Keys that do not count the values of several tiles stop what puts these together.
+        match sql_type(values.data_type()) {
+            Some(wide) => widened(&values, &wide).ok(),
+            None => Some(values),
+        }
     });
     let parts: Vec<ArrayRef> = parts.collect::<Option<_>>()?;
     let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();

@@ -48,7 +48,8 @@ fn target(union: &Union, place: usize) -> Option<DataType> {
         Some(column.data_type().clone())
     };
     let types: Vec<DataType> = union.inputs.iter().filter_map(of).collect();
-    if types.iter().any(is_date) {
+    // NULL as well: what it is beside is asked by the union around this one.
+    if types.iter().any(is_date) && types.iter().any(is_instant) {
         return types.into_iter().find(is_instant);
     }
     let mut narrow = types.iter().filter(|kind| is_narrow(kind));
@@ -57,9 +58,9 @@ fn target(union: &Union, place: usize) -> Option<DataType> {
 }
 
 fn is_date(kind: &DataType) -> bool {
-    matches!(kind, DataType::Date32 | DataType::Date64)
+    matches!(kind, DataType::Date32 | DataType::Date64 | DataType::Null)
 }
 
 fn is_narrow(kind: &DataType) -> bool {
-    matches!(kind, DataType::Dictionary(..)) && sql_type(kind).is_some()
+    sql_type(kind).is_some()
 }
