@@ -20,7 +20,7 @@ import pytest
 import partgrid as pg
 from devices import Faulting
 from partgrid import errors
-from test_releases import Array, DeviceArray
+from test_releases import Array, Counted, DeviceArray, device_struct, produce, schema_struct
 
 HUGE = 2**62
 # Of eight bytes each, more than any machine has, and less than there are addresses.
@@ -180,7 +180,14 @@ def test_tiles_on_devices_are_not_taken_for_those_of_the_host() -> None:
         np.asarray(tile.column("t"))
 
 
-def test_nobody_copies_to_pinned_memory() -> None:
+def test_pinned_memory_is_there_already_and_nobody_copies_to_it() -> None:
+    given = [Counted(schema_struct()), Counted(device_struct(3))]
+    pair = tuple(counted.capsule for counted in given)
+    grid = pg.from_arrow(produce("__arrow_c_device_array__", pair))
+    own = grid.to_arrow()["b"].chunk(0).buffers()[1].address
+    for device in ("kDLCUDAHost:0", "kDLCPU"):
+        there = grid.to(device).to_arrow()
+        assert there["b"].chunk(0).buffers()[1].address == own, device
     with pytest.raises(errors.UnsupportedError, match="its driver makes such memory"):
         pg.from_arrow(pa.table({"a": [1]})).to("kDLCUDAHost:0")
 
