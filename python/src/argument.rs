@@ -4,6 +4,7 @@
 //! corrected text where it is known. Never here: what an argument means.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
 }
 
 /// An argument whose check waits until its name is known, since PyO3 does not tell it.
-pub(crate) struct Given<T>(Result<T, Refusal>);
+pub(crate) struct Given<T>(Result<T, Box<Refusal>>);
 
 impl<'py, T: Argument> FromPyObject<'_, 'py> for Given<T> {
     type Error = PyErr;
@@ -99,7 +100,7 @@ impl<'py, T: Argument> FromPyObject<'_, 'py> for Given<T> {
     const INPUT_TYPE: PyStaticExpr = T::TYPE;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self(T::read(&object)))
+        Ok(Self(T::read(&object).map_err(Box::new)))
     }
 }
 
@@ -107,6 +108,32 @@ impl<T> Given<T> {
     /// The value of the argument `name`.
     pub(crate) fn named(self, name: &str) -> Result<T, Error> {
         self.0.map_err(|refusal| refusal.named(name))
+    }
+}
+
+/// An argument that is read where it is wanted, as it was passed until then.
+pub(crate) struct Later<'py, T> {
+    object: Bound<'py, PyAny>,
+    kind: PhantomData<T>,
+}
+
+impl<'py, T: Argument> FromPyObject<'_, 'py> for Later<'py, T> {
+    type Error = PyErr;
+
+    const INPUT_TYPE: PyStaticExpr = T::TYPE;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            object: object.to_owned(),
+            kind: PhantomData,
+        })
+    }
+}
+
+impl<T: Argument> Later<'_, T> {
+    /// The value of the argument `name`.
+    pub(crate) fn named(&self, name: &str) -> Result<T, Error> {
+        T::read(&self.object).map_err(|refusal| refusal.named(name))
     }
 }
 

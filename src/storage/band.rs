@@ -80,7 +80,7 @@ impl Storage {
         );
         Ok(Self {
             item: Item::Number(element),
-            plan: plan.with_dims(dims)?,
+            plan: Arc::new(plan.with_dims(dims)?),
             offset: 0,
             memory: Arc::new(Shared(numbers)),
             access: Access::frozen(),

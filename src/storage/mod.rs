@@ -45,7 +45,7 @@ pub enum Fill<'a> {
 #[derive(Debug)]
 pub struct Storage {
     item: Item,
-    plan: Plan,
+    plan: Arc<Plan>,
     /// Bytes from the beginning of the memory to the first element.
     offset: usize,
     memory: Arc<dyn Memory>,
@@ -59,11 +59,12 @@ impl Storage {
     /// `ResourcesExhausted` when there is not as much memory; `Unsupported` when the source is not where the plan wants the storage; `InvalidArgument` for a value of another width
     /// than the elements.
     pub fn try_new(
-        plan: Plan,
+        plan: impl Into<Arc<Plan>>,
         item: Item,
         fill: Fill<'_>,
         source: &dyn MemorySource,
     ) -> Result<Self> {
+        let plan = plan.into();
         let item_bytes = item.item_bytes();
         if item_bytes != plan.item_bytes() {
             return Err(Error::invalid_argument(format!(

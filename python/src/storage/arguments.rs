@@ -8,11 +8,12 @@ use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::type_hint_union;
 use pyo3::types::{PyInt, PyTuple};
+use smallvec::SmallVec;
 
-use crate::argument::{Argument, Count, Given, Refusal, items, optional, text, whole};
+use crate::argument::{Argument, Count, Later, Refusal, items, text, whole};
 
 /// Whole numbers that are not negative, one for each dimension.
-pub(crate) struct Numbers(pub(super) Vec<usize>);
+pub(crate) struct Numbers(pub(super) SmallVec<[usize; 4]>);
 
 impl Argument for Numbers {
     const TYPE: PyStaticExpr = <Vec<usize> as FromPyObject<'_, '_>>::INPUT_TYPE;
@@ -33,7 +34,7 @@ impl Argument for Numbers {
             let number = whole(part, 0, "be a sequence of whole numbers")?;
             usize::try_from(number).map_err(|_| refused())
         };
-        let numbers: Result<Vec<usize>, Refusal> = parts.iter().map(number).collect();
+        let numbers: Result<_, Refusal> = parts.iter().map(number).collect();
         // One of the parts is wrong, and the whole is what the caller wrote.
         let is_negative = |part: &Bound<'_, PyAny>| part.lt(0).unwrap_or(false);
         numbers
@@ -46,9 +47,9 @@ impl Argument for Numbers {
 }
 
 /// The numbers of a tuple of plain ones, as nearly all are.
-fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<usize>> {
+fn plain(value: &Bound<'_, PyAny>) -> Option<SmallVec<[usize; 4]>> {
     let parts = value.cast_exact::<PyTuple>().ok()?;
-    let mut numbers = Vec::with_capacity(parts.len());
+    let mut numbers = SmallVec::with_capacity(parts.len());
     for part in parts.iter_borrowed() {
         numbers.push(part.cast_exact::<PyInt>().ok()?.extract().ok()?);
     }
@@ -88,26 +89,31 @@ impl Labels {
 }
 
 /// The optional parameters of one call.
-pub(super) struct Asked {
-    pub(super) aligned_index: Option<Given<Numbers>>,
-    pub(super) alignment_size: Option<Given<Count>>,
-    pub(super) backend: Option<Given<String>>,
-    pub(super) device: Option<Given<String>>,
-    pub(super) dims: Option<Given<Labels>>,
-    pub(super) layout: Option<Given<Numbers>>,
+pub(super) struct Asked<'py> {
+    pub(super) aligned_index: Option<Later<'py, Numbers>>,
+    pub(super) alignment_size: Option<Later<'py, Count>>,
+    pub(super) backend: Option<Later<'py, String>>,
+    pub(super) device: Option<Later<'py, String>>,
+    pub(super) dims: Option<Later<'py, Labels>>,
+    pub(super) layout: Option<Later<'py, Numbers>>,
 }
 
-impl Asked {
+/// The value of the argument `name`, if it was given.
+fn given<T: Argument>(later: Option<&Later<'_, T>>, name: &str) -> Result<Option<T>, Error> {
+    later.map(|later| later.named(name)).transpose()
+}
+
+impl Asked<'_> {
     /// What was asked for, each parameter checked by itself.
-    pub(super) fn parameters(self) -> Result<Parameters, Error> {
-        let alignment_size = optional(self.alignment_size, "alignment_size")?;
+    pub(super) fn parameters(&self) -> Result<Parameters, Error> {
+        let alignment_size = given(self.alignment_size.as_ref(), "alignment_size")?;
         let alignment_size = alignment_size.map(|Count(bytes)| {
             usize::try_from(bytes).map_err(|_| {
                 Error::invalid_argument("alignment_size must be within the addresses of a process")
             })
         });
-        let backend = optional(self.backend, "backend")?;
-        let device = optional(self.device, "device")?;
+        let backend = given(self.backend.as_ref(), "backend")?;
+        let device = given(self.device.as_ref(), "device")?;
         let place = device.map(|name| match name.as_str() {
             "gpu" => Ok(Place::Gpu),
             _ => Err(Error::invalid_argument(format!(
@@ -116,14 +122,17 @@ impl Asked {
             .with_hint("None is the memory of the host")),
         });
         Ok(Parameters {
-            aligned_index: optional(self.aligned_index, "aligned_index")?.map(|index| index.0),
+            aligned_index: given(self.aligned_index.as_ref(), "aligned_index")?
+                .map(|index| index.0.into_vec()),
             alignment_size: alignment_size.transpose()?,
             backend: backend
                 .map(|name| Backend::try_from_name(&name))
                 .transpose()?,
             place: place.transpose()?,
-            dims: optional(self.dims, "dims")?.map(Labels::dims).transpose()?,
-            layout: optional(self.layout, "layout")?.map(|ranks| ranks.0),
+            dims: given(self.dims.as_ref(), "dims")?
+                .map(Labels::dims)
+                .transpose()?,
+            layout: given(self.layout.as_ref(), "layout")?.map(|ranks| ranks.0.into_vec()),
         })
     }
 }

@@ -10,7 +10,7 @@ use super::PyStorage;
 use super::arguments::{Asked, Labels, Numbers};
 use super::dtype::Typed;
 use super::gpu::Gpu;
-use crate::argument::{Count, Given};
+use crate::argument::{Count, Given, Later};
 use crate::error::Outcome;
 
 /// From this size on the GIL is released while values are written.
@@ -39,7 +39,7 @@ fn make(
     content: &Content,
     parameters: &Parameters,
 ) -> Outcome<PyStorage> {
-    let plan = Plan::try_new(shape, typed.item.item_bytes(), parameters)?;
+    let plan = Plan::try_shared(shape, typed.item.item_bytes(), parameters)?;
     let source = source(plan.place())?;
     let value = match content {
         Content::Ones => typed.one(py)?,
@@ -64,10 +64,10 @@ fn make(
 
 fn new(
     py: Python<'_>,
-    shape: Given<Numbers>,
+    shape: &Later<'_, Numbers>,
     dtype: Option<Bound<'_, PyAny>>,
     content: Content,
-    asked: Asked,
+    asked: &Asked<'_>,
 ) -> Outcome<PyStorage> {
     let Numbers(shape) = shape.named("shape")?;
     let parameters = asked.parameters()?;
@@ -80,7 +80,7 @@ fn like(
     data: &Bound<'_, PyAny>,
     dtype: Option<Bound<'_, PyAny>>,
     content: Content,
-    asked: Asked,
+    asked: &Asked<'_>,
 ) -> Outcome<PyStorage> {
     let asked = asked.parameters()?;
     if let Ok(storage) = data.cast::<PyStorage>() {
@@ -156,14 +156,14 @@ macro_rules! making {
         pub(crate) fn $name<'py>(
             py: Python<'py>,
             $($own: $own_type,)*
-            aligned_index: Option<Given<Numbers>>,
-            alignment_size: Option<Given<Count>>,
-            backend: Option<Given<String>>,
-            device: Option<Given<String>>,
-            dims: Option<Given<Labels>>,
-            layout: Option<Given<Numbers>>,
+            aligned_index: Option<Later<'py, Numbers>>,
+            alignment_size: Option<Later<'py, Count>>,
+            backend: Option<Later<'py, String>>,
+            device: Option<Later<'py, String>>,
+            dims: Option<Later<'py, Labels>>,
+            layout: Option<Later<'py, Numbers>>,
         ) -> Outcome<PyStorage> {
-            $make(py, $($argument,)* Asked { aligned_index, alignment_size, backend, device, dims, layout })
+            $make(py, $($argument,)* &Asked { aligned_index, alignment_size, backend, device, dims, layout })
         }
     )*};
 }
@@ -174,7 +174,7 @@ making! {
     /// Args:
     ///     shape: The number of elements along each dimension; none may be negative, zero is allowed.
     ///     dtype: What `numpy.dtype` takes, by default 64-bit floats.
-    [shape, dtype=None] fn empty(shape: Given<Numbers>, dtype: Option<Bound<'py, PyAny>>) => new(shape, dtype, Content::Undefined);
+    [shape, dtype=None] fn empty(shape: Later<'py, Numbers>, dtype: Option<Bound<'py, PyAny>>) => new(&shape, dtype, Content::Undefined);
     ///     >>> pg.storage.empty((6, 4), "float32", dims=("K", "I"), backend="gt:cpu_kfirst").strides
     ///     (4, 24)
     end;
@@ -184,7 +184,7 @@ making! {
     /// Args:
     ///     shape: The number of elements along each dimension; none may be negative, zero is allowed.
     ///     dtype: What `numpy.dtype` takes, by default 64-bit floats.
-    [shape, dtype=None] fn zeros(shape: Given<Numbers>, dtype: Option<Bound<'py, PyAny>>) => new(shape, dtype, Content::Zeros);
+    [shape, dtype=None] fn zeros(shape: Later<'py, Numbers>, dtype: Option<Bound<'py, PyAny>>) => new(&shape, dtype, Content::Zeros);
     ///     >>> pg.storage.zeros((2, 3), layout=(1, 0))[1].tolist()
     ///     [0.0, 0.0, 0.0]
     end;
@@ -194,7 +194,7 @@ making! {
     /// Args:
     ///     shape: The number of elements along each dimension; none may be negative, zero is allowed.
     ///     dtype: What `numpy.dtype` takes, by default 64-bit floats.
-    [shape, dtype=None] fn ones(shape: Given<Numbers>, dtype: Option<Bound<'py, PyAny>>) => new(shape, dtype, Content::Ones);
+    [shape, dtype=None] fn ones(shape: Later<'py, Numbers>, dtype: Option<Bound<'py, PyAny>>) => new(&shape, dtype, Content::Ones);
     ///     >>> storage = pg.storage.ones((9, 5), alignment_size=64, aligned_index=(3, 0))
     ///     >>> (storage.address + 3 * storage.strides[0]) % 64
     ///     0
@@ -206,8 +206,8 @@ making! {
     ///     shape: The number of elements along each dimension; none may be negative, zero is allowed.
     ///     fill_value: The number, cast as the type of numpy casts it: `numpy.dtype(dtype).type(fill_value)`.
     ///     dtype: What `numpy.dtype` takes, by default 64-bit floats.
-    [shape, fill_value, dtype=None] fn full(shape: Given<Numbers>, fill_value: Bound<'py, PyAny>, dtype: Option<Bound<'py, PyAny>>)
-        => new(shape, dtype, Content::Value(fill_value.unbind()));
+    [shape, fill_value, dtype=None] fn full(shape: Later<'py, Numbers>, fill_value: Bound<'py, PyAny>, dtype: Option<Bound<'py, PyAny>>)
+        => new(&shape, dtype, Content::Value(fill_value.unbind()));
     ///     >>> pg.storage.full((3,), 7, "int16")[:].tolist()
     ///     [7, 7, 7]
     end;

@@ -1,6 +1,7 @@
 //! Alignment, order of strides and overlap by address arithmetic, over thousands of random plans.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use partgrid::error::ErrorKind;
 use partgrid::storage::{Backend, Dims, Parameters, Place, Plan, layout_of};
@@ -20,14 +21,17 @@ struct Case {
 }
 
 impl Case {
-    fn plan(&self) -> Plan {
-        let parameters = Parameters {
+    fn parameters(&self) -> Parameters {
+        Parameters {
             aligned_index: Some(self.aligned_index.clone()),
             alignment_size: Some(self.alignment_size),
             layout: Some(self.layout.clone()),
             ..Parameters::default()
-        };
-        Plan::try_new(&self.shape, self.item_bytes, &parameters).unwrap()
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        Plan::try_new(&self.shape, self.item_bytes, &self.parameters()).unwrap()
     }
 }
 
@@ -105,6 +109,26 @@ proptest! {
                 prop_assert!(address(&index).is_multiple_of(case.alignment_size), "{index:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_plan_is_shared_with_the_one_before_that_asks_for_the_same_alone(case in cases(), change in 0..4) {
+        let plan = |case: &Case| Plan::try_shared(&case.shape, case.item_bytes, &case.parameters()).unwrap();
+        let (first, second) = (plan(&case), plan(&case));
+        prop_assert!(Arc::ptr_eq(&first, &second));
+        let mut other = case.clone();
+        match change {
+            0 => other.shape.iter_mut().for_each(|extent| *extent += 1),
+            1 => other.alignment_size *= 2 * other.item_bytes,
+            2 => other.layout.reverse(),
+            _ => other.aligned_index.iter_mut().for_each(|at| *at = 0),
+        }
+        for case in [&other, &case] {
+            prop_assert_eq!(&*plan(case), &case.plan());
+        }
+        let default = Parameters::default();
+        let plain = Plan::try_shared(&case.shape, case.item_bytes, &default).unwrap();
+        prop_assert_eq!(&*plain, &Plan::try_new(&case.shape, case.item_bytes, &default).unwrap());
     }
 
     #[test]
