@@ -118,7 +118,7 @@ fn of_function(text: &str) -> Option<Worded> {
             .strip_prefix("Error during planning: ")
             .unwrap_or(inner);
         let inner = inner.strip_prefix("Internal error: ").unwrap_or(inner);
-        return of_function(inner).or_else(|| {
+        return of_function(inner).or_else(|| cast(inner)).or_else(|| {
             let said = first_line(inner);
             let message = format!("{function}() does not take these arguments: {said}");
             Some(worded(message, CAST))

@@ -10,6 +10,7 @@ use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::parser::ParserError;
 
 use super::names::Known;
+use super::synonyms::SYNONYMS;
 use super::values::plain;
 use super::words::{Worded, in_our_words};
 use crate::error::{Error, ErrorKind};
@@ -305,7 +306,8 @@ pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
         .chain(state.window_functions().keys());
     let known = known
         .chain(state.table_functions().keys())
-        .map(String::as_str);
+        .map(String::as_str)
+        .chain(SYNONYMS.iter().map(|synonym| synonym.name));
     let error = Error::new(ErrorKind::Query, format!("no function `{name}`"));
     if let Some(hint) = called_otherwise(name) {
         return error.with_hint(hint);
@@ -333,41 +335,27 @@ fn is_file(name: &str) -> bool {
 fn called_otherwise(name: &str) -> Option<&'static str> {
     Some(match name.to_lowercase().as_str() {
         "mod" => "write x % y",
-        "age" | "datediff" | "timediff" => "write x - y",
+        "age" | "timediff" => "write x - y",
         "dateadd" => "write x + INTERVAL '1 day'",
         "group_concat" | "listagg" => "write string_agg(x, ', ')",
         "getdate" | "sysdate" => "write now()",
-        "strftime" | "format_datetime" => "write to_char(x, '%Y-%m-%d')",
-        "strptime" => "write to_timestamp(x, '%Y-%m-%d')",
-        "date_diff" => "write x - y",
+        "format_datetime" => "write to_char(x, '%Y-%m-%d')",
         "date_add" => "write x + INTERVAL '1 day'",
         "date_sub" => "write x - INTERVAL '1 day'",
-        "epoch" | "dayofweek" | "dayofyear" | "week" | "weekday" | "quarter" => {
-            "write extract(epoch FROM x), with dow, doy, week or quarter for others"
-        }
-        "len" => "write length(x) of a text, cardinality(x) of a list",
         "list_min" | "list_max" => "write array_min(x) or array_max(x)",
         "list_value" | "list_pack" => "write [x, y]",
-        "list" => "write array_agg(x)",
-        "first" | "any_value" => "write first_value(x)",
-        "last" => "write last_value(x)",
-        "arg_max" | "argmax" | "max_by" => "write first_value(x ORDER BY y DESC NULLS LAST)",
-        "arg_min" | "argmin" | "min_by" => "write first_value(x ORDER BY y)",
-        "regexp_matches" | "regexp_full_match" => "write regexp_like(x, 'pattern')",
-        "regexp_extract" => "write regexp_match(x, 'pattern')[1]",
+        "argmax" => "write arg_max(x, y)",
+        "argmin" => "write arg_min(x, y)",
+        "regexp_full_match" => "write regexp_like(x, '^pattern$')",
         "approx_count_distinct" => "write approx_distinct(x)",
         "time_bucket" => "write date_bin(INTERVAL '15 minutes', x)",
         "struct_extract" => "write x.name or x['name']",
         "typeof" => "write arrow_typeof(x)",
         "gen_random_uuid" => "write uuid()",
-        "count_if" | "countif" => "write count(*) FILTER (WHERE condition)",
         "sum_if" | "sumif" => "write sum(x) FILTER (WHERE condition)",
         "read_parquet" | "parquet_scan" | "read_csv" | "read_csv_auto" | "csv_scan"
         | "read_json" | "read_json_auto" | "read_ndjson" => NO_FILES,
         "if" | "iif" => "write CASE WHEN condition THEN x ELSE y END",
-        "year" | "month" | "day" | "hour" | "minute" | "second" => {
-            "write extract(year FROM x), and so on"
-        }
         _ => return None,
     })
 }

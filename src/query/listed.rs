@@ -2,6 +2,7 @@
 //!
 //! Comes in: the names of a session, or its functions. Goes out: a plan of rows that are known already: a row for each. Never here: columns of tables, settings, `information_schema`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
@@ -15,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{ShowStatementFilter, Statement as SqlState
 
 use super::names::{Known, Table};
 use super::statement::constant;
+use super::synonyms::SYNONYMS;
 use crate::error::{Error, Result};
 
 /// `SHOW TABLES`: a row for each name.
@@ -107,7 +109,16 @@ fn functions(state: &SessionState) -> Vec<Listed<'_>> {
         syntax: None,
         description: None,
     });
-    let mut all: Vec<Listed<'_>> = scalar.chain(aggregate).chain(window).chain(table).collect();
+    let synonyms = SYNONYMS.iter().map(|synonym| Listed {
+        name: synonym.name,
+        kind: synonym.kind,
+        syntax: Some(synonym.syntax()),
+        description: Some(synonym.about),
+    });
+    let known = scalar.chain(aggregate).chain(window).chain(table);
+    let mut all: Vec<Listed<'_>> = known.collect();
+    let taken: HashSet<&str> = all.iter().map(|function| function.name).collect();
+    all.extend(synonyms.filter(|synonym| !taken.contains(synonym.name)));
     all.sort_by_key(|function| (function.name, function.kind));
     all
 }

@@ -22,6 +22,7 @@ use super::cache::PlanCache;
 use super::function::Function;
 use super::one_value;
 use super::table::GridTable;
+use super::using;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 
@@ -316,7 +317,7 @@ impl NamedTables {
         VIEWS.set((expanded + 1, depth + 1));
         let checked = one_value::check(&view.statement, &self.names.planned());
         let plan = match checked {
-            Ok(()) => Box::pin(state.statement_to_plan(view.statement.clone())).await,
+            Ok(()) => Box::pin(using::planned(&state, view.statement.clone())).await,
             Err(error) => Err(error.into()),
         };
         VIEWS.set((VIEWS.get().0, depth));

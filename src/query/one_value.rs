@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::group_keys;
 use super::names::{Known, Table, View, planning_with};
-use super::using::folded;
+use super::using::{self, folded};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a subquery in place of a value must have; what it has stands behind that.
@@ -32,7 +32,7 @@ const MAX_VIEW_DEPTH: usize = 16;
 pub(super) async fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
     check(&statement, &planning_with())?;
     group_keys::check(&statement, state)?;
-    state.statement_to_plan(statement).await
+    using::planned(state, statement).await
 }
 
 /// Refuses subqueries in place of a value that have no column.

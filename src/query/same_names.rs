@@ -27,7 +27,7 @@ use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
 use super::called::called;
 use super::group_keys;
 use super::one_value;
-use super::using::folded;
+use super::using::{self, folded};
 
 /// The function that marks a cast or a condition. Only statements that are planned again know it, and the optimizer takes it out.
 const MARK: &str = "partgrid_cast";
@@ -62,14 +62,14 @@ async fn planned_again(
     let Some(items) = rename(&mut again) else {
         return Err(refused);
     };
-    let plan = match state.statement_to_plan(again.clone()).await {
+    let plan = match using::planned(state, again.clone()).await {
         Ok(plan) => plan,
         Err(error) if is_about_names(&error) => {
             let mut state = state.clone();
             state.register_udf(Arc::new(ScalarUDF::from(Mark::new())))?;
             mark(&mut again);
             // What is wrong is said in the words of the user.
-            match state.statement_to_plan(again).await {
+            match using::planned(&state, again).await {
                 Ok(plan) => plan,
                 Err(_) => return Err(refused),
             }

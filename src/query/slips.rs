@@ -39,8 +39,8 @@ fn statements(text: &str) -> Option<Worded> {
         .collect();
     let word = word.to_uppercase();
     let hint = match word.as_str() {
-        "PIVOT" => "write a column for each value: sum(x) FILTER (WHERE g = 'a') AS a, …",
-        "UNPIVOT" => "write a SELECT for each column, with UNION ALL between them",
+        "PIVOT" => "write SELECT * FROM t PIVOT (sum(x) FOR g IN ('a', 'b'))",
+        "UNPIVOT" => "write SELECT * FROM t UNPIVOT (value FOR name IN (a, b))",
         "SUMMARIZE" => {
             "DESCRIBE t lists columns; SELECT min(x), max(x), count(DISTINCT x), avg(x), count(x) … FROM t sums one up"
         }

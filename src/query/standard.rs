@@ -2,7 +2,7 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST, items that are called the same where they are named from outside (`renamed.rs`), what follows IS DISTINCT FROM around it (`distinct_from.rs`), rows IN queries, and those that begin with something worked out (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), points in time with seconds (`clock.rs`), `AT TIME ZONE` as a function (`timezone.rs`), elements of `array_agg` as values of the group, `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST (`laterals.rs`), items that are called the same where they are named from outside (`renamed.rs`), what follows IS DISTINCT FROM around it (`distinct_from.rs`), `ARRAY(SELECT …)` (`array_of.rs`), PIVOT and UNPIVOT (`pivot.rs`), rows IN queries, and those that begin with something worked out (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), `AT TIME ZONE` as a function (`timezone.rs`), elements of `array_agg` as values of the group, `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -15,17 +15,21 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, Value, VisitMut, VisitorMut, WindowSpec, WindowType,
 };
 
-use super::clock;
+use super::array_of;
+use super::called::called;
 use super::derived;
 use super::distinct_from;
 use super::group_keys;
 use super::inner_with::Withs;
+use super::laterals;
 use super::order;
 use super::pattern;
+use super::pivot;
 use super::positions;
 use super::renamed;
 use super::row_in;
 use super::shifts;
+use super::synonyms;
 use super::timezone;
 use super::using::{self, folded, same};
 use super::value_names;
@@ -35,13 +39,14 @@ use crate::error::{Error, ErrorKind, Result};
 /// Rewrites a statement in place.
 ///
 /// # Errors
-/// `Query` for a window that is not defined or defined twice over, and for a wrong escape; `Unsupported` for a pattern of SIMILAR TO that is no literal.
+/// `Query` for a window that is not defined or defined twice over, for a wrong escape, and for wrong arguments of a synonym; `Unsupported` for a pattern of SIMILAR TO that is no literal.
 pub(super) fn rewrite(statement: &mut Statement, state: &SessionState) -> Result<()> {
     let inner = match statement {
         Statement::Statement(inner) => inner.as_mut(),
         Statement::Explain(explain) => return rewrite(&mut explain.statement, state),
         _ => return Ok(()),
     };
+    synonyms::written_out(inner, state)?;
     let mut rewriting = Rewriting {
         state,
         withs: Withs::default(),
@@ -97,8 +102,9 @@ impl VisitorMut for Rewriting<'_> {
         order::keys_as_ordered(query);
         order::as_numbers(query);
         self.meant.push(written::Meant::of(&query.order_by));
+        let lists = array_of::as_queries(&mut query.order_by);
         value_names::name_in_order(query);
-        match using::rewrite_order(query) {
+        match lists.and_then(|()| using::rewrite_order(query)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -118,6 +124,11 @@ impl VisitorMut for Rewriting<'_> {
         positions::all_as_numbers(select, |item| {
             group_keys::is_of_several_rows(item, self.state)
         });
+        laterals::behind_others(&mut select.from);
+        let turned = select.from.iter_mut().try_for_each(pivot::in_joins);
+        if let Err(error) = turned.and_then(|()| array_of::as_queries(select)) {
+            return ControlFlow::Break(error);
+        }
         value_names::name_in_select(select);
         let all = select.named_window.clone();
         for window in &mut select.named_window {
@@ -146,7 +157,10 @@ impl VisitorMut for Rewriting<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        unnest_without_lateral(factor);
+        laterals::unnest_without_lateral(factor);
+        if let Err(error) = laterals::with_places(factor) {
+            return ControlFlow::Break(error);
+        }
         written::name_unnested(factor, &mut self.unnested);
         match factor {
             TableFactor::Derived {
@@ -171,7 +185,19 @@ impl VisitorMut for Rewriting<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         distinct_from::regroup(expr);
+        list_as_call(expr);
         ControlFlow::Continue(())
+    }
+}
+
+/// A list with more than literals is a call: the engine does not know names from outside in others, nor names of WITH.
+fn list_as_call(expr: &mut Expr) {
+    let Expr::Array(list) = expr else {
+        return;
+    };
+    let is_literal = |element: &Expr| matches!(element, Expr::Value(_));
+    if !list.elem.iter().all(is_literal) {
+        *expr = called("make_array", std::mem::take(&mut list.elem));
     }
 }
 
@@ -245,42 +271,6 @@ fn name_fields(root: &Expr, chain: &mut [AccessExpr]) {
     }
 }
 
-/// `LATERAL unnest(…)`, which is no function of the engine, as its UNNEST, which may name columns of what stands before it all the same.
-fn unnest_without_lateral(factor: &mut TableFactor) {
-    let TableFactor::Function {
-        lateral: true,
-        name,
-        args,
-        with_ordinality,
-        alias,
-    } = factor
-    else {
-        return;
-    };
-    let is_unnest = match name.0.as_slice() {
-        [part] => part
-            .as_ident()
-            .is_some_and(|name| name.value.eq_ignore_ascii_case("unnest")),
-        _ => false,
-    };
-    let values = args.iter().map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
-        _ => None,
-    });
-    let values: Option<Vec<Expr>> = values.collect();
-    let Some(array_exprs) = values.filter(|_| is_unnest) else {
-        return;
-    };
-    let unnest = TableFactor::UNNEST {
-        alias: alias.take(),
-        array_exprs,
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: *with_ordinality,
-    };
-    *factor = unnest;
-}
-
 impl Rewriting<'_> {
     fn rewrite(&mut self, expr: &mut Expr) -> Result<()> {
         shifts::with_values_of_rows(expr);
@@ -315,10 +305,6 @@ impl Rewriting<'_> {
                     **pattern = literal(pattern::with_backslashes(text, escape)?);
                     *escape_char = None;
                 }
-                Ok(())
-            }
-            Expr::TypedString(_) | Expr::Cast { .. } => {
-                clock::with_seconds(expr);
                 Ok(())
             }
             Expr::AtTimeZone { .. } => {

@@ -15,11 +15,11 @@ use super::plan::concatenate::Concatenate;
 use super::plan::days::Moved;
 use super::plan::fields::{FieldOf, StructOf};
 use super::plan::floats::Settled;
+use super::plan::moments::Moments;
 use super::plan::nested::NestedKey;
 use super::plan::only::Only;
 use super::plan::spans::Scaled;
 use super::plan::subqueries::MaybeNull;
-use super::plan::zoneless::Zoneless;
 use crate::error::{Error, ErrorKind};
 
 /// What the text of an error that travels begins with.
@@ -102,7 +102,8 @@ pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
         ScalarUDF::from(MaybeNull::new()),
         ScalarUDF::from(Only::new()),
         ScalarUDF::from(NestedKey::new()),
-        ScalarUDF::from(Zoneless::new()),
+        ScalarUDF::from(Moments::new(true)),
+        ScalarUDF::from(Moments::new(false)),
     ];
     let days = Moved::both().map(ScalarUDF::from);
     let all = all.into_iter().chain(floats).chain(spans).chain(days);

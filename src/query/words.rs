@@ -47,6 +47,7 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
     }
     if let Some(rest) = text.strip_prefix("Cast error: Cannot cast string ") {
         let (value, kind) = rest.rsplit_once(" to value of ")?;
+        let value = without_end(value);
         let kind = kind.strip_suffix(" type").unwrap_or(kind);
         return worded(
             format!("the text {value} is no {kind}"),
@@ -84,6 +85,14 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
         .or_else(|| of_rows(text))
 }
 
+/// A text in quotes, without the blanks at its end.
+fn without_end(value: &str) -> String {
+    let bare = value
+        .strip_prefix('\'')
+        .and_then(|value| value.strip_suffix('\''));
+    bare.map_or_else(|| value.to_owned(), |bare| format!("'{}'", bare.trim_end()))
+}
+
 /// Texts that need little more than a remedy.
 fn others(text: &str) -> Option<Worded> {
     let worded = |message: String, hint: &str| {
@@ -102,6 +111,7 @@ fn others(text: &str) -> Option<Worded> {
     }
     if let Some(rest) = text.strip_prefix("Parser error: Error parsing timestamp from ") {
         let (value, _) = rest.rsplit_once(": ")?;
+        let value = without_end(value);
         return worded(
             format!("the text {value} is no timestamp"),
             "write it as 2013-07-01 06:30:00; try_cast(… AS TIMESTAMP) gives NULL there",
@@ -303,12 +313,6 @@ fn of_rows(text: &str) -> Option<Worded> {
         return unsupported(
             "lag and lead take one distance for all rows, not another one for each",
             "write a number: lag(x, 2) OVER (…)",
-        );
-    }
-    if text.starts_with("UNNEST with ordinality") {
-        return unsupported(
-            "WITH ORDINALITY is not supported",
-            "number the values beside them: unnest(list), unnest(generate_series(1, array_length(list)))",
         );
     }
     None

@@ -179,7 +179,7 @@ fn unnests(call: &Function) -> bool {
     is_unnest && !of_list
 }
 
-/// Names the columns of `FROM unnest([…])`, counting on.
+/// Names the columns of `FROM unnest([…])`, counting on: that of one list as the table, in PostgreSQL and DuckDB, too.
 pub(super) fn name_unnested(factor: &mut TableFactor, named: &mut usize) {
     let TableFactor::UNNEST {
         alias,
@@ -190,14 +190,26 @@ pub(super) fn name_unnested(factor: &mut TableFactor, named: &mut usize) {
     else {
         return;
     };
-    // A struct would be several columns.
-    let are_lists = array_exprs
-        .iter()
-        .all(|list| matches!(list, Expr::Array(_)));
     let has_names = alias
         .as_ref()
         .is_some_and(|alias| !alias.columns.is_empty());
-    if has_names || !are_lists || !array_exprs.iter().any(has_value) {
+    // A struct would be several columns.
+    let is_struct = |list: &Expr| matches!(list, Expr::Dictionary(_) | Expr::Struct { .. });
+    if has_names || array_exprs.iter().any(is_struct) {
+        return;
+    }
+    if let ([_], Some(alias)) = (array_exprs.as_slice(), alias.as_mut()) {
+        let name = alias.name.clone();
+        alias.columns.push(TableAliasColumnDef {
+            name,
+            data_type: None,
+        });
+        return;
+    }
+    let are_lists = array_exprs
+        .iter()
+        .all(|list| matches!(list, Expr::Array(_)));
+    if !are_lists || !array_exprs.iter().any(has_value) {
         return;
     }
     let columns = array_exprs.iter().map(|list| TableAliasColumnDef {
@@ -273,7 +285,7 @@ mod tests {
             ),
             (
                 "SELECT * FROM UNNEST([INTERVAL '1 day']) AS u",
-                "SELECT * FROM UNNEST([INTERVAL '1 day']) AS u (\"unnest([INTERVAL '1 day'])\")",
+                "SELECT * FROM UNNEST([INTERVAL '1 day']) AS u (u)",
             ),
         ] {
             assert_eq!(named(text), expected);

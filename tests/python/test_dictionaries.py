@@ -277,3 +277,25 @@ def test_few_keys_beside_other_values() -> None:
     ):
         found = pg.sql(f"SELECT {text} AS v FROM t ORDER BY id", t=table).to_arrow()["v"]
         assert found.to_pylist() == [f"c{n}" for n in range(128)] + ["other"] * (ROWS - 128)
+
+
+def test_texts_of_a_dictionary_become_times_as_plain_texts_do() -> None:
+    texts = ["2013-7-1 6:30", "2013-07-01 23:30:00-05:00", None, "2013-07-02 06:30:15 "]
+    plain = pa.array(texts)
+    table = pa.table({"d": plain.dictionary_encode(), "p": plain})
+    casts = [
+        "CAST({} AS TIMESTAMP)",
+        "CAST({} AS DATE)",
+        "TRY_CAST({} AS TIMESTAMP)",
+        "CAST({} AS TIMESTAMP WITH TIME ZONE)",
+        "{} = TIMESTAMP '2013-07-01 06:30:00'",
+    ]
+    columns = ", ".join(
+        f"{cast.format(name)} AS {name}{number}"
+        for number, cast in enumerate(casts)
+        for name in "dp"
+    )
+    found = pg.sql(f"SELECT {columns} FROM t", t=table).to_arrow()
+    for number in range(len(casts)):
+        assert found[f"d{number}"].to_pylist() == found[f"p{number}"].to_pylist()
+        assert found[f"p{number}"].null_count == 1

@@ -13,8 +13,8 @@ use datafusion::functions::string::expr_fn::replace;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, cast, lit, try_cast};
 
 use super::days::by_the_calendar;
+use super::moments::as_read;
 use super::types::compares;
-use super::zoneless::without_zone;
 use crate::query::timezone::in_zone;
 
 /// Functions that give one of their arguments, compare them, or make a list of them.
@@ -135,13 +135,31 @@ pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Trans
     if let Expr::BinaryExpr(pair) = expression {
         return by_the_calendar(pair, schema);
     }
+    if let Expr::ScalarFunction(call) = &mut expression {
+        if let [text] = call.args.as_mut_slice()
+            && call.func.name().starts_with("to_timestamp")
+            && text.get_type(schema).is_ok_and(|found| found.is_string())
+        {
+            *text = as_read(std::mem::take(text), true);
+            return Ok(Transformed::yes(expression));
+        }
+        return Ok(Transformed::no(expression));
+    }
     let is_try = matches!(expression, Expr::TryCast(_));
     let (value, target) = match &mut expression {
         Expr::Cast(cast) => (&mut cast.expr, cast.field.data_type().clone()),
         Expr::TryCast(cast) => (&mut cast.expr, cast.field.data_type().clone()),
         _ => return Ok(Transformed::no(expression)),
     };
-    match (value.get_type(schema)?, &target) {
+    let given = match value.get_type(schema)? {
+        // The engine casts the texts of a dictionary as they stand.
+        DataType::Dictionary(_, texts) if texts.is_string() && is_moment(&target) => {
+            **value = cast(std::mem::take(value.as_mut()), (*texts).clone());
+            *texts
+        }
+        given => given,
+    };
+    match (given, &target) {
         (DataType::Timestamp(_, Some(zone)), DataType::Timestamp(_, None)) if !is_utc(&zone) => {
             let instant = std::mem::take(value.as_mut());
             **value = to_local_time(vec![instant]);
@@ -163,13 +181,20 @@ pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Trans
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View,
             DataType::Timestamp(unit, Some(zone)),
         ) if !is_fixed(zone) => {
-            expression = instant_of(std::mem::take(value.as_mut()), *unit, zone, is_try);
+            let text = as_read(std::mem::take(value.as_mut()), true);
+            expression = instant_of(text, *unit, zone, is_try);
+        }
+        (
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View,
+            DataType::Timestamp(_, Some(_)),
+        ) => {
+            **value = as_read(std::mem::take(value.as_mut()), true);
         }
         (
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View,
             DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None),
         ) => {
-            **value = without_zone(std::mem::take(value.as_mut()));
+            **value = as_read(std::mem::take(value.as_mut()), false);
         }
         // Two days have the same times: what the engine takes for the order of both is none.
         (DataType::Timestamp(..), DataType::Time32(_) | DataType::Time64(_)) => {
@@ -182,6 +207,13 @@ pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Trans
         _ => return Ok(Transformed::no(expression)),
     }
     Ok(Transformed::yes(expression))
+}
+
+fn is_moment(kind: &DataType) -> bool {
+    matches!(
+        kind,
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)
+    )
 }
 
 /// The instant that a text says, by the clocks of its zone: that of the text, or without one that of the type. The engine refuses what the latter show twice or leave out.

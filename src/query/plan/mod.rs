@@ -26,6 +26,7 @@ mod join_search;
 pub(super) mod long_limit;
 mod longest;
 pub(super) mod meaning;
+pub(super) mod moments;
 pub(super) mod narrow;
 pub(super) mod nested;
 pub(super) mod nested_order;
@@ -60,4 +61,3 @@ mod united;
 #[cfg(feature = "distributed")]
 pub(super) mod values_below;
 mod walk;
-pub(super) mod zoneless;

@@ -11,8 +11,9 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::functions_nested::length::array_length_udf;
 use datafusion::logical_expr::expr::{
-    AggregateFunction, Between, InList, Placeholder, WindowFunction,
+    AggregateFunction, Between, InList, Placeholder, ScalarFunction, WindowFunction,
 };
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
@@ -270,6 +271,10 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Ok(Transformed::no(Expr::ScalarFunction(call)))
         }
+        Expr::ScalarFunction(call) if is_length_of_list(&call, schema) => {
+            let length = array_length_udf().call(call.args);
+            Ok(Transformed::yes(cast(length, DataType::Int64)))
+        }
         Expr::ScalarFunction(call) => Ok(of_years(call, schema)),
         Expr::InSubquery(found) => {
             let columns = found.subquery.subquery.schema();
@@ -283,6 +288,16 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::AggregateFunction(aggregate) => of_aggregate(aggregate, schema),
         Expr::WindowFunction(window) => of_window(window, schema),
         other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Whether it is the length of a list: the engine makes a text of that.
+fn is_length_of_list(call: &ScalarFunction, schema: &DFSchema) -> bool {
+    match call.args.as_slice() {
+        [value] if call.func.name() == "character_length" => {
+            value.get_type(schema).is_ok_and(|found| found.is_list())
+        }
+        _ => false,
     }
 }
 

@@ -1,32 +1,48 @@
 //! The columns of `JOIN … USING (…)`, of which there is one, though both tables have it.
 //!
 //! Comes in: a query or a SELECT. Goes out: the same, in which the name of such a column stands for the value of the side that has a row: of the left one, of the right one after RIGHT JOIN, of
-//! either after FULL JOIN. The engine takes the left one always, and in `*` that of the table whose name comes first in the alphabet (`wildcard.rs`). Never here: names with a table before them, subqueries.
+//! either after FULL JOIN. The engine takes the left one always, none in WHERE, and in `*` that of the table whose name comes first in the alphabet (`wildcard.rs`). Where a join before it has made the column
+//! of several tables, the next join gets a condition (`joined.rs`). Which of several tables on the left has a column shows when the statement is planned (`one_of.rs`). Never here: names with a table before them, subqueries.
 
+mod joined;
+mod one_of;
 mod wildcard;
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, JoinConstraint, JoinOperator, ObjectNamePart, OrderByKind, Query, Select,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    Expr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 
-use super::called::called;
+use self::joined::{Joined, Side, sides};
+pub(super) use self::one_of::planned;
 use crate::error::{Error, Result};
 
 /// A column of USING, and what its name stands for.
 struct Column {
     name: Ident,
     value: Expr,
+    /// What it stands for in WHERE, where that is something else.
+    in_where: Option<Expr>,
     /// Whether that is what the left table has.
     is_left: bool,
+    /// How many joins have it.
+    joins: usize,
     /// Whether others have other values of it. Of all of them the engine has the one in `*` whose table has the first name.
     differs: bool,
     /// The tables that have it, from the left; none if the text does not say them.
     tables: Vec<Ident>,
     /// Which of the tables in FROM they are joined to.
     from: usize,
+}
+
+/// The columns of USING of a FROM clause.
+#[derive(Default)]
+struct Columns {
+    all: Vec<Column>,
+    /// The joins that need a condition in place of USING: the table in FROM, the join, the condition.
+    conditions: Vec<(usize, usize, Expr)>,
 }
 
 /// Puts the values in place of the names in the ORDER BY of a query.
@@ -37,7 +53,7 @@ pub(super) fn rewrite_order(query: &mut Query) -> Result<()> {
     let (Some(order), SetExpr::Select(select)) = (&mut query.order_by, query.body.as_mut()) else {
         return Ok(());
     };
-    let mut columns = columns(&mut select.from)?;
+    let mut columns = columns(&mut select.from)?.all;
     // A name of the answer comes before one of a table.
     columns.retain(|column| {
         !select
@@ -47,7 +63,7 @@ pub(super) fn rewrite_order(query: &mut Query) -> Result<()> {
     });
     if let OrderByKind::Expressions(expressions) = &mut order.kind {
         for by in expressions {
-            put(&columns, &mut by.expr);
+            put(&columns, value, &mut by.expr);
         }
     }
     Ok(())
@@ -69,9 +85,12 @@ fn gives(item: &SelectItem, name: &Ident) -> bool {
 /// Puts the values in place of the names in a SELECT.
 ///
 /// # Errors
-/// `Unsupported` for chains of joins in which the value depends on more than two tables, for NATURAL RIGHT and FULL JOIN, and for `*` of a NATURAL LEFT JOIN of which the engine would take the right side.
+/// `Unsupported` for NATURAL RIGHT and FULL JOIN, for `*` of a NATURAL LEFT JOIN of which the engine would take the right side, and for a column that a RIGHT or FULL JOIN has made of tables that the text does not say.
 pub(super) fn rewrite_select(select: &mut Select) -> Result<()> {
-    let columns = columns(&mut select.from)?;
+    let Columns {
+        all: columns,
+        conditions,
+    } = columns(&mut select.from)?;
     let is_wild = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
     if select.projection.iter().any(is_wild) {
         check_natural(&mut select.from)?;
@@ -79,36 +98,56 @@ pub(super) fn rewrite_select(select: &mut Select) -> Result<()> {
     if columns.is_empty() {
         return Ok(());
     }
-    wildcard::rewrite(select, &columns);
+    wildcard::rewrite(select, &columns, !conditions.is_empty())?;
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
             && let Some(column) = only(&columns, name)
+            && !matches!(column.value, Expr::Identifier(_))
         {
             *item = SelectItem::ExprWithAlias {
                 alias: name.clone(),
                 expr: column.value.clone(),
             };
         } else if !is_wild(item) {
-            put(&columns, item);
+            put(&columns, value, item);
+        }
+    }
+    for (table, join, condition) in conditions {
+        let table = select.from.get_mut(table);
+        let join = table.and_then(|table| table.joins.get_mut(join));
+        if let Some(constraint) = join.and_then(|join| constraint(&mut join.join_operator)) {
+            *constraint = JoinConstraint::On(condition);
         }
     }
     for table in &mut select.from {
-        for join in &mut table.joins {
-            put(&columns, &mut join.join_operator);
+        let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+        for factor in joined.chain([&mut table.relation]) {
+            // It has no columns of its own.
+            if let TableFactor::UNNEST { array_exprs, .. } = factor {
+                put(&columns, value_in_where, array_exprs);
+            }
         }
     }
-    put(&columns, &mut select.distinct);
-    put(&columns, &mut select.selection);
-    put(&columns, &mut select.group_by);
-    put(&columns, &mut select.having);
-    put(&columns, &mut select.named_window);
-    put(&columns, &mut select.qualify);
+    put(&columns, value, &mut select.distinct);
+    put(&columns, value_in_where, &mut select.selection);
+    put(&columns, value, &mut select.group_by);
+    put(&columns, value, &mut select.having);
+    put(&columns, value, &mut select.named_window);
+    put(&columns, value, &mut select.qualify);
     Ok(())
 }
 
+fn value(column: &Column) -> &Expr {
+    &column.value
+}
+
+fn value_in_where(column: &Column) -> &Expr {
+    column.in_where.as_ref().unwrap_or(&column.value)
+}
+
 /// The columns of USING of a FROM clause.
-fn columns(from: &mut [TableWithJoins]) -> Result<Vec<Column>> {
-    let mut columns: Vec<Column> = Vec::new();
+fn columns(from: &mut [TableWithJoins]) -> Result<Columns> {
+    let mut columns = Columns::default();
     for (number, table) in from.iter_mut().enumerate() {
         open_parentheses(table);
         let is_joined = |operator: &JoinOperator| sides(operator).is_some();
@@ -123,12 +162,18 @@ fn columns(from: &mut [TableWithJoins]) -> Result<Vec<Column>> {
         for (place, join) in table.joins.iter_mut().enumerate() {
             let right = name_of(&mut join.relation, &format!("__from_{number}_{place}"));
             if let Some((side, constraint)) = sides(&join.join_operator) {
-                join_columns(
-                    &mut columns,
-                    &left,
-                    right.as_ref(),
-                    (side, constraint, number),
-                )?;
+                let joined = Joined {
+                    left: &left,
+                    right: right.as_ref(),
+                    side,
+                    from: number,
+                };
+                if let Some(condition) = joined.add(&mut columns.all, constraint)? {
+                    columns.conditions.push((number, place, condition));
+                }
+            } else {
+                // What the joins before it have made.
+                put(&columns.all, value, &mut join.join_operator);
             }
             left.push(right);
         }
@@ -189,123 +234,17 @@ fn open_parentheses(table: &mut TableWithJoins) {
     }
 }
 
-/// Whose value a column of USING has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// All have the same.
-    Inner,
-    Left,
-    Right,
-    Either,
-}
-
-fn sides(operator: &JoinOperator) -> Option<(Side, &JoinConstraint)> {
-    let (side, constraint) = match operator {
-        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => {
-            (Side::Inner, constraint)
-        }
-        JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
-            (Side::Left, constraint)
-        }
-        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
-            (Side::Right, constraint)
-        }
-        JoinOperator::FullOuter(constraint) => (Side::Either, constraint),
-        _ => return None,
-    };
-    let is_by_name = matches!(
-        constraint,
-        JoinConstraint::Using(_) | JoinConstraint::Natural
-    );
-    is_by_name.then_some((side, constraint))
-}
-
-fn join_columns(
-    columns: &mut Vec<Column>,
-    left: &[Option<Ident>],
-    right: Option<&Ident>,
-    (side, constraint, from): (Side, &JoinConstraint, usize),
-) -> Result<()> {
-    let is_left = matches!(side, Side::Inner | Side::Left);
-    let names = match constraint {
-        JoinConstraint::Using(names) => names,
-        // Which columns those are is known where the tables are.
-        _ if is_left && columns.iter().all(|column| column.is_left) => return Ok(()),
-        _ => {
-            return Err(unsupported(
-                "NATURAL RIGHT JOIN and NATURAL FULL JOIN are not supported",
-            ));
-        }
-    };
-    for name in names {
-        let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
-            continue;
-        };
-        let mut all = columns.iter();
-        let known = all.position(|column| column.from == from && same(&column.name, name));
-        let before = match (known.and_then(|known| columns.get(known)), left) {
-            (Some(column), _) if column.is_left => {
-                let value =
-                    Some(&column.value).filter(|value| !matches!(value, Expr::Identifier(_)));
-                value.cloned()
-            }
-            (Some(_), _) => {
-                return Err(unsupported(
-                    "USING of a column that a RIGHT or FULL JOIN before has made is not supported",
-                ));
-            }
-            (None, [Some(table)]) => Some(of_table(table, name)),
-            (None, _) => None,
-        };
-        let after = right.map(|table| of_table(table, name));
-        let value = match side {
-            Side::Inner => before,
-            // Of several tables the engine finds the one that has it.
-            Side::Left => before.or_else(|| Some(Expr::Identifier(name.clone()))),
-            Side::Right => after,
-            Side::Either => before
-                .zip(after)
-                .map(|(one, other)| called("coalesce", [one, other])),
-        };
-        let Some(value) = value else {
-            if side == Side::Inner {
-                continue;
-            }
-            return Err(unsupported(
-                "USING of a RIGHT or FULL JOIN after other joins is not supported",
-            ));
-        };
-        let known = known.map(|known| columns.remove(known));
-        let tables = tables_of(known.as_ref(), left, right);
-        columns.push(Column {
-            name: name.clone(),
-            value,
-            is_left,
-            differs: side != Side::Inner || known.is_some_and(|known| known.differs),
-            tables,
-            from,
-        });
+fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        _ => None,
     }
-    Ok(())
-}
-
-/// The tables that have a column after one more join; none if that is not known.
-fn tables_of(known: Option<&Column>, left: &[Option<Ident>], right: Option<&Ident>) -> Vec<Ident> {
-    let mut tables = match (known, left) {
-        (Some(column), _) => column.tables.clone(),
-        (None, [Some(table)]) => vec![table.clone()],
-        _ => Vec::new(),
-    };
-    match right {
-        Some(table) if !tables.is_empty() => tables.push(table.clone()),
-        _ => tables.clear(),
-    }
-    tables
-}
-
-fn unsupported(text: &str) -> Error {
-    Error::unsupported(text)
-        .with_hint("write ON a.x = b.x, and coalesce(a.x, b.x) AS x for the column")
 }
 
 /// The name of a table in this query; one without gets the name that is given.
@@ -356,9 +295,10 @@ fn only<'a>(columns: &'a [Column], name: &Ident) -> Option<&'a Column> {
 }
 
 /// Puts the values of columns in place of their names, but not within subqueries.
-fn put(columns: &[Column], part: &mut impl VisitMut) {
+fn put<'a>(columns: &'a [Column], value: fn(&'a Column) -> &'a Expr, part: &mut impl VisitMut) {
     let mut putting = Putting {
         columns,
+        value,
         queries: 0,
     };
     let _: ControlFlow<()> = part.visit(&mut putting);
@@ -366,6 +306,7 @@ fn put(columns: &[Column], part: &mut impl VisitMut) {
 
 struct Putting<'a> {
     columns: &'a [Column],
+    value: fn(&'a Column) -> &'a Expr,
     queries: usize,
 }
 
@@ -387,7 +328,7 @@ impl VisitorMut for Putting<'_> {
             && let Expr::Identifier(name) = expr
             && let Some(column) = only(self.columns, name)
         {
-            *expr = column.value.clone();
+            *expr = (self.value)(column).clone();
         }
         ControlFlow::Continue(())
     }

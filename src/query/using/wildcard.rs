@@ -9,28 +9,54 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, WildcardAdditionalOptions,
 };
 
-use super::{Column, folded, of_table, put, same};
+use crate::error::{Error, Result};
 
-/// Writes out each `*`.
-pub(super) fn rewrite(select: &mut Select, columns: &[Column]) {
+use super::{Column, folded, of_table, put, same, value};
+
+/// Writes out each `*`. `has_conditions` says that the engine has more columns than there are, since some joins have conditions.
+///
+/// # Errors
+/// `Unsupported` for those, where columns are left out or replaced.
+pub(super) fn rewrite(select: &mut Select, columns: &[Column], has_conditions: bool) -> Result<()> {
     let is_wild = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
     if !select.projection.iter().any(is_wild) {
-        return;
+        return Ok(());
     }
-    let written_out = written_out(&select.from, columns);
     let items = std::mem::take(&mut select.projection);
     for item in items {
-        match (item, &written_out) {
-            (SelectItem::Wildcard(options), Some(all)) if is_plain(&options) => {
-                select.projection.extend(all.iter().cloned());
-            }
-            (SelectItem::Wildcard(mut options), _) => {
-                replace(&mut options, columns);
-                select.projection.push(SelectItem::Wildcard(options));
-            }
-            (item, _) => select.projection.push(item),
+        let SelectItem::Wildcard(mut options) = item else {
+            select.projection.push(item);
+            continue;
+        };
+        let left_out = left_out(&options, columns);
+        if let Some(all) = left_out.and_then(|out| written_out(&select.from, columns, &out)) {
+            select.projection.extend(all);
+        } else if has_conditions {
+            let text = "EXCLUDE and REPLACE behind * are not supported over USING of three tables and more";
+            return Err(Error::unsupported(text).with_hint("name the columns, or write a.*, b.*"));
+        } else {
+            replace(&mut options, columns);
+            select.projection.push(SelectItem::Wildcard(options));
         }
     }
+    Ok(())
+}
+
+/// The columns of USING that `* EXCLUDE (…)` leaves out, or none; `None` if it leaves out others, or says more.
+fn left_out(options: &WildcardAdditionalOptions, columns: &[Column]) -> Option<Vec<Ident>> {
+    let mut rest = options.clone();
+    let names = match rest.opt_exclude.take() {
+        None => Vec::new(),
+        Some(ExcludeSelectItem::Single(name)) => vec![name],
+        Some(ExcludeSelectItem::Multiple(names)) => names,
+    };
+    let names = names.iter().map(|name| match name.0.as_slice() {
+        [part] => part.as_ident().cloned(),
+        _ => None,
+    });
+    let names: Vec<Ident> = names.collect::<Option<_>>()?;
+    let is_joined = |name: &Ident| columns.iter().any(|column| same(&column.name, name));
+    (is_plain(&rest) && names.iter().all(is_joined)).then_some(names)
 }
 
 /// Whether it is `*` alone.
@@ -43,10 +69,14 @@ fn is_plain(options: &WildcardAdditionalOptions) -> bool {
 }
 
 /// `*` of each table; `None` if a table has no name, or one of a kind for which that is something else.
-fn written_out(from: &[TableWithJoins], columns: &[Column]) -> Option<Vec<SelectItem>> {
+fn written_out(
+    from: &[TableWithJoins],
+    columns: &[Column],
+    left_out: &[Ident],
+) -> Option<Vec<SelectItem>> {
     let mut items = Vec::new();
     for (number, table) in from.iter().enumerate() {
-        items.push(all_of(&table.relation, columns)?);
+        items.push(all_of(&table.relation, columns, left_out)?);
         for join in &table.joins {
             let constraint = match &join.join_operator {
                 JoinOperator::Join(constraint)
@@ -70,7 +100,7 @@ fn written_out(from: &[TableWithJoins], columns: &[Column]) -> Option<Vec<Select
             if !is_known {
                 return None;
             }
-            items.push(all_of(&join.relation, columns)?);
+            items.push(all_of(&join.relation, columns, left_out)?);
         }
     }
     Some(items)
@@ -87,7 +117,7 @@ fn has_tables(name: &ObjectName, from: usize, columns: &[Column]) -> bool {
 }
 
 /// `t.* EXCLUDE (…) REPLACE (…)`: without the columns that a table on the left has, with what those are that it has first.
-fn all_of(table: &TableFactor, columns: &[Column]) -> Option<SelectItem> {
+fn all_of(table: &TableFactor, columns: &[Column], left_out: &[Ident]) -> Option<SelectItem> {
     let (name, full) = match table {
         TableFactor::Table {
             alias: Some(alias), ..
@@ -105,6 +135,9 @@ fn all_of(table: &TableFactor, columns: &[Column]) -> Option<SelectItem> {
     for column in columns {
         match column.tables.iter().position(|table| same(table, name)) {
             None => {}
+            Some(_) if left_out.iter().any(|out| same(out, &column.name)) => {
+                excluded.push(ObjectName::from(folded_name(&column.name)));
+            }
             Some(0) if column.value == of_table(name, &column.name) => {}
             Some(0) => replaced.push(element(column)),
             Some(_) => excluded.push(ObjectName::from(folded_name(&column.name))),
@@ -136,7 +169,7 @@ fn replace(options: &mut WildcardAdditionalOptions, columns: &[Column]) {
     let items = options.opt_replace.take().map(|replace| replace.items);
     let mut items = items.unwrap_or_default();
     for item in &mut items {
-        put(columns, &mut item.expr);
+        put(columns, value, &mut item.expr);
     }
     for column in columns.iter().filter(|column| column.differs) {
         let mut names = items.iter().map(|item| &item.column_name);

@@ -31,9 +31,13 @@ impl Names {
 #[derive(Debug)]
 pub(super) struct Domain<'a> {
     rows: &'a LogicalPlan,
+    /// Where their values come from.
+    source: &'a LogicalPlan,
     /// The columns that it names.
     pub(super) columns: Vec<Column>,
     pub(super) names: &'a Names,
+    /// Whether it is the rows themselves, each by itself.
+    is_each: bool,
 }
 
 /// A table with a row for each combination, and the columns that stand for those outside, in their order.
@@ -62,16 +66,30 @@ impl<'a> Domain<'a> {
                 .with_hint("write it as a join")
                 .into());
         }
-        if !is_steady(rows, columns.iter())? {
+        let source = source_of(rows, &columns);
+        if !is_steady(source, columns.iter())? {
             let text = "a subquery for each row is not supported here: the rows around it, which it is worked out for beforehand, may be others each time that they are read";
             let hint = "they come of LIMIT, of random numbers, or of sums of floats: keep them by CREATE TABLE … AS first";
             return Err(Error::unsupported(text).with_hint(hint).into());
         }
         Ok(Self {
             rows,
+            source,
             columns,
             names,
+            is_each: false,
         })
+    }
+
+    /// That of the rows themselves, with all their columns, however often one occurs.
+    pub(super) fn of_each(rows: &'a LogicalPlan, names: &'a Names) -> Self {
+        Self {
+            rows,
+            source: rows,
+            columns: rows.schema().columns(),
+            names,
+            is_each: true,
+        }
     }
 
     /// Another copy of the table.
@@ -79,10 +97,12 @@ impl<'a> Domain<'a> {
         let keys = self.fresh_keys();
         let columns = self.columns.iter().zip(&keys);
         let columns = columns.map(|(column, key)| Expr::Column(column.clone()).alias(&key.name));
-        let plan = LogicalPlanBuilder::from(self.rows.clone())
-            .project(columns.collect::<Vec<_>>())?
-            .distinct()?
-            .build()?;
+        let rows = LogicalPlanBuilder::from(self.source.clone());
+        let rows = rows.project(columns.collect::<Vec<_>>())?;
+        let plan = match self.is_each {
+            true => rows.build()?,
+            false => rows.distinct()?.build()?,
+        };
         Ok(Keyed { plan, keys })
     }
 
@@ -107,6 +127,20 @@ impl<'a> Domain<'a> {
             on: pairs(left, right),
             may_be_null: may_be_null(schema, &self.columns),
         }
+    }
+}
+
+/// The rows without what has been put beside them: that is for each of them, and has none of the columns.
+fn source_of<'a>(rows: &'a LogicalPlan, columns: &[Column]) -> &'a LogicalPlan {
+    match rows {
+        LogicalPlan::Join(join) if join.join_type == JoinType::Left => {
+            let left = join.left.schema();
+            match columns.iter().all(|column| left.has_column(column)) {
+                true => source_of(&join.left, columns),
+                false => rows,
+            }
+        }
+        _ => rows,
     }
 }
 

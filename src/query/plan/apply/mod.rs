@@ -3,6 +3,7 @@
 //! Comes in: a logical plan whose types are settled. Goes out: the same plan with joins in their place; the subqueries that the engine can do, it still does. Never here: how many rows that takes, and in which order.
 
 mod domain;
+mod each;
 mod grouped;
 mod join;
 mod push;
@@ -25,6 +26,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use self::domain::Names;
+use self::each::of_each;
 use self::push::rows_apart;
 use self::reach::{Outside, around, has_subquery, is_lateral, outside, subquery_of, unwrapped};
 use self::site::{Site, is_ordered};
@@ -106,6 +108,9 @@ fn node_without(node: LogicalPlan, names: &Names) -> Result<Transformed<LogicalP
             let mut plain = join.clone();
             plain.right = Arc::new(unwrapped(LogicalPlan::clone(&plain.right)));
             return Ok(Transformed::yes(LogicalPlan::Join(plain)));
+        }
+        if let Some(rows) = of_each(join, names)? {
+            return Ok(Transformed::yes(rows));
         }
         let may_be_such = matches!(join.join_type, JoinType::Inner | JoinType::Left);
         return match may_be_such && !is_suited_beside(&join.right)? {

@@ -441,7 +441,8 @@ fn made_of_keys<'a>(column: &Column, below: &'a Keyed) -> Option<&'a Expr> {
     is_made_of_keys.then_some(made_of)
 }
 
-fn is_one_row(plan: &LogicalPlan) -> bool {
+/// Whether it is one row without columns.
+pub(super) fn is_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::EmptyRelation(empty) => {
             empty.produce_one_row && empty.schema.fields().is_empty()

@@ -111,7 +111,13 @@ fn has_one_value(part: &Expr, input: &LogicalPlan, has_floats: bool) -> bool {
                     .get_type(input.schema())
                     .map_or(true, |found| found.is_floating())
             });
-            is_choice || !(looks_at_order.contains(&name) || has_floats && of_floats)
+            let params = &function.params;
+            let mut arguments = params.args.iter();
+            // Rows that are equal in the order are equal in the value.
+            let is_ordered = !params.order_by.is_empty()
+                && arguments.all(|value| params.order_by.iter().any(|by| by.expr == *value));
+            let is_free = is_ordered || !looks_at_order.contains(&name);
+            is_choice || is_free && !(has_floats && of_floats)
         }
         _ => false,
     }

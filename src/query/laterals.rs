@@ -1,0 +1,141 @@
+//! Lists and queries in FROM that look at the tables before them.
+//!
+//! Comes in: a FROM clause, or a table of one. Goes out: `LATERAL unnest(l)` as UNNEST, `unnest(l) WITH ORDINALITY` as `unnest(l, range(1, array_length(l) + 1))`, and `a, unnest(a.l) AS u(x) JOIN b` as `a CROSS JOIN unnest(a.l) AS u(x) JOIN b`: the engine knows none that begins a chain of joins. Never
+//! here: what they stand for (`plan/apply/each.rs`).
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, TableAlias,
+    TableAliasColumnDef, TableFactor, TableWithJoins,
+};
+
+use super::row_in::parsed;
+use crate::error::{Error, Result};
+
+/// Puts what begins a chain of joins behind the tables before it.
+pub(super) fn behind_others(from: &mut Vec<TableWithJoins>) {
+    let begins = |table: &TableWithJoins| {
+        !table.joins.is_empty() && may_look(&table.relation) && table.joins.iter().all(is_forward)
+    };
+    let Some(last) = from.iter().rposition(begins).filter(|last| *last > 0) else {
+        return;
+    };
+    let is_simple = |table: &TableWithJoins| table.joins.iter().all(is_forward);
+    if !from.iter().take(last).all(is_simple) {
+        return;
+    }
+    let rest = from.split_off(last + 1);
+    let mut tables = std::mem::take(from).into_iter();
+    if let Some(mut whole) = tables.next() {
+        for table in tables {
+            whole.joins.push(Join {
+                relation: table.relation,
+                global: false,
+                join_operator: JoinOperator::CrossJoin(JoinConstraint::None),
+            });
+            whole.joins.extend(table.joins);
+        }
+        from.push(whole);
+    }
+    from.extend(rest);
+}
+
+/// Puts the places of the elements beside a list.
+///
+/// # Errors
+/// `Unsupported` beside several lists.
+pub(super) fn with_places(factor: &mut TableFactor) -> Result<()> {
+    let TableFactor::UNNEST {
+        alias,
+        array_exprs,
+        with_ordinality,
+        ..
+    } = factor
+    else {
+        return Ok(());
+    };
+    if !*with_ordinality {
+        return Ok(());
+    }
+    let [list] = array_exprs.as_slice() else {
+        let text = "WITH ORDINALITY of several lists is not supported";
+        return Err(Error::unsupported(text)
+            .with_hint("unnest(a, b, range(1, array_length(a) + 1)) AS u(a, b, place)"));
+    };
+    let places = format!("range(1, CAST(array_length({list}) AS BIGINT) + 1)");
+    array_exprs.push(parsed(&places)?);
+    *with_ordinality = false;
+    let alias = alias.get_or_insert_with(|| TableAlias {
+        explicit: true,
+        name: Ident::new("unnest"),
+        columns: Vec::new(),
+        at: None,
+    });
+    let own = alias.name.clone();
+    for name in [own, Ident::new("ordinality")]
+        .into_iter()
+        .skip(alias.columns.len())
+    {
+        alias.columns.push(TableAliasColumnDef {
+            name,
+            data_type: None,
+        });
+    }
+    Ok(())
+}
+
+/// Whether a table may look at others.
+fn may_look(table: &TableFactor) -> bool {
+    match table {
+        TableFactor::UNNEST { .. } => true,
+        TableFactor::Derived { lateral, .. } | TableFactor::Function { lateral, .. } => *lateral,
+        _ => false,
+    }
+}
+
+/// Whether a join goes on from the rows on its left, so that it does not matter what else stands beside these, and its columns are not found by their names.
+fn is_forward(join: &Join) -> bool {
+    match &join.join_operator {
+        JoinOperator::CrossJoin(_) => true,
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint) => matches!(constraint, JoinConstraint::On(_)),
+        _ => false,
+    }
+}
+
+/// `LATERAL unnest(…)`, which is no function of the engine, as its UNNEST, which may name columns of what stands before it all the same.
+pub(super) fn unnest_without_lateral(factor: &mut TableFactor) {
+    let TableFactor::Function {
+        lateral: true,
+        name,
+        args,
+        with_ordinality,
+        alias,
+    } = factor
+    else {
+        return;
+    };
+    let is_unnest = match name.0.as_slice() {
+        [part] => part
+            .as_ident()
+            .is_some_and(|name| name.value.eq_ignore_ascii_case("unnest")),
+        _ => false,
+    };
+    let values = args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+        _ => None,
+    });
+    let values: Option<Vec<Expr>> = values.collect();
+    let Some(array_exprs) = values.filter(|_| is_unnest) else {
+        return;
+    };
+    let unnest = TableFactor::UNNEST {
+        alias: alias.take(),
+        array_exprs,
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: *with_ordinality,
+    };
+    *factor = unnest;
+}

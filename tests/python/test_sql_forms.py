@@ -1,0 +1,50 @@
+"""Forms of SQL that are other ones, written shorter, where statements are kept, explained or beside what somebody has registered."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+
+
+def test_a_statement_names_columns_of_using_in_views_and_prepared_statements() -> None:
+    session = pg.Session()
+    session.register("f", pa.table({"c": ["a", "b"], "t": ["x", "y"], "v": [1, 2]}))
+    session.register("a", pa.table({"c": ["a", "b"], "n": [10, 20]}))
+    session.register("p", pa.table({"t": ["x", "z"], "y": [1990, 2000]}))
+    text = "SELECT v, t, y FROM f JOIN a USING (c) LEFT JOIN p USING (t) WHERE t < 'y' OR c = 'b'"
+    expected = [{"v": 1, "t": "x", "y": 1990}, {"v": 2, "t": "y", "y": None}]
+    session.sql(f"CREATE VIEW w AS {text}")
+    session.sql(f"PREPARE s AS {text} AND v < $1")
+    for statement in (text, "SELECT * FROM w", "EXECUTE s(3)"):
+        rows = session.sql(statement).to_arrow().to_pylist()
+        assert sorted(rows, key=lambda row: row["v"]) == expected
+    explained = session.sql(f"EXPLAIN {text}").to_arrow().to_pylist()
+    assert "f.t" in explained[0]["plan"]
+
+
+def test_functions_that_somebody_has_registered_come_before_synonyms() -> None:
+    session = pg.Session()
+    [row] = session.sql("SELECT year(DATE '2013-02-03') AS y").to_arrow().to_pylist()
+    assert row == {"y": 2013}
+
+    def year(days: pa.Array) -> pa.Array:
+        return pa.array([-1] * len(days), pa.int64())
+
+    session.register_function("year", year, [pa.date32()], pa.int64())
+    [row] = session.sql("SELECT year(DATE '2013-02-03') AS y").to_arrow().to_pylist()
+    assert row == {"y": -1}
+    listed = session.sql("SHOW FUNCTIONS LIKE 'year'").to_arrow().to_pylist()
+    assert [row["function_type"] for row in listed] == ["scalar"]
+    assert len(session.sql("SHOW FUNCTIONS LIKE 'arg_max'").to_arrow()) == 1
+
+
+def test_functions_without_a_name_are_written_with_an_arrow_or_as_lambda() -> None:
+    for text in ("x -> x + 1", "lambda x: x + 1", "(x) -> x + 1"):
+        [row] = pg.sql(f"SELECT list_transform([1, NULL], {text}) AS l").to_arrow().to_pylist()
+        assert row == {"l": [2, None]}
+    with pytest.raises(pg.errors.QueryError, match="has no room in its type"):
+        pg.sql("SELECT list_transform([9223372036854775807], x -> x + 1)").to_arrow()
+    with pytest.raises(pg.errors.UnsupportedError):
+        pg.sql("SELECT x -> 1").to_arrow()
