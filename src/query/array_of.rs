@@ -5,8 +5,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArguments, Ident, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr,
-    TableFactor, Value, VisitMut, VisitorMut,
+    Expr, Function, FunctionArguments, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 
 use super::row_in::parsed;
@@ -141,45 +141,17 @@ fn ordered(
         SetExpr::Select(select) => Some(select),
         _ => None,
     };
-    let (own, mut items) = match select {
-        None => (None, None),
-        Some(select) => {
-            let own = match select.projection.as_slice() {
-                [SelectItem::UnnamedExpr(own)] => Some((own.clone(), None)),
-                [SelectItem::ExprWithAlias { expr, alias }] => {
-                    Some((expr.clone(), Some(alias.clone())))
-                }
-                [SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)] => None,
-                several => {
-                    let text = format!(
-                        "a query in ARRAY must have one column, got {}",
-                        several.len()
-                    );
-                    return Err(Error::new(ErrorKind::Query, text).with_hint(
-                        "a struct holds several: ARRAY(SELECT {'a': a, 'b': b} FROM t)",
-                    ));
-                }
-            };
-            let may_have_more = own.is_some() && select.distinct.is_none();
-            (own, may_have_more.then_some(&mut select.projection))
-        }
+    let own = match &select {
+        Some(select) => own_of(select)?,
+        None => None,
+    };
+    let mut items = match select {
+        Some(select) if own.is_some() && select.distinct.is_none() => Some(&mut select.projection),
+        _ => None,
     };
     let mut done = Vec::new();
     for key in order {
-        let is_row = match (&key.expr, &own) {
-            (Expr::Identifier(name), _) if is_all(name) => true,
-            (Expr::Value(value), _) => {
-                matches!(&value.value, Value::Number(number, _) if number == "1")
-            }
-            (Expr::Identifier(name), Some((own, alias))) => match alias {
-                Some(alias) => same(alias, name) || key.expr == *own,
-                None => is_column(own, name),
-            },
-            (Expr::Identifier(_), None) => true,
-            (other, Some((own, _))) => other == own,
-            _ => false,
-        };
-        let column = match (is_row, &mut items) {
+        let column = match (is_row(&key.expr, own.as_ref()), &mut items) {
             (true, _) => Ident::with_quote('"', ROW),
             (false, Some(items)) => {
                 let name = Ident::with_quote('"', format!("{ROW}_{}", columns.len()));
@@ -203,6 +175,48 @@ fn ordered(
         });
     }
     Ok(done)
+}
+
+/// What a row is worked out as, and called; `None` where that is `*`.
+type Own = (Expr, Option<Ident>);
+
+/// That of a SELECT.
+///
+/// # Errors
+/// `Query` for several.
+fn own_of(select: &Select) -> Result<Option<Own>> {
+    match select.projection.as_slice() {
+        [SelectItem::UnnamedExpr(own)] => Ok(Some((own.clone(), None))),
+        [SelectItem::ExprWithAlias { expr, alias }] => {
+            Ok(Some((expr.clone(), Some(alias.clone()))))
+        }
+        [SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)] => Ok(None),
+        several => {
+            let text = format!(
+                "a query in ARRAY must have one column, got {}",
+                several.len()
+            );
+            Err(Error::new(ErrorKind::Query, text)
+                .with_hint("a struct holds several: ARRAY(SELECT {'a': a, 'b': b} FROM t)"))
+        }
+    }
+}
+
+/// Whether rows are sorted by themselves.
+fn is_row(key: &Expr, own: Option<&Own>) -> bool {
+    match (key, own) {
+        (Expr::Identifier(name), _) if is_all(name) => true,
+        (Expr::Value(value), _) => {
+            matches!(&value.value, Value::Number(number, _) if number == "1")
+        }
+        (Expr::Identifier(name), Some((own, alias))) => match alias {
+            Some(alias) => same(alias, name) || key == own,
+            None => is_column(own, name),
+        },
+        (Expr::Identifier(_), None) => true,
+        (other, Some((own, _))) => other == own,
+        _ => false,
+    }
 }
 
 /// `ORDER BY ALL`.

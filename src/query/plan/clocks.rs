@@ -10,6 +10,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
 use datafusion::functions::string::expr_fn::replace;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, cast, lit, try_cast};
 
 use super::days::by_the_calendar;
@@ -130,20 +131,39 @@ pub(super) fn is_instant(kind: &DataType) -> bool {
     matches!(kind, DataType::Timestamp(_, Some(_)))
 }
 
+/// The text of `to_timestamp` as the engine reads it.
+fn read_by_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let is_read = match call.args.as_mut_slice() {
+        [text]
+            if call.func.name().starts_with("to_timestamp")
+                && text.get_type(schema).is_ok_and(|found| found.is_string()) =>
+        {
+            *text = as_read(std::mem::take(text), true);
+            true
+        }
+        _ => false,
+    };
+    Transformed::new_transformed(Expr::ScalarFunction(call), is_read)
+}
+
+/// The type of what is cast. The texts of a dictionary become plain ones where they are to be moments: the engine casts them as they stand.
+fn type_of(value: &mut Expr, target: &DataType, schema: &DFSchema) -> Result<DataType> {
+    Ok(match value.get_type(schema)? {
+        DataType::Dictionary(_, texts) if texts.is_string() && is_moment(target) => {
+            *value = cast(std::mem::take(value), (*texts).clone());
+            *texts
+        }
+        given => given,
+    })
+}
+
 /// Rewrites one cast, or a sum of an instant and an interval.
 pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let Expr::BinaryExpr(pair) = expression {
         return by_the_calendar(pair, schema);
     }
-    if let Expr::ScalarFunction(call) = &mut expression {
-        if let [text] = call.args.as_mut_slice()
-            && call.func.name().starts_with("to_timestamp")
-            && text.get_type(schema).is_ok_and(|found| found.is_string())
-        {
-            *text = as_read(std::mem::take(text), true);
-            return Ok(Transformed::yes(expression));
-        }
-        return Ok(Transformed::no(expression));
+    if let Expr::ScalarFunction(call) = expression {
+        return Ok(read_by_function(call, schema));
     }
     let is_try = matches!(expression, Expr::TryCast(_));
     let (value, target) = match &mut expression {
@@ -151,14 +171,7 @@ pub(super) fn by_clocks(mut expression: Expr, schema: &DFSchema) -> Result<Trans
         Expr::TryCast(cast) => (&mut cast.expr, cast.field.data_type().clone()),
         _ => return Ok(Transformed::no(expression)),
     };
-    let given = match value.get_type(schema)? {
-        // The engine casts the texts of a dictionary as they stand.
-        DataType::Dictionary(_, texts) if texts.is_string() && is_moment(&target) => {
-            **value = cast(std::mem::take(value.as_mut()), (*texts).clone());
-            *texts
-        }
-        given => given,
-    };
+    let given = type_of(value, &target, schema)?;
     match (given, &target) {
         (DataType::Timestamp(_, Some(zone)), DataType::Timestamp(_, None)) if !is_utc(&zone) => {
             let instant = std::mem::take(value.as_mut());
