@@ -33,6 +33,7 @@ mod growing;
 mod guard;
 mod inner_with;
 mod kept;
+mod lambdas;
 mod laterals;
 mod limits;
 mod listed;

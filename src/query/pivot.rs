@@ -5,11 +5,13 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
     Expr, ExprWithAlias, Ident, NullInclusion, PivotValueSource, SetExpr, TableAlias, TableFactor,
     TableWithJoins, Value, visit_expressions,
 };
 
+use super::group_keys::is_of_several_rows;
 use super::row_in::parsed;
 use super::using::folded;
 use super::written::text_of;
@@ -19,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 /// `Unsupported` where the text does not say the columns; `Query` for what is no aggregate, and for values of another number than the columns.
-pub(super) fn as_query(factor: &mut TableFactor) -> Result<()> {
+pub(super) fn as_query(factor: &mut TableFactor, state: &SessionState) -> Result<()> {
     let done = match factor {
         TableFactor::Pivot {
             table,
@@ -29,11 +31,12 @@ pub(super) fn as_query(factor: &mut TableFactor) -> Result<()> {
             default_on_null,
             alias,
         } => {
-            as_query(table)?;
+            as_query(table, state)?;
             let items = Pivot {
                 aggregates: aggregate_functions,
                 columns: value_column,
                 otherwise: default_on_null.as_ref(),
+                state,
             };
             query_of(&items.text(value_source)?, table, alias.take())?
         }
@@ -45,13 +48,13 @@ pub(super) fn as_query(factor: &mut TableFactor) -> Result<()> {
             null_inclusion,
             alias,
         } => {
-            as_query(table)?;
+            as_query(table, state)?;
             let text = unpivot(value, name, columns, null_inclusion.as_ref())?;
             query_of(&text, table, alias.take())?
         }
         TableFactor::NestedJoin {
             table_with_joins, ..
-        } => return in_joins(table_with_joins),
+        } => return in_joins(table_with_joins, state),
         _ => return Ok(()),
     };
     *factor = done;
@@ -62,10 +65,10 @@ pub(super) fn as_query(factor: &mut TableFactor) -> Result<()> {
 ///
 /// # Errors
 /// As [`as_query`].
-pub(super) fn in_joins(table: &mut TableWithJoins) -> Result<()> {
-    as_query(&mut table.relation)?;
+pub(super) fn in_joins(table: &mut TableWithJoins, state: &SessionState) -> Result<()> {
+    as_query(&mut table.relation, state)?;
     let mut joins = table.joins.iter_mut();
-    joins.try_for_each(|join| as_query(&mut join.relation))
+    joins.try_for_each(|join| as_query(&mut join.relation, state))
 }
 
 /// A query by its text, in which the table stands for the only one that is called `__turned`.
@@ -99,6 +102,7 @@ struct Pivot<'a> {
     aggregates: &'a [ExprWithAlias],
     columns: &'a [Expr],
     otherwise: Option<&'a Expr>,
+    state: &'a SessionState,
 }
 
 impl Pivot<'_> {
@@ -161,10 +165,16 @@ impl Pivot<'_> {
     }
 
     fn item(&self, aggregate: &ExprWithAlias, condition: &str, name: &str) -> Result<String> {
-        let Expr::Function(call) = &aggregate.expr else {
+        let refused = || {
             let text = format!("PIVOT works out aggregates, got {}", aggregate.expr);
-            return Err(Error::new(ErrorKind::Query, text).with_hint("PIVOT (sum(x) FOR …)"));
+            Error::new(ErrorKind::Query, text).with_hint("PIVOT (sum(x) FOR …)")
         };
+        let Expr::Function(call) = &aggregate.expr else {
+            return Err(refused());
+        };
+        if !is_of_several_rows(&aggregate.expr, self.state) {
+            return Err(refused());
+        }
         let mut call = call.clone();
         let condition = match call.filter.take() {
             Some(own) => format!("({own}) AND {condition}"),

@@ -21,6 +21,7 @@ use super::derived;
 use super::distinct_from;
 use super::group_keys;
 use super::inner_with::Withs;
+use super::lambdas;
 use super::laterals;
 use super::order;
 use super::pattern;
@@ -125,7 +126,8 @@ impl VisitorMut for Rewriting<'_> {
             group_keys::is_of_several_rows(item, self.state)
         });
         laterals::behind_others(&mut select.from);
-        let turned = select.from.iter_mut().try_for_each(pivot::in_joins);
+        let mut tables = select.from.iter_mut();
+        let turned = tables.try_for_each(|table| pivot::in_joins(table, self.state));
         if let Err(error) = turned.and_then(|()| array_of::as_queries(select)) {
             return ControlFlow::Break(error);
         }
@@ -312,6 +314,7 @@ impl Rewriting<'_> {
                 Ok(())
             }
             Expr::SimilarTo { .. } => similar(expr),
+            Expr::Lambda(function) => lambdas::with_fields(function),
             Expr::CompoundFieldAccess { root, access_chain } => {
                 name_fields(root, access_chain);
                 access_chain.iter_mut().for_each(with_both_ends);

@@ -73,7 +73,7 @@ pub(super) const SYNONYMS: &[Synonym] = &[
     synonym("last", AGGREGATE, &[], "last_value", "The value of the last row."),
     part("last_day", "CAST(date_trunc('month', moment) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)", "The last day of the month."),
     synonym("list", AGGREGATE, &[], "array_agg", "A list of all values."),
-    synonym("make_timestamp", SCALAR, &["year", "month", "day", "hour", "minute", "seconds"], "(CAST(make_date(year, month, day) AS TIMESTAMP) + hour * INTERVAL '1 hour' + minute * INTERVAL '1 minute' + seconds * INTERVAL '1 second')", "A timestamp of its parts."),
+    synonym("make_timestamp", SCALAR, &["year", "month", "day", "hour", "minute", "seconds"], MADE, "A timestamp of its parts."),
     synonym("max_by", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
     synonym("min_by", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
     part("minute", "CAST(date_part('minute', moment) AS BIGINT)", "The minute."),
@@ -81,11 +81,11 @@ pub(super) const SYNONYMS: &[Synonym] = &[
     part("monthname", "to_char(moment, '%B')", "The English name of the month."),
     synonym("prefix", SCALAR, &[], "starts_with", "Whether a text begins with another."),
     part("quarter", "CAST(date_part('quarter', moment) AS BIGINT)", "The quarter of the year."),
-    synonym("regexp_extract", SCALAR, &["text", "pattern", "group"], "coalesce(regexp_match(text, '(' || pattern || ')')[group + 1], CASE WHEN text IS NOT NULL AND pattern IS NOT NULL THEN '' END)", "What a group of a regular expression matches, or without one the whole; an empty text where nothing does."),
+    synonym("regexp_extract", SCALAR, &["text", "pattern", "group"], EXTRACTED, "What a group of a regular expression matches, or without one the whole; an empty text where nothing does."),
     synonym("regexp_matches", SCALAR, &[], "regexp_like", "Whether a regular expression matches a part of a text."),
     part("second", "CAST(date_part('second', moment) AS BIGINT)", "The whole second."),
-    synonym("strftime", SCALAR, &["moment", "format"], "to_char(moment, replace(format, '%f', '%6f'))", "The text of a point in time by a format such as '%Y-%m-%d'."),
-    synonym("strptime", SCALAR, &["text", "format"], "CAST(to_timestamp(text, format) AS TIMESTAMP)", "The timestamp of a text by a format such as '%Y-%m-%d'."),
+    synonym("strftime", SCALAR, &["moment", "format"], "to_char(moment, regexp_replace(format, '(^|[^%])%f', '${1}%6f', 'g'))", "The text of a point in time by a format such as '%Y-%m-%d'."),
+    synonym("strptime", SCALAR, &["text", "format"], PARSED, "The timestamp of a text by a format such as '%Y-%m-%d'."),
     synonym("struct_pack", SCALAR, &["name := value"], "", "A struct of fields with names."),
     synonym("suffix", SCALAR, &[], "ends_with", "Whether a text ends with another."),
     part("week", "CAST(date_part('week', moment) AS BIGINT)", "The week of the year, by ISO 8601."),
@@ -94,6 +94,12 @@ pub(super) const SYNONYMS: &[Synonym] = &[
     part("year", "CAST(date_part('year', moment) AS BIGINT)", "The year."),
 ];
 
+/// A text, so that parts out of range are refused.
+const MADE: &str = "CAST(CAST(make_date(year, month, day) AS VARCHAR) || ' ' || CAST(hour AS VARCHAR) || ':' || CAST(minute AS VARCHAR) || ':' || CAST(seconds AS VARCHAR) AS TIMESTAMP)";
+/// Of the groups that `regexp_match` gives, those that match nothing are left out.
+const EXTRACTED: &str = "CASE WHEN regexp_like(text, pattern) THEN regexp_replace(text, '(?s)^.*?((?-s:' || pattern || ')).*$', '${' || CAST(group + 1 AS VARCHAR) || '}') WHEN text IS NOT NULL AND pattern IS NOT NULL THEN '' END";
+/// The engine takes `%f` for nanoseconds, and leaves out hours without minutes.
+const PARSED: &str = "CAST(to_timestamp(text || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' 00' ELSE '' END, replace(format, '.%f', '%.f') || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' %M' ELSE '' END) AS TIMESTAMP)";
 const COUNTED: &str = "count(*) FILTER (WHERE condition)";
 const LATEST: &str =
     "first_value(value ORDER BY by DESC) FILTER (WHERE value IS NOT NULL AND by IS NOT NULL)";
@@ -118,15 +124,15 @@ const BETWEEN: &[(&str, &str)] = &[
     ("day", "(CAST(end AS DATE) - CAST(begin AS DATE))"),
     (
         "hour",
-        "CAST((date_part('epoch', date_trunc('hour', end)) - date_part('epoch', date_trunc('hour', begin))) / 3600 AS BIGINT)",
+        "CAST(date_part('epoch', date_trunc('hour', end) - date_trunc('hour', begin)) / 3600 AS BIGINT)",
     ),
     (
         "minute",
-        "CAST((date_part('epoch', date_trunc('minute', end)) - date_part('epoch', date_trunc('minute', begin))) / 60 AS BIGINT)",
+        "CAST(date_part('epoch', date_trunc('minute', end) - date_trunc('minute', begin)) / 60 AS BIGINT)",
     ),
     (
         "second",
-        "CAST(date_part('epoch', date_trunc('second', end)) - date_part('epoch', date_trunc('second', begin)) AS BIGINT)",
+        "CAST(date_part('epoch', date_trunc('second', end) - date_trunc('second', begin)) AS BIGINT)",
     ),
 ];
 

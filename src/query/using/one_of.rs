@@ -14,10 +14,13 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Query, Select, Statement as SqlStatement, VisitMut, VisitorMut,
 };
 
-use super::{columns, folded, only, value_in_where};
+use super::{Hidden, columns, folded, only, value_in_where};
 
-/// How many subqueries are tried one by one.
-const MAX_SUBQUERIES: usize = 16;
+/// In how many queries and SELECTs within others a name is looked for.
+const MAX_SITES: u32 = 10;
+
+/// How many statements are tried.
+const MAX_TRIED: usize = 128;
 
 /// Between the names of the tables, of which no name can have it.
 const OR: &str = "\u{1f} or \u{1f}";
@@ -87,9 +90,9 @@ fn of_tables(statement: &Statement, tables: &str, column: &str) -> Vec<Tried> {
     each.collect()
 }
 
-/// The statement with the value of a column of USING in each subquery that names it, and in all of them.
+/// The statement with the value of a column of USING in some of its subqueries: in as few as there are that have no such column themselves.
 fn in_subqueries(statement: &Statement, column: &str) -> Vec<Tried> {
-    let with = |chosen: Option<usize>| {
+    let with = |chosen: u32| {
         let mut tried = statement.clone();
         let mut sites = Sites {
             column,
@@ -101,15 +104,12 @@ fn in_subqueries(statement: &Statement, column: &str) -> Vec<Tried> {
         }
         (tried, sites.seen)
     };
-    let (all, count) = with(None);
-    match count {
-        0 => Vec::new(),
-        1 => vec![(all, None)],
-        _ => {
-            let each = (0..count.min(MAX_SUBQUERIES)).map(|site| with(Some(site)).0);
-            each.chain([all]).map(|tried| (tried, None)).collect()
-        }
-    }
+    let (_, count) = with(0);
+    let mut choices: Vec<u32> = (1..1 << count.min(MAX_SITES)).collect();
+    choices.sort_by_key(|chosen| chosen.count_ones());
+    choices.truncate(MAX_TRIED);
+    let tried = choices.into_iter().map(|chosen| (with(chosen).0, None));
+    tried.collect()
 }
 
 /// The column that a statement names and no table has.
@@ -167,9 +167,9 @@ impl VisitorMut for Putting<'_> {
 /// Puts the value of a column of USING in place of its name in subqueries of the SELECT that has it.
 struct Sites<'a> {
     column: &'a str,
-    /// In which of them; without one in all.
-    chosen: Option<usize>,
-    seen: usize,
+    /// In which of them, a bit for each.
+    chosen: u32,
+    seen: u32,
 }
 
 impl VisitorMut for Sites<'_> {
@@ -183,8 +183,8 @@ impl VisitorMut for Sites<'_> {
             let mut within = Within {
                 value: value_in_where(column).clone(),
                 sites: self,
-                queries: 0,
-                is_chosen: false,
+                open: Vec::new(),
+                hidden: Hidden::default(),
             };
             let _: ControlFlow<()> = select.visit(&mut within);
         }
@@ -195,37 +195,60 @@ impl VisitorMut for Sites<'_> {
 struct Within<'a, 'b> {
     value: Expr,
     sites: &'a mut Sites<'b>,
-    /// How many queries are open.
-    queries: usize,
-    is_chosen: bool,
+    /// Whether the value is put into each query and SELECT that is open; names are those of the innermost.
+    open: Vec<bool>,
+    hidden: Hidden,
+}
+
+impl Within<'_, '_> {
+    fn enter(&mut self) {
+        let chosen = self.sites.chosen.checked_shr(self.sites.seen).unwrap_or(0);
+        self.open.push(chosen & 1 == 1);
+        self.sites.seen += 1;
+    }
 }
 
 impl VisitorMut for Within<'_, '_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        if self.queries == 0 {
-            let place = self.sites.seen;
-            self.is_chosen = self.sites.chosen.is_none_or(|chosen| chosen == place);
-            self.sites.seen += 1;
-        }
-        self.queries += 1;
+        self.enter();
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.queries -= 1;
+        self.open.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
+        match self.open.is_empty() {
+            // The SELECT that has the column.
+            true => self.open.push(false),
+            false => self.enter(),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
+        self.open.pop();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.queries > 0
-            && self.is_chosen
+        self.hidden.open(expr);
+        if self.open.last() == Some(&true)
             && let Expr::Identifier(name) = expr
             && folded(name) == self.sites.column
+            && !self.hidden.has(name)
         {
             *expr = self.value.clone();
         }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.hidden.close(expr);
         ControlFlow::Continue(())
     }
 }
