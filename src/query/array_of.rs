@@ -1,6 +1,6 @@
 //! Lists of the rows of a query: `ARRAY(SELECT x FROM t ORDER BY y)`.
 //!
-//! Comes in: a part of a SELECT. Goes out: the same with `(SELECT coalesce(array_agg(x ORDER BY y), []) FROM (…))` in their place. Never here: lists of values (`[a, b]`), and queries within these queries.
+//! Comes in: a part of a SELECT. Goes out: the same with `coalesce((SELECT array_agg(x ORDER BY y) FROM (…)), [])` in their place. Never here: lists of values (`[a, b]`), and queries within these queries.
 
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ const ROW: &str = "__row";
 /// Puts queries in place of such lists.
 ///
 /// # Errors
-/// `Query` for a query of several columns, `Unsupported` for an order of a set operation or of distinct rows by something that is not in them.
+/// `Query` for a query of several columns and an order by the number of one that there is not, `Unsupported` for an order of a set operation or of distinct rows by something that is not in them.
 pub(super) fn as_queries(part: &mut impl VisitMut) -> Result<()> {
     let mut lists = Lists { queries: 0 };
     match part.visit(&mut lists) {
@@ -151,6 +151,7 @@ fn ordered(
     };
     let mut done = Vec::new();
     for key in order {
+        check_number(&key.expr)?;
         let column = match (is_row(&key.expr, own.as_ref()), &mut items) {
             (true, _) => Ident::with_quote('"', ROW),
             (false, Some(items)) => {
@@ -199,6 +200,20 @@ fn own_of(select: &Select) -> Result<Option<Own>> {
             Err(Error::new(ErrorKind::Query, text)
                 .with_hint("a struct holds several: ARRAY(SELECT {'a': a, 'b': b} FROM t)"))
         }
+    }
+}
+
+/// A number in ORDER BY is that of a column, of which there is one.
+fn check_number(key: &Expr) -> Result<()> {
+    match key {
+        Expr::Value(value) => match &value.value {
+            Value::Number(number, _) if number != "1" => {
+                let text = format!("rows of ARRAY have one column, got ORDER BY {number}");
+                Err(Error::new(ErrorKind::Query, text).with_hint("write ORDER BY 1"))
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
     }
 }
 

@@ -13,7 +13,6 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use super::dialect::Sql;
 use super::digits;
 use super::from_first;
 use super::options::Statements;
@@ -72,7 +71,7 @@ pub(super) fn parse(
     number_parameters(&mut tokens)?;
     let nesting = state.config().options().sql_parser.recursion_limit.get();
     let mut statements = DFParserBuilder::new(tokens)
-        .with_dialect(&Sql)
+        .with_dialect(&GenericDialect {})
         .with_recursion_limit(nesting)
         .build()?
         .parse_statements()?;

@@ -317,7 +317,7 @@ impl NamedTables {
         VIEWS.set((expanded + 1, depth + 1));
         let checked = one_value::check(&view.statement, &self.names.planned());
         let plan = match checked {
-            Ok(()) => Box::pin(using::planned(&state, view.statement.clone())).await,
+            Ok(()) => Box::pin(using::planned(&state, &view.statement)).await,
             Err(error) => Err(error.into()),
         };
         VIEWS.set((VIEWS.get().0, depth));

@@ -29,9 +29,12 @@ const MAX_VIEW_DEPTH: usize = 16;
 ///
 /// # Errors
 /// As [`check`] and [`group_keys::check`], and as the engine says.
-pub(super) async fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
-    check(&statement, &planning_with())?;
-    group_keys::check(&statement, state)?;
+pub(super) async fn planned(
+    state: &SessionState,
+    statement: &Statement,
+) -> PlanResult<LogicalPlan> {
+    check(statement, &planning_with())?;
+    group_keys::check(statement, state)?;
     using::planned(state, statement).await
 }
 

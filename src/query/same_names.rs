@@ -53,7 +53,7 @@ async fn planned_again(
     state: &SessionState,
     statement: Statement,
 ) -> PlanResult<(LogicalPlan, Wanted)> {
-    let refused = match one_value::planned(state, statement.clone()).await {
+    let refused = match one_value::planned(state, &statement).await {
         Ok(plan) => return Ok((plan, Wanted::new())),
         Err(error) if is_about_names(&error) => error,
         Err(error) => return Err(error),
@@ -62,14 +62,14 @@ async fn planned_again(
     let Some(items) = rename(&mut again) else {
         return Err(refused);
     };
-    let plan = match using::planned(state, again.clone()).await {
+    let plan = match using::planned(state, &again).await {
         Ok(plan) => plan,
         Err(error) if is_about_names(&error) => {
             let mut state = state.clone();
             state.register_udf(Arc::new(ScalarUDF::from(Mark::new())))?;
             mark(&mut again);
             // What is wrong is said in the words of the user.
-            match using::planned(&state, again).await {
+            match using::planned(&state, &again).await {
                 Ok(plan) => plan,
                 Err(_) => return Err(refused),
             }

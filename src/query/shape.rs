@@ -61,6 +61,25 @@ fn unsupported(text: &str, hint: &str) -> Step {
     ControlFlow::Break(Box::new(Error::unsupported(text).with_hint(hint)))
 }
 
+/// What is said of an operator that has no meaning here, and what to write.
+fn refused(operator: &BinaryOperator) -> Option<(&'static str, &'static str)> {
+    Some(match operator {
+        BinaryOperator::BitwiseXor => (
+            "`^` is a power for some engines and XOR for others, so that it is neither here",
+            "write power(x, y), or x XOR y",
+        ),
+        BinaryOperator::DuckIntegerDivide => (
+            "`//` is not supported",
+            "x / y of whole numbers is a whole number; floor(x / y) of others",
+        ),
+        BinaryOperator::Arrow => (
+            "`->` is not supported",
+            "for each element of a list write ARRAY(SELECT x + 1 FROM unnest(t.list) AS u(x)), for a field of a struct s['name']",
+        ),
+        _ => return None,
+    })
+}
+
 impl Visitor for Shape {
     type Break = Box<Error>;
 
@@ -136,25 +155,10 @@ impl Visitor for Shape {
                 "an expression may be {MAX_EXPRESSION_DEPTH} operators deep, this one is deeper"
             ))));
         }
-        if let Expr::BinaryOp {
-            op: BinaryOperator::BitwiseXor,
-            ..
-        } = expression
+        if let Expr::BinaryOp { op, .. } = expression
+            && let Some((text, hint)) = refused(op)
         {
-            return unsupported(
-                "`^` is a power for some engines and XOR for others, so that it is neither here",
-                "write power(x, y), or x XOR y",
-            );
-        }
-        if let Expr::BinaryOp {
-            op: BinaryOperator::DuckIntegerDivide,
-            ..
-        } = expression
-        {
-            return unsupported(
-                "`//` is not supported",
-                "x / y of whole numbers is a whole number; floor(x / y) of others",
-            );
+            return unsupported(text, hint);
         }
         check_pattern(expression)
     }

@@ -21,7 +21,6 @@ use super::derived;
 use super::distinct_from;
 use super::group_keys;
 use super::inner_with::Withs;
-use super::lambdas;
 use super::laterals;
 use super::order;
 use super::pattern;
@@ -314,7 +313,6 @@ impl Rewriting<'_> {
                 Ok(())
             }
             Expr::SimilarTo { .. } => similar(expr),
-            Expr::Lambda(function) => lambdas::with_fields(function),
             Expr::CompoundFieldAccess { root, access_chain } => {
                 name_fields(root, access_chain);
                 access_chain.iter_mut().for_each(with_both_ends);

@@ -91,7 +91,7 @@ pub(super) async fn executed(
     if !matches!(inner.as_ref(), SqlStatement::Execute { .. }) {
         return Ok(None);
     }
-    let plan = parameters.bind(one_value::planned(state, statement.clone()).await?)?;
+    let plan = parameters.bind(one_value::planned(state, statement).await?)?;
     let LogicalPlan::Statement(PlanStatement::Execute(execute)) = plan else {
         return Err(Error::internal("EXECUTE was planned as something else"));
     };
@@ -140,7 +140,7 @@ pub(super) async fn named(
     if let Some(change) = dropped(known, &statement)? {
         return Ok(change);
     }
-    let planned = one_value::planned(state, statement.clone()).await?;
+    let planned = one_value::planned(state, &statement).await?;
     match planned {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
             if create.temporary

@@ -234,6 +234,7 @@ fn open_parentheses(table: &mut TableWithJoins) {
     }
 }
 
+/// What a join has of ON and USING; `None` for those of other kinds.
 fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
     match operator {
         JoinOperator::Join(constraint)
@@ -242,7 +243,8 @@ fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
         | JoinOperator::LeftOuter(constraint)
         | JoinOperator::Right(constraint)
         | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        | JoinOperator::FullOuter(constraint)
+        | JoinOperator::CrossJoin(constraint) => Some(constraint),
         _ => None,
     }
 }
@@ -300,7 +302,6 @@ fn put<'a>(columns: &'a [Column], value: fn(&'a Column) -> &'a Expr, part: &mut 
         columns,
         value,
         queries: 0,
-        hidden: Hidden::default(),
     };
     let _: ControlFlow<()> = part.visit(&mut putting);
 }
@@ -309,7 +310,6 @@ struct Putting<'a> {
     columns: &'a [Column],
     value: fn(&'a Column) -> &'a Expr,
     queries: usize,
-    hidden: Hidden,
 }
 
 impl VisitorMut for Putting<'_> {
@@ -326,43 +326,12 @@ impl VisitorMut for Putting<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.hidden.open(expr);
         if self.queries == 0
             && let Expr::Identifier(name) = expr
-            && !self.hidden.has(name)
             && let Some(column) = only(self.columns, name)
         {
             *expr = (self.value)(column).clone();
         }
         ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.hidden.close(expr);
-        ControlFlow::Continue(())
-    }
-}
-
-/// The parameters of functions without a name that are open: within these, such a name is theirs.
-#[derive(Debug, Default)]
-struct Hidden(Vec<String>);
-
-impl Hidden {
-    fn open(&mut self, expr: &Expr) {
-        if let Expr::Lambda(function) = expr {
-            self.0
-                .extend(function.params.iter().map(|param| folded(&param.name)));
-        }
-    }
-
-    fn close(&mut self, expr: &Expr) {
-        if let Expr::Lambda(function) = expr {
-            let left = self.0.len().saturating_sub(function.params.len());
-            self.0.truncate(left);
-        }
-    }
-
-    fn has(&self, name: &Ident) -> bool {
-        self.0.contains(&folded(name))
     }
 }

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Query, Select, Statement as SqlStatement, VisitMut, VisitorMut,
 };
 
-use super::{Hidden, columns, folded, only, value_in_where};
+use super::{columns, folded, only, value_in_where};
 
 /// In how many queries and SELECTs within others a name is looked for.
 const MAX_SITES: u32 = 10;
@@ -41,16 +41,18 @@ pub(super) fn column(tables: &[Option<Ident>], column: &Ident) -> Option<Expr> {
 /// As the engine says.
 pub(in crate::query) async fn planned(
     state: &SessionState,
-    mut statement: Statement,
+    statement: &Statement,
 ) -> PlanResult<LogicalPlan> {
     let mut planned = state.statement_to_plan(statement.clone()).await;
+    let mut better: Option<Statement> = None;
     // The planner goes the same way each time, and stops at the first name that there is not.
     while let Err(error) = &planned
         && let Some(wanted) = missing(error)
     {
+        let asked = better.as_ref().unwrap_or(statement);
         let others = match wanted.relation.as_ref().map(|table| table.table()) {
-            Some(tables) => of_tables(&statement, tables, &wanted.name),
-            None => in_subqueries(&statement, &wanted.name),
+            Some(tables) => of_tables(asked, tables, &wanted.name),
+            None => in_subqueries(asked, &wanted.name),
         };
         let mut found = None;
         for (tried, table) in others {
@@ -69,7 +71,7 @@ pub(in crate::query) async fn planned(
         let Some((tried, plan)) = found else {
             break;
         };
-        (statement, planned) = (tried, plan);
+        (better, planned) = (Some(tried), plan);
     }
     planned
 }
@@ -184,7 +186,6 @@ impl VisitorMut for Sites<'_> {
                 value: value_in_where(column).clone(),
                 sites: self,
                 open: Vec::new(),
-                hidden: Hidden::default(),
             };
             let _: ControlFlow<()> = select.visit(&mut within);
         }
@@ -197,7 +198,6 @@ struct Within<'a, 'b> {
     sites: &'a mut Sites<'b>,
     /// Whether the value is put into each query and SELECT that is open; names are those of the innermost.
     open: Vec<bool>,
-    hidden: Hidden,
 }
 
 impl Within<'_, '_> {
@@ -236,19 +236,12 @@ impl VisitorMut for Within<'_, '_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.hidden.open(expr);
         if self.open.last() == Some(&true)
             && let Expr::Identifier(name) = expr
             && folded(name) == self.sites.column
-            && !self.hidden.has(name)
         {
             *expr = self.value.clone();
         }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.hidden.close(expr);
         ControlFlow::Continue(())
     }
 }

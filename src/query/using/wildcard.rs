@@ -4,14 +4,14 @@
 //! leaves out or replaces columns, `*` with the value in place of what the engine takes. Never here: names of columns.
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, ReplaceSelectElement,
-    ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor,
-    TableWithJoins, WildcardAdditionalOptions,
+    ExcludeSelectItem, Ident, JoinConstraint, ObjectName, ReplaceSelectElement, ReplaceSelectItem,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins,
+    WildcardAdditionalOptions,
 };
 
 use crate::error::{Error, Result};
 
-use super::{Column, folded, of_table, put, same, value};
+use super::{Column, constraint, folded, of_table, put, same, value};
 
 /// Writes out each `*`. `has_conditions` says that the engine has more columns than there are, since some joins have conditions.
 ///
@@ -29,7 +29,7 @@ pub(super) fn rewrite(select: &mut Select, columns: &[Column], has_conditions: b
             continue;
         };
         let left_out = left_out(&options, columns);
-        if let Some(all) = left_out.and_then(|out| written_out(&select.from, columns, &out)) {
+        if let Some(all) = left_out.and_then(|out| written_out(&mut select.from, columns, &out)) {
             select.projection.extend(all);
         } else if has_conditions {
             let text = "EXCLUDE and REPLACE behind * are not supported over USING of three tables and more";
@@ -70,25 +70,15 @@ fn is_plain(options: &WildcardAdditionalOptions) -> bool {
 
 /// `*` of each table; `None` if a table has no name, or one of a kind for which that is something else.
 fn written_out(
-    from: &[TableWithJoins],
+    from: &mut [TableWithJoins],
     columns: &[Column],
     left_out: &[Ident],
 ) -> Option<Vec<SelectItem>> {
     let mut items = Vec::new();
-    for (number, table) in from.iter().enumerate() {
+    for (number, table) in from.iter_mut().enumerate() {
         items.push(all_of(&table.relation, columns, left_out)?);
-        for join in &table.joins {
-            let constraint = match &join.join_operator {
-                JoinOperator::Join(constraint)
-                | JoinOperator::Inner(constraint)
-                | JoinOperator::Left(constraint)
-                | JoinOperator::LeftOuter(constraint)
-                | JoinOperator::Right(constraint)
-                | JoinOperator::RightOuter(constraint)
-                | JoinOperator::FullOuter(constraint)
-                | JoinOperator::CrossJoin(constraint) => constraint,
-                _ => return None,
-            };
+        for join in &mut table.joins {
+            let constraint = constraint(&mut join.join_operator)?;
             let is_known = match constraint {
                 JoinConstraint::Natural => false,
                 JoinConstraint::Using(names) => {

@@ -60,44 +60,40 @@ pub(super) fn of_each(join: &Join, names: &Names) -> Result<Option<LogicalPlan>>
 /// Whether a plan is of one row, or of what is made of one, and of no table.
 fn is_made_of_each(plan: &LogicalPlan) -> bool {
     match plan {
-        LogicalPlan::Subquery(Subquery { subquery, .. }) => is_made_of_each(subquery),
-        LogicalPlan::SubqueryAlias(alias) => is_made_of_each(&alias.input),
-        LogicalPlan::Projection(over) => {
-            !over.expr.iter().any(has_subquery) && is_made_of_each(&over.input)
-        }
         LogicalPlan::Filter(filter) => {
             !has_subquery(&filter.predicate) && is_made_of_each(&filter.input)
         }
         LogicalPlan::Unnest(unnest) => is_made_of_each(&unnest.input),
-        other => is_one_row(other),
+        other => below(other).map_or_else(|| is_one_row(other), is_made_of_each),
     }
 }
 
 /// Whether it has all columns null in place of no row, where its lists are kept without elements.
 fn is_null_without(plan: &LogicalPlan) -> bool {
     match plan {
-        LogicalPlan::Subquery(Subquery { subquery, .. }) => is_null_without(subquery),
-        LogicalPlan::SubqueryAlias(alias) => is_null_without(&alias.input),
-        LogicalPlan::Projection(over) if over.expr.iter().all(is_column) => {
-            is_null_without(&over.input)
-        }
         LogicalPlan::Unnest(unnest) => {
             let are_all = unnest.exec_columns.len() == unnest.input.schema().fields().len();
             are_all && is_row_of_each(&unnest.input)
         }
-        other => is_row_of_each(other),
+        LogicalPlan::Projection(over) if !over.expr.iter().all(is_column) => is_row_of_each(plan),
+        other => below(other).map_or_else(|| is_one_row(other), is_null_without),
     }
 }
 
 /// Whether it has one row in any case.
 fn is_row_of_each(plan: &LogicalPlan) -> bool {
+    below(plan).map_or_else(|| is_one_row(plan), is_row_of_each)
+}
+
+/// The plan below one that has a row for each of its rows.
+fn below(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     match plan {
-        LogicalPlan::Subquery(Subquery { subquery, .. }) => is_row_of_each(subquery),
-        LogicalPlan::SubqueryAlias(alias) => is_row_of_each(&alias.input),
+        LogicalPlan::Subquery(Subquery { subquery, .. }) => Some(subquery),
+        LogicalPlan::SubqueryAlias(alias) => Some(&alias.input),
         LogicalPlan::Projection(over) => {
-            !over.expr.iter().any(has_subquery) && is_row_of_each(&over.input)
+            (!over.expr.iter().any(has_subquery)).then_some(over.input.as_ref())
         }
-        other => is_one_row(other),
+        _ => None,
     }
 }
 
