@@ -82,7 +82,7 @@ impl Storage {
             item: Item::Number(element),
             plan: Arc::new(plan.with_dims(dims)?),
             offset: 0,
-            memory: Arc::new(Shared(numbers)),
+            memory: Box::new(Shared(numbers)),
             access: Access::frozen(),
         })
     }
@@ -142,7 +142,7 @@ impl Storage {
         }
     }
 
-    fn arrays(&self, element: ElementType, columns: &Columns) -> Result<Vec<ArrayRef>> {
+    fn arrays(self: &Arc<Self>, element: ElementType, columns: &Columns) -> Result<Vec<ArrayRef>> {
         let column_bytes = columns.rows * element.item_bytes();
         let block = self.block(columns, column_bytes);
         let column = |number: usize| {
@@ -160,16 +160,15 @@ impl Storage {
     }
 
     /// All bytes from the first element to the last.
-    fn block(&self, columns: &Columns, column_bytes: usize) -> Buffer {
+    fn block(self: &Arc<Self>, columns: &Columns, column_bytes: usize) -> Buffer {
         let num_bytes = match (columns.rows, columns.count) {
             (0, _) | (_, 0) => 0,
             (_, count) => (count - 1) * columns.across + column_bytes,
         };
         match NonNull::new(self.as_ptr()) {
             Some(start) if num_bytes > 0 => {
-                let owner = Arc::new(Arc::clone(&self.memory));
-                // SAFETY: the plan has all these bytes within the memory, which the owner keeps, and which nobody may write any more.
-                unsafe { Buffer::from_custom_allocation(start, num_bytes, owner) }
+                // SAFETY: the plan has all these bytes within the memory, which this storage keeps, and which nobody may write any more.
+                unsafe { Buffer::from_custom_allocation(start, num_bytes, Arc::clone(self) as _) }
             }
             // Arrow wants an aligned address of nothing, too.
             _ => MutableBuffer::new(0).into(),

@@ -14,7 +14,6 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::panic::RefUnwindSafe;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Device;
@@ -53,7 +52,7 @@ pub trait MemorySource: fmt::Debug {
     ///
     /// # Errors
     /// `ResourcesExhausted` when there is not as much.
-    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Arc<dyn Memory>>;
+    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Box<dyn Memory>>;
 }
 
 /// Memory of this process.
@@ -65,7 +64,7 @@ impl MemorySource for Host {
         Device::CPU
     }
 
-    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Arc<dyn Memory>> {
+    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Box<dyn Memory>> {
         check_may_have(num_bytes, "a storage").map_err(|error| {
             error.with_hint(
                 "make it smaller, or cut it into several storages that do not live at once",
@@ -80,7 +79,7 @@ impl MemorySource for Host {
         if num_bytes >= LARGE_PAGES_FROM_BYTES {
             advise_large_pages(&memory);
         }
-        Ok(Arc::new(memory))
+        Ok(Box::new(memory))
     }
 }
 

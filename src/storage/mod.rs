@@ -48,7 +48,7 @@ pub struct Storage {
     plan: Arc<Plan>,
     /// Bytes from the beginning of the memory to the first element.
     offset: usize,
-    memory: Arc<dyn Memory>,
+    memory: Box<dyn Memory>,
     access: Access,
 }
 
@@ -88,8 +88,6 @@ impl Storage {
         let mut memory = source.allocate(plan.num_bytes(), fill == Fill::Zeros)?;
         let offset = plan.offset(memory.as_ptr().addr());
         if let Fill::Item(value) = fill {
-            let shared = || Error::internal("new memory that somebody else has");
-            let memory = Arc::get_mut(&mut memory).ok_or_else(shared)?;
             memory.fill(offset..offset + plan.span_bytes(), value)?;
         }
         Ok(Self {

@@ -195,8 +195,12 @@ impl Plan {
     /// How far behind `base`, the address of the first byte, the first element lies.
     #[must_use]
     pub fn offset(&self, base: usize) -> usize {
-        let past = (base % self.step + self.lead % self.step) % self.step;
-        (self.step - past) % self.step
+        // Nearly all steps are powers of two, and divisions would cost as much as the rest of this.
+        let past = match self.step.is_power_of_two() {
+            true => base.wrapping_add(self.lead) & (self.step - 1),
+            false => (base % self.step + self.lead % self.step) % self.step,
+        };
+        if past == 0 { 0 } else { self.step - past }
     }
 
     /// The bytes that are needed, wherever they begin.

@@ -38,7 +38,7 @@ impl MemorySource for Gpu {
         Device::try_new(CUDA, Some(self.ordinal)).unwrap_or(Device::CPU)
     }
 
-    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Arc<dyn Memory>> {
+    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Box<dyn Memory>> {
         // The driver gives no memory without bytes, and each storage has an address of its own.
         let num_bytes = num_bytes.max(1);
         let buffer = self.engine.allocate(self.ordinal, num_bytes)?;
@@ -46,7 +46,7 @@ impl MemorySource for Gpu {
             let handle = buffer.handle();
             self.engine.fill(self.ordinal, handle, 0..num_bytes, &[0])?;
         }
-        Ok(Arc::new(OnGpu {
+        Ok(Box::new(OnGpu {
             device: self.device(),
             ordinal: self.ordinal,
             engine: AssertUnwindSafe(Arc::clone(&self.engine)),

@@ -70,7 +70,7 @@ struct Watched(Arc<AtomicUsize>);
 
 #[derive(Debug)]
 struct WatchedMemory {
-    memory: Arc<dyn Memory>,
+    memory: Box<dyn Memory>,
     freed: Arc<AtomicUsize>,
 }
 
@@ -79,8 +79,8 @@ impl MemorySource for Watched {
         Device::CPU
     }
 
-    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Arc<dyn Memory>> {
-        Ok(Arc::new(WatchedMemory {
+    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Box<dyn Memory>> {
+        Ok(Box::new(WatchedMemory {
             memory: Host.allocate(num_bytes, zeroed)?,
             freed: Arc::clone(&self.0),
         }))
@@ -101,7 +101,7 @@ impl Memory for WatchedMemory {
     }
 
     fn fill(&mut self, range: Range<usize>, pattern: &[u8]) -> Result<()> {
-        Arc::get_mut(&mut self.memory).unwrap().fill(range, pattern)
+        self.memory.fill(range, pattern)
     }
 }
 

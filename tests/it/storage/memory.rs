@@ -194,12 +194,12 @@ impl MemorySource for MadeUp {
         "kDLCUDA:3".parse().unwrap()
     }
 
-    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Arc<dyn Memory>> {
+    fn allocate(&self, num_bytes: usize, zeroed: bool) -> Result<Box<dyn Memory>> {
         self.0
             .lock()
             .unwrap()
             .push(format!("allocate {num_bytes} {zeroed}"));
-        Ok(Arc::new(MadeUpMemory {
+        Ok(Box::new(MadeUpMemory {
             num_bytes,
             log: Arc::clone(&self.0),
         }))
