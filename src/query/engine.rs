@@ -24,6 +24,7 @@ use super::plan::copies::CountCopies;
 use super::plan::exact;
 use super::plan::floats::BothZeros;
 use super::plan::join_order::JoinOrder;
+use super::plan::lambdas::Lambdas;
 use super::plan::long_limit::LongLimits;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
@@ -92,6 +93,7 @@ pub(super) fn state(
         .with_analyzer_rules(rules)
         .with_analyzer_rule(Arc::new(Apply))
         .with_analyzer_rule(Arc::new(Meaning { limit }))
+        .with_analyzer_rule(Arc::new(Lambdas))
         .with_analyzer_rule(Arc::new(Steps))
         .with_query_planner(Arc::new(WithSteps))
         .with_optimizer_rules(exact::rules())

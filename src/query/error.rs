@@ -306,6 +306,7 @@ pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
         .chain(state.window_functions().keys());
     let known = known
         .chain(state.table_functions().keys())
+        .chain(state.higher_order_functions().keys())
         .map(String::as_str)
         .chain(SYNONYMS.iter().map(|synonym| synonym.name));
     let error = Error::new(ErrorKind::Query, format!("no function `{name}`"));

@@ -13,11 +13,13 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::dialect::Sql;
 use super::digits;
 use super::from_first;
 use super::options::Statements;
 use super::shape::check_shape;
 use super::standard;
+use super::using::as_using;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The longest SQL text that is read, in bytes.
@@ -50,7 +52,7 @@ pub(super) enum Does {
 ///
 /// # Errors
 /// `ResourcesExhausted` past a limit, `Query` for text that is not SQL, holds no statement or several, or would change files, grids or settings.
-pub(super) fn parse(
+pub(super) async fn parse(
     state: &SessionState,
     text: &str,
     may: Statements,
@@ -69,9 +71,12 @@ pub(super) fn parse(
     check_runs(&tokens)?;
     let mut tokens = from_first::with_select(tokens);
     number_parameters(&mut tokens)?;
+    let has_natural = tokens
+        .iter()
+        .any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::NATURAL));
     let nesting = state.config().options().sql_parser.recursion_limit.get();
     let mut statements = DFParserBuilder::new(tokens)
-        .with_dialect(&GenericDialect {})
+        .with_dialect(&Sql)
         .with_recursion_limit(nesting)
         .build()?
         .parse_statements()?;
@@ -88,6 +93,9 @@ pub(super) fn parse(
     };
     let does = check_kind(&statement, may)?;
     check_shape(&statement)?;
+    if has_natural {
+        as_using(&mut statement, state).await?;
+    }
     standard::rewrite(&mut statement, state)?;
     Ok((statement, does))
 }

@@ -1,15 +1,20 @@
 //! Lists and queries in FROM that look at the tables before them.
 //!
-//! Comes in: a FROM clause, or a table of one. Goes out: `LATERAL unnest(l)` as UNNEST, `unnest(l) WITH ORDINALITY` as `unnest(l, range(1, array_length(l) + 1))`, and `a, unnest(a.l) AS u(x) JOIN b` as `a CROSS JOIN unnest(a.l) AS u(x) JOIN b`: the engine knows none that begins a chain of joins. Never
+//! Comes in: a FROM clause, or a table of one. Goes out: `LATERAL unnest(l)` as UNNEST, `t, generate_series(1, t.n)` as `t, unnest(generate_series(1, t.n))`, `unnest(l) WITH ORDINALITY` as `unnest(l, range(1, array_length(l) + 1))`, and `a, unnest(a.l) AS u(x) JOIN b` as `a CROSS JOIN unnest(a.l) AS u(x) JOIN b`: the engine knows none that begins a chain of joins. Never
 //! here: what they stand for (`plan/apply/each.rs`).
+
+use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, TableAlias,
-    TableAliasColumnDef, TableFactor, TableWithJoins,
+    TableAliasColumnDef, TableFactor, TableWithJoins, visit_expressions,
 };
 
 use super::row_in::parsed;
 use crate::error::{Error, Result};
+
+/// Functions that are tables and lists.
+const SERIES: [&str; 2] = ["generate_series", "range"];
 
 /// Puts what begins a chain of joins behind the tables before it.
 pub(super) fn behind_others(from: &mut Vec<TableWithJoins>) {
@@ -88,8 +93,79 @@ fn may_look(table: &TableFactor) -> bool {
     match table {
         TableFactor::UNNEST { .. } => true,
         TableFactor::Derived { lateral, .. } | TableFactor::Function { lateral, .. } => *lateral,
+        TableFactor::Table { .. } => series_beside(table).is_some(),
         _ => false,
     }
+}
+
+/// The call of a table of numbers, or moments, that are told by columns of other tables: `generate_series(1, t.n)`.
+fn series_beside(factor: &TableFactor) -> Option<String> {
+    let (name, arguments) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(given),
+            ..
+        } if given.settings.is_none() => (name, &given.args),
+        TableFactor::Function { name, args, .. } => (name, args),
+        _ => return None,
+    };
+    let [name] = name.0.as_slice() else {
+        return None;
+    };
+    let is_series = name.as_ident().is_some_and(|name| {
+        let is = |other| name.value.eq_ignore_ascii_case(other);
+        SERIES.into_iter().any(is)
+    });
+    let names_columns = visit_expressions(arguments, |part| match part {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+    (is_series && names_columns.is_break()).then(|| format!("{name}({})", arguments.join(", ")))
+}
+
+/// A table of numbers as the list of these, where it looks at other tables: the engine's has constants only.
+///
+/// # Errors
+/// None of the user's.
+pub(super) fn series_as_list(factor: &mut TableFactor) -> Result<()> {
+    let Some(call) = series_beside(factor) else {
+        return Ok(());
+    };
+    let (TableFactor::Table {
+        alias,
+        with_ordinality,
+        ..
+    }
+    | TableFactor::Function {
+        alias,
+        with_ordinality,
+        ..
+    }) = factor
+    else {
+        return Ok(());
+    };
+    let mut alias = alias.take().unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(call.split('(').next().unwrap_or_default()),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        // As that of the table of constants.
+        alias.columns.push(TableAliasColumnDef {
+            name: Ident::new("value"),
+            data_type: None,
+        });
+    }
+    *factor = TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![parsed(&call)?],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: *with_ordinality,
+    };
+    Ok(())
 }
 
 /// Whether a join goes on from the rows on its left, so that it does not matter what else stands beside these, and its columns are not found by their names.

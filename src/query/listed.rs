@@ -103,6 +103,16 @@ fn functions(state: &SessionState) -> Vec<Listed<'_>> {
             function.documentation(),
         )
     });
+    let of_lambdas = state.higher_order_functions().iter();
+    let of_lambdas = of_lambdas.map(|(name, function)| {
+        let told = function.documentation();
+        Listed {
+            name,
+            kind: "scalar",
+            syntax: told.map(|told| told.syntax_example.trim().to_owned()),
+            description: told.map(|told| told.description.trim()),
+        }
+    });
     let table = state.table_functions().keys().map(|name| Listed {
         name,
         kind: "table",
@@ -116,6 +126,7 @@ fn functions(state: &SessionState) -> Vec<Listed<'_>> {
         description: Some(synonym.about),
     });
     let known = scalar.chain(aggregate).chain(window).chain(table);
+    let known = known.chain(of_lambdas);
     let mut all: Vec<Listed<'_>> = known.collect();
     let taken: HashSet<&str> = all.iter().map(|function| function.name).collect();
     all.extend(synonyms.filter(|synonym| !taken.contains(synonym.name)));

@@ -17,6 +17,7 @@ mod calls;
 mod chosen;
 mod coerced;
 mod derived;
+mod dialect;
 mod digits;
 mod distinct_from;
 mod engine;
@@ -24,6 +25,7 @@ mod error;
 mod exec;
 mod extremes;
 mod faults;
+mod fields;
 mod from_first;
 mod function;
 mod gathered;
@@ -32,6 +34,7 @@ mod growing;
 mod guard;
 mod inner_with;
 mod kept;
+mod lambdas;
 mod laterals;
 mod limits;
 mod listed;
@@ -114,6 +117,7 @@ pub use table::GridTable;
 pub(crate) use {
     error::{error_within, kind_within},
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
+    exec::expressions::with_expressions,
     exec::over::over_one_input,
     exec::{
         first_seen::FirstSeenExec, relabel::RelabelExec, scan::GridScanExec, spool::SpoolExec,
@@ -126,6 +130,7 @@ pub(crate) use {
     plan::constants::windows_of,
     plan::estimate::{sample, sample_of_parts},
     plan::facts::{Extent, Facts},
+    plan::lambdas::{has_lambda, with_lambdas},
     spread::{Spread, asks_for_counts, last_part, part},
     travel::{of_plans, traveling},
     wide_keys::with_wide_keys,

@@ -216,7 +216,7 @@ async fn plan(
     parameters: Parameters,
 ) -> Result<Planned> {
     let text = &question.text;
-    let (statement, does) = guard::parse(state, text, question.may)?;
+    let (statement, does) = guard::parse(state, text, question.may).await?;
     permission::check(question.may, &statement, does)?;
     match does {
         Does::Read => {
@@ -251,7 +251,7 @@ async fn look_up(
     question: &Question,
 ) -> Result<Option<Looked>> {
     let text = Arc::clone(&question.text);
-    let (statement, does) = guard::parse(state, &text, question.may)?;
+    let (statement, does) = guard::parse(state, &text, question.may).await?;
     permission::check(question.may, &statement, does)?;
     if does != Does::Read {
         return Ok(None);

@@ -6,10 +6,10 @@
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SetExpr, TableAliasColumnDef, TableFactor,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::called::called;
+use super::dialect::Sql;
 use crate::error::{Error, Result};
 
 /// With what the name of the rows of the query begins.
@@ -154,7 +154,7 @@ fn select_of(exists: &mut Expr) -> Option<&mut datafusion::sql::sqlparser::ast::
 
 /// An expression of our own.
 pub(super) fn parsed(text: &str) -> Result<Expr> {
-    let read = Parser::new(&GenericDialect {}).try_with_sql(text);
+    let read = Parser::new(&Sql).try_with_sql(text);
     let read = read.and_then(|mut parser| parser.parse_expr());
     read.map_err(|error| Error::internal(format!("`{text}`: {error}")))
 }

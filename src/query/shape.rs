@@ -74,7 +74,7 @@ fn refused(operator: &BinaryOperator) -> Option<(&'static str, &'static str)> {
         ),
         BinaryOperator::Arrow => (
             "`->` is not supported",
-            "for each element of a list write ARRAY(SELECT x + 1 FROM unnest(t.list) AS u(x)), for a field of a struct s['name']",
+            "for a field of a struct write s['name']; a lambda is an argument of a function: list_transform(l, x -> x + 1)",
         ),
         _ => return None,
     })

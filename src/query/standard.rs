@@ -19,8 +19,10 @@ use super::array_of;
 use super::called::called;
 use super::derived;
 use super::distinct_from;
+use super::fields;
 use super::group_keys;
 use super::inner_with::Withs;
+use super::lambdas;
 use super::laterals;
 use super::order;
 use super::pattern;
@@ -46,6 +48,7 @@ pub(super) fn rewrite(statement: &mut Statement, state: &SessionState) -> Result
         Statement::Explain(explain) => return rewrite(&mut explain.statement, state),
         _ => return Ok(()),
     };
+    fields::told(inner)?;
     synonyms::written_out(inner, state)?;
     let mut rewriting = Rewriting {
         state,
@@ -159,7 +162,8 @@ impl VisitorMut for Rewriting<'_> {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         laterals::unnest_without_lateral(factor);
-        if let Err(error) = laterals::with_places(factor) {
+        let series = laterals::series_as_list(factor);
+        if let Err(error) = series.and_then(|()| laterals::with_places(factor)) {
             return ControlFlow::Break(error);
         }
         written::name_unnested(factor, &mut self.unnested);
@@ -313,6 +317,7 @@ impl Rewriting<'_> {
                 Ok(())
             }
             Expr::SimilarTo { .. } => similar(expr),
+            Expr::Lambda(function) => lambdas::with_fields(function),
             Expr::CompoundFieldAccess { root, access_chain } => {
                 name_fields(root, access_chain);
                 access_chain.iter_mut().for_each(with_both_ends);

@@ -55,8 +55,10 @@ const fn part(name: &'static str, stands_for: &'static str, about: &'static str)
 
 #[rustfmt::skip]
 pub(super) const SYNONYMS: &[Synonym] = &[
+    synonym("apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
     synonym("arg_max", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
     synonym("arg_min", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
+    synonym("array_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
     synonym("count_if", AGGREGATE, &["condition"], COUNTED, "The number of rows for which a condition is true."),
     synonym("countif", AGGREGATE, &["condition"], COUNTED, "The number of rows for which a condition is true."),
     synonym("date_diff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'."),
@@ -67,12 +69,14 @@ pub(super) const SYNONYMS: &[Synonym] = &[
     part("dayofweek", "CAST(date_part('dow', moment) AS BIGINT)", "The day of the week, 0 being Sunday."),
     part("dayofyear", "CAST(date_part('doy', moment) AS BIGINT)", "The day of the year."),
     part("epoch", "CAST(date_part('epoch', moment) AS DOUBLE)", "The seconds since 1970-01-01."),
+    synonym("filter", SCALAR, &[], "list_filter", "The elements of a list for which a lambda is true."),
     synonym("first", AGGREGATE, &[], "first_value", "The value of the first row."),
     part("hour", "CAST(date_part('hour', moment) AS BIGINT)", "The hour."),
     part("isodow", "CAST(date_part('isodow', moment) AS BIGINT)", "The day of the week, 1 being Monday."),
     synonym("last", AGGREGATE, &[], "last_value", "The value of the last row."),
     part("last_day", "CAST(date_trunc('month', moment) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)", "The last day of the month."),
     synonym("list", AGGREGATE, &[], "array_agg", "A list of all values."),
+    synonym("list_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
     synonym("make_timestamp", SCALAR, &["year", "month", "day", "hour", "minute", "seconds"], MADE, "A timestamp of its parts."),
     synonym("max_by", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
     synonym("min_by", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),

@@ -233,6 +233,9 @@ fn mistakes(text: &str) -> Option<Worded> {
     None
 }
 
+/// What stands where something like a lambda does not.
+const LAMBDA: &str = "write list_transform(l, x -> x + 1) or list_filter(l, x -> x > 1); a field of a struct is s['name']";
+
 /// What the engine does not do.
 fn unsupported(text: &str) -> Option<Worded> {
     let unsupported = |message: String, hint: &str| {
@@ -248,6 +251,12 @@ fn unsupported(text: &str) -> Option<Worded> {
             .chars()
             .take_while(|letter| letter.is_alphanumeric())
             .collect();
+        if node == "Lambda" {
+            return unsupported(
+                "a lambda is an argument of a function of lists".to_owned(),
+                LAMBDA,
+            );
+        }
         return unsupported(
             format!("{node} is not supported"),
             "write it with joins, CASE and aggregates",
@@ -264,6 +273,13 @@ fn unsupported(text: &str) -> Option<Worded> {
         return unsupported(
             "SELECT … INTO is not supported".to_owned(),
             "CREATE TABLE name AS SELECT … makes a table",
+        );
+    }
+    if let Some(rest) = text.strip_prefix("lambda defined ") {
+        let count: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        return unsupported(
+            format!("the function gives its lambda one value, got {count} parameters"),
+            "places are told by FROM t, unnest(t.list) WITH ORDINALITY AS u(x, place)",
         );
     }
     if text == "TOP" || text.starts_with("FETCH clause is not supported") {

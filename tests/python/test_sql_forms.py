@@ -40,10 +40,16 @@ def test_functions_that_somebody_has_registered_come_before_synonyms() -> None:
     assert len(session.sql("SHOW FUNCTIONS LIKE 'arg_max'").to_arrow()) == 1
 
 
-def test_functions_without_a_name_are_refused_with_a_query_that_does_the_same() -> None:
+def test_lambdas_are_written_with_an_arrow_or_as_lambda() -> None:
+    for text in ("x -> x + 1", "lambda x: x + 1", "(x) -> x + 1"):
+        [row] = pg.sql(f"SELECT list_transform([1, NULL], {text}) AS l").to_arrow().to_pylist()
+        assert row == {"l": [2, None]}
+    with pytest.raises(pg.errors.QueryError, match="has no room in its type"):
+        pg.sql("SELECT list_transform([9223372036854775807], x -> x + 1)").to_arrow()
+
+
+def test_lists_of_rows_of_lists() -> None:
     table = pa.table({"id": [1, 2, 3], "l": [[3, 1], [], None]})
-    with pytest.raises(pg.errors.UnsupportedError, match=r"ARRAY\(SELECT x \+ 1 FROM unnest"):
-        pg.sql("SELECT list_transform(l, x -> x + 1) FROM t", t=table)
     text = """SELECT id, ARRAY(SELECT x + 1 FROM unnest(t.l) WITH ORDINALITY AS u(x, i) ORDER BY i) AS l
         FROM t ORDER BY id"""
     found = pg.sql(text, t=table).to_arrow()

@@ -26,7 +26,7 @@ use prost::Message;
 use super::placement::leaf::touched_bands;
 use super::plan::border::{Border, BorderExec};
 use crate::error::{Error, ErrorKind};
-use crate::query::{GridScanExec, kind_within, with_wide_keys};
+use crate::query::{GridScanExec, kind_within, with_lambdas, with_wide_keys};
 use crate::quiet::quietly;
 use message::{Bordered, FORMAT, Numbers, Order, Scan};
 use tiles::{TileCodec, columns_of, id_bytes};
@@ -283,6 +283,7 @@ impl Codec {
         let schema = Arc::new(grid.schema().project(&numbers)?);
         let conditions = scan.filters().iter().map(|condition| {
             let condition = reassign_expr_columns(Arc::clone(condition), &schema)?;
+            let condition = with_lambdas(&condition, &schema)?.data;
             let node = converter.physical_expr_to_proto(&condition, self)?;
             Ok(node.encode_to_vec())
         });

@@ -1,7 +1,7 @@
 //! Plans in stages, with what the engine does not know of.
 //!
 //! Comes in: a plan that the engine has cut into stages. Goes out: the same plan without exchanges that nobody needs (`fewer.rs`, `few.rs`), in as few shares as members of one host have cores (`cores.rs`), with groups in the order of
-//! the rows (`orders.rs`), joins that look up by number (`numbers.rs`), what is known of rows from elsewhere (`known.rs`) what the engine forgets of windows (`windows.rs`), and lists with long offsets as something else between processes (`lists.rs`). Limits that would arrive as others (`fetches.rs`) are refused. Never here: how each is done.
+//! the rows (`orders.rs`), joins that look up by number (`numbers.rs`), what is known of rows from elsewhere (`known.rs`) what the engine forgets of windows (`windows.rs`), functions with lambdas as the engine has them (`lambdas.rs`), and lists with long offsets as something else between processes (`lists.rs`). Limits that would arrive as others (`fetches.rs`) are refused. Never here: how each is done.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::fetches;
 use super::few::finished_once;
 use super::fewer::{numbered, with_fewer_stages};
 use super::known::knowing;
+use super::lambdas::written_out;
 use super::lists::as_views;
 use super::numbers::by_number;
 use super::orders::grouped_in_order;
@@ -41,7 +42,7 @@ impl Cluster {
         let plan = on_their_cores(plan, &query.members, batch_rows)?;
         let plan = grouped_in_order(plan, batch_rows)?;
         let plan = by_number(plan, self.session.memory_limit_bytes())?;
-        let plan = kept_whole(&knowing(plan)?)?;
+        let plan = written_out(&kept_whole(&knowing(plan)?)?)?;
         fetches::check(&plan)?;
         as_views(&plan)
     }

@@ -16,11 +16,11 @@ use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 /// What is done to an expression.
-pub(in crate::query) type Change<'a> =
+pub(crate) type Change<'a> =
     dyn Fn(&Arc<dyn PhysicalExpr>, &Schema) -> Result<Transformed<Arc<dyn PhysicalExpr>>> + 'a;
 
 /// The node with other expressions.
-pub(in crate::query) fn with_expressions(
+pub(crate) fn with_expressions(
     node: Arc<dyn ExecutionPlan>,
     change: &Change<'_>,
 ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {

@@ -14,6 +14,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, cast, lit, try_cast};
 
 use super::days::by_the_calendar;
+use super::decimals::of_one_kind;
 use super::moments::as_read;
 use super::types::compares;
 use crate::query::timezone::in_zone;
@@ -29,7 +30,7 @@ const OF_SEVERAL: [&str; 7] = [
     "make_array",
 ];
 
-/// Makes instants of dates beside them, before the engine makes both what clocks show, of which statistics say nothing.
+/// Makes instants of dates beside them, before the engine makes both what clocks show, of which statistics say nothing; and decimals and floats beside each other alike.
 pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_changed = match &mut expression {
         Expr::BinaryExpr(pair) if compares(pair.op) => {
@@ -42,7 +43,7 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
         }
         Expr::Between(range) => {
             let parts = vec![&mut *range.expr, &mut *range.low, &mut *range.high];
-            as_instants(parts, schema)
+            settled(parts, schema)
         }
         Expr::InList(list) => match values_of_row(&mut list.expr).is_some() {
             true => {
@@ -54,7 +55,7 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
             }
             false => {
                 let parts = list.list.iter_mut().chain([&mut *list.expr]);
-                as_instants(parts.collect(), schema)
+                settled(parts.collect(), schema)
             }
         },
         Expr::Case(case) => {
@@ -64,12 +65,12 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
                 .map(|(when, then)| (when.as_mut(), then.as_mut()))
                 .unzip();
             let given = given.into_iter().chain(case.else_expr.as_deref_mut());
-            let is_given = as_instants(given.collect(), schema);
+            let is_given = settled(given.collect(), schema);
             let compared = compared.into_iter().chain(case.expr.as_deref_mut());
-            as_instants(compared.collect(), schema) || is_given
+            settled(compared.collect(), schema) || is_given
         }
         Expr::ScalarFunction(call) if OF_SEVERAL.contains(&call.func.name()) => {
-            as_instants(call.args.iter_mut().collect(), schema)
+            settled(call.args.iter_mut().collect(), schema)
         }
         _ => false,
     };
@@ -86,7 +87,7 @@ fn alike(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> bool {
             }
             is_changed
         }
-        _ => as_instants(vec![left, right], schema),
+        _ => settled(vec![left, right], schema),
     }
 }
 
@@ -107,6 +108,11 @@ fn shown_as_instant(value: &mut Expr, beside: &Expr, schema: &DFSchema) -> bool 
         }
         _ => false,
     }
+}
+
+/// Gives values one type that the engine would give another; says whether there are such.
+fn settled(mut parts: Vec<&mut Expr>, schema: &DFSchema) -> bool {
+    of_one_kind(&mut parts, schema) || as_instants(parts, schema)
 }
 
 /// Gives the dates among some values the type of the first instant among them; says whether there are such.

@@ -16,6 +16,7 @@ use super::exact::exact;
 use super::floats::with_one_zero;
 use super::nested::by_keys;
 use super::subqueries::with_rows_or_none;
+use super::units::in_whole_units;
 use super::walk::walk;
 
 /// Rewrites what the engine would take for something else.
@@ -68,6 +69,7 @@ fn all_parts(
                 .transform_data(|part| with_one_zero(part, schema))?
                 .transform_data(|part| by_keys(part, schema))?
                 .transform_data(|part| by_clocks(part, schema))?
+                .transform_data(|part| in_whole_units(part, schema))?
                 .transform_data(|part| Ok(without_condition(part)))?
                 .transform_data(|part| bounded(part, schema, limit))?
                 .transform_data(with_rows_or_none)

@@ -33,6 +33,7 @@ use super::elements::of_group;
 use super::outside::settled;
 use super::spans::scaled;
 use super::united::united;
+use super::units::with_room;
 use super::walk::walk;
 use crate::error::{Error, ErrorKind};
 
@@ -69,7 +70,9 @@ impl ExprPlanner for Operations {
                 } else if right && may_have_hours(&expr.left, schema) {
                     expr.right = cast(expr.right, MOMENT);
                 }
+                with_room(&mut expr.left, &expr.right, schema);
                 if expr.op == BinaryOperator::Plus {
+                    with_room(&mut expr.right, &expr.left, schema);
                     let is_before = is_day_at(&expr.left, schema);
                     if is_day_at(&expr.right, schema) {
                         nothing_as_interval(&mut expr.left, schema);

@@ -1,6 +1,6 @@
 //! Types of the columns of a union, where those that the engine gives them are not meant.
 //!
-//! Comes in: a union whose types are not settled yet. Goes out: the same; dates beside instants are instants, where the engine makes both what clocks show, and several dictionaries have keys that count their values together.
+//! Comes in: a union whose types are not settled yet. Goes out: the same; dates beside instants are instants, where the engine makes both what clocks show, decimals beside floats are floats, and several dictionaries have keys that count their values together.
 //! Never here: names of parts (`unions.rs`).
 
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union, cast};
 
 use super::clocks::is_instant;
+use super::decimals::is_decimal;
 use crate::query::wide_keys::sql_type;
 
 /// Casts columns of the parts of a union.
@@ -28,7 +29,7 @@ pub(super) fn united(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let columns = columns.map(|((table, field), target)| {
             let column = Expr::from(Column::from((table, field)));
             match target {
-                Some(target) if is_date(field.data_type()) || is_narrow(field.data_type()) => {
+                Some(target) if is_cast(field.data_type(), target) => {
                     cast(column, target.clone()).alias_qualified(table.cloned(), field.name())
                 }
                 _ => column,
@@ -52,9 +53,20 @@ fn target(union: &Union, place: usize) -> Option<DataType> {
     if types.iter().any(is_date) && types.iter().any(is_instant) {
         return types.into_iter().find(is_instant);
     }
+    if types.iter().any(is_decimal) && types.iter().any(DataType::is_floating) {
+        return Some(DataType::Float64);
+    }
     let mut narrow = types.iter().filter(|kind| is_narrow(kind));
     let wide = narrow.next().and_then(sql_type);
     narrow.next().and(wide)
+}
+
+/// Whether columns of a type become those of another.
+fn is_cast(kind: &DataType, target: &DataType) -> bool {
+    match target {
+        DataType::Float64 => is_decimal(kind),
+        _ => is_date(kind) || is_narrow(kind),
+    }
 }
 
 fn is_date(kind: &DataType) -> bool {

@@ -5,6 +5,7 @@
 //! of several tables, the next join gets a condition (`joined.rs`). Which of several tables on the left has a column shows when the statement is planned (`one_of.rs`). Never here: names with a table before them, subqueries.
 
 mod joined;
+mod natural;
 mod one_of;
 mod wildcard;
 
@@ -16,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use self::joined::{Joined, Side, sides};
+pub(super) use self::natural::as_using;
 pub(super) use self::one_of::planned;
 use crate::error::{Error, Result};
 
@@ -302,6 +304,7 @@ fn put<'a>(columns: &'a [Column], value: fn(&'a Column) -> &'a Expr, part: &mut 
         columns,
         value,
         queries: 0,
+        hidden: Hidden::default(),
     };
     let _: ControlFlow<()> = part.visit(&mut putting);
 }
@@ -310,6 +313,7 @@ struct Putting<'a> {
     columns: &'a [Column],
     value: fn(&'a Column) -> &'a Expr,
     queries: usize,
+    hidden: Hidden,
 }
 
 impl VisitorMut for Putting<'_> {
@@ -326,12 +330,43 @@ impl VisitorMut for Putting<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.hidden.open(expr);
         if self.queries == 0
             && let Expr::Identifier(name) = expr
+            && !self.hidden.has(name)
             && let Some(column) = only(self.columns, name)
         {
             *expr = (self.value)(column).clone();
         }
         ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.hidden.close(expr);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The parameters of lambdas that are open: within these, such a name is theirs.
+#[derive(Debug, Default)]
+struct Hidden(Vec<String>);
+
+impl Hidden {
+    fn open(&mut self, expr: &Expr) {
+        if let Expr::Lambda(function) = expr {
+            self.0
+                .extend(function.params.iter().map(|param| folded(&param.name)));
+        }
+    }
+
+    fn close(&mut self, expr: &Expr) {
+        if let Expr::Lambda(function) = expr {
+            let left = self.0.len().saturating_sub(function.params.len());
+            self.0.truncate(left);
+        }
+    }
+
+    fn has(&self, name: &Ident) -> bool {
+        self.0.contains(&folded(name))
     }
 }

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Query, Select, Statement as SqlStatement, VisitMut, VisitorMut,
 };
 
-use super::{columns, folded, only, value_in_where};
+use super::{Hidden, columns, folded, only, value_in_where};
 
 /// In how many queries and SELECTs within others a name is looked for.
 const MAX_SITES: u32 = 10;
@@ -137,7 +137,7 @@ fn put(statement: &mut Statement, (tables, column): (&str, &str), table: &str) {
     }
 }
 
-fn sql_of(statement: &mut Statement) -> Option<&mut SqlStatement> {
+pub(super) fn sql_of(statement: &mut Statement) -> Option<&mut SqlStatement> {
     match statement {
         Statement::Statement(statement) => Some(statement),
         Statement::Explain(explain) => sql_of(&mut explain.statement),
@@ -186,6 +186,7 @@ impl VisitorMut for Sites<'_> {
                 value: value_in_where(column).clone(),
                 sites: self,
                 open: Vec::new(),
+                hidden: Hidden::default(),
             };
             let _: ControlFlow<()> = select.visit(&mut within);
         }
@@ -198,6 +199,7 @@ struct Within<'a, 'b> {
     sites: &'a mut Sites<'b>,
     /// Whether the value is put into each query and SELECT that is open; names are those of the innermost.
     open: Vec<bool>,
+    hidden: Hidden,
 }
 
 impl Within<'_, '_> {
@@ -236,12 +238,19 @@ impl VisitorMut for Within<'_, '_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.hidden.open(expr);
         if self.open.last() == Some(&true)
             && let Expr::Identifier(name) = expr
             && folded(name) == self.sites.column
+            && !self.hidden.has(name)
         {
             *expr = self.value.clone();
         }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.hidden.close(expr);
         ControlFlow::Continue(())
     }
 }

@@ -1,0 +1,104 @@
+//! Functions of lists with a lambda: `list_transform(l, x -> x + k)`.
+//!
+//! Comes in: a plan whose types are settled. Goes out: the same with functions of ours (`function.rs`) in place of the engine's, whose arguments are the list and what the lambda names beside its parameters (`body.rs`), in projections and conditions (`apart.rs`). The engine finds parameters by places behind the columns of a batch, and does not follow them when it merges
+//! projections and moves conditions. Goes out, for other processes, which are sent no functions of ours but by name: the engine's again, with places beyond all columns (`sent.rs`). Never here: what is done with what a lambda makes, which is the engine's; names (`query/lambdas.rs`).
+
+mod apart;
+mod body;
+mod function;
+#[cfg(feature = "distributed")]
+mod sent;
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::walk::walk;
+use crate::error::Error;
+use apart::in_projections;
+use body::ours;
+
+#[cfg(feature = "distributed")]
+pub(crate) use sent::{has_lambda, with_lambdas};
+
+/// Puts functions of ours in place of those with lambdas.
+#[derive(Debug)]
+pub(in crate::query) struct Lambdas;
+
+impl AnalyzerRule for Lambdas {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_lambdas(&plan)? {
+            return Ok(plan);
+        }
+        let known = OnceCell::new();
+        let properties = &|| {
+            known.get_or_init(|| ExecutionProps {
+                config_options: Some(Arc::new(config.clone())),
+                ..ExecutionProps::new()
+            })
+        };
+        let plan = walk(plan, |_| {
+            move |expression: Expr, schema: &DFSchema| {
+                expression.transform_up(|part| match part {
+                    Expr::HigherOrderFunction(call) => {
+                        Ok(Transformed::yes(ours(call, schema, properties())?))
+                    }
+                    part => Ok(Transformed::no(part)),
+                })
+            }
+        })?;
+        check_parameters(&plan)?;
+        in_projections(plan)
+    }
+
+    fn name(&self) -> &'static str {
+        "lambdas"
+    }
+}
+
+fn has_lambdas(plan: &LogicalPlan) -> Result<bool> {
+    let is_call = |part: &Expr| matches!(part, Expr::HigherOrderFunction(_));
+    Ok(found(plan, |part| is_call(part).then_some(()))?.is_some())
+}
+
+/// The first part of all expressions of a plan of which something is wanted.
+fn found<T>(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> Option<T>) -> Result<Option<T>> {
+    let mut found = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                found = wanted(part);
+                Ok(match found {
+                    Some(_) => TreeNodeRecursion::Stop,
+                    None => TreeNodeRecursion::Continue,
+                })
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// Refuses parameters outside of their lambdas: what is made before these are asked is not made of them.
+fn check_parameters(plan: &LogicalPlan) -> Result<()> {
+    let parameter = |part: &Expr| match part {
+        Expr::LambdaVariable(variable) => Some(variable.name.clone()),
+        _ => None,
+    };
+    match found(plan, parameter)? {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!(
+                "the parameter `{name}` of a lambda is not known in aggregates, windows and queries within it"
+            );
+            let hint =
+                "write ARRAY(SELECT … FROM unnest(t.list) AS u(x)), which may have all of them";
+            Err(Error::unsupported(text).with_hint(hint).into())
+        }
+    }
+}
