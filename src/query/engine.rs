@@ -24,7 +24,7 @@ use super::plan::copies::CountCopies;
 use super::plan::exact;
 use super::plan::floats::BothZeros;
 use super::plan::join_order::JoinOrder;
-use super::plan::lambdas::Lambdas;
+use super::plan::lambdas::{Lambdas, LambdasApart};
 use super::plan::long_limit::LongLimits;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
@@ -83,8 +83,11 @@ pub(super) fn state(
         .with_disk_manager_builder(disk)
         .with_memory_limit(limit, 1.0)
         .build_arc()?;
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-        vec![Arc::new(CountCopies), Arc::new(Types)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(Lambdas { limit }),
+        Arc::new(CountCopies),
+        Arc::new(Types),
+    ];
     rules.extend(Analyzer::new().rules);
     let state = SessionStateBuilder::new()
         .with_config(config)
@@ -93,7 +96,7 @@ pub(super) fn state(
         .with_analyzer_rules(rules)
         .with_analyzer_rule(Arc::new(Apply))
         .with_analyzer_rule(Arc::new(Meaning { limit }))
-        .with_analyzer_rule(Arc::new(Lambdas))
+        .with_analyzer_rule(Arc::new(LambdasApart))
         .with_analyzer_rule(Arc::new(Steps))
         .with_query_planner(Arc::new(WithSteps))
         .with_optimizer_rules(exact::rules())

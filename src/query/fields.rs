@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, visit_expressions_mut,
+    AccessExpr, Expr, Ident, ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    visit_expressions_mut,
 };
 
 use super::row_in::parsed;
@@ -121,13 +122,42 @@ impl Scopes {
         }
     }
 
+    /// Whether it is a column of a query outside, which the engine calls otherwise.
+    fn is_outside(&self, names: &[Ident]) -> bool {
+        let [table, _] = names else {
+            return false;
+        };
+        match self.open.split_last() {
+            Some((own, others)) => !own.has(table) && others.iter().any(|tables| tables.has(table)),
+            None => false,
+        }
+    }
+
     /// With brackets in place of dots.
     fn bracketed(&self, part: &mut Expr, is_list: bool) -> Result<()> {
-        let Expr::CompoundIdentifier(names) = part else {
-            return Ok(());
+        let (names, rest) = match &*part {
+            Expr::CompoundIdentifier(names) => (names.clone(), String::new()),
+            // `t.payload.items[1]`
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                let mut names = match root.as_ref() {
+                    Expr::Identifier(name) => vec![name.clone()],
+                    Expr::CompoundIdentifier(names) => names.clone(),
+                    _ => return Ok(()),
+                };
+                let fields = access_chain.iter().map_while(|access| match access {
+                    AccessExpr::Dot(Expr::Identifier(name)) => Some(name.clone()),
+                    _ => None,
+                });
+                let fields: Vec<Ident> = fields.collect();
+                let rest = access_chain.iter().skip(fields.len());
+                let rest = rest.map(ToString::to_string).collect();
+                names.extend(fields);
+                (names, rest)
+            }
+            _ => return Ok(()),
         };
         let is_within = self.open.len() > 1;
-        let column = match self.field(names) {
+        let column = match self.field(&names) {
             Some(Of::Table { is_own }) if is_list || !is_own => 2,
             Some(Of::Column) if is_list || is_within => 1,
             _ => return Ok(()),
@@ -140,11 +170,8 @@ impl Scopes {
             let name = Expr::value(Value::SingleQuotedString(folded(field)));
             format!("[{name}]")
         });
-        *part = parsed(&format!(
-            "{}{}",
-            column.join("."),
-            fields.collect::<String>()
-        ))?;
+        let fields: String = fields.collect();
+        *part = parsed(&format!("{}{fields}{rest}", column.join(".")))?;
         Ok(())
     }
 }
@@ -191,7 +218,7 @@ impl VisitorMut for Scopes {
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
                 && let Expr::CompoundIdentifier(names) = &*expr
-                && self.field(names).is_some()
+                && (self.field(names).is_some() || self.is_outside(names))
                 && let Some(alias) = names.last().cloned()
             {
                 let expr = expr.clone();

@@ -94,7 +94,7 @@ pub(super) async fn parse(
     let does = check_kind(&statement, may)?;
     check_shape(&statement)?;
     if has_natural {
-        as_using(&mut statement, state).await?;
+        Box::pin(as_using(&mut statement, state)).await?;
     }
     standard::rewrite(&mut statement, state)?;
     Ok((statement, does))

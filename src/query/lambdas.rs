@@ -4,7 +4,9 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, LambdaFunction, Value, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, Expr, Ident, LambdaFunction, Subscript, Value, visit_expressions_mut,
+};
 
 use super::row_in::parsed;
 use super::using::{folded, same};
@@ -21,20 +23,40 @@ pub(super) fn with_fields(function: &mut LambdaFunction) -> Result<()> {
         .map(|param| param.name.clone())
         .collect();
     let visited = visit_expressions_mut(&mut function.body, |expr| {
-        if let Expr::CompoundIdentifier(names) = expr
-            && let [first, fields @ ..] = names.as_slice()
-            && params.iter().any(|param| same(param, first))
-        {
-            match field_of(first, fields) {
-                Ok(field) => *expr = field,
-                Err(error) => return ControlFlow::Break(error),
+        let is_param = |name: &Ident| params.iter().any(|param| same(param, name));
+        match expr {
+            Expr::CompoundIdentifier(names) => {
+                if let [first, fields @ ..] = names.as_slice()
+                    && is_param(first)
+                {
+                    match field_of(first, fields) {
+                        Ok(field) => *expr = field,
+                        Err(error) => return ControlFlow::Break(error),
+                    }
+                }
             }
+            // `x.l[1]`: the engine takes what stands before a dot for a table here, too.
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                if let Expr::Identifier(first) = root.as_ref()
+                    && is_param(first)
+                {
+                    access_chain.iter_mut().for_each(in_brackets);
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     });
     match visited {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
+    }
+}
+
+fn in_brackets(access: &mut AccessExpr) {
+    if let AccessExpr::Dot(Expr::Identifier(name)) = access {
+        let name = Expr::value(Value::SingleQuotedString(folded(name)));
+        *access = AccessExpr::Subscript(Subscript::Index { index: name });
     }
 }
 

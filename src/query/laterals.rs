@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, TableAlias,
-    TableAliasColumnDef, TableFactor, TableWithJoins, visit_expressions,
+    TableAliasColumnDef, TableFactor, TableWithJoins, Value, visit_expressions,
 };
 
 use super::row_in::parsed;
@@ -98,15 +98,21 @@ fn may_look(table: &TableFactor) -> bool {
     }
 }
 
-/// The call of a table of numbers, or moments, that are told by columns of other tables: `generate_series(1, t.n)`.
+/// The call of a table of numbers, or moments, that are told by columns of other tables, parameters or queries, or are counted: `generate_series(1, t.n)`.
 fn series_beside(factor: &TableFactor) -> Option<String> {
-    let (name, arguments) = match factor {
+    let (name, arguments, is_counted) = match factor {
         TableFactor::Table {
             name,
             args: Some(given),
+            with_ordinality,
             ..
-        } if given.settings.is_none() => (name, &given.args),
-        TableFactor::Function { name, args, .. } => (name, args),
+        } if given.settings.is_none() => (name, &given.args, *with_ordinality),
+        TableFactor::Function {
+            name,
+            args,
+            with_ordinality,
+            ..
+        } => (name, args, *with_ordinality),
         _ => return None,
     };
     let [name] = name.0.as_slice() else {
@@ -116,19 +122,45 @@ fn series_beside(factor: &TableFactor) -> Option<String> {
         let is = |other| name.value.eq_ignore_ascii_case(other);
         SERIES.into_iter().any(is)
     });
-    let names_columns = visit_expressions(arguments, |part| match part {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+    let is_made = visit_expressions(arguments, |part| match part {
+        Expr::Identifier(_)
+        | Expr::CompoundIdentifier(_)
+        | Expr::CompoundFieldAccess { .. }
+        | Expr::Subquery(_) => ControlFlow::Break(()),
+        Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => {
+            ControlFlow::Break(())
+        }
         _ => ControlFlow::Continue(()),
     });
+    let is_made = is_made.is_break() || is_counted;
     let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
-    (is_series && names_columns.is_break()).then(|| format!("{name}({})", arguments.join(", ")))
+    (is_series && is_made).then(|| format!("{name}({})", arguments.join(", ")))
+}
+
+/// Puts lists in place of such tables in a FROM clause.
+///
+/// # Errors
+/// None of the user's.
+pub(super) fn series_as_lists(from: &mut [TableWithJoins]) -> Result<()> {
+    for table in from {
+        let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+        for factor in joined.chain([&mut table.relation]) {
+            match factor {
+                TableFactor::NestedJoin {
+                    table_with_joins, ..
+                } => series_as_lists(std::slice::from_mut(table_with_joins.as_mut()))?,
+                factor => series_as_list(factor)?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A table of numbers as the list of these, where it looks at other tables: the engine's has constants only.
 ///
 /// # Errors
 /// None of the user's.
-pub(super) fn series_as_list(factor: &mut TableFactor) -> Result<()> {
+fn series_as_list(factor: &mut TableFactor) -> Result<()> {
     let Some(call) = series_beside(factor) else {
         return Ok(());
     };

@@ -127,6 +127,9 @@ impl VisitorMut for Rewriting<'_> {
         positions::all_as_numbers(select, |item| {
             group_keys::is_of_several_rows(item, self.state)
         });
+        if let Err(error) = laterals::series_as_lists(&mut select.from) {
+            return ControlFlow::Break(error);
+        }
         laterals::behind_others(&mut select.from);
         let mut tables = select.from.iter_mut();
         let turned = tables.try_for_each(|table| pivot::in_joins(table, self.state));
@@ -162,8 +165,7 @@ impl VisitorMut for Rewriting<'_> {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         laterals::unnest_without_lateral(factor);
-        let series = laterals::series_as_list(factor);
-        if let Err(error) = series.and_then(|()| laterals::with_places(factor)) {
+        if let Err(error) = laterals::with_places(factor) {
             return ControlFlow::Break(error);
         }
         written::name_unnested(factor, &mut self.unnested);

@@ -81,6 +81,7 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
         .or_else(|| others(text))
         .or_else(|| mistakes(text))
         .or_else(|| slips(text))
+        .or_else(|| of_lambdas(text))
         .or_else(|| unsupported(text))
         .or_else(|| of_rows(text))
 }
@@ -233,8 +234,27 @@ fn mistakes(text: &str) -> Option<Worded> {
     None
 }
 
-/// What stands where something like a lambda does not.
-const LAMBDA: &str = "write list_transform(l, x -> x + 1) or list_filter(l, x -> x > 1); a field of a struct is s['name']";
+/// Lambdas that are none here.
+fn of_lambdas(text: &str) -> Option<Worded> {
+    let (message, hint) = if text.starts_with("Unsupported ast node in sqltorel: Lambda") {
+        (
+            "a lambda is an argument of a function of lists".to_owned(),
+            "write list_transform(l, x -> x + 1) or list_filter(l, x -> x > 1); a field of a struct is s['name']",
+        )
+    } else {
+        let rest = text.strip_prefix("lambda defined ")?;
+        let count: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        (
+            format!("the function gives its lambda one value, got {count} parameters"),
+            "places are told by FROM t, unnest(t.list) WITH ORDINALITY AS u(x, place)",
+        )
+    };
+    Some(Worded {
+        kind: Some(ErrorKind::Unsupported),
+        message,
+        hint: Some(hint.to_owned()),
+    })
+}
 
 /// What the engine does not do.
 fn unsupported(text: &str) -> Option<Worded> {
@@ -251,12 +271,6 @@ fn unsupported(text: &str) -> Option<Worded> {
             .chars()
             .take_while(|letter| letter.is_alphanumeric())
             .collect();
-        if node == "Lambda" {
-            return unsupported(
-                "a lambda is an argument of a function of lists".to_owned(),
-                LAMBDA,
-            );
-        }
         return unsupported(
             format!("{node} is not supported"),
             "write it with joins, CASE and aggregates",
@@ -273,13 +287,6 @@ fn unsupported(text: &str) -> Option<Worded> {
         return unsupported(
             "SELECT … INTO is not supported".to_owned(),
             "CREATE TABLE name AS SELECT … makes a table",
-        );
-    }
-    if let Some(rest) = text.strip_prefix("lambda defined ") {
-        let count: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        return unsupported(
-            format!("the function gives its lambda one value, got {count} parameters"),
-            "places are told by FROM t, unnest(t.list) WITH ORDINALITY AS u(x, place)",
         );
     }
     if text == "TOP" || text.starts_with("FETCH clause is not supported") {

@@ -137,3 +137,40 @@ def test_fields_as_columns_are_called_as_the_fields() -> None:
         {"x": 2},
         {"x": 3},
     ]
+
+
+def test_a_condition_of_an_aggregate_comes_before_its_lambda() -> None:
+    table = pa.table({"l": [[0, 1], [3], [0]], "ok": [False, True, None]})
+    text = "SELECT max(list_transform(l, y -> 10 / y)) FILTER (WHERE ok) AS m FROM t"
+    assert rows(text, t=table) == [{"m": [3]}]
+
+
+def test_a_parameter_gives_a_list_another_type() -> None:
+    table = pa.table({"n": pa.array([1], pa.int32())})
+    text = "SELECT list_transform([n, $1], y -> y + 1) AS m FROM t"
+    assert rows(text, [1.5], t=table) == [{"m": [2.0, 2.5]}]
+    assert rows(text, [2], t=table) == [{"m": [2, 3]}]
+
+
+def test_long_decimals_beside_what_is_written() -> None:
+    longest = decimal.Decimal("9" * 38)
+    table = pa.table({"d": pa.array([longest, decimal.Decimal(0)], pa.decimal128(38, 0))})
+    assert rows("SELECT d < 0.1 AS a FROM t", t=table) == [{"a": False}, {"a": True}]
+    hundreds = pa.array([decimal.Decimal(100)], pa.decimal128(5, -2))
+    assert rows("SELECT h = 0.1 AS a FROM t", t=pa.table({"h": hundreds})) == [{"a": False}]
+
+
+def test_dictionaries_of_decimals_beside_floats() -> None:
+    prices = pa.array([decimal.Decimal("2.50"), None], pa.decimal128(10, 2)).dictionary_encode()
+    table = pa.table({"p": prices, "f": [2.5, float("nan")]})
+    assert rows("SELECT p = f AS a, p > 1e300 AS b FROM t", t=table) == [
+        {"a": True, "b": False},
+        {"a": None, "b": None},
+    ]
+
+
+def test_calls_within_calls_are_planned_at_once() -> None:
+    text = "[1, 2, 3]"
+    for number in range(12):
+        text = f"list_filter({text}, x -> x > {number % 2})"
+    assert rows(f"SELECT {text} AS l") == [{"l": [2, 3]}]

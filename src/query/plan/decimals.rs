@@ -3,16 +3,29 @@
 //! Comes in: values that are compared, or of which one is given. Goes out: the same; decimals beside floats are floats, and a float that is written (`0.05`) is the decimal that it is written as. The engine makes decimals of 15 digits before and behind the point of both: there are none for `1e300` and NaN, and `0.1` beside
 //! money has the type of neither. Never here: arithmetic, where the engine makes floats of both.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, ExprSchemable, cast, lit};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::InSubquery;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit,
+};
 
 /// What 128 bits have room for.
 const MAX_DIGITS: usize = 38;
 
+/// What 256 bits have room for.
+const MAX_DIGITS_OF_LONG: usize = 76;
+
 /// Gives decimals and floats among some values one type; says whether there are both.
 pub(super) fn of_one_kind(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
-    let of = |part: &Expr| part.get_type(schema).ok();
+    let of = |part: &Expr| match part.get_type(schema).ok()? {
+        DataType::Dictionary(_, values) => Some(*values),
+        kind => Some(kind),
+    };
     let kinds: Vec<Option<DataType>> = parts.iter().map(|part| of(part)).collect();
     let has = |is: fn(&DataType) -> bool| kinds.iter().flatten().any(is);
     if !has(is_decimal) || !has(DataType::is_floating) {
@@ -22,8 +35,16 @@ pub(super) fn of_one_kind(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
     let written = parts.iter().zip(&kinds);
     let written = written.map(|(part, kind)| is_float(kind).then(|| as_written(part)));
     let written: Vec<Option<Option<Expr>>> = written.collect();
-    // Whether each float is one that is written.
+    // Whether each float is one that is written, and all have room in one type.
     let are_written = written.iter().flatten().all(Option::is_some);
+    let literals = written.iter().flatten().flatten();
+    let literals = literals.filter_map(|literal| literal.get_type(schema).ok());
+    let decimals = kinds
+        .iter()
+        .flatten()
+        .filter(|kind| is_decimal(kind))
+        .cloned();
+    let are_written = are_written && have_room(literals.chain(decimals));
     for ((part, kind), written) in parts.iter_mut().zip(&kinds).zip(written) {
         match (are_written, written) {
             (true, Some(Some(decimal))) => **part = decimal,
@@ -36,6 +57,71 @@ pub(super) fn of_one_kind(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
     true
 }
 
+/// Whether decimals of several types have room in one, with as many digits behind the point as any has.
+fn have_room(kinds: impl Iterator<Item = DataType>) -> bool {
+    let (mut before, mut behind) = (0, 0);
+    for kind in kinds {
+        let (digits, scale, most) = match kind {
+            DataType::Decimal32(digits, scale)
+            | DataType::Decimal64(digits, scale)
+            | DataType::Decimal128(digits, scale) => (digits, scale, MAX_DIGITS),
+            DataType::Decimal256(digits, scale) => (digits, scale, MAX_DIGITS_OF_LONG),
+            _ => continue,
+        };
+        let Ok(scale) = u8::try_from(scale) else {
+            // Whole tens and hundreds, which the engine compares with nothing else.
+            return false;
+        };
+        let own = digits.saturating_sub(scale);
+        (before, behind) = (own.max(before), scale.max(behind));
+        if usize::from(before) + usize::from(behind) > most {
+            return false;
+        }
+    }
+    true
+}
+
+/// Keys of joins, and of what is joined for INTERSECT and EXCEPT: decimals beside floats are floats.
+pub(super) fn keys_of_one_kind(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Join(mut join) = plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let schema = merge_schema(&[&join.left, &join.right]);
+    let mut is_changed = false;
+    for (left, right) in &mut join.on {
+        is_changed |= of_one_kind(&mut [left, right], &schema);
+    }
+    Ok(Transformed::new_transformed(
+        LogicalPlan::Join(join),
+        is_changed,
+    ))
+}
+
+/// A value and the column of a query that it is looked for in: decimals beside floats are floats.
+pub(super) fn found_by_kind(found: &mut InSubquery, schema: &DFSchema) -> Result<bool> {
+    let plan = &found.subquery.subquery;
+    let columns = plan.schema().columns();
+    let ([column], Ok(value)) = (columns.as_slice(), found.expr.get_type(schema)) else {
+        return Ok(false);
+    };
+    let kind = plan.schema().field(0).data_type();
+    if is_decimal(&value) && kind.is_floating() {
+        let value = std::mem::take(found.expr.as_mut());
+        *found.expr = cast(value, DataType::Float64);
+        return Ok(true);
+    }
+    if !value.is_floating() || !is_decimal(kind) {
+        return Ok(false);
+    }
+    let (relation, name) = (column.relation.clone(), column.name.clone());
+    let made = cast(Expr::Column(column.clone()), DataType::Float64);
+    let plan = LogicalPlanBuilder::from(LogicalPlan::clone(plan))
+        .project([made.alias_qualified(relation, name)])?
+        .build()?;
+    found.subquery.subquery = Arc::new(plan);
+    Ok(true)
+}
+
 pub(super) fn is_decimal(kind: &DataType) -> bool {
     matches!(
         kind,
@@ -46,29 +132,79 @@ pub(super) fn is_decimal(kind: &DataType) -> bool {
     )
 }
 
-/// The decimal that a number was written as, if there is room for it.
+/// The decimal that a number was written as, or that sums and products of such are, if there is room for it: `0.06 + 0.01`.
 fn as_written(value: &Expr) -> Option<Expr> {
-    let Expr::Literal(ScalarValue::Float64(Some(number)), _) = value else {
-        return None;
-    };
-    if !number.is_finite() {
-        return None;
-    }
-    // The shortest digits that are this number.
-    let text = number.to_string();
-    let digits: String = text.chars().filter(|letter| *letter != '.').collect();
-    let scale = text.split_once('.').map_or(0, |(_, rest)| rest.len());
-    let count = digits
-        .trim_start_matches(['-', '0'])
-        .len()
-        .max(scale)
-        .max(1);
-    if count > MAX_DIGITS {
+    let Written { unscaled, scale } = Written::of(value)?;
+    let digits = unscaled
+        .unsigned_abs()
+        .checked_ilog10()
+        .map_or(1, |log| log + 1);
+    let digits = usize::try_from(digits).ok()?.max(scale).max(1);
+    if digits > MAX_DIGITS {
         return None;
     }
-    let (count, scale) = (u8::try_from(count).ok()?, i8::try_from(scale).ok()?);
-    let unscaled = digits.parse().ok()?;
-    Some(lit(ScalarValue::Decimal128(Some(unscaled), count, scale)))
+    let (digits, scale) = (u8::try_from(digits).ok()?, i8::try_from(scale).ok()?);
+    Some(lit(ScalarValue::Decimal128(Some(unscaled), digits, scale)))
+}
+
+/// A number with some digits behind the point.
+struct Written {
+    unscaled: i128,
+    scale: usize,
+}
+
+impl Written {
+    fn of(value: &Expr) -> Option<Self> {
+        match value {
+            Expr::Literal(ScalarValue::Float64(Some(number)), _) => Self::of_float(*number),
+            Expr::Literal(ScalarValue::Int64(Some(number)), _) => Some(Self {
+                unscaled: i128::from(*number),
+                scale: 0,
+            }),
+            Expr::Negative(value) => {
+                let Self { unscaled, scale } = Self::of(value)?;
+                let unscaled = unscaled.checked_neg()?;
+                Some(Self { unscaled, scale })
+            }
+            Expr::BinaryExpr(pair) => {
+                let (left, right) = (Self::of(&pair.left)?, Self::of(&pair.right)?);
+                let scale = left.scale.max(right.scale);
+                match pair.op {
+                    Operator::Plus | Operator::Minus => {
+                        let (left, right) = (left.scaled(scale)?, right.scaled(scale)?);
+                        let unscaled = match pair.op {
+                            Operator::Plus => left.checked_add(right)?,
+                            _ => left.checked_sub(right)?,
+                        };
+                        Some(Self { unscaled, scale })
+                    }
+                    Operator::Multiply => Some(Self {
+                        unscaled: left.unscaled.checked_mul(right.unscaled)?,
+                        scale: left.scale + right.scale,
+                    }),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The shortest digits that are this number.
+    fn of_float(number: f64) -> Option<Self> {
+        if !number.is_finite() {
+            return None;
+        }
+        let text = number.to_string();
+        let digits: String = text.chars().filter(|letter| *letter != '.').collect();
+        let scale = text.split_once('.').map_or(0, |(_, rest)| rest.len());
+        let unscaled = digits.parse().ok()?;
+        Some(Self { unscaled, scale })
+    }
+
+    fn scaled(&self, scale: usize) -> Option<i128> {
+        let more = u32::try_from(scale - self.scale).ok()?;
+        self.unscaled.checked_mul(10_i128.checked_pow(more)?)
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +225,10 @@ mod tests {
         assert_eq!(of(-0.0), Some((0, 1, 0)));
         assert_eq!(of(1e20), Some((100_000_000_000_000_000_000, 21, 0)));
         assert_eq!(of(1e-30), Some((1, 30, 30)));
+        let sum = lit(0.06) + lit(0.01) * lit(2_i64);
+        let decimal = lit(ScalarValue::Decimal128(Some(8), 2, 2));
+        assert_eq!(as_written(&sum), Some(decimal));
+        assert_eq!(as_written(&(lit(0.5) / lit(2.0))), None);
         for number in [1e38, 1e-39, f64::NAN, f64::INFINITY, 1e300] {
             assert_eq!(of(number), None, "{number}");
         }

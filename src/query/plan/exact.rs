@@ -15,6 +15,7 @@ use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
@@ -22,6 +23,7 @@ use super::dependencies::{Dependencies, Distincts};
 use super::fields::of_fields;
 use super::stay::Staying;
 use super::unions::{NamesOfParts, WithoutRows};
+use super::units::Simplifier;
 
 /// Rewrites one `IN` list that holds null, or one call about fields of structs.
 pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
@@ -78,6 +80,7 @@ pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             Arc::new(SameTypes(SingleDistinctToGroupBy::new())) as _
         }
         "propagate_empty_relation" => Arc::new(WithoutRows::default()) as _,
+        "simplify_expressions" => Arc::new(Simplifier(SimplifyExpressions::new())) as _,
         "push_down_filter" => Arc::new(Staying(PushDownFilter::new())) as _,
         "extract_equijoin_predicate" => Arc::new(Keys(ExtractEquijoinPredicate::new())) as _,
         _ => rule,

@@ -27,13 +27,14 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::centuries::of_years;
 use super::clocks::midnights;
+use super::decimals::{found_by_kind, keys_of_one_kind};
 use super::dictionaries::{OF_ONE_ROW, of_several, without_dictionaries, without_repeated};
 use super::distinct_on::of_distinct_on;
 use super::elements::of_group;
 use super::outside::settled;
 use super::spans::scaled;
 use super::united::united;
-use super::units::with_room;
+use super::units::{with_room, with_room_for_frame};
 use super::walk::walk;
 use crate::error::{Error, ErrorKind};
 
@@ -236,7 +237,9 @@ fn of_nodes(plan: LogicalPlan) -> Result<LogicalPlan> {
             true => node.recompute_schema()?,
             false => node,
         };
-        let done = of_distinct_on(node)?.transform_data(united)?;
+        let done = of_distinct_on(node)?
+            .transform_data(united)?
+            .transform_data(keys_of_one_kind)?;
         is_changed |= done.transformed;
         Ok(done)
     })?;
@@ -279,14 +282,16 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Ok(Transformed::yes(cast(length, DataType::Int64)))
         }
         Expr::ScalarFunction(call) => Ok(of_years(call, schema)),
-        Expr::InSubquery(found) => {
+        Expr::InSubquery(mut found) => {
             let columns = found.subquery.subquery.schema();
             if let [column] = &**columns.fields()
                 && let Ok(value) = found.expr.get_type(schema)
             {
                 check_types(&value, column.data_type())?;
             }
-            Ok(Transformed::no(Expr::InSubquery(found)))
+            let is_changed = found_by_kind(&mut found, schema)?;
+            let found = Expr::InSubquery(found);
+            Ok(Transformed::new_transformed(found, is_changed))
         }
         Expr::AggregateFunction(aggregate) => of_aggregate(aggregate, schema),
         Expr::WindowFunction(window) => of_window(window, schema),
@@ -320,7 +325,8 @@ fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<T
 fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let function = window.fun.name().to_owned();
     let mut is_changed = nothings_as_numbers(&function, &mut window.params.args, schema)
-        | by_peers(&mut window, schema)?;
+        | by_peers(&mut window, schema)?
+        | with_room_for_frame(&mut window.params, schema);
     if OF_ONE_ROW.contains(&function.as_str()) {
         is_changed |= without_dictionaries(&mut window.params.args, schema)?;
     }

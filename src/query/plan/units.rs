@@ -2,31 +2,69 @@
 //!
 //! Comes in: a comparison whose types are settled, or a sum that is planned. Goes out: the same with constants of whole units, where such a constant is or may be between two of them: the engine compares the column as it lies, and cuts the constant; a sum in a unit that has room for it. Never here: zones (`clocks.rs`), columns of two units, which the engine compares in the finer one.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::date_trunc;
-use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::utils::disjunction;
+use datafusion::logical_expr::expr::{InList, WindowFunctionParams};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{disjunction, merge_schema};
 use datafusion::logical_expr::{
-    Between, Case, Expr, ExprSchemable, Operator, binary_expr, cast, lit,
+    Between, Case, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrameBound, WindowFrameUnits,
+    binary_expr, cast, lit,
 };
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::types::compares;
+
+/// The engine's simplifier, which cuts constants: conditions get there that others have moved to where a column is made.
+#[derive(Debug)]
+pub(super) struct Simplifier(pub(super) SimplifyExpressions);
+
+impl OptimizerRule for Simplifier {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let schema = match plan.inputs().as_slice() {
+            [] => DFSchema::clone(plan.schema()),
+            inputs => merge_schema(inputs),
+        };
+        let names = NamePreserver::new(&plan);
+        let whole = plan.map_expressions(|expression| {
+            let name = names.save(&expression);
+            let whole = expression.transform_up(|part| in_whole_units(part, &schema))?;
+            Ok(match whole.transformed {
+                true => whole.update_data(|expression| name.restore(expression)),
+                false => whole,
+            })
+        })?;
+        whole.transform_data(|plan| self.0.rewrite(plan, config))
+    }
+}
 
 /// Rewrites one comparison.
 pub(super) fn in_whole_units(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match part {
         Expr::BinaryExpr(pair) if compares(pair.op) => {
-            let whole = match (unit_of(&pair.left, schema), unit_of(&pair.right, schema)) {
-                (Some(unit), None) => compared(&pair.left, pair.op, &pair.right, unit),
-                (None, Some(unit)) => pair
-                    .op
-                    .swap()
-                    .and_then(|operator| compared(&pair.right, operator, &pair.left, unit)),
-                _ => None,
-            };
-            whole.map_or_else(|| Transformed::no(Expr::BinaryExpr(pair)), Transformed::yes)
+            match of_pair(&pair.left, pair.op, &pair.right, schema) {
+                Some(whole) => Transformed::yes(whole),
+                None => Transformed::no(Expr::BinaryExpr(pair)),
+            }
         }
         Expr::Between(range) => match between(&range, schema) {
             Some(whole) => Transformed::yes(whole),
@@ -64,14 +102,51 @@ pub(super) fn with_room(moment: &mut Expr, interval: &Expr, schema: &DFSchema) {
     *moment = cast(std::mem::take(moment), DataType::Timestamp(finer, zone));
 }
 
+/// Gives times room for the distances of a frame: `RANGE INTERVAL '500 milliseconds' PRECEDING` over whole seconds.
+pub(super) fn with_room_for_frame(window: &mut WindowFunctionParams, schema: &DFSchema) -> bool {
+    let frame = &window.window_frame;
+    let (WindowFrameUnits::Range, [key]) = (frame.units, window.order_by.as_mut_slice()) else {
+        return false;
+    };
+    let before = key.expr.clone();
+    for bound in [&frame.start_bound, &frame.end_bound] {
+        let (WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance)) = bound
+        else {
+            continue;
+        };
+        // It is a text as long as types are not settled.
+        let interval = distance.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano));
+        if let Ok(interval) = interval {
+            with_room(&mut key.expr, &lit(interval), schema);
+        }
+    }
+    key.expr != before
+}
+
+/// A comparison of two sides in whole units, where it is one with a constant that is not of these.
+fn of_pair(left: &Expr, operator: Operator, right: &Expr, schema: &DFSchema) -> Option<Expr> {
+    match (unit_of(left, schema), unit_of(right, schema)) {
+        (Some(unit), None) => compared(left, operator, right, unit),
+        (None, Some(unit)) => compared(right, turned(operator)?, left, unit),
+        _ => None,
+    }
+}
+
+/// The operator with its sides in the other order.
+fn turned(operator: Operator) -> Option<Operator> {
+    match operator {
+        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => Some(operator),
+        operator => operator.swap(),
+    }
+}
+
 fn between(range: &Between, schema: &DFSchema) -> Option<Expr> {
-    let unit = unit_of(&range.expr, schema)?;
     let (low, high) = match range.negated {
         true => (Operator::Lt, Operator::Gt),
         false => (Operator::GtEq, Operator::LtEq),
     };
     let sides = [(low, &range.low), (high, &range.high)];
-    let wholes = sides.map(|(operator, end)| compared(&range.expr, operator, end, unit));
+    let wholes = sides.map(|(operator, end)| of_pair(&range.expr, operator, end, schema));
     if wholes.iter().all(Option::is_none) {
         return None;
     }
@@ -87,10 +162,9 @@ fn between(range: &Between, schema: &DFSchema) -> Option<Expr> {
 
 /// Those of a list that are not of whole units stand beside it.
 fn within(list: &InList, schema: &DFSchema) -> Option<Expr> {
-    let unit = unit_of(&list.expr, schema)?;
     let (mut kept, mut beside) = (Vec::new(), Vec::new());
     for value in &list.list {
-        match compared(&list.expr, Operator::Eq, value, unit) {
+        match of_pair(&list.expr, Operator::Eq, value, schema) {
             Some(whole) => beside.push(whole),
             None => kept.push(value.clone()),
         }
@@ -121,7 +195,10 @@ fn unit_of(side: &Expr, schema: &DFSchema) -> Option<TimeUnit> {
         return None;
     }
     match cast.expr.get_type(schema).ok()? {
-        DataType::Timestamp(coarse, own) if own == *zone && per(coarse) < per(*fine) => {
+        // Instants are the same in all zones.
+        DataType::Timestamp(coarse, own)
+            if own.is_some() == zone.is_some() && per(coarse) < per(*fine) =>
+        {
             Some(coarse)
         }
         _ => None,

@@ -30,7 +30,9 @@ pub(in crate::query) async fn as_using(
 ) -> Result<()> {
     // Those that stay NATURAL.
     let mut skipped = 0;
-    for _ in 0..MAX_JOINS {
+    let mut left_to_try = MAX_JOINS;
+    while left_to_try > 0 {
+        left_to_try -= 1;
         let mut found = Natural {
             skipped,
             ..Natural::default()
@@ -73,8 +75,27 @@ struct Natural {
     common: Option<Vec<String>>,
     /// What is found: a query of all columns for each side.
     sides: Option<(Query, Query)>,
-    /// WITH of each query that is open.
-    withs: Vec<Option<With>>,
+    /// Each query that is open.
+    open: Vec<Open>,
+}
+
+/// A query that is open.
+struct Open {
+    with: Option<With>,
+    /// How many queries within it were opened; those of its WITH come first.
+    opened: usize,
+}
+
+impl Open {
+    /// What its WITH names for the query within it that was opened last: of others of WITH only those before it.
+    fn known(&self) -> Option<With> {
+        let mut with = self.with.clone()?;
+        let known = self.opened.saturating_sub(1);
+        if known < with.cte_tables.len() {
+            with.cte_tables.truncate(known);
+        }
+        (!with.cte_tables.is_empty()).then_some(with)
+    }
 }
 
 impl Natural {
@@ -93,9 +114,11 @@ impl Natural {
         select.from = vec![table];
         let mut all: Option<With> = None;
         // Of one name the innermost is meant.
-        for with in self.withs.iter().rev().flatten() {
+        let mut opened = self.open.iter().rev();
+        let innermost = opened.next().and_then(|open| open.with.clone());
+        for with in innermost.into_iter().chain(opened.filter_map(Open::known)) {
             match &mut all {
-                None => all = Some(with.clone()),
+                None => all = Some(with),
                 Some(all) => {
                     all.recursive |= with.recursive;
                     let is_new = |name: &Ident, all: &With| {
@@ -163,12 +186,18 @@ impl VisitorMut for Natural {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        self.withs.push(query.with.clone());
+        if let Some(around) = self.open.last_mut() {
+            around.opened += 1;
+        }
+        self.open.push(Open {
+            with: query.with.clone(),
+            opened: 0,
+        });
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.withs.pop();
+        self.open.pop();
         ControlFlow::Continue(())
     }
 

@@ -1,10 +1,10 @@
-//! Values of lambdas as columns of their own.
+//! Values of lambdas in windows as columns of their own.
 //!
-//! Comes in: a plan whose functions with lambdas are ours. Goes out: the same with these below groups, orders and windows, in projections: what other processes are sent knows them there, and in conditions, and each is worked out once. Never here: the functions.
+//! Comes in: a plan whose functions with lambdas are ours. Goes out: the same with arguments and keys of windows that have such in projections below: rows are dealt out to other processes by keys, which are sent no functions of ours. Never here: the functions.
 
 use std::cell::Cell;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -14,89 +14,71 @@ use super::function::WithLambda;
 /// What the names of the columns begin with.
 const NAME: &str = "__lambda";
 
-/// Moves the calls into projections.
+/// Moves what has such calls into projections.
 pub(super) fn in_projections(plan: LogicalPlan) -> Result<LogicalPlan> {
     let count = Cell::new(0);
-    let moved = plan.transform_up_with_subqueries(|node| {
-        let is_wider = match &node {
-            LogicalPlan::Aggregate(_) => false,
-            LogicalPlan::Sort(_) | LogicalPlan::Window(_) => true,
-            _ => return Ok(Transformed::no(node)),
-        };
-        below(node, is_wider, &count)
+    let moved = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Window(_) => below(node, &count),
+        node => Ok(Transformed::no(node)),
     });
     moved.data()
 }
 
-fn is_ours(part: &Expr) -> bool {
+pub(super) fn is_ours(part: &Expr) -> bool {
     match part {
         Expr::ScalarFunction(call) => call.func.inner().is::<WithLambda>(),
         _ => false,
     }
 }
 
-/// The calls in some expressions, each once.
-fn calls(expressions: &[Expr]) -> Result<Vec<Expr>> {
-    let mut calls = Vec::new();
-    for expression in expressions {
-        expression.apply(|part| {
-            if !is_ours(part) {
-                return Ok(TreeNodeRecursion::Continue);
+/// Windows over a projection with what has such calls, whole: what is not taken of a CASE is not worked out.
+fn below(node: LogicalPlan, count: &Cell<usize>) -> Result<Transformed<LogicalPlan>> {
+    let mut made: Vec<(Expr, String)> = Vec::new();
+    let mut column = |part: &mut Expr| -> Result<()> {
+        if !part.exists(|part| Ok(is_ours(part)))? {
+            return Ok(());
+        }
+        let known = made.iter().find(|(known, _)| known == part);
+        let name = match known {
+            Some((_, name)) => name.clone(),
+            None => {
+                count.set(count.get() + 1);
+                let name = format!("{NAME}_{}", count.get());
+                made.push((part.clone(), name.clone()));
+                name
             }
-            if !calls.contains(part) {
-                calls.push(part.clone());
-            }
-            Ok(TreeNodeRecursion::Jump)
-        })?;
-    }
-    Ok(calls)
-}
-
-/// A node over a projection with its calls. `is_wider` says that it has all columns of what is below it.
-fn below(
-    node: LogicalPlan,
-    is_wider: bool,
-    count: &Cell<usize>,
-) -> Result<Transformed<LogicalPlan>> {
-    let calls = calls(&node.expressions())?;
-    let input = match node.inputs().as_slice() {
-        [input] if !calls.is_empty() => LogicalPlan::clone(input),
-        _ => return Ok(Transformed::no(node)),
+        };
+        *part = Expr::Column(Column::from_name(name));
+        Ok(())
     };
-    let names: Vec<String> = calls.iter().map(|_| next(count)).collect();
-    let before = node.schema().columns();
-    let own = input.schema().columns().into_iter().map(Expr::Column);
-    let made = calls.iter().zip(&names);
-    let made = made.map(|(call, name)| call.clone().alias(name));
-    let projection = LogicalPlanBuilder::from(input)
-        .project(own.chain(made))?
-        .build()?;
     let kept = NamePreserver::new(&node);
     let expressions = node.expressions().into_iter().map(|expression| {
         let name = kept.save(&expression);
-        let changed = expression.transform_down(|part| {
-            let place = calls.iter().position(|call| *call == part);
-            Ok(match place.and_then(|place| names.get(place)) {
-                Some(name) => {
-                    let column = Expr::Column(Column::from_name(name));
-                    Transformed::new(column, true, TreeNodeRecursion::Jump)
-                }
-                None => Transformed::no(part),
-            })
+        let changed = expression.transform_down(|part| match part {
+            Expr::WindowFunction(mut window) => {
+                let params = &mut window.params;
+                params.args.iter_mut().try_for_each(&mut column)?;
+                params.partition_by.iter_mut().try_for_each(&mut column)?;
+                let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
+                keys.into_iter().try_for_each(&mut column)?;
+                Ok(Transformed::yes(Expr::WindowFunction(window)))
+            }
+            part => Ok(Transformed::no(part)),
         });
         Ok(name.restore(changed.data()?))
     });
     let expressions = expressions.collect::<Result<Vec<_>>>()?;
+    let input = match node.inputs().as_slice() {
+        [input] if !made.is_empty() => LogicalPlan::clone(input),
+        _ => return Ok(Transformed::no(node)),
+    };
+    let before = node.schema().columns().into_iter().map(Expr::Column);
+    let own = input.schema().columns().into_iter().map(Expr::Column);
+    let made = made.into_iter().map(|(part, name)| part.alias(name));
+    let projection = LogicalPlanBuilder::from(input)
+        .project(own.chain(made))?
+        .build()?;
     let changed = node.with_new_exprs(expressions, vec![projection])?;
-    if !is_wider {
-        return Ok(Transformed::yes(changed));
-    }
-    let columns = before.into_iter().map(Expr::Column);
-    let changed = LogicalPlanBuilder::from(changed).project(columns)?;
+    let changed = LogicalPlanBuilder::from(changed).project(before)?;
     Ok(Transformed::yes(changed.build()?))
-}
-
-fn next(count: &Cell<usize>) -> String {
-    count.set(count.get() + 1);
-    format!("{NAME}_{}", count.get())
 }

@@ -1,35 +1,44 @@
 //! What a lambda does, as an expression over columns of its own.
 //!
-//! Comes in: a call of a function of the engine. Goes out: a call of one of ours, which has the lambda within. Never here: how it runs.
+//! Comes in: a call of a function of the engine. Goes out: a call of one of ours, which has the lambda within. Comes in: what a lambda does, and the types of its columns. Goes out: what is run. Never here: how it runs.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use arrow::datatypes::{FieldRef, Schema};
+use arrow::datatypes::Schema;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, internal_err};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::expr::{HigherOrderFunction, Lambda};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, Signature, Volatility};
+use datafusion::logical_expr::{
+    EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Signature, Volatility,
+};
+use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::physical_expr::create_physical_expr;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
 use super::function::WithLambda;
 use crate::error::Error;
+use crate::query::plan::meaning::Meaning;
+use crate::query::plan::types::Types;
+
+/// What lambdas of one statement are settled by.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) config: Arc<ConfigOptions>,
+    /// The bytes that the session may use.
+    pub(super) limit: usize,
+}
 
 /// The function of ours that is a call of the engine's.
-pub(super) fn ours(
-    call: HigherOrderFunction,
-    schema: &DFSchema,
-    properties: &ExecutionProps,
-) -> Result<Expr> {
-    let params = call.lambda_parameters(schema)?;
+pub(super) fn ours(call: HigherOrderFunction, settings: &Arc<Settings>) -> Result<Expr> {
     let HigherOrderFunction { func, mut args } = call;
     let is_lambda = |argument: &Expr| matches!(argument, Expr::Lambda(_));
-    let place = args.iter().position(is_lambda);
-    let (Some(place), Some(params)) = (place, params.into_iter().next()) else {
+    let Some(place) = args.iter().position(is_lambda) else {
         return internal_err!("{} without a lambda", func.name());
     };
     let Expr::Lambda(lambda) = args.remove(place) else {
@@ -39,55 +48,78 @@ pub(super) fn ours(
         let text = format!("{} with several lambdas is not supported", func.name());
         return Err(Error::unsupported(text).into());
     }
-    let text = format!("{}[{}]", func.name(), Expr::Lambda(lambda.clone()));
-    let mut body = Body::default();
-    let expr = body.open(lambda, &params, schema)?;
-    let volatility = match expr.is_volatile() {
+    let name = format!("{}[{}]", func.name(), Expr::Lambda(lambda.clone()));
+    let mut opening = Opening::default();
+    let body = opening.open(lambda)?;
+    let volatility = match body.is_volatile() {
         true => Volatility::Volatile,
         false => Volatility::Immutable,
     };
-    let fields = body.schema().fields;
-    let fields = fields.iter().map(|field| (None, Arc::clone(field)));
-    let fields = fields.collect();
-    let within = Arc::new(DFSchema::new_with_metadata(fields, HashMap::new())?);
-    // Some functions are others, which only the simplifier puts in their place.
-    let simplified = SimplifyContext::builder().with_schema(Arc::clone(&within));
-    let simplified = match &properties.config_options {
-        Some(config) => simplified.with_config_options(Arc::clone(config)),
-        None => simplified,
-    };
-    let expr = ExprSimplifier::new(simplified.build()).simplify(expr)?;
-    let context = PhysicalPlanningContext::default();
     let function = WithLambda {
-        name: text,
+        name,
         function: func,
         place,
-        params,
-        used: body.used,
-        named: body.fields,
-        body: create_physical_expr(&expr, &within, properties, &context)?,
-        signature: Signature::variadic_any(volatility),
+        used: opening.used,
+        num_named: opening.named.len(),
+        body,
+        settings: Arc::clone(settings),
+        signature: Signature::user_defined(volatility),
+        settled: Mutex::new(None),
     };
-    args.extend(body.named);
+    args.extend(opening.named);
     Ok(ScalarUDF::from(function).call(args))
 }
 
-/// What a lambda does, over columns of its own.
-#[derive(Default)]
-struct Body {
-    /// What it names beside its parameters.
-    named: Vec<Expr>,
-    /// The same as columns.
-    fields: Vec<FieldRef>,
-    /// The numbers of the parameters that it names, ascending.
-    used: Vec<usize>,
-    /// The same as columns.
-    used_fields: Vec<FieldRef>,
+/// What a lambda does, over columns of these types, as it is run: settled as any expression of a statement.
+pub(super) fn compiled(
+    body: &Expr,
+    columns: &Schema,
+    settings: &Settings,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    let fields = columns.fields().iter();
+    let fields = fields.map(|field| (None, Arc::clone(field))).collect();
+    let schema = Arc::new(DFSchema::new_with_metadata(fields, HashMap::new())?);
+    let one_row = LogicalPlan::EmptyRelation(EmptyRelation {
+        produce_one_row: true,
+        schema: Arc::clone(&schema),
+    });
+    let plan = LogicalPlanBuilder::from(one_row).project([body.clone().alias("made")])?;
+    let limit = settings.limit;
+    let analyzer = Analyzer::with_rules(vec![
+        Arc::new(Types),
+        Arc::new(TypeCoercion::new()),
+        Arc::new(Meaning { limit }),
+    ]);
+    let plan = analyzer.execute_and_check(plan.build()?, &settings.config, |_, _| {})?;
+    let Some(settled) = plan.expressions().into_iter().next() else {
+        return internal_err!("a lambda that does nothing");
+    };
+    // Some functions are others, which only the simplifier puts in their place.
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::clone(&schema))
+        .with_config_options(Arc::clone(&settings.config))
+        .build();
+    let settled = ExprSimplifier::new(context).simplify(settled.unalias())?;
+    let properties = ExecutionProps {
+        config_options: Some(Arc::clone(&settings.config)),
+        ..ExecutionProps::new()
+    };
+    let context = PhysicalPlanningContext::default();
+    create_physical_expr(&settled, &schema, &properties, &context)
 }
 
-impl Body {
+/// A lambda that is opened.
+#[derive(Default)]
+struct Opening {
+    /// What it names beside its parameters.
+    named: Vec<Expr>,
+    /// The numbers of the parameters that it names, ascending.
+    used: Vec<usize>,
+}
+
+impl Opening {
     /// The expression of a lambda over what it names and its parameters.
-    fn open(&mut self, lambda: Lambda, params: &[FieldRef], schema: &DFSchema) -> Result<Expr> {
+    fn open(&mut self, lambda: Lambda) -> Result<Expr> {
         let Lambda {
             params: names,
             body,
@@ -102,64 +134,32 @@ impl Body {
         })?;
         self.used.sort_unstable();
         self.used.dedup();
-        let field = |number: &usize| match params.get(*number) {
-            Some(field) => Ok(Arc::new(
-                field.as_ref().clone().with_name(param_name(*number)),
-            )),
-            None => internal_err!("a lambda with {number} parameters and more"),
-        };
-        self.used_fields = self.used.iter().map(field).collect::<Result<_>>()?;
         let opened = body.transform_down(|part| {
-            if let Some(number) = param(&part) {
-                return Ok(Transformed::new(
-                    Expr::Column(Column::from_name(param_name(number))),
-                    true,
-                    TreeNodeRecursion::Jump,
-                ));
-            }
-            match stands_outside(&part)? {
-                true => {
-                    let column = Expr::Column(self.column(part, schema)?);
-                    Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
-                }
-                false => Ok(Transformed::no(part)),
-            }
+            let name = match param(&part) {
+                Some(number) => param_name(number),
+                None if stands_outside(&part)? => named_name(self.number(part)),
+                None => return Ok(Transformed::no(part)),
+            };
+            let column = Expr::Column(Column::from_name(name));
+            Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
         })?;
         Ok(opened.data)
     }
 
-    /// The column for something that is named.
-    fn column(&mut self, named: Expr, schema: &DFSchema) -> Result<Column> {
-        let number = match self.named.iter().position(|known| *known == named) {
-            Some(number) => number,
-            None => {
-                let (_, field) = named.to_field(schema)?;
-                let name = named_name(self.named.len());
-                self.fields
-                    .push(Arc::new(field.as_ref().clone().with_name(name)));
-                self.named.push(named);
-                self.named.len() - 1
-            }
-        };
-        Ok(Column::from_name(named_name(number)))
-    }
-
-    fn schema(&self) -> Schema {
-        Schema::new(
-            self.fields
-                .iter()
-                .chain(&self.used_fields)
-                .cloned()
-                .collect::<Vec<_>>(),
-        )
+    fn number(&mut self, named: Expr) -> usize {
+        let known = self.named.iter().position(|known| *known == named);
+        known.unwrap_or_else(|| {
+            self.named.push(named);
+            self.named.len() - 1
+        })
     }
 }
 
-fn named_name(number: usize) -> String {
+pub(super) fn named_name(number: usize) -> String {
     format!("named {number}")
 }
 
-fn param_name(number: usize) -> String {
+pub(super) fn param_name(number: usize) -> String {
     format!("parameter {number}")
 }
 

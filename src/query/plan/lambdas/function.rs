@@ -1,70 +1,99 @@
 //! A function of the engine with its lambda, as a function of ours.
 //!
-//! Comes in: lists, and what the lambda names, for some rows. Goes out: what the engine's function makes of them. Never here: what the lambda does.
+//! Comes in: lists, and what the lambda names, for some rows. Goes out: what the engine's function makes of them. What the lambda does is settled for the types of these: they may change as long as a statement is planned. Never here: what is done with what a lambda makes.
 
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::utils::remove_list_null_values;
 use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::type_coercion::functions::value_fields_with_higher_order_udf;
 use datafusion::logical_expr::{
-    ColumnarValue, HigherOrderFunctionArgs, HigherOrderReturnFieldArgs, HigherOrderUDF,
-    LambdaArgument, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, ValueOrLambda,
+    ColumnarValue, Expr, HigherOrderFunctionArgs, HigherOrderReturnFieldArgs, HigherOrderUDF,
+    LambdaArgument, LambdaParametersProgress, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl,
+    Signature, ValueOrLambda,
 };
 use datafusion::physical_expr::PhysicalExpr;
 
+use super::body::{Settings, compiled, named_name, param_name};
+
 /// A function of the engine with its lambda. Arguments are its values, then what the lambda names.
-#[derive(Debug, Eq, Hash)]
+#[derive(Debug)]
 pub(super) struct WithLambda {
     /// That of the function with the text of the lambda, for people.
     pub(super) name: String,
     pub(super) function: Arc<HigherOrderUDF>,
     /// Where the lambda stands among the arguments of the function.
     pub(super) place: usize,
-    pub(super) params: Vec<FieldRef>,
-    /// The numbers of the parameters that the lambda names.
+    /// The numbers of the parameters that the lambda names, ascending.
     pub(super) used: Vec<usize>,
-    /// What it names beside these.
-    pub(super) named: Vec<FieldRef>,
-    /// Over `named`, then `used`.
-    pub(super) body: Arc<dyn PhysicalExpr>,
+    /// How many values it names beside these.
+    pub(super) num_named: usize,
+    /// Over a column for each of these values, and one for each of these parameters.
+    pub(super) body: Expr,
+    pub(super) settings: Arc<Settings>,
     pub(super) signature: Signature,
+    /// What was settled last.
+    pub(super) settled: Mutex<Option<Arc<Settled>>>,
 }
 
-// Rust derives none over a shared trait object.
+/// A lambda for arguments of some types.
+#[derive(Debug)]
+pub(super) struct Settled {
+    arguments: Vec<FieldRef>,
+    /// All that the function gives its lambda.
+    pub(super) params: Vec<FieldRef>,
+    /// The columns of the body.
+    pub(super) schema: Schema,
+    pub(super) body: Arc<dyn PhysicalExpr>,
+    /// What the lambda makes.
+    made: FieldRef,
+}
+
+/// The columns of a body: what is named, then the parameters.
+fn columns(named: &[FieldRef], params: &[FieldRef], used: &[usize]) -> Schema {
+    let used = used.iter().filter_map(|number| {
+        let field = params.get(*number)?;
+        Some(renamed(field, param_name(*number)))
+    });
+    Schema::new(named.iter().cloned().chain(used).collect::<Vec<_>>())
+}
+
+fn renamed(field: &FieldRef, name: String) -> FieldRef {
+    Arc::new(field.as_ref().clone().with_name(name))
+}
+
 impl PartialEq for WithLambda {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
             && self.function == other.function
             && self.place == other.place
-            && self.params == other.params
             && self.used == other.used
-            && self.named == other.named
-            && self.body.as_ref() == other.body.as_ref()
-            && self.signature == other.signature
+            && self.num_named == other.num_named
+            && self.body == other.body
+    }
+}
+
+impl Eq for WithLambda {}
+
+impl Hash for WithLambda {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+        self.num_named.hash(state);
     }
 }
 
 impl WithLambda {
     /// The arguments of the engine's function, without the lambda, and what the lambda names.
     pub(super) fn split<'a, T>(&self, arguments: &'a [T]) -> Result<(&'a [T], &'a [T])> {
-        let values = arguments.len().checked_sub(self.named.len());
+        let values = arguments.len().checked_sub(self.num_named);
         let parts = values.and_then(|values| arguments.split_at_checked(values));
         parts.map_or_else(
             || internal_err!("{} with {} arguments", self.name, arguments.len()),
             Ok,
         )
-    }
-
-    /// The fields of the body.
-    pub(super) fn schema(&self) -> Schema {
-        let used = self
-            .used
-            .iter()
-            .filter_map(|number| self.params.get(*number));
-        let fields = self.named.iter().chain(used).cloned();
-        Schema::new(fields.collect::<Vec<_>>())
     }
 
     /// Values with the lambda where it belongs.
@@ -78,9 +107,36 @@ impl WithLambda {
         all
     }
 
-    fn fields(&self, values: &[FieldRef]) -> Result<Vec<ValueOrLambda<FieldRef, FieldRef>>> {
-        let made = self.body.return_field(&self.schema())?;
-        Ok(self.with(values.iter().cloned(), made))
+    /// The lambda for arguments of these types.
+    pub(super) fn settled(&self, arguments: &[FieldRef]) -> Result<Arc<Settled>> {
+        let last = || self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(settled) = last().as_ref()
+            && settled.arguments == arguments
+        {
+            return Ok(Arc::clone(settled));
+        }
+        let (values, named) = self.split(arguments)?;
+        let fields = self.with(values.iter().cloned(), None);
+        let params = match self.function.lambda_parameters(0, &fields)? {
+            LambdaParametersProgress::Complete(all) => all.into_iter().next().unwrap_or_default(),
+            LambdaParametersProgress::Partial(_) => {
+                return internal_err!("{} whose parameters depend on what it makes", self.name);
+            }
+        };
+        let named = named.iter().enumerate();
+        let named = named.map(|(number, field)| renamed(field, named_name(number)));
+        let named = named.collect::<Vec<_>>();
+        let schema = columns(&named, &params, &self.used);
+        let body = compiled(&self.body, &schema, &self.settings)?;
+        let settled = Arc::new(Settled {
+            arguments: arguments.to_vec(),
+            made: body.return_field(&schema)?,
+            schema,
+            params,
+            body,
+        });
+        *last() = Some(Arc::clone(&settled));
+        Ok(settled)
     }
 
     /// What the lambda names, for each row.
@@ -90,9 +146,8 @@ impl WithLambda {
         }
         let columns = named.iter().map(|value| value.to_array(rows));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let fields = self.named.iter().zip(&columns).map(|(field, column)| {
-            Field::new(field.name(), column.data_type().clone(), true)
-                .with_metadata(field.metadata().clone())
+        let fields = columns.iter().enumerate().map(|(number, column)| {
+            Field::new(named_name(number), column.data_type().clone(), true)
         });
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -110,29 +165,44 @@ impl ScalarUDFImpl for WithLambda {
         &self.signature
     }
 
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let (values, named) = self.split(types)?;
+        let fields = values
+            .iter()
+            .map(|kind| Arc::new(Field::new("", kind.clone(), true)));
+        let fields = value_fields_with_higher_order_udf(&self.with(fields, ()), &self.function)?;
+        let values = fields.into_iter().filter_map(|field| match field {
+            ValueOrLambda::Value(field) => Some(field.data_type().clone()),
+            ValueOrLambda::Lambda(()) => None,
+        });
+        Ok(values.chain(named.iter().cloned()).collect())
+    }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         internal_err!("{} has a field", self.name)
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let settled = self.settled(arguments.arg_fields)?;
         let (values, _) = self.split(arguments.arg_fields)?;
         let (constants, _) = self.split(arguments.scalar_arguments)?;
         let mut constants: Vec<Option<&ScalarValue>> = constants.to_vec();
         constants.insert(self.place.min(constants.len()), None);
         self.function
             .return_field_from_args(HigherOrderReturnFieldArgs {
-                arg_fields: &self.fields(values)?,
+                arg_fields: &self.with(values.iter().cloned(), Arc::clone(&settled.made)),
                 scalar_arguments: &constants,
             })
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = arguments.number_rows;
+        let settled = self.settled(&arguments.arg_fields)?;
         let (values, named) = self.split(&arguments.args)?;
         let (fields, _) = self.split(&arguments.arg_fields)?;
-        let body = Arc::clone(&self.body);
+        let body = Arc::clone(&settled.body);
         let named = self.rows(named, rows)?;
-        let lambda = LambdaArgument::new(self.params.clone(), body, named, &self.used);
+        let lambda = LambdaArgument::new(settled.params.clone(), body, named, &self.used);
         let clears = self.function.clear_null_values();
         let values = values.iter().map(|value| match clears {
             true => without_hidden(value, rows),
@@ -141,7 +211,7 @@ impl ScalarUDFImpl for WithLambda {
         let values = values.collect::<Result<Vec<_>>>()?;
         self.function.invoke_with_args(HigherOrderFunctionArgs {
             args: self.with(values, lambda),
-            arg_fields: self.fields(fields)?,
+            arg_fields: self.with(fields.iter().cloned(), Arc::clone(&settled.made)),
             number_rows: rows,
             return_field: arguments.return_field,
             config_options: arguments.config_options,

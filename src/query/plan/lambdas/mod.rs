@@ -1,6 +1,6 @@
 //! Functions of lists with a lambda: `list_transform(l, x -> x + k)`.
 //!
-//! Comes in: a plan whose types are settled. Goes out: the same with functions of ours (`function.rs`) in place of the engine's, whose arguments are the list and what the lambda names beside its parameters (`body.rs`), in projections and conditions (`apart.rs`). The engine finds parameters by places behind the columns of a batch, and does not follow them when it merges
+//! Comes in: a plan. Goes out: the same with functions of ours (`function.rs`) in place of the engine's, whose arguments are the list and what the lambda names beside its parameters (`body.rs`), and those of windows in projections (`apart.rs`). The engine finds parameters by places behind the columns of a batch, and does not follow them when it merges
 //! projections and moves conditions. Goes out, for other processes, which are sent no functions of ours but by name: the engine's again, with places beyond all columns (`sent.rs`). Never here: what is done with what a lambda makes, which is the engine's; names (`query/lambdas.rs`).
 
 mod apart;
@@ -9,56 +9,72 @@ mod function;
 #[cfg(feature = "distributed")]
 mod sent;
 
-use std::cell::OnceCell;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::walk::walk;
 use crate::error::Error;
-use apart::in_projections;
-use body::ours;
+use apart::{in_projections, is_ours};
+use body::{Settings, ours};
 
 #[cfg(feature = "distributed")]
 pub(crate) use sent::{has_lambda, with_lambdas};
 
-/// Puts functions of ours in place of those with lambdas.
+/// Puts functions of ours in place of those with lambdas. Comes before types are settled: those of lambdas are settled with those of their arguments.
 #[derive(Debug)]
-pub(in crate::query) struct Lambdas;
+pub(in crate::query) struct Lambdas {
+    /// The bytes that the session may use.
+    pub(in crate::query) limit: usize,
+}
 
 impl AnalyzerRule for Lambdas {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         if !has_lambdas(&plan)? {
             return Ok(plan);
         }
-        let known = OnceCell::new();
-        let properties = &|| {
-            known.get_or_init(|| ExecutionProps {
-                config_options: Some(Arc::new(config.clone())),
-                ..ExecutionProps::new()
-            })
-        };
+        let settings = Arc::new(Settings {
+            config: Arc::new(config.clone()),
+            limit: self.limit,
+        });
+        let settings = &settings;
         let plan = walk(plan, |_| {
-            move |expression: Expr, schema: &DFSchema| {
+            move |expression: Expr, _: &DFSchema| {
                 expression.transform_up(|part| match part {
-                    Expr::HigherOrderFunction(call) => {
-                        Ok(Transformed::yes(ours(call, schema, properties())?))
-                    }
+                    Expr::HigherOrderFunction(call) => Ok(Transformed::yes(ours(call, settings)?)),
                     part => Ok(Transformed::no(part)),
                 })
             }
         })?;
         check_parameters(&plan)?;
-        in_projections(plan)
+        let settled = plan
+            .transform_up_with_subqueries(|node| Ok(Transformed::yes(node.recompute_schema()?)));
+        settled.data()
     }
 
     fn name(&self) -> &'static str {
         "lambdas"
+    }
+}
+
+/// Puts those of windows into projections, once all is settled.
+#[derive(Debug)]
+pub(in crate::query) struct LambdasApart;
+
+impl AnalyzerRule for LambdasApart {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        match found(&plan, |part| is_ours(part).then_some(()))? {
+            Some(()) => in_projections(plan),
+            None => Ok(plan),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "lambdas_apart"
     }
 }
 

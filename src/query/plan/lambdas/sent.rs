@@ -55,8 +55,10 @@ impl WithLambda {
         schema: &Schema,
         first: usize,
     ) -> Result<Arc<dyn PhysicalExpr>> {
+        let fields = call.args().iter().map(|part| part.return_field(schema));
+        let settled = self.settled(&fields.collect::<Result<Vec<_>>>()?)?;
         let (values, named) = self.split(call.args())?;
-        let params = self.params.iter().enumerate().map(|(number, field)| {
+        let params = settled.params.iter().enumerate().map(|(number, field)| {
             Arc::new(
                 field
                     .as_ref()
@@ -66,7 +68,7 @@ impl WithLambda {
         });
         let params: Vec<FieldRef> = params.collect();
         // Those of lambdas within come behind these.
-        let body = engines(&self.body, &self.schema(), first + params.len())?.data;
+        let body = engines(&settled.body, &settled.schema, first + params.len())?.data;
         let body = body.transform_down(|part| {
             let Some(column) = part.downcast_ref::<Column>() else {
                 return Ok(Transformed::no(part));
