@@ -46,6 +46,7 @@ pub(super) struct Settled {
     /// All that the function gives its lambda.
     pub(super) params: Vec<FieldRef>,
     /// The columns of the body.
+    #[cfg(feature = "distributed")]
     pub(super) schema: Schema,
     pub(super) body: Arc<dyn PhysicalExpr>,
     /// What the lambda makes.
@@ -131,6 +132,7 @@ impl WithLambda {
         let settled = Arc::new(Settled {
             arguments: arguments.to_vec(),
             made: body.return_field(&schema)?,
+            #[cfg(feature = "distributed")]
             schema,
             params,
             body,
