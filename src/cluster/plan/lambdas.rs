@@ -11,14 +11,14 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode, PhysicalGroupBy};
-use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
 };
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion_distributed::{DistributedLeafExec, NetworkBoundaryExt};
+use datafusion_distributed::DistributedLeafExec;
 
+use super::sent::each_sent;
 use crate::error::Error;
 use crate::query::{GridScanExec, has_lambda, with_expressions, with_lambdas};
 
@@ -29,20 +29,10 @@ use crate::query::{GridScanExec, has_lambda, with_expressions, with_lambdas};
 pub(in crate::cluster) fn written_out(
     plan: &Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    below(plan, false)
-}
-
-/// What is below and at a node, which is written down or is not.
-fn below(plan: &Arc<dyn ExecutionPlan>, is_sent: bool) -> Result<Arc<dyn ExecutionPlan>> {
-    let is_sent_below = is_sent || plan.is_network_boundary();
-    let children = plan.children().into_iter();
-    let children = children.map(|child| below(child, is_sent_below));
-    let children = children.collect::<Result<_>>()?;
-    let plan = replace_children_if_necessary(Arc::clone(plan), children)?;
-    match is_sent && has_lambdas(&plan)? {
-        true => of_node(plan),
-        false => Ok(plan),
-    }
+    each_sent(plan, &|node| match has_lambdas(&node)? {
+        true => of_node(node),
+        false => Ok(node),
+    })
 }
 
 fn has_lambdas(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {

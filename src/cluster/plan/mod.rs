@@ -2,7 +2,7 @@
 //!
 //! Comes in: a plan for one process, the members of a statement. Goes out: the same rows with fewer exchanges between members, and none that the engine would get wrong. Read on in `limits.rs`, `pairs.rs`, `unions.rs` (what the engine
 //! does not do as it is meant), `together.rs`, `hashed.rs`, `borders.rs` with `cuts.rs` and `border.rs` (rows that are where they are needed), `whole.rs`, `single.rs`, `few.rs`, `fewer.rs` (exchanges that are not needed),
-//! `numbers.rs`, `orders.rs`, `known.rs` (what operators may do), `cores.rs` with `allowed.rs` (how many shares parts have), `lambdas.rs` (functions with lambdas), `stages.rs` (plans as they are sent). Never here: which member reads what (`placement/`).
+//! `numbers.rs`, `orders.rs`, `known.rs` (what operators may do), `cores.rs` with `allowed.rs` (how many shares parts have), `lambdas.rs` (functions with lambdas), `sent.rs` (the walk past what is written down), `stages.rs` (plans as they are sent). Never here: which member reads what (`placement/`).
 
 pub(super) mod allowed;
 pub(super) mod border;
@@ -20,6 +20,7 @@ pub(super) mod lists;
 pub(super) mod numbers;
 pub(super) mod orders;
 pub(super) mod pairs;
+mod sent;
 pub(super) mod single;
 pub(super) mod stages;
 pub(super) mod together;

@@ -14,17 +14,15 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::window::{
     PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
 };
-use datafusion::physical_plan::execution_plan::{
-    ChildrenPropertiesMode, replace_children_if_necessary,
-};
+use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::windows::{
     BoundedWindowAggExec, WindowAggExec, WindowUDFExpr, create_window_expr, schema_add_window_field,
 };
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
-use datafusion_distributed::NetworkBoundaryExt;
 
+use super::sent::each_sent;
 use crate::cluster::codec::tiles::broken;
 use crate::error::{Error, ErrorKind};
 use crate::query::{over_one_input, windows_of};
@@ -36,17 +34,11 @@ use crate::query::{over_one_input, windows_of};
 pub(in crate::cluster) fn kept_whole(
     plan: &Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    below(plan, false)
+    each_sent(plan, &of_node)
 }
 
-/// What is below and at a node, which is written down or is not.
-fn below(plan: &Arc<dyn ExecutionPlan>, is_sent: bool) -> Result<Arc<dyn ExecutionPlan>> {
-    let is_sent_below = is_sent || plan.is_network_boundary();
-    let children = plan.children().into_iter();
-    let children = children.map(|child| below(child, is_sent_below));
-    let children = children.collect::<Result<_>>()?;
-    let plan = replace_children_if_necessary(Arc::clone(plan), children)?;
-    let Some(windows) = windows_of(&plan).filter(|_| is_sent) else {
+fn of_node(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(windows) = windows_of(&plan) else {
         return Ok(plan);
     };
     let more: Vec<More> = windows.iter().map(more_of).collect::<Result<_>>()?;
@@ -330,7 +322,7 @@ mod tests {
         let skipping = window(&last, true, None);
         let both = window(&lag, true, None).get_reverse_expr().unwrap();
         let windows = vec![plain, backwards, skipping, both, window(&sum, false, None)];
-        let plan = below(&over(windows.clone()), true).unwrap();
+        let plan = of_node(over(windows.clone())).unwrap();
         let sent = plan.downcast_ref::<WindowsExec>().unwrap();
         let more = |skips_nulls, is_reversed| More {
             skips_nulls,
@@ -390,11 +382,11 @@ mod tests {
     fn plain_windows_are_left_and_conditions_refused() {
         let lag = WindowFunctionDefinition::WindowUDF(lag_udwf());
         let plan = over(vec![window(&lag, false, None)]);
-        assert!(below(&plan, true).unwrap().is::<WindowAggExec>());
+        assert!(of_node(Arc::clone(&plan)).unwrap().is::<WindowAggExec>());
         let sum = WindowFunctionDefinition::AggregateUDF(sum_udaf());
         let condition = is_null(Arc::new(Column::new("x", 1))).unwrap();
         let plan = over(vec![window(&sum, false, Some(condition))]);
-        let error = below(&plan, true).unwrap_err().to_string();
+        let error = of_node(Arc::clone(&plan)).unwrap_err().to_string();
         assert!(error.contains("cannot run sum with FILTER"), "{error}");
         // Where it was asked it runs as it is.
         assert!(kept_whole(&plan).unwrap().is::<WindowAggExec>());

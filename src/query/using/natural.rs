@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::one_of::sql_of;
-use super::{folded, open_parentheses};
+use super::{constraint, folded, open_parentheses};
 use crate::error::Result;
 use crate::query::standard;
 
@@ -215,19 +215,6 @@ fn all() -> Option<Query> {
             SqlStatement::Query(query) => Some(*query),
             _ => None,
         },
-        _ => None,
-    }
-}
-
-fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
-    match operator {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => Some(constraint),
         _ => None,
     }
 }
