@@ -1,7 +1,7 @@
 //! Decimals beside floats.
 //!
-//! Comes in: values that are compared, or of which one is given. Goes out: the same; decimals beside floats are floats, and a float that is written (`0.05`) is the decimal that it is written as. The engine makes decimals of 15 digits before and behind the point of both: there are none for `1e300` and NaN, and `0.1` beside
-//! money has the type of neither. Never here: arithmetic, where the engine makes floats of both.
+//! Comes in: values that are compared, or of which one is given, keys of a join, or a value that is looked for in a query. Goes out: the same; decimals beside floats are floats, and a float that is written (`0.05`) is the decimal that it is written as. The engine makes decimals of 15 digits before and behind the point of both: there are none for `1e300` and NaN, and `0.1` beside
+//! money has the type of neither. Never here: parts of unions (`united.rs`); arithmetic, where the engine makes floats of both.
 
 use std::sync::Arc;
 

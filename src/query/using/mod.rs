@@ -2,7 +2,7 @@
 //!
 //! Comes in: a query or a SELECT. Goes out: the same, in which the name of such a column stands for the value of the side that has a row: of the left one, of the right one after RIGHT JOIN, of
 //! either after FULL JOIN. The engine takes the left one always, none in WHERE, and in `*` that of the table whose name comes first in the alphabet (`wildcard.rs`). Where a join before it has made the column
-//! of several tables, the next join gets a condition (`joined.rs`). Which of several tables on the left has a column shows when the statement is planned (`one_of.rs`). Never here: names with a table before them, subqueries.
+//! of several tables, the next join gets a condition (`joined.rs`). Which of several tables on the left has a column shows when the statement is planned (`one_of.rs`). NATURAL joins are USING before that (`natural.rs`). Never here: names with a table before them, subqueries.
 
 mod joined;
 mod natural;
