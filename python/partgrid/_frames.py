@@ -121,7 +121,7 @@ def without_labels(labels: Labels, index: str | None, first: int = 0) -> bool:
     if numbers or (counted and index == "range"):
         return False
     message = f"the rows have labels, which a grid does not keep: {type(labels).__name__} {list(labels.names)}"
-    hint = 'index="keep" makes columns of them, index="drop" leaves them away'
+    hint = 'from_pandas(frame, index="keep") makes columns of them, index="drop" leaves them away; so do frame.reset_index() and frame.reset_index(drop=True)'
     raise refused(errors.InvalidArgumentError, message, hint)
 
 

@@ -54,7 +54,8 @@ def object_array(series: Series) -> Array:
             array = pa.array(values, fine, from_pandas=False)
         found = array.to_pylist()
     except (OverflowError, TypeError, ValueError, NotImplementedError) as error:
-        raise _refused(series, f"Arrow cannot keep the values: {error}") from error
+        hint = MORE_BITS if isinstance(error, OverflowError) else ONE_TYPE
+        raise _refused(series, f"Arrow cannot keep the values: {error}", hint) from error
     for row, (value, other) in enumerate(zip(values, found, strict=True)):
         if not _same(value, other):
             message = f"the values of a column must be of one type: row {row} has {value!r}, which would become {other!r}"
@@ -100,6 +101,10 @@ def _same(given: Any, found: Any) -> bool:  # noqa: ANN401, PLR0911 - one line f
     return bool(given == found)
 
 
-def _refused(series: Series, message: str) -> errors.PartgridError:
-    hint = "frame.astype({...}) makes them one type"
+ONE_TYPE = "frame.astype({...}) makes them one type"
+
+MORE_BITS = "whole numbers have 64 bits at most: frame.astype({...: 'float64'}), or a text of each"
+
+
+def _refused(series: Series, message: str, hint: str = ONE_TYPE) -> errors.PartgridError:
     return refused(errors.UnsupportedError, message, hint, column=str(series.name))

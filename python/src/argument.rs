@@ -130,7 +130,12 @@ impl<'py, T: Argument> FromPyObject<'_, 'py> for Later<'py, T> {
     }
 }
 
-impl<T: Argument> Later<'_, T> {
+impl<'py, T: Argument> Later<'py, T> {
+    /// What was passed.
+    pub(crate) fn object(&self) -> &Bound<'py, PyAny> {
+        &self.object
+    }
+
     /// The value of the argument `name`.
     pub(crate) fn named(&self, name: &str) -> Result<T, Error> {
         T::read(&self.object).map_err(|refusal| refusal.named(name))

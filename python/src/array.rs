@@ -6,9 +6,11 @@
 use std::ffi::{CString, c_int};
 
 use partgrid::device::dlpack::DLDevice;
-use partgrid::grid::Numbers;
+use partgrid::grid::{ElementType, Numbers};
 use partgrid::location::Device;
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyValueError};
+use pyo3::exceptions::{
+    PyAttributeError, PyBufferError, PyNotImplementedError, PyTypeError, PyValueError,
+};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyIterator, PyMemoryView, PyTuple};
@@ -18,6 +20,7 @@ use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::convert::import;
 use crate::dlpack::tensor_capsule;
 use crate::error::Outcome;
+use crate::operators::as_numpy_does;
 use crate::runtime::Aside;
 use crate::view::{Described, fill, release};
 
@@ -82,6 +85,18 @@ impl PyArray {
     }
 }
 
+/// Whether `memoryview` says of a key or a format that it does not know it.
+fn is_not_known(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyNotImplementedError>(py)
+}
+
+/// The array as a `numpy.ndarray` over the same memory.
+fn as_numpy<'py>(array: &Bound<'py, PyArray>, wanted_by: &str) -> PyResult<Bound<'py, PyAny>> {
+    ndarray(&import(array.py(), "numpy", wanted_by)?, array)
+}
+
+as_numpy_does!(PyArray, as_numpy);
+
 #[pymethods]
 impl PyArray {
     /// The number of elements along each dimension.
@@ -118,17 +133,26 @@ impl PyArray {
         self.numbers.shape().first().copied().unwrap_or(0)
     }
 
-    /// An element, or a slice as a `memoryview`, where `memoryview` knows both.
+    /// An element, or a slice as a `memoryview`. What `memoryview` does not know, as rows of a table, 16-bit floats and lists of places, is what numpy gives.
     fn __getitem__<'py>(
         slf: &Bound<'py, Self>,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        PyMemoryView::from(slf)?.get_item(key)
+        match PyMemoryView::from(slf)?.get_item(key) {
+            Err(error) if is_not_known(slf.py(), &error) => {
+                as_numpy(slf, "this key of an Array")?.get_item(key)
+            }
+            found => found,
+        }
     }
 
-    /// The elements of one dimension.
+    /// The elements of one dimension; of several, what numpy gives for each index of the first one.
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyIterator>> {
-        PyMemoryView::from(slf)?.try_iter()
+        let numbers = &slf.get().numbers;
+        match numbers.shape().len() == 1 && numbers.element() != ElementType::Float16 {
+            true => PyMemoryView::from(slf)?.try_iter(),
+            false => as_numpy(slf, "iterating over this Array")?.try_iter(),
+        }
     }
 
     /// A copy of the numbers: pickled, and copied deeply, an `Array` is a `numpy.ndarray`. Needs numpy.

@@ -114,7 +114,12 @@ fn named_choice(if_exists: &str) -> Outcome<IfExists> {
         "replace" => Ok(IfExists::Replace),
         other => {
             let text = format!("if_exists must be \"fail\" or \"replace\", got {other:?}");
-            Err(Error::invalid_argument(text).into())
+            let error = Error::invalid_argument(text);
+            Err(match other {
+                "append" => error.with_hint("adbc_ingest(name, rows, mode=\"append\") of adbc_driver_flightsql adds rows to a table"),
+                _ => error,
+            }
+            .into())
         }
     }
 }

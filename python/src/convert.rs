@@ -3,16 +3,18 @@
 //! Comes in: one of our objects. Goes out: a pyarrow, pandas or polars object over the same buffers. Each library is imported only when it is asked for. Never
 //! here: copies.
 
-use arrow::datatypes::Schema;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use partgrid::grid::check_chosen;
-use pyo3::exceptions::PyImportError;
+use pyo3::exceptions::{PyImportError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::argument::{Given, optional};
 use partgrid::error::Error;
 
-use crate::capsule::raised_as_ours;
+use crate::capsule::{batches_of, raised_as_ours, schema_capsule, stream_capsule};
 use crate::device::device_batch;
 use crate::error::{Outcome, exception};
 use crate::tile::PyTile;
@@ -70,9 +72,14 @@ pub(crate) fn to_labelled_pandas<'py>(
 }
 
 /// A `polars.DataFrame` over the same buffers, where polars has the type (it copies strings into views of its own).
-pub(crate) fn to_polars<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn to_polars<'py>(
+    object: &Bound<'py, PyAny>,
+    schema: &Schema,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let polars = import(py, "polars", "to_polars")?;
+    let wide = with_wide_decimals(object, schema)?;
+    let object = wide.as_ref().unwrap_or(object);
     let made = raised_as_ours(py, || polars.call_method1("DataFrame", (object,)));
     made.map_err(|error| {
         // Polars panics at types that it does not have; nobody catches that by chance.
@@ -89,6 +96,68 @@ pub(crate) fn to_polars<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
         ours.set_cause(py, Some(error));
         ours
     })
+}
+
+/// The object with decimals of 128 bits in place of those of 32 and 64, if it has such: polars takes their bytes for those of 128.
+fn with_wide_decimals<'py>(
+    object: &Bound<'py, PyAny>,
+    schema: &Schema,
+) -> Outcome<Option<Bound<'py, PyAny>>> {
+    let py = object.py();
+    let fields: Fields = schema.fields().iter().map(wide).collect();
+    if fields == *schema.fields() {
+        return Ok(None);
+    }
+    let wanted = Schema::new_with_metadata(fields, schema.metadata().clone());
+    let wanted = schema_capsule(py, &wanted)?;
+    let stream = match object.hasattr("__arrow_c_stream__")? {
+        true => object.call_method1("__arrow_c_stream__", (wanted,))?,
+        // A tile.
+        false => {
+            let (schema, batches) = batches_of(object)?;
+            let batches = batches.into_iter().map(Ok);
+            stream_capsule(py, schema, batches, Some(&wanted))?.into_any()
+        }
+    };
+    let stream = PyStream(stream.unbind());
+    Ok(Some(Bound::new(py, stream)?.into_any()))
+}
+
+fn wide(field: &FieldRef) -> FieldRef {
+    let kind = match field.data_type() {
+        DataType::Decimal32(digits, scale) | DataType::Decimal64(digits, scale) => {
+            DataType::Decimal128(*digits, *scale)
+        }
+        DataType::List(inner) => DataType::List(wide(inner)),
+        DataType::LargeList(inner) => DataType::LargeList(wide(inner)),
+        DataType::FixedSizeList(inner, size) => DataType::FixedSizeList(wide(inner), *size),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(wide).collect()),
+        _ => return Arc::clone(field),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(kind))
+}
+
+/// A stream of batches as libraries ask objects for it.
+#[pyclass(frozen)]
+struct PyStream(Py<PyAny>);
+
+#[pymethods]
+impl PyStream {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__(
+        &self,
+        py: Python<'_>,
+        requested_schema: Option<Bound<'_, PyAny>>,
+    ) -> Py<PyAny> {
+        // Nobody has to follow such a wish.
+        drop(requested_schema);
+        self.0.clone_ref(py)
+    }
+}
+
+/// Refuses an object that is no array: without a refusal numpy makes an array of one object.
+pub(crate) fn refuse_numpy(what: &str, hint: &str) -> PyErr {
+    PyTypeError::new_err(format!("{what} is no array\nhint: {hint}"))
 }
 
 /// What a function of a module of `partgrid.engines` makes of an object.

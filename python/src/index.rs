@@ -4,7 +4,7 @@ use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PySlice, PySliceMethods, PyTuple};
+use pyo3::types::{PyInt, PySlice, PySliceMethods, PyTuple};
 
 use crate::error::Outcome;
 
@@ -36,6 +36,7 @@ fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> 
                 "a slice of rows must have step 1, got {}",
                 indices.step
             ))
+            .with_hint("grid.sql(\"SELECT * FROM self WHERE …\") takes some of the rows, with ORDER BY in another order")
             .into());
         }
         let start = u64::try_from(indices.start).unwrap_or(0);
@@ -49,8 +50,13 @@ fn part(grid: &PartitionGrid, key: &Bound<'_, PyAny>) -> Outcome<PartitionGrid> 
         return Ok(grid.select(&names)?);
     }
     let class = key.get_type().qualname()?;
+    let hint = if key.is_instance_of::<PyInt>() {
+        "grid[3:4] is the row 3, grid.tile(row_band, column_band) a tile"
+    } else {
+        "grid.sql(\"SELECT * FROM self WHERE …\") takes some of the rows"
+    };
     Err(PyTypeError::new_err(format!(
-        "a grid is indexed by a column name, a list of names, or a slice of rows, got {class}\nhint: grid.tile(row_band, column_band) gives a tile"
+        "a grid is indexed by a column name, a list of names, or a slice of rows, got {class}\nhint: {hint}"
     ))
     .into())
 }

@@ -27,6 +27,7 @@ mod job;
 mod load;
 mod metrics;
 mod numpy;
+mod operators;
 mod parameters;
 mod partitioned;
 mod prepared;

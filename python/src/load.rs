@@ -50,7 +50,7 @@ fn start(source: Given<Sources>, wishes: Wishes<'_>) -> Outcome<LoadJob> {
 ///     lazy: Whether tiles only know where their rows lie and read columns when somebody asks for them. What was read stays in memory up to the limit; columns that were not used
 ///         for the longest time go first. Queries skip tiles by the statistics of the footers. Not together with `filters`, `dense`, `sort_by`, `partition_by`, `spill_to`, `resume`.
 ///     memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
-///     spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+///     spill_to: A folder for the tiles that the limit leaves no room for, made if it is not there. Their files have no name and vanish with the grid. Without it such a load fails.
 ///     resume: A folder in which every finished tile is left, so that the same load can go on there after its process ended; made if it is not there. Tiles of files that have
 ///         changed since (by etag, or by time, size and number of a local file) are read anew. It serves one load at a time, and is yours to remove.
 ///     storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
@@ -160,7 +160,7 @@ pub(crate) fn read_parquet(
 ///     lazy: Whether tiles only know where their rows lie and read columns when somebody asks for them. What was read stays in memory up to the limit; columns that were not used
 ///         for the longest time go first. Queries skip tiles by the statistics of the footers. Not together with `filters`, `dense`, `sort_by`, `partition_by`, `spill_to`, `resume`.
 ///     memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
-///     spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+///     spill_to: A folder for the tiles that the limit leaves no room for, made if it is not there. Their files have no name and vanish with the grid. Without it such a load fails.
 ///     resume: A folder in which every finished tile is left, so that the same load can go on there after its process ended; made if it is not there. Tiles of files that have
 ///         changed since (by etag, or by time, size and number of a local file) are read anew. It serves one load at a time, and is yours to remove.
 ///     storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,

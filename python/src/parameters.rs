@@ -258,7 +258,10 @@ fn of_standard_library(given: &Bound<'_, PyAny>, place: &str) -> Outcome<Option<
         given.is_instance(&py.import(module)?.getattr(class)?)
     };
     if is("datetime", "datetime")? {
-        return datetime(given).map(Some);
+        return match of_pandas(given, "nanosecond", "to_datetime64")? {
+            Some(moment) => in_zone_of(moment, given).map(Some),
+            None => datetime(given).map(Some),
+        };
     }
     if is("datetime", "date")? {
         let day: i64 = given.call_method0("toordinal")?.extract()?;
@@ -281,6 +284,9 @@ fn of_standard_library(given: &Bound<'_, PyAny>, place: &str) -> Outcome<Option<
         ]))));
     }
     if is("datetime", "timedelta")? {
+        if let Some(duration) = of_pandas(given, "nanoseconds", "to_timedelta64")? {
+            return Ok(Some(duration));
+        }
         let microseconds = microseconds(given)?;
         return Ok(Some(Arc::new(DurationMicrosecondArray::from(vec![
             microseconds,
@@ -295,6 +301,35 @@ fn of_standard_library(given: &Bound<'_, PyAny>, place: &str) -> Outcome<Option<
         ]))));
     }
     Ok(None)
+}
+
+/// A `pandas.Timestamp` or `Timedelta` with nanoseconds, and `pandas.NaT`, of which the classes of Python know nothing.
+fn of_pandas(
+    given: &Bound<'_, PyAny>,
+    nanoseconds: &str,
+    to_numpy: &str,
+) -> Outcome<Option<ArrayRef>> {
+    // Those of NaT are not a number.
+    let is_whole = match given.getattr_opt(nanoseconds)? {
+        Some(part) => part.eq(0)?,
+        None => true,
+    };
+    if is_whole {
+        return Ok(None);
+    }
+    let moment = given.call_method0(to_numpy)?;
+    of_library(&moment)
+}
+
+/// What numpy gives of a moment in a zone, which is that in UTC.
+fn in_zone_of(moment: ArrayRef, given: &Bound<'_, PyAny>) -> Outcome<ArrayRef> {
+    match moment.data_type() {
+        DataType::Timestamp(unit, None) if !given.getattr("tzinfo")?.is_none() => {
+            let instant = DataType::Timestamp(*unit, Some("UTC".into()));
+            Ok(cast_with_options(&moment, &instant, &STRICT)?)
+        }
+        _ => Ok(moment),
+    }
 }
 
 fn microseconds(duration: &Bound<'_, PyAny>) -> PyResult<i64> {

@@ -1,15 +1,17 @@
 //! `Result`: a planned query and its answer.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches;
 use futures::stream::{self, BoxStream};
 use partgrid::client::Asked;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
-use partgrid::grid::picture::visible_lines;
+use partgrid::grid::picture::{bounded, visible_lines};
 use partgrid::load::write_batches;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -125,9 +127,9 @@ impl PyQuery {
     fn table(&self, py: Python<'_>, most_rows: usize) -> Outcome<String> {
         let num_rows = self.num_rows(py)?;
         let mut left = most_rows;
-        let mut shown = vec![RecordBatch::new_empty(self.query.schema())];
+        let mut shown = vec![texts(&RecordBatch::new_empty(self.query.schema()))?];
         for batch in self.collected(py)? {
-            shown.push(batch.slice(0, batch.num_rows().min(left)));
+            shown.push(texts(&batch.slice(0, batch.num_rows().min(left)))?);
             left = left.saturating_sub(batch.num_rows());
         }
         let table = visible_lines(&pretty_format_batches(&shown)?.to_string());
@@ -138,6 +140,28 @@ impl PyQuery {
             format!("{table}\n{num_rows} {rows}")
         })
     }
+}
+
+/// The values as they are shown.
+fn texts(batch: &RecordBatch) -> Result<RecordBatch, Error> {
+    let options = FormatOptions::new().with_display_error(true);
+    let fields = batch.schema_ref().fields().iter();
+    let fields = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
+    let columns = batch.columns().iter().map(|column| {
+        let formatter = ArrayFormatter::try_new(column, &options)?;
+        let nulls = column.logical_nulls();
+        let texts = (0..column.len()).map(|row| {
+            let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+            (!is_null).then(|| bounded(formatter.value(row).to_string()))
+        });
+        Ok(Arc::new(texts.collect::<StringArray>()) as ArrayRef)
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let num_rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = columns.collect::<Result<_, Error>>()?;
+    Ok(RecordBatch::try_new_with_options(
+        schema, columns, &num_rows,
+    )?)
 }
 
 #[pymethods]
@@ -286,7 +310,21 @@ impl PyQuery {
 
     /// The answer as a `polars.DataFrame`. Needs polars.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::to_polars(Kept::of(slf)?.as_any())
+        convert::to_polars(Kept::of(slf)?.as_any(), &slf.get().query.schema())
+    }
+
+    /// Refused: without this method numpy would make an array of one object.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__(
+        &self,
+        dtype: Option<Bound<'_, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        drop((dtype, copy));
+        Err(convert::refuse_numpy(
+            "a result of SQL",
+            "numpy.asarray(result.to_grid())",
+        ))
     }
 
     /// The answer as a grid, one tile for each batch, in the memory of this process.

@@ -253,7 +253,22 @@ impl PyTile {
 
     /// The tile as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::to_polars(slf.as_any())
+        let schema = slf.get().tile().data().schema();
+        convert::to_polars(slf.as_any(), &schema)
+    }
+
+    /// Refused: without this method numpy would make an array of one object.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__(
+        &self,
+        dtype: Option<Bound<'_, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        drop((dtype, copy));
+        Err(convert::refuse_numpy(
+            "a tile",
+            "numpy.asarray takes tile.column(name), tile.array() of a dense tile, and a grid",
+        ))
     }
 
     /// The Arrow PyCapsule interface: schema and array of the batch, without copying.

@@ -130,10 +130,13 @@ fn wants(flags: c_int, flag: c_int) -> bool {
     flags & flag == flag
 }
 
+/// What copies an array into C order without gaps.
+const IN_C: &str = "numpy.ascontiguousarray(array)";
+
 /// Refuses what the memory cannot be for this consumer (PEP 3118, "Contiguity requests").
 fn refuse_flags(described: &Described<'_>, flags: c_int) -> PyResult<()> {
     if wants(flags, ffi::PyBUF_WRITABLE) && !described.is_writable {
-        return refused(described.read_only);
+        return refused(described.read_only, "numpy.array(array)");
     }
     let packed = |order| {
         let (shape, strides) = (described.shape, described.strides);
@@ -141,22 +144,25 @@ fn refuse_flags(described: &Described<'_>, flags: c_int) -> PyResult<()> {
     };
     let (in_c, in_fortran) = (packed(Order::Rows), packed(Order::Columns));
     if wants(flags, ffi::PyBUF_C_CONTIGUOUS) && !in_c {
-        return refused("the array does not lie in C order without gaps");
+        return refused("the array does not lie in C order without gaps", IN_C);
     }
     if wants(flags, ffi::PyBUF_F_CONTIGUOUS) && !in_fortran {
-        return refused("the array does not lie in Fortran order without gaps");
+        let text = "the array does not lie in Fortran order without gaps";
+        return refused(text, "numpy.asfortranarray(array)");
     }
     if wants(flags, ffi::PyBUF_ANY_CONTIGUOUS) && !in_c && !in_fortran {
-        return refused("the array has gaps between its columns");
+        return refused("the array has gaps between its columns", IN_C);
     }
     if !wants(flags, ffi::PyBUF_STRIDES) && !in_c {
-        return refused("the array has strides, which this consumer does not take");
+        return refused(
+            "the array has strides, which this consumer does not take",
+            IN_C,
+        );
     }
     Ok(())
 }
 
-fn refused(text: &str) -> PyResult<()> {
-    Err(PyBufferError::new_err(format!(
-        "{text}\nhint: copy it: numpy.array(array)"
-    )))
+fn refused(text: &str, copied: &str) -> PyResult<()> {
+    let text = format!("{text}\nhint: copy it: {copied}");
+    Err(PyBufferError::new_err(text))
 }

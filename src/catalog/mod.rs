@@ -2,7 +2,7 @@
 //!
 //! Comes in: grids under names. Goes out: the same grids after a restart, bit for bit, or an error that names the file. A grid is kept in steps: its tiles under names that nobody else uses, then a manifest
 //! with the length and checksum of each, under the next number of its name, which only one writer can take. Whatever a crash leaves without a manifest does not exist. `store.rs` writes durably, `manifest.rs` is
-//! what is written, `paths.rs` where, `tile.rs` reads, `files.rs` removes what nobody needs any more, `sweep.rs` what was left. Several processes may share a catalog (`shared.rs`): each takes in what others have changed, a change to what
+//! what is written, `paths.rs` where, `write.rs` writes tiles, `tile.rs` reads them, `files.rs` removes what nobody needs any more, `sweep.rs` what was left. Several processes may share a catalog (`shared.rs`): each takes in what others have changed, a change to what
 //! somebody else has changed meanwhile is refused, and what nobody names any more is removed after a grace. `health.rs` knows what is damaged and whether writes last. Never here: which grids are served, who may write.
 
 mod files;
@@ -17,24 +17,23 @@ mod shared;
 mod store;
 mod sweep;
 mod tile;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::Semaphore;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::grid::{GridBuilder, GridId, PartitionGrid, Tile};
-use crate::share::{ipc, told};
+use crate::grid::{GridBuilder, PartitionGrid, Tile};
+use crate::share::told;
 
 use files::Files;
 pub use health::Fault;
 use health::Health;
-use manifest::{Contents, Manifest, TileFile, checksum};
-use paths::{MANIFESTS, TILES, folder_of, name_of, number_of, unique};
+use manifest::{Contents, Manifest};
+use paths::{MANIFESTS, TILES, folder_of, name_of, number_of};
 pub use shared::Changed;
 #[cfg(feature = "distributed")]
 pub(crate) use shared::KeptFile;
@@ -42,8 +41,7 @@ use store::{Listed, Store};
 use sweep::Dropped;
 use tile::KeptTile;
 
-/// Tiles that are written at a time: so many, of so much memory together (one that is larger is written alone).
-const TILES_AT_ONCE: usize = 16;
+/// Tiles that are written at a time are of so much memory together (one that is larger is written alone).
 const WRITING_MEBIBYTES: u32 = 256;
 
 /// How often a number is looked for that no other process takes meanwhile.
@@ -219,51 +217,6 @@ impl Catalog {
         Ok(kept)
     }
 
-    /// Writes the tiles of a grid that are not in this catalog yet; gives the same grid, whose tiles know their files. It has no name: files are removed when it is dropped, before it is kept under one.
-    ///
-    /// # Errors
-    /// Whatever stands in the way of reading its tiles and of writing.
-    pub async fn write_all(&self, grid: &Arc<PartitionGrid>) -> Result<Arc<PartitionGrid>> {
-        match self.holds(grid) {
-            true => Ok(Arc::clone(grid)),
-            false => Ok(self.write_grid(grid).await?.0),
-        }
-    }
-
-    async fn write_grid(
-        &self,
-        grid: &Arc<PartitionGrid>,
-    ) -> Result<(Arc<PartitionGrid>, Vec<TileFile>)> {
-        let (rows, columns) = (grid.rows().clone(), grid.columns().clone());
-        let builder = GridBuilder::try_new(Arc::clone(grid.schema()), rows, columns)?;
-        let mut builder = builder.with_order(grid.order().clone())?.with_id(grid.id());
-        let each = grid.geometry().positions().zip(grid.tiles());
-        let each = each.map(|(position, tile)| self.tile_in(grid.id(), position, tile));
-        let each: Vec<_> = each.collect();
-        let writing = stream::iter(each).buffered(TILES_AT_ONCE).try_collect();
-        let written: Vec<(TileFile, Tile)> = self.while_writing(grid.id(), writing).await?;
-        let mut files = Vec::with_capacity(written.len());
-        for (file, tile) in written {
-            builder.set(&file.position, tile)?;
-            files.push(file);
-        }
-        let written = builder.build()?.with_loads(grid.loads().to_vec());
-        Ok((Arc::new(written), files))
-    }
-
-    /// A tile in this catalog; it may be there already: rows are appended to what stays.
-    async fn tile_in(
-        &self,
-        grid: GridId,
-        position: Vec<usize>,
-        tile: &Tile,
-    ) -> Result<(TileFile, Tile)> {
-        match KeptTile::of(tile, &self.files) {
-            Some(known) => Ok((known.clone().at(&position), tile.clone())),
-            None => self.write_tile(grid, &position, tile).await,
-        }
-    }
-
     /// Whether all tiles of a grid are in this catalog.
     #[must_use]
     pub fn holds(&self, grid: &PartitionGrid) -> bool {
@@ -296,62 +249,6 @@ impl Catalog {
             self.forget_dropped(SystemTime::now()).await;
         }
         Ok(())
-    }
-
-    async fn write_tile(
-        &self,
-        grid: GridId,
-        position: &[usize],
-        tile: &Tile,
-    ) -> Result<(TileFile, Tile)> {
-        let mebibytes = u32::try_from(tile.data().memory_bytes() >> 20).unwrap_or(u32::MAX);
-        let turn = self
-            .room
-            .acquire_many(mebibytes.clamp(1, WRITING_MEBIBYTES));
-        let _turn = turn.await.map_err(|error| {
-            Error::internal("nobody may write to the catalog any more").with_source(error)
-        })?;
-        let schema = tile.data().schema();
-        let all: Vec<usize> = (0..schema.fields().len()).collect();
-        let batch = tile.data().fetch(&all).await;
-        let batch = batch.map_err(|error| error.with_position(position))?;
-        let encoded = batch.clone();
-        let written = tokio::task::spawn_blocking(move || {
-            let mut bytes = Vec::new();
-            ipc::write(&encoded, &[], &mut bytes)?;
-            let sum = checksum(&bytes);
-            Ok::<_, Error>((bytes, sum))
-        });
-        let written = written.await.map_err(|error| {
-            Error::internal("a thread that wrote a tile ended").with_source(error)
-        })?;
-        let (bytes, sum) = written.map_err(|error| error.with_position(position))?;
-        let place: Vec<String> = position.iter().map(ToString::to_string).collect();
-        let file = TileFile {
-            position: position.to_vec(),
-            path: format!("{TILES}/{grid}-{}-{}.arrow", place.join("-"), unique()?),
-            bytes: bytes.len() as u64,
-            checksum: sum,
-            rows: tile.num_rows(),
-            memory_bytes: tile.data().memory_bytes(),
-        };
-        let data = KeptTile::new(&self.files, file.clone(), Arc::clone(&schema));
-        let (catalog, path) = (self.clone(), file.path.clone());
-        // Not to be left half way: what nobody waits for any more is removed once it is written.
-        let putting = tokio::spawn(async move {
-            let is_new = catalog.put_once(&path, Bytes::from(bytes)).await;
-            (is_new, data)
-        });
-        let (is_new, data) = putting.await.map_err(|error| {
-            Error::internal("a task that wrote a tile ended").with_source(error)
-        })?;
-        if !is_new? {
-            return Err(Error::internal("a name that is drawn at random was taken"));
-        }
-        data.keep_batch(batch);
-        let num_columns = schema.fields().len();
-        let known = (0..num_columns).map(|column| tile.known_statistics(column).cloned());
-        Ok((file, Tile::with_statistics(Arc::new(data), known)))
     }
 
     async fn put_manifest(&self, name: &str, contents: Option<&Contents>) -> Result<()> {

@@ -113,6 +113,9 @@ impl KeptTile {
             return Err(error.clone());
         }
         let read = self.read().await;
+        if let Err(error) = &read {
+            tracing::warn!(%error, "a tile of the catalog cannot be read");
+        }
         *failed = read.as_ref().err().cloned();
         if failed.is_some() {
             self.num_failed.fetch_add(1, Ordering::AcqRel);

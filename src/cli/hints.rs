@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use crate::error::Error;
 
 /// What a hint of the library says, the option that it is about, what a verb with that option says, and one without it.
-const WORDS: [(&str, &str, &str, &str); 20] = [
+const WORDS: [(&str, &str, &str, &str); 21] = [
     (
         "raise memory_limit, or ask for fewer rows or columns",
         "memory-limit",
@@ -70,6 +70,12 @@ const WORDS: [(&str, &str, &str, &str); 20] = [
         "--overwrite",
     ),
     (
+        "if_exists=\"replace\" replaces it",
+        "replace",
+        "--replace replaces it",
+        "`partgrid load --replace` replaces it",
+    ),
+    (
         "spill_to must be",
         "spill-to",
         "--spill-to must be",
@@ -118,7 +124,7 @@ const WORDS: [(&str, &str, &str, &str); 20] = [
         "; `partgrid copy --storage-option` takes ",
     ),
     (
-        "no grid is registered",
+        "no grid is registered: pg.sql(text, NAME=frame) and session.register(NAME, grid) name one",
         "grid",
         "--grid NAME=PATH names one",
         "--grid NAME=PATH names one",

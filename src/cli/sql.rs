@@ -21,7 +21,7 @@ use super::grid_argument::GridArgument;
 use super::interrupt::{Interrupt, interrupted};
 use super::output::{Output, io_failed};
 use super::remote::Remote;
-use super::shell::{Shell, columns};
+use super::shell::{Shell, columns, statements};
 use super::{Pipe, grid_argument, is_terminal, runtime, say, table};
 use crate::client::{Asked, Client};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ use crate::query::{MAX_SQL_BYTES, Session, SessionOptions};
 /// How many rows a table shows without `--all`.
 const MAX_TABLE_ROWS: usize = 1_000;
 
-/// Run SQL over files: one statement, or without one a shell
+/// Run SQL over files: statements, or without one a shell
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
   partgrid sql --grid t=flights.parquet
@@ -51,7 +51,7 @@ Without --format, the extension of --output decides: .csv, .json .jsonl .ndjson 
 A file under --output appears only when the query is done; a failed query leaves nothing. A device,
 a named pipe and /dev/stdout are written to as they are.")]
 pub(super) struct Sql {
-    /// The query; `-` reads it from standard input
+    /// The query, or several, each ended by `;`; `-` reads from standard input
     #[arg(conflicts_with = "file")]
     query: Option<String>,
     /// Read the query from a file; `-` reads it from standard input
@@ -64,7 +64,7 @@ pub(super) struct Sql {
     /// How to write the result [default: by the extension of --output, else table]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Write to a file, in place of one that exists
+    /// Write to a file, in place of one that exists; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Show all rows in a table, not 1,000 at most; the whole result is kept in memory then
@@ -106,7 +106,7 @@ impl Sql {
                 twice.name
             ));
         }
-        if let Some(path) = &self.output
+        if let Some(path) = self.output()
             && self.chosen_format().is_none()
         {
             return Err(format!(
@@ -115,14 +115,14 @@ impl Sql {
             ));
         }
         let format = self.format();
-        if format.is_binary() && self.output.is_none() && is_terminal() {
+        if format.is_binary() && self.output().is_none() && is_terminal() {
             return Err(format!(
                 "{format:?} is not for terminals: name a file with --output, or send the output into a pipe or a file"
             ));
         }
         let shell = self.query.is_none() && self.file.is_none();
         if shell && (self.output.is_some() || self.format.is_some() || self.all) {
-            return Err("--output, --format and --all go with a query".to_owned());
+            return Err("--output, --format and --all go with a query; `-` in place of it reads statements from standard input, as in `partgrid sql - --format csv`".to_owned());
         }
         if self.all && format != Format::Table {
             return Err(
@@ -146,14 +146,44 @@ impl Sql {
         };
         let done = engine.and_then(|engine| match &text {
             None => Shell::try_new(&engine, &runtime)?.run(stdout, stderr),
-            Some(text) => {
-                let query = planned(&runtime, &engine, text)?;
-                self.give(&runtime, &query, stdout, stderr)
-            }
+            Some(text) => self.answers(&runtime, &engine, text, stdout, stderr),
         });
         // Whatever still reads ahead is not waited for.
         runtime.shutdown_background();
         done
+    }
+
+    /// The answers of the statements of a text, one after the other.
+    fn answers(
+        &self,
+        runtime: &Runtime,
+        engine: &Engine,
+        text: &str,
+        stdout: &mut Pipe<'_>,
+        stderr: &mut dyn Write,
+    ) -> Result<()> {
+        let statements = statements(text);
+        let count = statements.len();
+        if count > 1 && (self.output().is_some() || self.format().is_binary()) {
+            let text = format!("a file holds the answer of one statement, got {count} statements");
+            return Err(Error::invalid_argument(text)
+                .with_hint("run each for itself; --format csv, json or table without --output writes one answer after the other"));
+        }
+        if count < 2 {
+            // Places in what is said of it are those of the whole text.
+            let query = planned(runtime, engine, text)?;
+            return self.give(runtime, &query, stdout, stderr);
+        }
+        for statement in &statements {
+            let query = planned(runtime, engine, statement)?;
+            self.give(runtime, &query, stdout, stderr)?;
+        }
+        Ok(())
+    }
+
+    /// The file that the answer goes to; `-` is standard output.
+    fn output(&self) -> Option<&PathBuf> {
+        self.output.as_ref().filter(|path| path.as_os_str() != "-")
     }
 
     /// A server, with the bounds of these arguments.
@@ -194,7 +224,7 @@ impl Sql {
             query,
             interrupt: None,
         };
-        match &self.output {
+        match self.output() {
             Some(path) => {
                 let output = Output::of(path)?;
                 if output.is_file() {
@@ -227,7 +257,7 @@ impl Sql {
             Format::Parquet => write_parquet_file(sink, &schema, batches),
             Format::Table => {
                 let max_rows = if self.all { usize::MAX } else { MAX_TABLE_ROWS };
-                let screen = self.output.is_none() && is_terminal();
+                let screen = self.output().is_none() && is_terminal();
                 let width = if screen { columns() } else { None };
                 let num_rows =
                     table::write(sink, &schema, batches, table::Shape { max_rows, width })?;

@@ -14,7 +14,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::output::write_failed;
 use crate::error::Result;
-use crate::grid::picture::{visible, visible_lines};
+use crate::grid::picture::{bounded, visible, visible_lines};
 
 const NULL: &str = "NULL";
 
@@ -202,7 +202,7 @@ fn cells(column: &dyn Array, options: &FormatOptions<'_>, keep_lines: bool) -> R
         } else if keep_lines {
             visible_lines(&text)
         } else {
-            visible(&text)
+            visible(&bounded(text))
         })
     };
     (0..column.len()).map(cell).collect()

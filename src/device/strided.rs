@@ -58,6 +58,12 @@ impl ElementKind {
         } else {
             '>'
         };
+        // Of texts of any length, which numpy keeps elsewhere, it says no more.
+        if text.starts_with("StringDType") {
+            return Err(hint(
+                "texts of any length are made ones of one: array.astype('U')",
+            ));
+        }
         if order != '|' && order != native {
             return Err(hint(
                 "change the byte order: array.astype(array.dtype.newbyteorder('='))",
@@ -408,5 +414,8 @@ pub(super) fn wrong_dimensions(got: u64) -> Error {
     Error::invalid_argument(format!(
         "an array must have one or two dimensions to become columns, got {got}"
     ))
-    .with_hint("reshape it: array.reshape(len(array), -1)")
+    .with_hint(match got {
+        0 => "reshape it: array.reshape(1)",
+        _ => "reshape it: array.reshape(len(array), -1)",
+    })
 }

@@ -13,7 +13,7 @@ use arrow::datatypes::Field;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy,
+    ArrowReaderMetadata, ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy,
 };
 
 use super::claims::Claims;
@@ -21,6 +21,7 @@ use super::error::from_parquet;
 use super::footer::Footer;
 use super::hive::{HiveColumn, PLAIN_NAMES};
 use super::input::Pages;
+use super::intervals;
 use super::layout::ReadTask;
 use super::schema::Origin;
 use super::source::SourceFile;
@@ -73,12 +74,13 @@ pub(super) struct ColumnWork<'a> {
 impl ColumnWork<'_> {
     /// The column; `pages` hold those of the file's column of that name, if it is read from the file and the file has it.
     pub(super) fn decode(&self, pages: &Pages) -> Result<ArrayRef> {
-        let column = match self.origin {
-            Origin::Folder(hive) => self.folder_column(hive)?,
-            Origin::File => self.file_column(pages)?,
-            Origin::Both(hive) => {
+        let column = match self.origin.folder(self.field.name(), self.footer) {
+            Some(hive) => self.folder_column(hive)?,
+            None => {
                 let column = self.file_column(pages)?;
-                self.check_folder(&column, &self.folder_value(hive)?)?;
+                if let Origin::Both(hive) = self.origin {
+                    self.check_folder(&column, &self.folder_value(hive)?)?;
+                }
                 column
             }
         };
@@ -101,7 +103,17 @@ impl ColumnWork<'_> {
             return Ok(new_null_array(self.field.data_type(), self.num_rows()));
         };
         let claims = Claims::of(self.footer.parquet(), self.task.row_groups.clone(), root);
-        let column = self.read(pages.checked(claims), root)?;
+        let pages = pages.checked(claims);
+        let months = self.footer.for_months(root);
+        let months = months.map_err(|error| self.named(from_parquet(error, &self.file.name)))?;
+        let column = match months {
+            None => self.read(pages, root, self.footer.metadata.clone())?,
+            Some(metadata) => {
+                let months = self.read(pages.clone(), root, metadata)?;
+                let days = self.read(pages, root, self.footer.metadata.clone())?;
+                intervals::whole(&days, &months, self.footer.schema().field(root))?
+            }
+        };
         if column.data_type() == self.field.data_type() {
             return Ok(column);
         }
@@ -112,12 +124,11 @@ impl ColumnWork<'_> {
         })
     }
 
-    fn read(&self, pages: Pages, root: usize) -> Result<ArrayRef> {
+    fn read(&self, pages: Pages, root: usize, metadata: ArrowReaderMetadata) -> Result<ArrayRef> {
         let num_rows = self.num_rows();
         let skip_rows = usize::try_from(self.task.skip_rows).unwrap_or(usize::MAX);
         let parquet_schema = self.footer.parquet().file_metadata().schema_descr();
         let damaged = |error| self.named(from_parquet(error, &self.file.name));
-        let metadata = self.footer.metadata.clone();
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
             .with_row_groups(self.task.row_groups.clone().collect())
             .with_projection(ProjectionMask::roots(parquet_schema, [root]))

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use super::cache::FooterCache;
 use super::error::{blocking, contained, from_parquet};
 use super::input::fetch;
+use super::intervals::{of_unit, with_months};
 use super::progress::Counters;
 use super::source::{Place, SourceFile};
 use super::thrift::check_footer;
@@ -33,31 +34,55 @@ pub(super) struct Footer {
     pub(super) metadata: ArrowReaderMetadata,
     /// Rows of each row group.
     pub(super) row_groups: Vec<u64>,
+    /// The columns, where they are other than the reader says.
+    whole: Option<SchemaRef>,
 }
 
 impl Footer {
+    pub(super) fn new(metadata: ArrowReaderMetadata, row_groups: Vec<u64>) -> Self {
+        Self {
+            whole: with_months(metadata.schema(), metadata.metadata()),
+            metadata,
+            row_groups,
+        }
+    }
+
     pub(super) fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        self.whole
+            .as_ref()
+            .unwrap_or_else(|| self.metadata.schema())
+    }
+
+    /// With what the reader is to give the months of a column that is intervals; nothing where it gives them whole.
+    pub(super) fn for_months(
+        &self,
+        root: usize,
+    ) -> parquet::errors::Result<Option<ArrowReaderMetadata>> {
+        let read = self.metadata.schema();
+        let is_whole = |whole: &SchemaRef| whole.fields().get(root) == read.fields().get(root);
+        if self.whole.as_ref().is_none_or(is_whole) {
+            return Ok(None);
+        }
+        let months = of_unit(read, IntervalUnit::YearMonth);
+        let options = ArrowReaderOptions::new().with_schema(Arc::new(months));
+        ArrowReaderMetadata::try_new(Arc::clone(self.parquet()), options).map(Some)
     }
 
     fn with_text(self, text: &DataType, file: &SourceFile) -> Result<Self> {
-        let fields = self.schema().fields().iter().map(|field| {
+        let read = self.metadata.schema();
+        let fields = read.fields().iter().map(|field| {
             let data_type = types::with_text(field.data_type(), text);
             Field::clone(field).with_data_type(data_type)
         });
-        let schema = Schema::new_with_metadata(
-            fields.collect::<Vec<Field>>(),
-            self.schema().metadata().clone(),
-        );
-        if schema == **self.schema() {
+        let schema =
+            Schema::new_with_metadata(fields.collect::<Vec<Field>>(), read.metadata().clone());
+        if schema == **read {
             return Ok(self);
         }
         let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
         let metadata = ArrowReaderMetadata::try_new(Arc::clone(self.parquet()), options);
-        Ok(Self {
-            metadata: metadata.map_err(|error| from_parquet(error, &file.name))?,
-            ..self
-        })
+        let metadata = metadata.map_err(|error| from_parquet(error, &file.name))?;
+        Ok(Self::new(metadata, self.row_groups))
     }
 
     /// About how much memory it takes.
@@ -183,10 +208,7 @@ fn parse(bytes: &Bytes, file: &SourceFile) -> Result<Footer> {
             Some(schema) => ArrowReaderMetadata::try_new(metadata, plain.with_schema(schema))
                 .map_err(damaged)?,
         };
-        Ok(Footer {
-            metadata,
-            row_groups,
-        })
+        Ok(Footer::new(metadata, row_groups))
     })
 }
 

@@ -13,7 +13,6 @@ use parquet::file::metadata::RowGroupMetaData;
 
 use super::footer::Footer;
 use super::layout::{Plan, ReadTask};
-use super::schema::Origin;
 use crate::grid::{ColumnStatistics, column_statistics};
 
 /// What is known of a column, one entry for each row group, null where nothing is.
@@ -100,7 +99,12 @@ pub(super) fn of_pages(
 pub(super) fn statistics(plan: &Plan, task: &ReadTask, column: usize) -> Option<ColumnStatistics> {
     let field = plan.columns.schema.fields().get(column)?;
     let footer = plan.footers.get(task.file)?;
-    if let Origin::Folder(hive) = plan.columns.origins.get(column)? {
+    if let Some(hive) = plan
+        .columns
+        .origins
+        .get(column)?
+        .folder(field.name(), footer)
+    {
         let value = hive.values.get(task.file)?;
         let of_value = column_statistics(value);
         return Some(ColumnStatistics {

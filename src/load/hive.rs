@@ -67,7 +67,7 @@ impl HiveColumn {
     }
 }
 
-/// The columns of the folder names. Integers if every value is one, dates if every value is `yyyy-mm-dd`, else text.
+/// The columns of the folder names. Integers if every value is one and no two are the same number (`01`, `1`), dates if every value is `yyyy-mm-dd`, else text.
 pub(super) fn columns(files: &[SourceFile]) -> Result<Vec<HiveColumn>> {
     let Some(first) = files.first() else {
         return Ok(Vec::new());
@@ -139,8 +139,16 @@ fn type_of(values: &[Option<&str>]) -> DataType {
                 && known
                     .iter()
                     .all(|value| typed(Some(value), data_type).is_ok())
+                && (data_type == &DataType::Date32 || are_different(&known))
         })
         .unwrap_or(DataType::Utf8)
+}
+
+/// Whether texts that differ are different numbers, as `01` and `1` are not: rows of one key would come to be those of another.
+fn are_different(known: &[&str]) -> bool {
+    let texts: HashSet<&str> = known.iter().copied().collect();
+    let numbers: HashSet<i64> = texts.iter().filter_map(|text| text.parse().ok()).collect();
+    numbers.len() == texts.len()
 }
 
 fn is_integer(text: &str) -> bool {

@@ -128,9 +128,10 @@ pub(super) fn kept(
 ) -> Result<Vec<Vec<bool>>> {
     let of_file = |(number, footer): (usize, &Footer)| {
         let everything = vec![true; footer.row_groups.len()];
-        let folder = |column: usize| match columns.origins.get(column) {
-            Some(Origin::Folder(hive)) => hive.values.get(number).cloned(),
-            _ => None,
+        let folder = |column: usize| {
+            let field = columns.schema.fields().get(column)?;
+            let hive = columns.origins.get(column)?.folder(field.name(), footer)?;
+            hive.values.get(number).cloned()
         };
         filter.map_or(Ok(everything), |filter| filter.kept(footer, folder))
     };

@@ -23,6 +23,7 @@ mod footer;
 mod footer_statistics;
 mod hive;
 mod input;
+mod intervals;
 mod job;
 mod keep;
 mod layout;

@@ -119,12 +119,9 @@ fn parsed(footer: &Footer, window: &Window) -> Option<Footer> {
     if !is_sound || offsets.len() != metadata.num_row_groups() {
         return None;
     }
-    let options = ArrowReaderOptions::new().with_schema(Arc::clone(footer.schema()));
+    let options = ArrowReaderOptions::new().with_schema(Arc::clone(footer.metadata.schema()));
     let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), options).ok()?;
-    Some(Footer {
-        metadata,
-        row_groups: footer.row_groups.clone(),
-    })
+    Some(Footer::new(metadata, footer.row_groups.clone()))
 }
 
 /// Whether the pages follow each other, within their chunk, and their rows from the first of the row group on.

@@ -3,6 +3,7 @@
 //! Comes in: what to read and where to cut. Goes out: the grid that `assembly.rs` makes of the columns, and the keeper of its tiles. The unit of work is one column of one row band (or
 //! some small ones): every core has one to decode, and only a little more than the columns being decoded is in memory besides the tiles. Never here: where to cut, how to decode.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_empty_array};
@@ -23,6 +24,7 @@ use super::options::LoadOptions;
 use super::progress::Counters;
 use super::sizes::{Sizes, byte_ranges};
 use super::source::SourceFile;
+use super::spill::prepare;
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 
@@ -53,6 +55,9 @@ pub(super) async fn grid(
     options: &LoadOptions,
     counters: &Arc<Counters>,
 ) -> Result<(PartitionGrid, Keeper)> {
+    if let Some(folder) = options.spill_to().map(PathBuf::from) {
+        blocking(move || prepare(&folder)).await?;
+    }
     let keeper = Keeper::new(&plan, options, counters);
     if plan.tasks.is_empty() {
         return Ok((empty_grid(&plan)?, keeper));

@@ -30,6 +30,17 @@ pub(super) enum Origin {
     Both(HiveColumn),
 }
 
+impl Origin {
+    /// The folders that the column of a file comes from: those of a column that other files have in them, too, where this one has not.
+    pub(super) fn folder(&self, name: &str, footer: &Footer) -> Option<&HiveColumn> {
+        match self {
+            Self::Folder(hive) => Some(hive),
+            Self::Both(hive) if footer.schema().index_of(name).is_err() => Some(hive),
+            Self::Both(_) | Self::File => None,
+        }
+    }
+}
+
 /// The columns of the grid.
 #[derive(Debug, Clone)]
 pub(super) struct Columns {

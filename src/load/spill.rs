@@ -30,6 +30,13 @@ pub(super) struct SpilledTile {
     batch: OnceLock<RecordBatch>,
 }
 
+/// Makes the folder, if it is not there, and sees that files can be written to it: a load that comes to need it would fail in its midst.
+pub(super) fn prepare(folder: &Path) -> Result<()> {
+    let made = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
+    let made = made.map(drop);
+    made.map_err(|error| write_failed(error, folder, "spill_to"))
+}
+
 /// Writes a batch to a file without a name in `folder`.
 pub(super) fn spill(batch: &RecordBatch, folder: &Path) -> Result<SpilledTile> {
     let failed = |error: io::Error| write_failed(error, folder, "spill_to");

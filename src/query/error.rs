@@ -280,7 +280,10 @@ pub(super) fn no_table(name: &str, known: &Known) -> Error {
     error.with_hint(match near(name, tables()) {
         Some(table) => format!("did you mean `{table}`?"),
         None if is_file(name) => NO_FILES.to_owned(),
-        None if known.tables.is_empty() => "no grid is registered".to_owned(),
+        None if known.tables.is_empty() => {
+            "no grid is registered: pg.sql(text, NAME=frame) and session.register(NAME, grid) name one"
+                .to_owned()
+        },
         None => format!("the tables are {}", tables().collect::<Vec<_>>().join(", ")),
     })
 }

@@ -16,11 +16,12 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::answer::Query;
 use super::error::is_a_view;
+use super::error::no_table;
 use super::exec::own::own;
 use super::names::{Names, Table, View};
 use super::options::QueryOptions;
 use super::session::Session;
-use super::statement::{Change, constant};
+use super::statement::{Change, constant, nothing_to_drop};
 use super::table::GridTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
@@ -306,10 +307,12 @@ impl Session {
                 self.put_view(name, view).await?;
                 Ok(Done::said(said))
             }
-            Change::Drop { name } => {
-                self.drop_table(&name).await?;
-                Ok(Done::said(format!("dropped {name}")))
-            }
+            Change::Drop { name, if_exists } => match self.drop_table(&name).await? {
+                true => Ok(Done::said(format!("dropped {name}"))),
+                // Somebody else was there first.
+                false if if_exists => Ok(Done::said(nothing_to_drop(&name))),
+                false => Err(no_table(&name, &self.names.now())),
+            },
             Change::Prepare { name, statement } => {
                 self.names
                     .change(|known| known.prepared.insert(name.clone(), Arc::clone(&statement)));

@@ -5,8 +5,8 @@
 use datafusion::prelude::SessionContext;
 
 use super::{
-    aliases, chosen, extremes, gathered, neighbours, placed, ranks, sliding, sorted_lists, sums,
-    timezone,
+    aliases, by_lambda, chosen, extremes, gathered, neighbours, placed, ranks, sliding,
+    sorted_lists, sums, timezone,
 };
 
 /// Puts all of them in place.
@@ -22,4 +22,5 @@ pub(super) fn add_to(context: &SessionContext) {
     chosen::add_to(context);
     timezone::add_to(context);
     placed::add_to(context);
+    by_lambda::add_to(context);
 }

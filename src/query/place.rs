@@ -111,7 +111,7 @@ fn of_view(error: &Error) -> bool {
 }
 
 /// Where the planner says that it is.
-fn said(error: &Error) -> Option<Place> {
+pub(super) fn said(error: &Error) -> Option<Place> {
     let span: Span = source(error)?.diagnostic()?.span?;
     let number = |number: u64| usize::try_from(number).ok();
     let (line, column) = (number(span.start.line)?, number(span.start.column)?);

@@ -16,6 +16,7 @@ use super::cache::{CachedPlan, Question, means_the_same_later};
 use super::error::placed;
 use super::faults::own_text;
 use super::guard::{self, Does};
+use super::letter_case;
 use super::limits::TimeLimit;
 use super::listed::{functions_listed, tables_listed};
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
@@ -93,8 +94,11 @@ impl Planner {
         self.on_thread(async move {
             let known = names.now();
             plans_with(&known);
-            let text = Arc::clone(&question.text);
-            let planned = plan(&state, &known, &question, parameters).await;
+            let planning = |question: Question| {
+                let (state, known, parameters) = (&state, &known, parameters.clone());
+                async move { plan(state, known, &question, parameters).await }
+            };
+            let (planned, text) = as_meant(&question, planning).await;
             let planned = planned.map_err(|error| placed(error, &text, &state, &known))?;
             // Names that changed meanwhile may be in the plan already.
             if let Planned::Rows(physical) = &planned
@@ -128,8 +132,12 @@ impl Planner {
         self.on_thread(async move {
             let known = names.now();
             plans_with(&known);
-            let looked = look_up(&state, Arc::clone(&known), &question).await;
-            looked.map_err(|error| placed(error, &question.text, &state, &known))
+            let looking = |question: Question| {
+                let (state, known) = (&state, Arc::clone(&known));
+                async move { look_up(state, known, &question).await }
+            };
+            let (looked, text) = as_meant(&question, looking).await;
+            looked.map_err(|error| placed(error, &text, &state, &known))
         })
         .await
     }
@@ -207,6 +215,23 @@ pub(super) fn within<T>(
         let planned = tokio::time::timeout(limit.time, planning).await;
         planned.unwrap_or_else(|_| Err(limit.planning_over()))
     }
+}
+
+/// What is made of a text, and the text in which columns are called as they are: one whose name is not found is looked for whatever the case of its letters.
+async fn as_meant<T, F: Future<Output = Result<T>>>(
+    question: &Question,
+    make: impl Fn(Question) -> F,
+) -> (Result<T>, Arc<str>) {
+    let mut asked = question.clone();
+    for _ in 0..letter_case::MOST {
+        let made = make(asked.clone()).await;
+        let meant = made.as_ref().err();
+        match meant.and_then(|error| letter_case::corrected(error, &asked.text)) {
+            Some(text) => asked.text = text,
+            None => return (made, asked.text),
+        }
+    }
+    (make(asked.clone()).await, asked.text)
 }
 
 async fn plan(

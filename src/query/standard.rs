@@ -24,6 +24,7 @@ use super::group_keys;
 use super::inner_with::Withs;
 use super::lambdas;
 use super::laterals;
+use super::long_numbers;
 use super::order;
 use super::pattern;
 use super::pivot;
@@ -281,6 +282,7 @@ fn name_fields(root: &Expr, chain: &mut [AccessExpr]) {
 impl Rewriting<'_> {
     fn rewrite(&mut self, expr: &mut Expr) -> Result<()> {
         shifts::with_values_of_rows(expr);
+        long_numbers::exact(expr)?;
         match expr {
             Expr::Function(Function {
                 over: Some(WindowType::WindowSpec(spec)),

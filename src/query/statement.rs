@@ -42,6 +42,7 @@ pub(super) enum Change {
     },
     Drop {
         name: String,
+        if_exists: bool,
     },
     Prepare {
         name: String,
@@ -58,7 +59,9 @@ impl Change {
     /// The name of the grid or view that it makes or drops.
     pub(super) fn table(&self) -> Option<&str> {
         match self {
-            Self::Table { name, .. } | Self::View { name, .. } | Self::Drop { name } => Some(name),
+            Self::Table { name, .. } | Self::View { name, .. } | Self::Drop { name, .. } => {
+                Some(name)
+            }
             Self::Prepare { .. } | Self::Deallocate { .. } | Self::Nothing(_) => None,
         }
     }
@@ -66,6 +69,11 @@ impl Change {
 
 fn wrong(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Query, text)
+}
+
+/// What is said where nothing has the name that is dropped.
+pub(super) fn nothing_to_drop(name: &str) -> String {
+    format!("there is no `{name}`")
 }
 
 /// The plan of rows that are known already.
@@ -368,9 +376,10 @@ fn dropped(known: &Known, statement: &Statement) -> Result<Option<Change>> {
         }
         Some((name, _)) => Ok(Some(Change::Drop {
             name: name.to_owned(),
+            if_exists: *if_exists,
         })),
         None if *if_exists && known.left_out(&name).is_none() => {
-            Ok(Some(Change::Nothing(format!("there is no `{name}`"))))
+            Ok(Some(Change::Nothing(nothing_to_drop(&name))))
         }
         None => Err(no_table(&name, known)),
     }

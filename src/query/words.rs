@@ -242,11 +242,16 @@ fn of_lambdas(text: &str) -> Option<Worded> {
             "write list_transform(l, x -> x + 1) or list_filter(l, x -> x > 1); a field of a struct is s['name']",
         )
     } else {
+        // "2 params but UDF support only 1"
         let rest = text.strip_prefix("lambda defined ")?;
-        let count: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let (count, most) = rest.split_once(" params but UDF support only ")?;
+        let most: String = most.chars().take_while(char::is_ascii_digit).collect();
+        let values = if most == "1" { "value" } else { "values" };
         (
-            format!("the function gives its lambda one value, got {count} parameters"),
-            "places are told by FROM t, unnest(t.list) WITH ORDINALITY AS u(x, place)",
+            format!(
+                "the function gives its lambda {most} {values} at most, got {count} parameters"
+            ),
+            "list_transform and list_filter give the element and its place, list_reduce what was made before, the element and its place; others are told by FROM t, unnest(t.list) WITH ORDINALITY AS u(x, place)",
         )
     };
     Some(Worded {

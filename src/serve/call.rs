@@ -310,6 +310,23 @@ impl Call {
 
 /// What a caller is told of a request of a name: administrators all, others nothing of the paths and stores of the server, nor of the places that it loads from.
 pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
+    told_beside(caller, request, error, &[])
+}
+
+/// The same of what a caller has asked for by paths: of files below these it is told which one it is.
+pub(super) fn told_beside(
+    caller: &Caller,
+    request: &str,
+    error: &Error,
+    paths: &[String],
+) -> String {
+    let is_below = |file: &str| {
+        paths.iter().any(|path| {
+            let rest = file.strip_prefix(path.trim_end_matches('/'));
+            !path.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    };
+    let is_known = error.context("file").is_some_and(is_below);
     let error = &in_settings(error);
     let mut text = match error.kind() {
         _ if caller.scope() == Scope::Admin => error.to_string(),
@@ -320,7 +337,11 @@ pub(super) fn told(caller: &Caller, request: &str, error: &Error) -> String {
             "the server could not read or write its storage; its log has more under the request {request}"
         ),
         _ => {
-            let error = error.clone().without_context("file");
+            let error = error.clone();
+            let error = match is_known {
+                true => error,
+                false => error.without_context("file"),
+            };
             let error = error.without_context("cause").without_context("allowed");
             let hint = error.hint().unwrap_or_default();
             match hint.contains(PATHS_START) {

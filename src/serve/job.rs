@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::again::Asked;
 use super::auth::Caller;
-use super::call::{Call, told};
+use super::call::{Call, told_beside};
 use super::visit::Visit;
 #[cfg(feature = "distributed")]
 use crate::cluster::Writing;
@@ -31,7 +31,6 @@ use crate::load::{LoadJob, Progress};
 pub(super) struct ByAll {
     /// How far they are.
     pub(super) writing: Writing,
-    pub(super) sources: Vec<String>,
     /// All that the caller wishes; the load that plans it knows nothing of an order of rows.
     pub(super) options: LoadOptions,
 }
@@ -43,6 +42,8 @@ pub(super) struct Job {
     /// The name of the request that began it, under which the log has its end.
     pub(super) request: Arc<str>,
     pub(super) name: String,
+    /// What it reads, as the caller named it.
+    pub(super) sources: Vec<String>,
     /// What its client called it, if it may repeat it.
     pub(super) again: Option<Asked>,
     /// None where an earlier one has done it.
@@ -70,6 +71,7 @@ impl Job {
             caller: call.caller.clone(),
             request: Arc::clone(&call.request),
             name,
+            sources: Vec::new(),
             again: None,
             load: None,
             #[cfg(feature = "distributed")]
@@ -201,7 +203,9 @@ impl Job {
     /// Why it failed, as somebody is told who asks; empty where it has not failed.
     pub(super) fn message(&self, caller: &Caller) -> String {
         let error = self.error();
-        error.map_or_else(String::new, |error| told(caller, &self.request, &error))
+        error.map_or_else(String::new, |error| {
+            told_beside(caller, &self.request, &error, &self.sources)
+        })
     }
 
     /// How far it is, as somebody is told who asks.

@@ -217,7 +217,6 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
     #[cfg(feature = "distributed")]
     let spread = spread(service, &request).then(|| ByAll {
         writing: Writing::default(),
-        sources: request.sources.clone(),
         options: options.clone(),
     });
     #[cfg(feature = "distributed")]
@@ -225,11 +224,12 @@ pub(super) fn begin(service: &Arc<Service>, call: &Call, request: LoadRequest) -
         Some(_) => options.unarranged().with_lazy(true),
         None => options,
     };
+    let mut job = service.jobs.made(call, request.name);
+    job.sources = request.sources.clone();
     let load = {
         let _at_work = service.work.enter();
         LoadJob::start(request.sources, options)?
     };
-    let mut job = service.jobs.made(call, request.name);
     job.again = again;
     job.load = Some(load);
     #[cfg(feature = "distributed")]
@@ -287,7 +287,7 @@ async fn loaded(service: &Service, job: &Job) -> Result<Arc<PartitionGrid>> {
             (false, Some(_)) => {
                 let load = {
                     let _at_work = service.work.enter();
-                    LoadJob::start(of.sources.clone(), of.options.clone())?
+                    LoadJob::start(job.sources.clone(), of.options.clone())?
                 };
                 Ok(Arc::new(load.result().await?))
             }

@@ -312,7 +312,7 @@ pub(super) fn is_kept(service: &Service, acknowledge: Option<&str>) -> Result<bo
 pub(super) fn taken(name: &str) -> Error {
     Error::new(ErrorKind::Query, "the table exists already")
         .with_context("table", name)
-        .with_hint("replace it, or choose another name")
+        .with_hint("if_exists=\"replace\" replaces it; or choose another name")
 }
 
 /// Keeps one for its caller, until it is there as a grid, is given up, or its senders have gone away.

@@ -76,6 +76,7 @@ impl Item {
     }
 
     /// The bytes of one element.
+    #[inline]
     #[must_use]
     pub fn item_bytes(&self) -> usize {
         match self {

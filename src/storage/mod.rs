@@ -58,6 +58,7 @@ impl Storage {
     /// # Errors
     /// `ResourcesExhausted` when there is not as much memory; `Unsupported` when the source is not where the plan wants the storage; `InvalidArgument` for a value of another width
     /// than the elements.
+    #[inline]
     pub fn try_new(
         plan: impl Into<Arc<Plan>>,
         item: Item,

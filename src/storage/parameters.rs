@@ -26,6 +26,16 @@ pub struct Parameters {
 }
 
 impl Parameters {
+    /// Where nothing was asked for.
+    pub const NONE: Self = Self {
+        aligned_index: None,
+        alignment_size: None,
+        backend: None,
+        place: None,
+        dims: None,
+        layout: None,
+    };
+
     /// Refuses a backend beside what it decides.
     ///
     /// # Errors

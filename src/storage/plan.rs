@@ -106,6 +106,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::try_new`].
+    #[inline]
     pub fn try_shared(
         shape: &[usize],
         item_bytes: usize,
@@ -193,6 +194,7 @@ impl Plan {
     }
 
     /// How far behind `base`, the address of the first byte, the first element lies.
+    #[inline]
     #[must_use]
     pub fn offset(&self, base: usize) -> usize {
         // Nearly all steps are powers of two, and divisions would cost as much as the rest of this.
@@ -204,6 +206,7 @@ impl Plan {
     }
 
     /// The bytes that are needed, wherever they begin.
+    #[inline]
     #[must_use]
     pub fn num_bytes(&self) -> usize {
         self.span + self.step - 1
@@ -228,6 +231,7 @@ impl Plan {
     }
 
     /// The bytes of one element.
+    #[inline]
     #[must_use]
     pub fn item_bytes(&self) -> usize {
         self.item_bytes
@@ -258,6 +262,7 @@ impl Plan {
     }
 
     /// In which memory the storage lies.
+    #[inline]
     #[must_use]
     pub fn place(&self) -> Place {
         self.place

@@ -180,7 +180,7 @@ fn a_name_can_be_given_to_another_grid() {
     let gone = error(&session, &runtime, "SELECT * FROM t");
     assert_eq!(
         gone.to_string(),
-        "no table `t` (table: t)\nline 1, column 15:\n  SELECT * FROM t\n                ^\nhint: no grid is registered"
+        "no table `t` (table: t)\nline 1, column 15:\n  SELECT * FROM t\n                ^\nhint: no grid is registered: pg.sql(text, NAME=frame) and session.register(NAME, grid) name one"
     );
     session.register("Big", Arc::new(grid(&[1]))).unwrap();
     for sql in ["SELECT count(*) FROM Big", "SELECT count(*) FROM \"Big\""] {

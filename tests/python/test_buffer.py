@@ -290,3 +290,15 @@ def test_types_say_which_flags_they_take() -> None:
         assert not supports(obj, device)
     for obj in (5, None, "text", object):
         assert not supports(obj, 0)
+
+
+def test_supported_flags_of_zero_and_minus_one_are_those_of_the_draft() -> None:
+    class Silent(bytearray):
+        __buffer_supported_flags__ = 0
+
+    class Simple(bytearray):
+        __buffer_supported_flags__ = -1
+
+    flags = [0, 1, 0x11C, pg.buffer.DEVICE]
+    assert [pg.buffer.supports(Silent(b"a"), each) for each in flags] == [True, True, True, False]
+    assert [pg.buffer.supports(Simple(b"a"), each) for each in flags] == [True, False, False, False]

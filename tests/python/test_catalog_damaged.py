@@ -306,3 +306,13 @@ def test_a_shared_catalog_has_it_again_once_it_is_whole(catalog: Path, how: str)
         assert status(server)["errors"] == []
         connection = pg.connect(server.uri)
         assert connection.upload(numbers(5), "harmed", if_exists="replace")["durable"]
+
+
+def test_what_a_reader_finds_damaged_is_in_the_log(catalog: Path) -> None:
+    with service("--catalog", catalog) as one:
+        harm(catalog, "tile cut")
+        with pytest.raises(pg.errors.InvalidDataError, match="damaged"):
+            pg.connect(one.uri).sql("SELECT sum(n) FROM harmed").to_arrow()
+        log = until(lambda: [line for line in one.said if "cannot be read" in line])
+    assert "WARN" in log[0]
+    assert ".arrow" in log[0]

@@ -171,3 +171,26 @@ def test_ctrl_c_leaves_nothing_of_files_that_are_written(tmp_path: Path, verb: s
     last = json.loads(told.splitlines()[-1])
     assert (last["event"], last["kind"]) == ("failed", "Cancelled")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_several_statements_are_answered_one_after_the_other(tmp_path: Path) -> None:
+    file = tmp_path / "two.sql"
+    file.write_text("SELECT 1 AS a; -- one\nSELECT ';' AS b;\n/* done */\n")
+    done = run("sql", "-f", str(file), "--format", "csv")
+    assert (done.returncode, done.stdout) == (0, b"a\n1\nb\n;\n")
+    done = run("sql", "SELECT 1 AS a; SELECT nope; SELECT 2 AS b", "--format", "json")
+    assert (done.returncode, done.stdout) == (1, b'{"a":1}\n')
+    assert b"no column `nope`" in done.stderr
+    done = run("sql", "SELECT 1; SELECT 2", "--output", str(tmp_path / "x.csv"))
+    assert done.returncode == 1
+    assert b"a file holds the answer of one statement, got 2 statements" in done.stderr
+    done = run("sql", "--format", "csv")
+    assert done.returncode == 2
+    assert b"partgrid sql - --format csv" in done.stderr
+
+
+def test_a_dash_is_standard_output(tmp_path: Path) -> None:
+    command = [str(COMMAND), "sql", "SELECT 1 AS a", "--format", "csv", "--output", "-"]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path)
+    assert done.stdout == b"a\n1\n"
+    assert not list(tmp_path.iterdir())

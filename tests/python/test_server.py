@@ -190,3 +190,30 @@ def test_tokens_are_read_again_at_a_signal(tmp_path: Path) -> None:
         until(lambda: "what cannot be used stays as it was" in "".join(one.said))
         assert asked(client, "SELECT 1 AS a", after["b"]).num_rows == 1
         list(client.list_flights(options=shown(after["b"])))
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_one_of_several_who_drop_a_table_has_dropped_it(tmp_path: Path, keeps: bool) -> None:
+    with pg.Server(catalog=tmp_path / "catalog" if keeps else None, http=None) as server:
+        for _ in range(3):
+            pg.connect(server.uri).sql("CREATE TABLE race AS SELECT 1 AS i")
+            barrier = threading.Barrier(4)
+            said: list[str] = []
+
+            def drop(barrier: threading.Barrier = barrier, said: list[str] = said) -> None:
+                connection = pg.connect(server.uri)
+                barrier.wait(20)
+                try:
+                    said.append(str(connection.sql("DROP TABLE race").to_arrow()[0][0]))
+                except pg.errors.QueryError as error:
+                    said.append(str(error).split("\n", 1)[0])
+
+            threads = [threading.Thread(target=drop) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+            assert said.count("dropped race") == 1, said
+            assert len([text for text in said if "no table `race`" in text]) == 3, said
+            gone = pg.connect(server.uri).sql("DROP TABLE IF EXISTS race").to_arrow()
+            assert gone[0].to_pylist() == ["there is no `race`"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -225,14 +226,15 @@ def test_a_load_fails_there_as_it_does_here(tmp_path: Path, website: str) -> Non
             check(f"{tmp_path}/secret.parquet", {}, errors.PermissionDeniedError)
 
 
-def test_who_is_told_no_path_knows_that_a_file_is_missing(tmp_path: Path) -> None:
+def test_who_is_told_no_path_knows_which_of_the_named_files_is_missing(tmp_path: Path) -> None:
     tokens = write_tokens(tmp_path / "t", writer={"scope": "write"})
     with pg.Server(tokens=tmp_path / "t", settings={"load.from": str(tmp_path)}) as server:
         connection = pg.connect(server.uri, token=tokens["writer"])
         with pytest.raises(FileNotFoundError, match="no such file or folder") as caught:
             connection.load_parquet(tmp_path / "missing.parquet", "none")
         assert isinstance(caught.value, pg.errors.PathNotFoundError)
-        assert str(tmp_path) not in str(caught.value)
+        [told] = re.findall(r"file: ([^)]*)", str(caught.value))
+        assert told == str(tmp_path / "missing.parquet")
 
 
 def test_a_file_that_is_gone_when_it_is_read_is_one_there_too(tmp_path: Path) -> None:
@@ -246,3 +248,17 @@ def test_a_file_that_is_gone_when_it_is_read_is_one_there_too(tmp_path: Path) ->
         with pytest.raises(pg.errors.NotFoundError) as caught:
             connection.grid("nosuch")
         assert type(caught.value) is pg.errors.NotFoundError
+
+
+def test_files_below_what_was_named_are_told(tmp_path: Path) -> None:
+    """Others of the server are not."""
+    token = write_tokens(tmp_path / "t", writer={"scope": "write"})["writer"]
+    folder = tmp_path / "loads"
+    folder.mkdir()
+    (folder / "broken.parquet").write_bytes(b"no Parquet at all")
+    with pg.Server(tokens=tmp_path / "t", settings={"load.from": str(tmp_path)}) as server:
+        connection = pg.connect(server.uri, token=token)
+        with pytest.raises(pg.errors.InvalidDataError, match=r"file: .*/broken\.parquet"):
+            connection.load_parquet(folder, "x")
+        with pytest.raises(pg.errors.NotFoundError, match=f"{tmp_path}/absent"):
+            connection.load_parquet(tmp_path / "absent", "x")

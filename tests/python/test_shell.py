@@ -152,3 +152,9 @@ def test_explain_shows_lines_and_options_go_with_a_query() -> None:
     over = run(ENDLESS, "--timeout", "0.5")
     assert over.returncode == 1
     assert "hint: raise --timeout" in over.stderr
+
+
+def test_a_comment_may_have_several_lines(shell: Shell) -> None:
+    shell.ask("/* first", "...> ")
+    shell.ask("second */", "partgrid> ")
+    assert "one" in shell.ask("SELECT 1 AS one;", "1 row")

@@ -71,9 +71,13 @@ pub(super) fn supported(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<boo
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
         return Ok(false);
     }
-    let known = match object.get_type().getattr_opt(SUPPORTED_FLAGS)? {
-        Some(mask) => mask.extract()?,
-        None => PLAIN_FLAGS,
+    let mask = object.get_type().getattr_opt(SUPPORTED_FLAGS)?;
+    let known = match mask.map_or(Ok(0), |mask| mask.extract())? {
+        // As of types that say nothing.
+        0 => PLAIN_FLAGS,
+        // Only `PyBUF_SIMPLE`, which is no flag at all; the sign is none either.
+        ..0 => 0,
+        mask => mask,
     };
     Ok(flags & !known == 0)
 }
@@ -131,8 +135,8 @@ pub(crate) fn get_buffer(
 ///     flags: Request flags as of `inspect.BufferFlags`, and `partgrid.buffer.DEVICE`.
 ///
 /// Returns:
-///     `False` without the buffer interface, and for flags that its type does not know. A type says which it knows by a class attribute `__buffer_supported_flags__`, an integer; one that has none
-///     knows those of Python. A request may still be refused: whether memory may be written, say, depends on the object.
+///     `False` without the buffer interface, and for flags that its type does not know. A type says which it knows by a class attribute `__buffer_supported_flags__`, an integer; one that has none,
+///     or 0, knows those of Python, one that has -1 none of them. A request may still be refused: whether memory may be written, say, depends on the object.
 ///
 /// Examples:
 ///     >>> import partgrid as pg

@@ -293,8 +293,9 @@ impl PyGrid {
         None
     }
 
-    fn __contains__(&self, column: &str) -> bool {
-        self.core.column_index(column).is_ok()
+    fn __contains__(&self, column: &Bound<'_, PyAny>) -> bool {
+        let name = column.extract::<&str>();
+        name.is_ok_and(|name| self.core.column_index(name).is_ok())
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> Outcome<Self> {

@@ -130,7 +130,7 @@ impl PyGrid {
 
     /// The grid as a `polars.DataFrame`; polars copies strings into views of its own. Needs polars.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::to_polars(slf.as_any())
+        convert::to_polars(slf.as_any(), slf.get().core.schema())
     }
 
     /// The grid as a `dask.dataframe.DataFrame`: one partition for each row band, of Arrow-backed columns, with row numbers as labels. Needs dask and pandas.
@@ -207,5 +207,31 @@ impl PyGrid {
             Some(columns) => to_numpy(py, &self.core.select(&columns)?, &wish),
             None => to_numpy(py, &self.core, &wish),
         }
+    }
+
+    /// NumPy: what `to_numpy` gives, in C order where it is copied. Needs numpy.
+    ///
+    /// Args:
+    ///     dtype: The type of the array; by default the one that `numpy.result_type` gives for the columns.
+    ///     copy: `True` copies always, `None` when it must, `False` never.
+    ///
+    /// Raises:
+    ///     UnsupportedError: A column has a type that is no plain number.
+    ///     InvalidDataError: A column has nulls, or a value that the type does not hold.
+    ///     ValueError: `copy=False`, and a copy is needed.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let wish = Wish {
+            dtype,
+            fill: None,
+            order: Order::Rows,
+            copy,
+        };
+        to_numpy(py, &self.core, &wish)
     }
 }

@@ -96,14 +96,12 @@ impl PyGet {
     }
 
     fn open<'py>(self, handle: &Bound<'py, PyHandle>) -> Outcome<Bound<'py, PyAny>> {
-        let tile = handle
-            .get()
-            .tile(handle.py())?
-            .into_pyobject(handle.py())?
-            .into_any();
+        let tile = handle.get().tile(handle.py())?;
+        let schema = tile.tile().data().schema();
+        let tile = tile.into_pyobject(handle.py())?.into_any();
         Ok(match self.kind {
             DataKind::Pandas => convert::to_pandas(&tile)?,
-            DataKind::Polars => convert::to_polars(&tile)?,
+            DataKind::Polars => convert::to_polars(&tile, &schema)?,
             DataKind::PyArrow => convert::to_arrow_batch(&tile)?,
             DataKind::NumPy => ndarray_of(handle)?,
             DataKind::Arro3 => convert::to_arro3(&tile)?,

@@ -12,14 +12,18 @@ use smallvec::SmallVec;
 
 use crate::argument::{Argument, Count, Later, Refusal, items, text, whole};
 
+/// One number for each dimension; of as many as stencils have, without an allocation.
+pub(super) type Extents = SmallVec<[usize; 4]>;
+
 /// Whole numbers that are not negative, one for each dimension.
-pub(crate) struct Numbers(pub(super) SmallVec<[usize; 4]>);
+pub(crate) struct Numbers(pub(super) Extents);
 
 impl Argument for Numbers {
     const TYPE: PyStaticExpr = <Vec<usize> as FromPyObject<'_, '_>>::INPUT_TYPE;
 
     fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
-        if let Some(numbers) = plain(value) {
+        let mut numbers = Extents::new();
+        if is_plain(value, &mut numbers) {
             return Ok(Self(numbers));
         }
         let refused = || Refusal::new(value, "be a sequence of whole numbers");
@@ -46,14 +50,16 @@ impl Argument for Numbers {
     }
 }
 
-/// The numbers of a tuple of plain ones, as nearly all are.
-fn plain(value: &Bound<'_, PyAny>) -> Option<SmallVec<[usize; 4]>> {
-    let parts = value.cast_exact::<PyTuple>().ok()?;
-    let mut numbers = SmallVec::with_capacity(parts.len());
-    for part in parts.iter_borrowed() {
-        numbers.push(part.cast_exact::<PyInt>().ok()?.extract().ok()?);
-    }
-    Some(numbers)
+/// Whether a value is a tuple of plain numbers, as nearly all are. These are put behind `numbers`, where they stay.
+pub(super) fn is_plain(value: &Bound<'_, PyAny>, numbers: &mut Extents) -> bool {
+    let Ok(parts) = value.cast_exact::<PyTuple>() else {
+        return false;
+    };
+    parts.iter_borrowed().all(|part| {
+        let number = part.cast_exact::<PyInt>().ok();
+        let number = number.and_then(|number| number.extract().ok());
+        number.map(|number| numbers.push(number)).is_some()
+    })
 }
 
 /// Labels of dimensions: a sequence of texts or of axes of GT4Py, or one text of which every letter is a label.
@@ -104,6 +110,16 @@ fn given<T: Argument>(later: Option<&Later<'_, T>>, name: &str) -> Result<Option
 }
 
 impl Asked<'_> {
+    /// Whether nothing was asked for.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.aligned_index.is_none()
+            && self.alignment_size.is_none()
+            && self.backend.is_none()
+            && self.device.is_none()
+            && self.dims.is_none()
+            && self.layout.is_none()
+    }
+
     /// What was asked for, each parameter checked by itself.
     pub(super) fn parameters(&self) -> Result<Parameters, Error> {
         let alignment_size = given(self.alignment_size.as_ref(), "alignment_size")?;

@@ -32,11 +32,8 @@ impl Typed {
         }
     }
 
-    /// The type that an argument `dtype` stands for; without one 64-bit floats.
-    pub(super) fn read(dtype: Option<&Bound<'_, PyAny>>) -> Outcome<Self> {
-        let Some(dtype) = dtype else {
-            return Ok(Self::of(Item::Number(ElementType::Float64)));
-        };
+    /// The type that an argument `dtype` stands for.
+    pub(super) fn read(dtype: &Bound<'_, PyAny>) -> Outcome<Self> {
         match known(dtype) {
             Some(item) => Ok(Self::of(item)),
             None => Self::ask_numpy(&numpy_dtype(dtype.py())?.call1((dtype,))?),

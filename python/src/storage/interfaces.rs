@@ -19,6 +19,7 @@ use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::convert::import;
 use crate::dlpack::capsule_of;
 use crate::error::Outcome;
+use crate::operators::as_numpy_does;
 use crate::view::{Described, fill, release};
 
 /// What consumers are told that want to write to a frozen storage.
@@ -32,6 +33,8 @@ pub(super) fn as_numpy<'py>(
     storage.get().check_host("numpy")?;
     import(storage.py(), "numpy", wanted_by)?.call_method1("asarray", (storage,))
 }
+
+as_numpy_does!(PyStorage, as_numpy);
 
 impl PyStorage {
     fn check_host(&self, consumer: &str) -> PyResult<()> {

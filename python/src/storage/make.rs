@@ -2,12 +2,12 @@
 //!
 //! Comes in: shapes, types, values and parameters, or another storage or array. Goes out: new storages. Never here: where elements lie, which `partgrid::storage` decides.
 
-use partgrid::error::Error;
-use partgrid::storage::{Fill, Host, MemorySource, Parameters, Place, Plan, Storage, layout_of};
+use partgrid::grid::ElementType;
+use partgrid::storage::{Fill, Host, Item, Parameters, Place, Plan, Storage, layout_of};
 use pyo3::prelude::*;
 
 use super::PyStorage;
-use super::arguments::{Asked, Labels, Numbers};
+use super::arguments::{Asked, Extents, Labels, Numbers, is_plain};
 use super::dtype::Typed;
 use super::gpu::Gpu;
 use crate::argument::{Count, Given, Later};
@@ -24,14 +24,6 @@ enum Content {
     Value(Py<PyAny>),
 }
 
-/// Where memory for storages comes from.
-fn source(place: Place) -> Result<Box<dyn MemorySource + Send + Sync>, Error> {
-    Ok(match place {
-        Place::Host => Box::new(Host),
-        Place::Gpu => Box::new(Gpu::try_new()?),
-    })
-}
-
 fn make(
     py: Python<'_>,
     shape: &[usize],
@@ -40,7 +32,6 @@ fn make(
     parameters: &Parameters,
 ) -> Outcome<PyStorage> {
     let plan = Plan::try_shared(shape, typed.item.item_bytes(), parameters)?;
-    let source = source(plan.place())?;
     let value = match content {
         Content::Ones => typed.one(py)?,
         Content::Value(value) => typed.bytes_of(value.bind(py), "fill_value")?,
@@ -52,12 +43,14 @@ fn make(
         Content::Ones | Content::Value(_) => Fill::Item(&value),
     };
     let Typed { item, foreign } = typed;
-    let on_host = plan.place() == Place::Host;
-    let is_long = plan.num_bytes() >= LONG_BYTES && matches!(fill, Fill::Item(_)) || !on_host;
-    let storage = if is_long {
-        py.detach(|| Storage::try_new(plan, item, fill, source.as_ref()))
-    } else {
-        Storage::try_new(plan, item, fill, source.as_ref())
+    let is_long = plan.num_bytes() >= LONG_BYTES && matches!(fill, Fill::Item(_));
+    let storage = match plan.place() {
+        Place::Host if is_long => py.detach(|| Storage::try_new(plan, item, fill, &Host)),
+        Place::Host => Storage::try_new(plan, item, fill, &Host),
+        Place::Gpu => {
+            let gpu = Gpu::try_new()?;
+            py.detach(|| Storage::try_new(plan, item, fill, &gpu))
+        }
     };
     Ok(PyStorage::new(storage?, foreign))
 }
@@ -69,10 +62,19 @@ fn new(
     content: Content,
     asked: &Asked<'_>,
 ) -> Outcome<PyStorage> {
-    let Numbers(shape) = shape.named("shape")?;
-    let parameters = asked.parameters()?;
-    let typed = Typed::read(dtype.as_ref())?;
-    make(py, &shape, typed, &content, &parameters)
+    // Most calls name a tuple of numbers and nothing else: what they come to is not moved about.
+    let mut extents = Extents::new();
+    if !is_plain(shape.object(), &mut extents) {
+        Numbers(extents) = shape.named("shape")?;
+    }
+    let typed = match &dtype {
+        None => Typed::of(Item::Number(ElementType::Float64)),
+        Some(dtype) => Typed::read(dtype)?,
+    };
+    if asked.is_nothing() {
+        return make(py, &extents, typed, &content, &Parameters::NONE);
+    }
+    make(py, &extents, typed, &content, &asked.parameters()?)
 }
 
 fn like(
@@ -87,7 +89,7 @@ fn like(
         let storage = storage.get();
         let plan = storage.core.plan();
         let typed = match dtype {
-            Some(dtype) => Typed::read(Some(&dtype))?,
+            Some(dtype) => Typed::read(&dtype)?,
             None => Typed {
                 item: storage.core.item().clone(),
                 foreign: storage.foreign.as_ref().map(|dtype| dtype.clone_ref(py)),
@@ -115,13 +117,7 @@ fn like(
         dims: dims.map(Labels::dims).transpose()?,
         ..Parameters::default()
     })?;
-    make(
-        py,
-        &shape,
-        Typed::read(Some(&dtype))?,
-        &content,
-        &parameters,
-    )
+    make(py, &shape, Typed::read(&dtype)?, &content, &parameters)
 }
 
 macro_rules! making {

@@ -24,9 +24,17 @@ use self::bar::Bar;
 use self::complete::Completer;
 use self::history::History;
 use self::line::{Read, read_line};
-use self::split::{holds_statement, split};
+use self::split::{ends_in_comment, holds_statement, split};
 use self::terminal::Terminal;
 pub(super) use self::terminal::columns;
+
+/// The statements of a text, each of which a `;` ends but the last.
+pub(super) fn statements(text: &str) -> Vec<String> {
+    let (mut statements, rest) = split(text);
+    statements.push(rest);
+    statements.retain(|statement| holds_statement(statement));
+    statements
+}
 use super::engine::{Engine, Words};
 use super::output::io_failed;
 use super::table;
@@ -199,7 +207,7 @@ impl<'a> Shell<'a> {
                     say(stderr, &format!("error: {error}\n"));
                 }
             }
-            text = if holds_statement(&rest) {
+            text = if holds_statement(&rest) || ends_in_comment(&rest) {
                 rest
             } else {
                 String::new()

@@ -50,6 +50,18 @@ pub(super) fn holds_statement(rest: &str) -> bool {
     false
 }
 
+/// Whether a rest ends within a comment of several lines.
+pub(super) fn ends_in_comment(rest: &str) -> bool {
+    let mut place = 0;
+    while let Some(rest) = rest.get(place..).filter(|rest| !rest.is_empty()) {
+        match skip(rest) {
+            Some(length) => place += length,
+            None => return rest.starts_with("/*"),
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +91,8 @@ mod tests {
         }
         assert!(holds_statement(" -- x\n y"));
         assert!(!holds_statement(" -- x\n /* y */ -- z"));
+        assert!(ends_in_comment("/* x\n"));
+        assert!(ends_in_comment("SELECT 1 /* x\n"));
+        assert!(!ends_in_comment("/* x\n */ '/*'"));
     }
 }

@@ -47,9 +47,18 @@ pub(super) fn check(
     let mut seen = SeenDim {
         dist_type: dist_type(dict, version, log),
         size: fields::int(dict, SIZE, log),
-        periodic: fields::boolean(dict, "periodic", Rule::D9, log),
         ..SeenDim::default()
     };
+    let elsewhere = matches!(seen.dist_type, Some('c' | 'u'));
+    let limited = version.is_some_and(|version| !version.rules().periodic_everywhere);
+    if elsewhere && limited {
+        if dict.get("periodic").is_some() {
+            let text = "periodic means something in dist_type 'b' only, and is ignored here";
+            log.warning(Rule::D9, Some("periodic"), text);
+        }
+    } else {
+        seen.periodic = fields::boolean(dict, "periodic", Rule::D9, log);
+    }
     if seen.dist_type == Some('n') {
         (seen.grid_size, seen.grid_rank) = (Field::Given(1), Field::Given(0));
     } else {
@@ -64,12 +73,6 @@ pub(super) fn check(
             seen.one_to_one = fields::boolean(dict, "one_to_one", Rule::D12, log);
         }
         _ => {}
-    }
-    let elsewhere = matches!(seen.dist_type, Some('c' | 'u'));
-    let limited = version.is_some_and(|version| !version.rules().periodic_everywhere);
-    if elsewhere && limited && seen.periodic != Field::Absent {
-        let text = "periodic means something in dist_type 'b' only, and is ignored here";
-        log.warning(Rule::D9, Some("periodic"), text);
     }
     seen.data = data(&seen);
     check_extent(&mut seen, extent, version, log);

@@ -18,7 +18,7 @@ pub use svg::svg;
 pub use text::text;
 #[cfg(feature = "cli")]
 pub(crate) use visible::steers;
-pub use visible::{visible, visible_lines};
+pub use visible::{bounded, visible, visible_lines};
 
 /// `336,776 rows x 19 columns`.
 fn shape_line(grid: &PartitionGrid) -> String {

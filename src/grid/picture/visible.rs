@@ -15,6 +15,19 @@ pub fn visible_lines(text: &str) -> String {
     escaped(text, |letter| matches!(letter, '\n' | '\t'))
 }
 
+/// A cell of a table has so many letters at most. Tables count columns of the screen in 16 bits, and take the square of its length for a cell that has more.
+const MAX_LETTERS: usize = 30_000;
+
+/// The beginning of a text that is too long for a cell of a table, and how much is left out; others as they are.
+#[must_use]
+pub fn bounded(text: String) -> String {
+    let Some((end, _)) = text.char_indices().nth(MAX_LETTERS) else {
+        return text;
+    };
+    let (shown, rest) = text.split_at(end);
+    format!("{shown}… and {} more letters", rest.chars().count())
+}
+
 /// Whether a letter does something to a terminal besides being written: controls (C0, DEL, C1), line separators, marks and overrides of direction.
 pub(crate) fn steers(letter: char) -> bool {
     letter.is_control()
@@ -40,6 +53,13 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_of_a_long_text_is_said() {
+        let text = "é".repeat(MAX_LETTERS);
+        assert_eq!(bounded(text.clone()), text);
+        assert_eq!(bounded(text.clone() + "ab"), text + "… and 2 more letters");
+    }
 
     #[test]
     fn what_steers_a_terminal_is_escaped_and_nothing_else() {

@@ -209,24 +209,32 @@ impl Checked {
     }
 }
 
-/// The call as the user wrote it.
+/// The call as the user wrote it, whose arguments are written so, too.
 fn written(operation: Operation, arguments: &[Expr]) -> Result<Expr> {
-    let expression = match arguments {
-        [left, right] => {
-            let (left, right) = (Box::new(left.clone()), Box::new(right.clone()));
-            Expr::BinaryExpr(BinaryExpr::new(left, operation.operator(), right))
-        }
-        [only] => Expr::Negative(Box::new(only.clone())),
-        _ => return datafusion::common::internal_err!("arithmetic of {}", arguments.len()),
-    };
-    let rewritten = expression.transform_up(|part| match &part {
+    let call = operator(operation, arguments.to_vec())?;
+    let rewritten = call.transform_up(|part| match part {
         Expr::ScalarFunction(call) => match call.func.inner().downcast_ref::<Checked>() {
-            Some(checked) => Ok(Transformed::yes(written(checked.operation, &call.args)?)),
-            None => Ok(Transformed::no(part)),
+            Some(checked) => Ok(Transformed::yes(operator(checked.operation, call.args)?)),
+            None => Ok(Transformed::no(Expr::ScalarFunction(call))),
         },
-        _ => Ok(Transformed::no(part)),
+        other => Ok(Transformed::no(other)),
     });
     rewritten.data()
+}
+
+/// The operator alone, over the arguments as they are.
+fn operator(operation: Operation, arguments: Vec<Expr>) -> Result<Expr> {
+    let count = arguments.len();
+    let mut arguments = arguments.into_iter().map(Box::new);
+    match (arguments.next(), arguments.next()) {
+        (Some(left), Some(right)) if count == 2 => Ok(Expr::BinaryExpr(BinaryExpr::new(
+            left,
+            operation.operator(),
+            right,
+        ))),
+        (Some(only), None) => Ok(Expr::Negative(only)),
+        _ => datafusion::common::internal_err!("arithmetic of {count}"),
+    }
 }
 
 impl ScalarUDFImpl for Checked {

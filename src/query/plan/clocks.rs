@@ -14,7 +14,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, cast, lit, try_cast};
 
 use super::days::by_the_calendar;
-use super::decimals::of_one_kind;
+use super::decimals::{of_one_kind, with_room_for_numbers};
 use super::moments::as_read;
 use super::types::compares;
 use crate::query::timezone::in_zone;
@@ -36,10 +36,14 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
         Expr::BinaryExpr(pair) if compares(pair.op) => {
             alike(&mut pair.left, &mut pair.right, schema)
         }
-        Expr::BinaryExpr(pair) if pair.op == Operator::Minus => {
-            let between = shown_as_instant(&mut pair.left, &pair.right, schema)
-                || shown_as_instant(&mut pair.right, &pair.left, schema);
-            as_instants(vec![&mut pair.left, &mut pair.right], schema) || between
+        Expr::BinaryExpr(pair) if pair.op.is_numerical_operators() => {
+            let between = pair.op == Operator::Minus
+                && (shown_as_instant(&mut pair.left, &pair.right, schema)
+                    || shown_as_instant(&mut pair.right, &pair.left, schema));
+            let mut parts = [&mut *pair.left, &mut *pair.right];
+            with_room_for_numbers(&mut parts, schema)
+                || pair.op == Operator::Minus && as_instants(parts.into(), schema)
+                || between
         }
         Expr::Between(range) => {
             let parts = vec![&mut *range.expr, &mut *range.low, &mut *range.high];

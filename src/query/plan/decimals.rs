@@ -1,7 +1,7 @@
-//! Decimals beside floats.
+//! Decimals beside floats, and decimals of 32 and 64 bits beside whole numbers.
 //!
 //! Comes in: values that are compared, or of which one is given, keys of a join, or a value that is looked for in a query. Goes out: the same; decimals beside floats are floats, and a float that is written (`0.05`) is the decimal that it is written as. The engine makes decimals of 15 digits before and behind the point of both: there are none for `1e300` and NaN, and `0.1` beside
-//! money has the type of neither. Never here: parts of unions (`united.rs`); arithmetic, where the engine makes floats of both.
+//! money has the type of neither. Narrow decimals beside whole numbers, and floats of 16 bits, get more bits, also in arithmetic. Never here: parts of unions (`united.rs`); arithmetic with floats, where the engine makes floats of both.
 
 use std::sync::Arc;
 
@@ -20,13 +20,87 @@ const MAX_DIGITS: usize = 38;
 /// What 256 bits have room for.
 const MAX_DIGITS_OF_LONG: usize = 76;
 
-/// Gives decimals and floats among some values one type; says whether there are both.
+/// Gives decimals and floats among some values one type, and narrow numbers beside whole ones; says whether there are such.
 pub(super) fn of_one_kind(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
-    let of = |part: &Expr| match part.get_type(schema).ok()? {
+    let beside_floats = beside_floats(parts, schema);
+    as_narrow(parts, schema) || with_room_for_numbers(parts, schema) || beside_floats
+}
+
+/// The type of a value, or of those of a dictionary.
+fn kind_of(part: &Expr, schema: &DFSchema) -> Option<DataType> {
+    match part.get_type(schema).ok()? {
         DataType::Dictionary(_, values) => Some(*values),
         kind => Some(kind),
+    }
+}
+
+/// Gives whole numbers that are written the type of the one kind of narrow decimals that they are beside, if all have room in it: the column stays as it is.
+fn as_narrow(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    let is_written =
+        |part: &Expr| matches!(part, Expr::Literal(value, _) if value.data_type().is_integer());
+    let others = parts.iter().filter(|part| !is_written(part));
+    let mut kinds = others.map(|part| kind_of(part, schema));
+    let Some(Some(kind)) = kinds.next() else {
+        return false;
     };
-    let kinds: Vec<Option<DataType>> = parts.iter().map(|part| of(part)).collect();
+    if !is_narrow_decimal(&kind) || kinds.any(|other| other.as_ref() != Some(&kind)) {
+        return false;
+    }
+    let narrow = parts
+        .iter()
+        .enumerate()
+        .filter_map(|(number, part)| match part {
+            Expr::Literal(value, _) if value.data_type().is_integer() => {
+                Some(value.cast_to(&kind).map(|value| (number, value)))
+            }
+            _ => None,
+        });
+    let Ok(narrow) = narrow.collect::<Result<Vec<_>>>() else {
+        return false;
+    };
+    for (number, value) in &narrow {
+        if let Some(part) = parts.get_mut(*number) {
+            **part = lit(value.clone());
+        }
+    }
+    !narrow.is_empty()
+}
+
+/// Gives decimals of 32 and 64 bits, and floats of 16, more bits beside whole numbers: the engine would make whole numbers of such decimals, and infinite ones of numbers beside such floats.
+pub(super) fn with_room_for_numbers(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    let kinds = parts.iter().map(|part| kind_of(part, schema));
+    let kinds: Vec<Option<DataType>> = kinds.collect();
+    if !kinds.iter().flatten().any(DataType::is_integer) {
+        return false;
+    }
+    let mut is_changed = false;
+    for (part, kind) in parts.iter_mut().zip(kinds) {
+        if let Some(wide) = kind.as_ref().and_then(with_room) {
+            **part = cast(std::mem::take(*part), wide);
+            is_changed = true;
+        }
+    }
+    is_changed
+}
+
+/// The type for a narrow one that has room for whole numbers, too.
+pub(super) fn with_room(kind: &DataType) -> Option<DataType> {
+    match kind {
+        DataType::Decimal32(digits, scale) | DataType::Decimal64(digits, scale) => {
+            Some(DataType::Decimal128(*digits, *scale))
+        }
+        DataType::Float16 => Some(DataType::Float32),
+        _ => None,
+    }
+}
+
+fn is_narrow_decimal(kind: &DataType) -> bool {
+    matches!(kind, DataType::Decimal32(..) | DataType::Decimal64(..))
+}
+
+fn beside_floats(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    let kinds = parts.iter().map(|part| kind_of(part, schema));
+    let kinds: Vec<Option<DataType>> = kinds.collect();
     let has = |is: fn(&DataType) -> bool| kinds.iter().flatten().any(is);
     if !has(is_decimal) || !has(DataType::is_floating) {
         return false;
@@ -105,16 +179,21 @@ pub(super) fn found_by_kind(found: &mut InSubquery, schema: &DFSchema) -> Result
         return Ok(false);
     };
     let kind = plan.schema().field(0).data_type();
-    if is_decimal(&value) && kind.is_floating() {
+    let wanted = |kind: &DataType, beside: &DataType| match kind {
+        decimal if is_decimal(decimal) && beside.is_floating() => Some(DataType::Float64),
+        narrow if beside.is_integer() => with_room(narrow),
+        _ => None,
+    };
+    if let Some(wanted) = wanted(&value, kind) {
         let value = std::mem::take(found.expr.as_mut());
-        *found.expr = cast(value, DataType::Float64);
+        *found.expr = cast(value, wanted);
         return Ok(true);
     }
-    if !value.is_floating() || !is_decimal(kind) {
+    let Some(wanted) = wanted(kind, &value) else {
         return Ok(false);
-    }
+    };
     let (relation, name) = (column.relation.clone(), column.name.clone());
-    let made = cast(Expr::Column(column.clone()), DataType::Float64);
+    let made = cast(Expr::Column(column.clone()), wanted);
     let plan = LogicalPlanBuilder::from(LogicalPlan::clone(plan))
         .project([made.alias_qualified(relation, name)])?
         .build()?;

@@ -1,17 +1,17 @@
 //! Types of the columns of a union, where those that the engine gives them are not meant.
 //!
-//! Comes in: a union whose types are not settled yet. Goes out: the same; dates beside instants are instants, where the engine makes both what clocks show, decimals beside floats are floats, and several dictionaries have keys that count their values together.
+//! Comes in: a union whose types are not settled yet. Goes out: the same; dates beside instants are instants, where the engine makes both what clocks show, decimals beside floats are floats, narrow decimals beside whole numbers have more bits, and several dictionaries have keys that count their values together.
 //! Never here: names of parts (`unions.rs`).
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union, cast};
 
 use super::clocks::is_instant;
-use super::decimals::is_decimal;
+use super::decimals::{is_decimal, with_room};
 use crate::query::wide_keys::sql_type;
 
 /// Casts columns of the parts of a union.
@@ -56,15 +56,38 @@ fn target(union: &Union, place: usize) -> Option<DataType> {
     if types.iter().any(is_decimal) && types.iter().any(DataType::is_floating) {
         return Some(DataType::Float64);
     }
+    // The engine makes whole numbers of the decimals, and infinite ones beside floats of 16 bits.
+    if types.iter().any(DataType::is_integer)
+        && let Some(target) = types.iter().filter_map(with_room).reduce(both)
+    {
+        return Some(target);
+    }
     let mut narrow = types.iter().filter(|kind| is_narrow(kind));
     let wide = narrow.next().and_then(sql_type);
     narrow.next().and(wide)
+}
+
+/// The type that has room for what two have room for: none has more than 18 digits.
+fn both(one: DataType, other: DataType) -> DataType {
+    match (one, other) {
+        (DataType::Decimal128(digits, scale), DataType::Decimal128(others, other)) => {
+            let behind = scale.max(other);
+            let before = |digits: u8, scale: i8| i16::from(digits) - i16::from(scale);
+            let digits = before(digits, scale).max(before(others, other)) + i16::from(behind);
+            DataType::Decimal128(
+                u8::try_from(digits).unwrap_or(DECIMAL128_MAX_PRECISION),
+                behind,
+            )
+        }
+        (one, _) => one,
+    }
 }
 
 /// Whether columns of a type become those of another.
 fn is_cast(kind: &DataType, target: &DataType) -> bool {
     match target {
         DataType::Float64 => is_decimal(kind),
+        DataType::Float32 | DataType::Decimal128(..) => with_room(kind).is_some(),
         _ => is_date(kind) || is_narrow(kind),
     }
 }

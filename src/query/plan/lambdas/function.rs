@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
     Signature, ValueOrLambda,
 };
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::cast;
 
 use super::body::{Settings, compiled, named_name, param_name};
 
@@ -116,29 +117,45 @@ impl WithLambda {
         {
             return Ok(Arc::clone(settled));
         }
+        let settled = Arc::new(self.settle(arguments)?);
+        *last() = Some(Arc::clone(&settled));
+        Ok(settled)
+    }
+
+    fn settle(&self, arguments: &[FieldRef]) -> Result<Settled> {
         let (values, named) = self.split(arguments)?;
-        let fields = self.with(values.iter().cloned(), None);
-        let params = match self.function.lambda_parameters(0, &fields)? {
-            LambdaParametersProgress::Complete(all) => all.into_iter().next().unwrap_or_default(),
-            LambdaParametersProgress::Partial(_) => {
-                return internal_err!("{} whose parameters depend on what it makes", self.name);
-            }
-        };
         let named = named.iter().enumerate();
         let named = named.map(|(number, field)| renamed(field, named_name(number)));
         let named = named.collect::<Vec<_>>();
-        let schema = columns(&named, &params, &self.used);
-        let body = compiled(&self.body, &schema, &self.settings)?;
-        let settled = Arc::new(Settled {
-            arguments: arguments.to_vec(),
-            made: body.return_field(&schema)?,
-            #[cfg(feature = "distributed")]
-            schema,
-            params,
-            body,
-        });
-        *last() = Some(Arc::clone(&settled));
-        Ok(settled)
+        let mut made = None;
+        for step in 0..self.function.signature().lambda_parameters_max_iterations {
+            let fields = self.with(values.iter().cloned(), made.take());
+            let (params, is_last) = match self.function.lambda_parameters(step, &fields)? {
+                LambdaParametersProgress::Complete(all) => (all.into_iter().next(), true),
+                LambdaParametersProgress::Partial(all) => (all.into_iter().next().flatten(), false),
+            };
+            let params = params.unwrap_or_default();
+            let schema = columns(&named, &params, &self.used);
+            let body = compiled(&self.body, &schema, &self.settings)?;
+            if !is_last {
+                made = Some(body.return_field(&schema)?);
+                continue;
+            }
+            // What it makes is given to it again, as its first parameter.
+            let body = match params.first() {
+                Some(first) if step > 0 => cast(body, &schema, first.data_type().clone())?,
+                _ => body,
+            };
+            return Ok(Settled {
+                arguments: arguments.to_vec(),
+                made: body.return_field(&schema)?,
+                #[cfg(feature = "distributed")]
+                schema,
+                params,
+                body,
+            });
+        }
+        internal_err!("{} without an end", self.name)
     }
 
     /// What the lambda names, for each row.
