@@ -116,7 +116,15 @@ class Scalar:
             return pa.array(value)
         if hasattr(value, "__arrow_c_stream__"):
             return pa.chunked_array(value).combine_chunks()
-        return pa.array(value, type=self._returns)
+        wanted = f"it must give an array or a list of {self._returns}, one value for each row"
+        if value is None or isinstance(value, (str, bytes)):
+            text = f"{wanted}, got {value!r}"
+            raise TypeError(text)
+        try:
+            return pa.array(value, type=self._returns)
+        except (pa.ArrowException, TypeError) as error:
+            text = f"{wanted}: {error}"
+            raise TypeError(text) from error
 
 
 class Aggregate:

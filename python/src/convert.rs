@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use partgrid::grid::check_chosen;
-use pyo3::exceptions::{PyImportError, PyTypeError};
+use pyo3::exceptions::{PyImportError, PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -55,7 +55,13 @@ pub(crate) fn to_pandas<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     options.set_item("types_mapper", pandas.getattr("ArrowDtype")?)?;
     options.set_item("ignore_metadata", true)?;
     let table = raised_as_ours(py, || pyarrow.call_method1("table", (object,)))?;
-    table.call_method("to_pandas", (), Some(&options))
+    let made = table.call_method("to_pandas", (), Some(&options));
+    made.map_err(
+        |error| match error.is_instance_of::<PyNotImplementedError>(py) {
+            true => refused_by("pandas", error, py),
+            false => error,
+        },
+    )
 }
 
 /// The same, with the columns of an argument `index` as row labels.
@@ -90,12 +96,17 @@ pub(crate) fn to_polars<'py>(
         if !is_panic {
             return error;
         }
-        let text = format!("polars cannot hold the columns: {}", error.value(py));
-        let hint = "cast the column in SQL to a type that polars has";
-        let ours = exception(py, &Error::unsupported(text).with_hint(hint));
-        ours.set_cause(py, Some(error));
-        ours
+        refused_by("polars", error, py)
     })
+}
+
+/// An error of a library that does not have the type of a column.
+fn refused_by(library: &str, error: PyErr, py: Python<'_>) -> PyErr {
+    let text = format!("{library} cannot hold the columns: {}", error.value(py));
+    let hint = format!("cast the column in SQL to a type that {library} has");
+    let ours = exception(py, &Error::unsupported(text).with_hint(hint));
+    ours.set_cause(py, Some(error));
+    ours
 }
 
 /// The object with decimals of 128 bits in place of those of 32 and 64, if it has such: polars takes their bytes for those of 128.
@@ -131,6 +142,7 @@ fn wide(field: &FieldRef) -> FieldRef {
         DataType::List(inner) => DataType::List(wide(inner)),
         DataType::LargeList(inner) => DataType::LargeList(wide(inner)),
         DataType::FixedSizeList(inner, size) => DataType::FixedSizeList(wide(inner), *size),
+        DataType::Map(inner, sorted) => DataType::Map(wide(inner), *sorted),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(wide).collect()),
         _ => return Arc::clone(field),
     };

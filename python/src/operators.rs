@@ -14,6 +14,19 @@ pub(crate) fn of_two<'py>(
     operator.call_method1(name, (left, right))
 }
 
+/// The same in place: what comes of it is in the memory of `left` afterwards, also where the other operand has made something else.
+pub(crate) fn in_place<'py>(
+    name: &str,
+    left: &Bound<'py, PyAny>,
+    right: &Bound<'py, PyAny>,
+) -> PyResult<()> {
+    let made = of_two(name, left, right)?;
+    match made.is(left) {
+        true => Ok(()),
+        false => left.set_item(left.py().Ellipsis(), made),
+    }
+}
+
 /// The operators of a class. `$view` shows an object to numpy without copying, and is told what for.
 macro_rules! as_numpy_does {
     ($class:ty, $view:path) => {
@@ -54,7 +67,7 @@ macro_rules! as_numpy_does {
 
                 fn $within(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
                     let name = concat!("__i", $name, "__");
-                    $crate::operators::of_two(name, &$view(slf, "arithmetic")?, other).map(drop)
+                    $crate::operators::in_place(name, &$view(slf, "arithmetic")?, other)
                 }
             )*
 
@@ -72,6 +85,34 @@ macro_rules! as_numpy_does {
                 modulo: Option<Bound<'py, PyAny>>,
             ) -> PyResult<Bound<'py, PyAny>> {
                 other.pow($view(slf, "arithmetic")?, modulo)
+            }
+
+            fn __ipow__(
+                slf: &Bound<'_, Self>,
+                other: &Bound<'_, PyAny>,
+                modulo: Option<Bound<'_, PyAny>>,
+            ) -> PyResult<()> {
+                // Python never gives one here.
+                drop(modulo);
+                $crate::operators::in_place("__ipow__", &$view(slf, "arithmetic")?, other)
+            }
+
+            fn __divmod__<'py>(
+                slf: &Bound<'py, Self>,
+                other: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                $view(slf, "arithmetic")?.divmod(other)
+            }
+
+            fn __rdivmod__<'py>(
+                slf: &Bound<'py, Self>,
+                other: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                other.divmod($view(slf, "arithmetic")?)
+            }
+
+            fn __pos__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                $view(slf, "arithmetic")?.pos()
             }
 
             fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

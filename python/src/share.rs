@@ -3,11 +3,9 @@
 //! Comes in: objects to pickle, or what another process pickled. Goes out: plain data that names tiles and holds none; objects that open shared memory. Never here: what may be opened, which the
 //! core decides.
 
-use std::io::Cursor;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use partgrid::error::Error;
 use partgrid::grid::{Axis, GridId, Region, RowOrder, SortColumn, Tile};
@@ -98,7 +96,7 @@ pub(crate) fn schema_bytes<'py>(
 
 /// The schema of IPC.
 pub(crate) fn schema_from(stream: &[u8]) -> Outcome<SchemaRef> {
-    Ok(StreamReader::try_new(Cursor::new(stream), None)?.schema())
+    Ok(share::schema_of_stream(stream)?)
 }
 
 #[pymethods]

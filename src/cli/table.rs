@@ -202,7 +202,7 @@ fn cells(column: &dyn Array, options: &FormatOptions<'_>, keep_lines: bool) -> R
         } else if keep_lines {
             visible_lines(&text)
         } else {
-            visible(&bounded(text))
+            bounded(visible(&text))
         })
     };
     (0..column.len()).map(cell).collect()

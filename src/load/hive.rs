@@ -10,6 +10,7 @@ use arrow::array::{ArrayRef, StringArray, new_null_array};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use percent_encoding::percent_decode_str;
 
 use super::source::SourceFile;
@@ -17,6 +18,12 @@ use crate::error::{Error, Result};
 
 /// The folder name that Hive writes for a null.
 pub(super) const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// What a type does not hold is an error, not a null.
+const STRICT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: FormatOptions::new(),
+};
 
 /// The remedy when folder names are not meant as columns.
 pub(super) const PLAIN_NAMES: &str =
@@ -63,6 +70,35 @@ impl HiveColumn {
         Ok(Self {
             field: Arc::new(field),
             values: values?,
+        })
+    }
+}
+
+impl HiveColumn {
+    /// The column in the type that files have it in.
+    ///
+    /// # Errors
+    /// `InvalidData` for a folder name that is no value of the type.
+    pub(super) fn in_type(self, data_type: &DataType) -> Result<Self> {
+        let cast = |value: &ArrayRef| {
+            let cast = cast_with_options(value, data_type, &STRICT);
+            cast.map_err(|error| {
+                let text = format!(
+                    "the column and the folder name differ: the folder says `{}`, which is no {data_type}",
+                    ArrayFormatter::try_new(value, &FormatOptions::new())
+                        .map_or_else(|error| error.to_string(), |text| text.value(0).to_string())
+                );
+                Error::invalid_data(text)
+                    .with_column(self.field.name())
+                    .with_hint(PLAIN_NAMES)
+                    .with_source(error)
+            })
+        };
+        let values = self.values.iter().map(cast).collect::<Result<_>>()?;
+        let field = Field::clone(&self.field).with_data_type(data_type.clone());
+        Ok(Self {
+            field: Arc::new(field),
+            values,
         })
     }
 }
@@ -168,13 +204,9 @@ fn typed(value: Option<&str>, data_type: &DataType) -> Result<ArrayRef> {
     let Some(value) = value else {
         return Ok(new_null_array(data_type, 1));
     };
-    let strict = CastOptions {
-        safe: false,
-        ..CastOptions::default()
-    };
     Ok(cast_with_options(
         &StringArray::from(vec![value]),
         data_type,
-        &strict,
+        &STRICT,
     )?)
 }

@@ -92,7 +92,7 @@ pub(super) fn unify(
                 .iter_mut()
                 .find(|(field, _)| field.name() == hive.field.name())
             {
-                Some((_, origin)) => *origin = Origin::Both(hive),
+                Some((field, origin)) => *origin = Origin::Both(hive.in_type(field.data_type())?),
                 None => columns.push((Arc::clone(&hive.field), Origin::Folder(hive))),
             }
         }

@@ -16,7 +16,8 @@ use super::words::{Worded, in_our_words};
 use crate::error::{Error, ErrorKind};
 use crate::grid::unknown_column;
 
-pub(super) use super::place::placed;
+use super::letter_case::FOLDED;
+pub(super) use super::place::{placed, placed_in};
 
 impl From<Error> for DataFusionError {
     fn from(error: Error) -> Self {
@@ -209,9 +210,7 @@ fn translate_schema(error: &SchemaError) -> Error {
                 (None, _) if field.relation.is_none() && field.name == "all" => error.with_hint(
                     "ORDER BY ALL stands for the items of SELECT, and not for `*`: write the columns",
                 ),
-                (Some(name), _) => error.with_hint(format!(
-                    "names without quotes fold to lower case, write \"{name}\""
-                )),
+                (Some(name), _) => error.with_hint(format!("{FOLDED}\"{name}\"")),
                 (None, _) if valid_fields.is_empty() => {
                     error.with_hint("there are no columns here: is a FROM missing?")
                 }

@@ -1,6 +1,6 @@
 //! Columns that differ from what was written in the case of their letters only.
 //!
-//! Comes in: a text, and what the engine says of a column that it does not find. Goes out: the text with the one column in quotes that the name without quotes can mean: names without quotes fold to lower case, and those of files often have others. Never here: names in quotes, which mean what they say; tables (`names.rs`).
+//! Comes in: a text, and what the engine says of a column that it does not find. Goes out: the text with the one column in quotes that the name without quotes can mean: names without quotes fold to lower case, and those of files often have others. Never here: names in quotes, which mean what they say; tables (`names.rs`); fields of structs.
 
 use std::collections::BTreeSet;
 use std::error::Error as _;
@@ -9,55 +9,185 @@ use std::sync::Arc;
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use super::place::said;
+use super::names::{Known, Table};
+use super::place::{Place, said};
 use crate::error::Error;
 
 /// So many names of one text are looked for.
-pub(super) const MOST: usize = 256;
+pub(super) const MOST: usize = 100;
+
+/// Where a name is corrected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// Wherever the text has it: most texts mean one column by one name.
+    Everywhere,
+    /// In the one place that the engine speaks of: what is called so elsewhere may be something else.
+    There,
+}
 
 /// The text with the column that was not found in quotes, as it is called; nothing where none or several can be meant.
-pub(super) fn corrected(error: &Error, text: &str) -> Option<Arc<str>> {
-    let (field, known) = not_found(error)?;
-    let of_table = |column: &&Column| {
-        field.relation.is_none() || column.relation.is_none() || column.relation == field.relation
-    };
-    let wanted = field.name.to_lowercase();
-    let meant = known
-        .iter()
-        .filter(of_table)
-        .map(|column| column.name.as_str())
-        .filter(|name| name.to_lowercase() == wanted);
-    let meant: BTreeSet<&str> = meant.collect();
-    let (Some(name), 1) = (meant.first(), meant.len()) else {
-        return None;
-    };
-    // What has this name already is not found for another reason.
-    if **name == field.name {
+pub(super) fn corrected(
+    error: &Error,
+    text: &str,
+    known: &Known,
+    place: Where,
+) -> Option<Arc<str>> {
+    let tokens = tokens_of(text)?;
+    let meant = Meant::of(error, || named_around(&tokens, known))?;
+    let there = said(error).and_then(bounds);
+    let places: Vec<usize> = (0..tokens.len())
+        .filter(|number| meant.is_written_at(&tokens, *number))
+        .filter(|number| match (place, there, tokens.get(*number)) {
+            (Where::Everywhere, ..) => true,
+            (Where::There, Some((from, to)), Some(token)) => {
+                from <= token.span.start && token.span.end <= to
+            }
+            _ => false,
+        })
+        .collect();
+    if places.is_empty() {
         return None;
     }
-    let place = said(error)?;
-    let number = |number: usize| u64::try_from(number).ok();
-    let from = Location::new(number(place.line)?, number(place.column)?);
-    let to = Location::new(from.line, from.column + number(place.length)?);
-    let mut tokens = Tokenizer::new(&GenericDialect {}, text);
-    let tokens = tokens.tokenize_with_location().ok()?;
-    // Behind that of a table, the last one is that of the column.
-    let token = tokens.iter().rev().find(|token| {
-        let is_name = matches!(&token.token, Token::Word(word)
-            if word.quote_style.is_none() && word.value.to_lowercase() == wanted);
-        is_name && from <= token.span.start && token.span.end <= to
-    })?;
-    let (start, end) = (
-        byte_at(text, token.span.start)?,
-        byte_at(text, token.span.end)?,
-    );
-    let (before, rest) = text.split_at_checked(start)?;
-    let after = rest.get(end.checked_sub(start)?..)?;
-    let quoted = name.replace('"', "\"\"");
-    Some(format!("{before}\"{quoted}\"{after}").into())
+    let quoted = format!("\"{}\"", meant.name.replace('"', "\"\""));
+    let mut corrected = String::with_capacity(text.len() + 2 * places.len());
+    let mut from = 0;
+    for token in places.into_iter().filter_map(|number| tokens.get(number)) {
+        let (start, end) = (
+            byte_at(text, token.span.start)?,
+            byte_at(text, token.span.end)?,
+        );
+        corrected.push_str(text.get(from..start)?);
+        corrected.push_str(&quoted);
+        from = end;
+    }
+    corrected.push_str(text.get(from..)?);
+    Some(corrected.into())
 }
+
+/// The place in the text as it was written of one in the text that was asked, which has other letters in some of the same words.
+pub(super) fn as_written(written: &str, asked: &str, place: Place) -> Place {
+    let found = || {
+        let (before, after) = (tokens_of(asked)?, tokens_of(written)?);
+        let (from, to) = bounds(place)?;
+        let first = before.iter().position(|token| token.span.start >= from)?;
+        let last = before.iter().rposition(|token| token.span.end <= to)?;
+        let (start, end) = (after.get(first)?.span.start, after.get(last)?.span.end);
+        let number = |number: u64| usize::try_from(number).ok();
+        let (column, until) = (number(start.column)?, number(end.column)?);
+        Some(Place {
+            line: number(start.line)?,
+            column,
+            length: match start.line == end.line {
+                true => until.saturating_sub(column).max(1),
+                false => 1,
+            },
+        })
+    };
+    match written == asked {
+        true => place,
+        false => found().unwrap_or(place),
+    }
+}
+
+/// A column that a name without quotes stands for.
+struct Meant {
+    /// What was written, in lower case.
+    wanted: String,
+    /// The table before it, in lower case.
+    table: Option<String>,
+    /// What it is called.
+    name: String,
+}
+
+impl Meant {
+    /// Of an error about a column; `around` are names that the statement may mean beside those that the engine speaks of.
+    fn of(error: &Error, around: impl FnOnce() -> BTreeSet<String>) -> Option<Self> {
+        let Some((field, known)) = not_found(error) else {
+            return Self::of_hint(error);
+        };
+        let of_table = |column: &&Column| {
+            field.relation.is_none()
+                || column.relation.is_none()
+                || column.relation == field.relation
+        };
+        let known = known.iter().filter(of_table);
+        let known: BTreeSet<String> = known.map(|column| column.name.clone()).collect();
+        let one_of = |known: &BTreeSet<String>, written: &str| {
+            let wanted = written.to_lowercase();
+            let mut meant = known.iter().filter(|name| name.to_lowercase() == wanted);
+            // What has this name already is not found for another reason.
+            let (name, None) = (meant.next()?, meant.next()) else {
+                return None;
+            };
+            (*name != written).then(|| (wanted, name.clone()))
+        };
+        let one = |written: &str| one_of(&known, written);
+        let table = field.relation.as_ref().map(|table| table.table());
+        if let Some((wanted, name)) = one(&field.name) {
+            return Some(Self {
+                wanted,
+                table: table.map(str::to_lowercase),
+                name,
+            });
+        }
+        // `S.field`, of a column `S` that is a struct; or a column of a query around this one.
+        let (wanted, name) = match table {
+            Some(table) => one(table)?,
+            None => one_of(&around(), &field.name)?,
+        };
+        Some(Self {
+            wanted,
+            table: None,
+            name,
+        })
+    }
+
+    /// Of what the planner itself does not find, as in EXCLUDE.
+    fn of_hint(error: &Error) -> Option<Self> {
+        let (_, quoted) = error.hint()?.split_once(FOLDED)?;
+        let name = quoted.strip_prefix('"')?.strip_suffix('"')?;
+        Some(Self {
+            wanted: error.context("column")?.to_lowercase(),
+            table: None,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Whether a token is this name: neither that of a function, nor one that is given.
+    fn is_written_at(&self, tokens: &[TokenWithSpan], number: usize) -> bool {
+        let Some(Token::Word(word)) = tokens.get(number).map(|token| &token.token) else {
+            return false;
+        };
+        if word.quote_style.is_some() || word.value.to_lowercase() != self.wanted {
+            return false;
+        }
+        let (before, after) = tokens.split_at(number);
+        let says = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
+        let mut before = before.iter().rev().filter(says);
+        let mut after = after.iter().skip(1).filter(says);
+        if after
+            .next()
+            .is_some_and(|token| token.token == Token::LParen)
+        {
+            return false;
+        }
+        match (before.next().map(|token| &token.token), &self.table) {
+            (Some(Token::Period), Some(table)) => {
+                let named = before.next().map(|token| &token.token);
+                matches!(named, Some(Token::Word(word)) if word.value.to_lowercase() == *table)
+            }
+            (Some(Token::Period), None) => false,
+            (Some(Token::Word(word)), _) => word.keyword != Keyword::AS,
+            _ => true,
+        }
+    }
+}
+
+/// What stands before the near name in a hint.
+pub(super) const FOLDED: &str = "names without quotes fold to lower case, write ";
 
 /// The column that the engine does not find, and those that there are.
 fn not_found(error: &Error) -> Option<(&Column, &[Column])> {
@@ -78,9 +208,40 @@ fn not_found(error: &Error) -> Option<(&Column, &[Column])> {
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
                 cause = inner;
             }
+            DataFusionError::Collection(errors) => cause = errors.first()?,
             _ => return None,
         }
     }
+}
+
+/// The columns of all tables that a text names, and all that it has in quotes.
+fn named_around(tokens: &[TokenWithSpan], known: &Known) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for token in tokens {
+        let Token::Word(word) = &token.token else {
+            continue;
+        };
+        if word.quote_style.is_some() {
+            names.insert(word.value.clone());
+        }
+        if let Some((_, Table::Grid(table))) = known.table(&word.value) {
+            let fields = table.grid().schema().fields().iter();
+            names.extend(fields.map(|field| field.name().clone()));
+        }
+    }
+    names
+}
+
+fn tokens_of(text: &str) -> Option<Vec<TokenWithSpan>> {
+    let mut tokens = Tokenizer::new(&GenericDialect {}, text);
+    tokens.tokenize_with_location().ok()
+}
+
+fn bounds(place: Place) -> Option<(Location, Location)> {
+    let number = |number: usize| u64::try_from(number).ok();
+    let from = Location::new(number(place.line)?, number(place.column)?);
+    let to = Location::new(from.line, from.column + number(place.length)?);
+    Some((from, to))
 }
 
 /// Where a line and a column, counted from 1 in letters, begin in the text.

@@ -2,7 +2,7 @@
 //!
 //! Comes in: an expression. Goes out: the same with decimals in place of whole numbers beyond 64 bits, and of compared numbers whose last digits a float would drop: the engine makes floats of both. Never here: what numbers mean beside others (`plan/decimals.rs`).
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, ValueWithSpan};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, ValueWithSpan};
 
 use super::row_in::parsed;
 use crate::error::Result;
@@ -13,6 +13,9 @@ const MAX_DIGITS: usize = 38;
 /// A float has all digits of a number with so many.
 const DIGITS_OF_FLOAT: usize = 15;
 
+/// The least number of 64 bits is so far below zero.
+const BELOW_ZERO: u64 = 1 << 63;
+
 /// Writes such numbers as decimals.
 ///
 /// # Errors
@@ -22,6 +25,22 @@ pub(super) fn exact(expr: &mut Expr) -> Result<()> {
         Expr::Value(value) => {
             if let Some(digits) = whole(value) {
                 *expr = parsed(&format!("CAST('{digits}' AS DECIMAL({}, 0))", digits.len()))?;
+            }
+            Ok(())
+        }
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => {
+            if let Expr::Value(ValueWithSpan {
+                value: Value::Number(digits, false),
+                ..
+            }) = expr.as_ref()
+                && digits
+                    .parse::<u64>()
+                    .is_ok_and(|number| number > BELOW_ZERO)
+            {
+                **expr = parsed(&format!("CAST('{digits}' AS DECIMAL({}, 0))", digits.len()))?;
             }
             Ok(())
         }
@@ -119,6 +138,11 @@ mod tests {
             rewritten("18446744073709551616"),
             "CAST('18446744073709551616' AS DECIMAL(20,0))"
         );
+        assert_eq!(
+            rewritten("-9223372036854775809"),
+            "-CAST('9223372036854775809' AS DECIMAL(19,0))"
+        );
+        assert_eq!(rewritten("-9223372036854775808"), "-9223372036854775808");
         let long = "1".repeat(39);
         assert_eq!(rewritten(&long), long);
         assert_eq!(rewritten("1e30"), "1e30");

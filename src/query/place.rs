@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::error::{no_function, no_table};
+use super::letter_case::as_written;
 use super::names::{CATALOG, Known, SCHEMA};
 use crate::error::{Error, ErrorKind};
 
@@ -26,6 +27,17 @@ pub(super) struct Place {
 
 /// The error with names that do not exist looked up, and its place in the text.
 pub(super) fn placed(error: Error, text: &str, state: &SessionState, known: &Known) -> Error {
+    placed_in(error, text, text, state, known)
+}
+
+/// The same of a text that was asked in other letters than it was written.
+pub(super) fn placed_in(
+    error: Error,
+    text: &str,
+    asked: &str,
+    state: &SessionState,
+    known: &Known,
+) -> Error {
     if error.kind() != ErrorKind::Query || error.place().is_some() {
         return error;
     }
@@ -33,7 +45,8 @@ pub(super) fn placed(error: Error, text: &str, state: &SessionState, known: &Kno
     let of_view = of_view(&error);
     let place = said(&error)
         .or_else(|| in_message(&error))
-        .or_else(|| at_end(&error, text));
+        .or_else(|| at_end(&error, asked));
+    let place = place.map(|place| as_written(text, asked, place));
     let (error, wrong) = named(error, state, known);
     if of_view {
         return error;

@@ -13,10 +13,10 @@ use datafusion::sql::parser::Statement;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::cache::{CachedPlan, Question, means_the_same_later};
-use super::error::placed;
+use super::error::{placed, placed_in};
 use super::faults::own_text;
 use super::guard::{self, Does};
-use super::letter_case;
+use super::letter_case::{self, Where};
 use super::limits::TimeLimit;
 use super::listed::{functions_listed, tables_listed};
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
@@ -98,8 +98,9 @@ impl Planner {
                 let (state, known, parameters) = (&state, &known, parameters.clone());
                 async move { plan(state, known, &question, parameters).await }
             };
-            let (planned, text) = as_meant(&question, planning).await;
-            let planned = planned.map_err(|error| placed(error, &text, &state, &known))?;
+            let (planned, text) = as_meant(&question, &known, planning).await;
+            let planned =
+                planned.map_err(|error| placed_in(error, &question.text, &text, &state, &known))?;
             // Names that changed meanwhile may be in the plan already.
             if let Planned::Rows(physical) = &planned
                 && physical.is_lasting
@@ -136,8 +137,8 @@ impl Planner {
                 let (state, known) = (&state, Arc::clone(&known));
                 async move { look_up(state, known, &question).await }
             };
-            let (looked, text) = as_meant(&question, looking).await;
-            looked.map_err(|error| placed(error, &text, &state, &known))
+            let (looked, text) = as_meant(&question, &known, looking).await;
+            looked.map_err(|error| placed_in(error, &question.text, &text, &state, &known))
         })
         .await
     }
@@ -220,18 +221,32 @@ pub(super) fn within<T>(
 /// What is made of a text, and the text in which columns are called as they are: one whose name is not found is looked for whatever the case of its letters.
 async fn as_meant<T, F: Future<Output = Result<T>>>(
     question: &Question,
+    known: &Known,
     make: impl Fn(Question) -> F,
 ) -> (Result<T>, Arc<str>) {
+    let mut made = make(question.clone()).await;
     let mut asked = question.clone();
-    for _ in 0..letter_case::MOST {
-        let made = make(asked.clone()).await;
-        let meant = made.as_ref().err();
-        match meant.and_then(|error| letter_case::corrected(error, &asked.text)) {
-            Some(text) => asked.text = text,
-            None => return (made, asked.text),
+    let Err(first) = &made else {
+        return (made, asked.text);
+    };
+    let first = first.clone();
+    for place in [Where::Everywhere, Where::There] {
+        (made, asked) = (Err(first.clone()), question.clone());
+        for _ in 0..letter_case::MOST {
+            let wrong = made.as_ref().err();
+            let meant =
+                wrong.and_then(|error| letter_case::corrected(error, &asked.text, known, place));
+            let Some(meant) = meant else {
+                break;
+            };
+            asked.text = meant;
+            made = make(asked.clone()).await;
+        }
+        if made.is_ok() {
+            break;
         }
     }
-    (make(asked.clone()).await, asked.text)
+    (made, asked.text)
 }
 
 async fn plan(

@@ -3,19 +3,21 @@
 //! Comes in: a batch, or a buffer that holds such a file. Goes out: the file, or the batch over the same memory; of bytes that somebody else may have written, at most an error. Never here: which files.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Cursor, Write};
 #[cfg(feature = "parquet")]
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use arrow::ipc::reader::{FileDecoder, read_footer_length};
+use arrow::ipc::reader::{FileDecoder, StreamReader, read_footer_length};
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow::ipc::{Block, Footer, MetadataVersion, convert, root_as_footer};
 #[cfg(feature = "parquet")]
 use arrow::ipc::{Message, root_as_message};
 
+use crate::error::Error;
 use crate::quiet::quietly;
 
 /// Buffers start at multiples of this, as in memory.
@@ -69,16 +71,24 @@ pub(crate) fn read_schema(file: &Buffer) -> Result<arrow::datatypes::Schema, Arr
 /// The first batch of a stream in memory, if it has one. Every value is checked.
 #[cfg(feature = "serve")]
 pub(crate) fn read_stream(stream: &[u8]) -> Result<Option<RecordBatch>, ArrowError> {
-    use arrow::ipc::reader::StreamReader;
     contained(|| {
         let mut rest = stream;
         while let Some((message, after)) = next_message(rest)? {
             check_plain(&message)?;
             rest = after;
         }
-        let mut reader = StreamReader::try_new(std::io::Cursor::new(stream), None)?;
+        let mut reader = StreamReader::try_new(Cursor::new(stream), None)?;
         reader.next().transpose()
     })
+}
+
+/// The schema of a stream in memory, which somebody else may have written.
+///
+/// # Errors
+/// `InvalidData` for what is none, or is damaged.
+pub fn schema_of_stream(stream: &[u8]) -> Result<SchemaRef, Error> {
+    let read = contained(|| Ok(StreamReader::try_new(Cursor::new(stream), None)?.schema()));
+    read.map_err(|error| Error::invalid_data(format!("the schema is damaged: {error}")))
 }
 
 /// What begins each message; writers of long ago left it out.

@@ -47,6 +47,8 @@ use arc_swap::ArcSwapOption;
 
 pub use grids::{attach, gathered, keep, spread, to_shared};
 pub use handle::{Handle, Incarnation};
+#[cfg(any(feature = "parquet", target_os = "linux"))]
+pub use ipc::schema_of_stream;
 #[cfg(feature = "parquet")]
 pub use map::map_unnamed;
 pub use remote::RemoteTile;

@@ -7,6 +7,8 @@
     reason = "reads and writes elements through the addresses that two plans give"
 )]
 
+use std::sync::Arc;
+
 use super::memory::Host;
 use super::plan::Plan;
 use super::{Fill, Storage};
@@ -18,7 +20,7 @@ impl Storage {
     ///
     /// # Errors
     /// `ResourcesExhausted` when there is no memory; `NotLocal` when the values are in that of a device.
-    pub fn try_copy(&self) -> Result<Self> {
+    pub fn try_copy(&self) -> Result<Arc<Self>> {
         if self.device() != Device::CPU {
             return Err(Error::new(
                 ErrorKind::NotLocal,

@@ -58,13 +58,12 @@ impl Storage {
     /// # Errors
     /// `ResourcesExhausted` when there is not as much memory; `Unsupported` when the source is not where the plan wants the storage; `InvalidArgument` for a value of another width
     /// than the elements.
-    #[inline]
     pub fn try_new(
         plan: impl Into<Arc<Plan>>,
         item: Item,
         fill: Fill<'_>,
         source: &dyn MemorySource,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let plan = plan.into();
         let item_bytes = item.item_bytes();
         if item_bytes != plan.item_bytes() {
@@ -91,13 +90,13 @@ impl Storage {
         if let Fill::Item(value) = fill {
             memory.fill(offset..offset + plan.span_bytes(), value)?;
         }
-        Ok(Self {
+        Ok(Arc::new(Self {
             item,
             plan,
             offset,
             memory,
             access: Access::writable(),
-        })
+        }))
     }
 
     /// What the elements are.

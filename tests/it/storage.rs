@@ -5,6 +5,8 @@ mod memory;
 mod parameters;
 mod plan;
 
+use std::sync::Arc;
+
 use partgrid::grid::ElementType;
 use partgrid::storage::{Backend, Dims, Fill, Host, Item, Parameters, Plan, Storage};
 
@@ -19,7 +21,7 @@ fn backend(name: &str) -> Backend {
 }
 
 /// A storage of 64-bit floats.
-fn floats(shape: &[usize], parameters: &Parameters, fill: Fill<'_>) -> Storage {
+fn floats(shape: &[usize], parameters: &Parameters, fill: Fill<'_>) -> Arc<Storage> {
     let plan = Plan::try_new(shape, 8, parameters).unwrap();
     Storage::try_new(plan, Item::Number(ElementType::Float64), fill, &Host).unwrap()
 }

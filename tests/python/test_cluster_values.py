@@ -125,3 +125,26 @@ def test_members_have_dictionaries_of_their_own(connection: pg.Connection, text:
     plain = table.set_column(1, "c", table["c"].cast(pa.string()))
     expected = pg.sql(text, d=plain).to_arrow().to_pydict()
     assert connection.sql(text).to_arrow().to_pydict() == expected
+
+
+LISTS = "(SELECT x, k, CASE WHEN x % 5 = 4 THEN NULL ELSE [x, x % 7, 3] END AS l FROM t)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT x, list_transform(l, (e, i) -> e * i + k) AS m FROM {} ORDER BY x",
+        "SELECT x, list_filter(l, (e, i) -> e > i) AS m FROM {} ORDER BY x",
+        "SELECT x, list_reduce(l, (a, e) -> a + e) AS m FROM {} ORDER BY x",
+        "SELECT x, list_reduce(l, (a, e) -> a + e / 2.0) AS m FROM {} ORDER BY x",
+        "SELECT x, list_reduce(l, (a, e, i) -> a || '-' || CAST(e * i AS VARCHAR), CAST(k AS VARCHAR)) AS m FROM {} ORDER BY x",
+        "SELECT x, list_reduce(list_transform(l, e -> CAST(e AS DECIMAL(9, 2))), (a, e) -> a + e * k) AS m FROM {} ORDER BY x",
+        "SELECT k, sum(list_reduce(l, (a, e) -> greatest(a, e), 0)) AS m FROM {} GROUP BY k ORDER BY k",
+        "SELECT x FROM {} WHERE list_reduce(l, (a, e) -> a + e, NULL) IS NULL AND list_reduce(l, (a, e) -> a + e) > 9 ORDER BY x",
+        "SELECT x, list_transform(l, e -> list_reduce([e, 2], (a, b) -> a * b + k)) AS m FROM {} ORDER BY x",
+    ],
+)
+def test_lambdas_do_the_same(connection: pg.Connection, text: str) -> None:
+    ours, expected = both(connection, text.format(LISTS))
+    assert ours == expected
+    assert any(value is not None for value in ours[list(ours)[-1]])

@@ -43,10 +43,11 @@ def test_texts_come_back_as_they_were_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_a_key_that_some_files_have_in_them(tmp_path: Path, lazy: bool) -> None:
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int16(), pa.uint32(), pa.float64()], ids=str)
+def test_a_key_that_some_files_have_in_them(tmp_path: Path, lazy: bool, kind: pa.DataType) -> None:
     files: dict[str, dict[str, Any]] = {
         "k=1": {"x": [1]},
-        "k=3": {"x": [2, 3], "k": [3, 3]},
+        "k=3": {"x": [2, 3], "k": pa.array([3, 3], kind)},
         "k=4": {"x": [4]},
     }
     grid = pg.read_parquet(written(tmp_path, files), schema_evolution="union", lazy=lazy)
@@ -61,3 +62,20 @@ def test_a_key_that_some_files_have_in_them(tmp_path: Path, lazy: bool) -> None:
     assert grid.sql(text.format("IS NULL")).to_arrow().num_rows == 0
     filtered = pg.read_parquet(tmp_path, schema_evolution="union", filters=[("k", "in", [1, 3])])
     assert sorted(filtered.to_arrow()["x"].to_pylist()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_a_key_that_some_files_have_as_text(tmp_path: Path, kind: pa.DataType) -> None:
+    files: dict[str, dict[str, Any]] = {
+        "k=1": {"x": [1]},
+        "k=3": {"x": [2], "k": pa.array(["3"], pa.string()).cast(kind)},
+    }
+    grid = pg.read_parquet(written(tmp_path, files), schema_evolution="union")
+    text = "SELECT x, CAST(k AS VARCHAR) AS k FROM self WHERE k = '1' OR k = '3' ORDER BY x"
+    assert grid.sql(text).to_arrow().to_pylist() == [{"x": 1, "k": "1"}, {"x": 2, "k": "3"}]
+
+
+def test_a_folder_that_is_no_value_of_the_column_is_said(tmp_path: Path) -> None:
+    files: dict[str, dict[str, Any]] = {"k=a": {"x": [1]}, "k=3": {"x": [2], "k": [3]}}
+    with pytest.raises(pg.errors.InvalidDataError, match="the folder says `a`, which is no Int64"):
+        pg.read_parquet(written(tmp_path, files), schema_evolution="union")

@@ -174,3 +174,18 @@ def test_calls_within_calls_are_planned_at_once() -> None:
     for number in range(12):
         text = f"list_filter({text}, x -> x > {number % 2})"
     assert rows(f"SELECT {text} AS l") == [{"l": [2, 3]}]
+
+
+def test_long_numbers_beside_decimals_that_have_no_room_for_them() -> None:
+    kind = pa.decimal128(38, 10)
+    values = [decimal.Decimal("12345678901234567890.5"), decimal.Decimal("1.5"), None]
+    table = pa.table({"d": pa.array(values, kind)})
+    text = (
+        "SELECT d = 1.5000000000000000000001 AS a, d < 99999999999999999999 AS b, "
+        "d BETWEEN 1.4999999999999999999999 AND 99999999999999999999.5 AS c FROM t"
+    )
+    assert [tuple(row.values()) for row in rows(text, t=table)] == [
+        (False, True, True),
+        (False, True, True),
+        (None, None, None),
+    ]

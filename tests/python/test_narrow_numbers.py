@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal as D
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -23,24 +23,24 @@ def values(text: str, table: pa.Table, *arguments: Any) -> list[Any]:
 
 @pytest.mark.parametrize("kind", DECIMALS, ids=OF_DECIMALS)
 def test_arithmetic_with_whole_numbers_keeps_the_digits(kind: pa.DataType) -> None:
-    table = pa.table({"a": pa.array([D("1.50"), D("-2.75"), None], kind)})
+    table = pa.table({"a": pa.array([Decimal("1.50"), Decimal("-2.75"), None], kind)})
     text = "SELECT a + 1, 2 * a, a - $1, a / 2, a % 1 FROM self"
     assert values(text, table, [3]) == [
-        (D("2.50"), D("3.00"), D("-1.50"), D("0.75"), D("0.50")),
-        (D("-1.75"), D("-5.50"), D("-5.75"), D("-1.375"), D("-0.75")),
+        (Decimal("2.50"), Decimal("3.00"), Decimal("-1.50"), Decimal("0.75"), Decimal("0.50")),
+        (Decimal("-1.75"), Decimal("-5.50"), Decimal("-5.75"), Decimal("-1.375"), Decimal("-0.75")),
         (None, None, None, None, None),
     ]
 
 
 @pytest.mark.parametrize("kind", DECIMALS, ids=OF_DECIMALS)
 def test_what_is_chosen_and_compared_keeps_the_digits(kind: pa.DataType) -> None:
-    array = pa.array([D("1.50"), D("1.00"), None], kind)
+    array = pa.array([Decimal("1.50"), Decimal("1.00"), None], kind)
     table = pa.table({"a": array, "i": pa.array([1, 1, 2], pa.int32())})
     text = "SELECT coalesce(a, 0), CASE WHEN a > 1 THEN a ELSE 0 END, greatest(a, i), avg(a) OVER () + 1 FROM self"
     assert values(text, table) == [
-        (D("1.50"), D("1.50"), D("1.50"), D("2.25")),
-        (D("1.00"), D("0.00"), D("1.00"), D("2.25")),
-        (D("0.00"), D("0.00"), D("2.00"), D("2.25")),
+        (Decimal("1.50"), Decimal("1.50"), Decimal("1.50"), Decimal("2.25")),
+        (Decimal("1.00"), Decimal("0.00"), Decimal("1.00"), Decimal("2.25")),
+        (Decimal("0.00"), Decimal("0.00"), Decimal("2.00"), Decimal("2.25")),
     ]
     text = "SELECT a = i, a > i, a IN (1, 2), a BETWEEN 1 AND i, a = $1 FROM self"
     assert values(text, table, [1]) == [
@@ -52,19 +52,21 @@ def test_what_is_chosen_and_compared_keeps_the_digits(kind: pa.DataType) -> None
 
 @pytest.mark.parametrize("kind", DECIMALS, ids=OF_DECIMALS)
 def test_joins_sets_and_subqueries_keep_the_digits(kind: pa.DataType) -> None:
-    array = pa.array([D("1.50"), D("1.00"), D("-2.75")], kind)
+    array = pa.array([Decimal("1.50"), Decimal("1.00"), Decimal("-2.75")], kind)
     table = pa.table({"a": array, "i": pa.array([1, 1, 1], pa.int32())})
     assert values("SELECT count(*) FROM self l JOIN self r ON l.a = r.i", table) == [(3,)]
-    assert values("SELECT a FROM self WHERE a IN (SELECT i FROM self)", table) == [(D("1.00"),)]
+    assert values("SELECT a FROM self WHERE a IN (SELECT i FROM self)", table) == [
+        (Decimal("1.00"),)
+    ]
     assert values("SELECT count(*) FROM self WHERE i IN (SELECT a FROM self)", table) == [(3,)]
     text = "SELECT a FROM self UNION SELECT i FROM self ORDER BY a"
-    assert values(text, table) == [(D("-2.75"),), (D("1.00"),), (D("1.50"),)]
+    assert values(text, table) == [(Decimal("-2.75"),), (Decimal("1.00"),), (Decimal("1.50"),)]
     text = "SELECT a FROM self INTERSECT SELECT i FROM self"
-    assert values(text, table) == [(D("1.00"),)]
+    assert values(text, table) == [(Decimal("1.00"),)]
 
 
 def test_a_written_number_takes_the_type_of_the_column() -> None:
-    table = pa.table({"a": pa.array([D("1.50"), None], pa.decimal64(12, 2))})
+    table = pa.table({"a": pa.array([Decimal("1.50"), None], pa.decimal64(12, 2))})
     answer = pg.from_arrow(table).sql("SELECT coalesce(a, 0) AS a FROM self WHERE a > 1")
     assert answer.to_arrow().schema.field("a").type == pa.decimal64(12, 2)
 
@@ -80,11 +82,11 @@ def test_floats_of_16_bits_beside_whole_numbers() -> None:
 
 @pytest.mark.parametrize("kind", DECIMALS, ids=OF_DECIMALS)
 def test_polars_gets_the_decimals(kind: pa.DataType) -> None:
-    array = pa.array([D("1.50"), None, D("-2.75")], kind)
-    nested = pa.array([[D("1.50")], None, [D("-2.75"), None]], pa.list_(kind))
+    array = pa.array([Decimal("1.50"), None, Decimal("-2.75")], kind)
+    nested = pa.array([[Decimal("1.50")], None, [Decimal("-2.75"), None]], pa.list_(kind))
     table = pa.table({"a": array, "l": nested, "s": pa.array(["x", "y", "z"])})
     grid = pg.from_arrow(table)
-    expected = [D("1.50"), None, D("-2.75")]
+    expected = [Decimal("1.50"), None, Decimal("-2.75")]
     frames = [
         grid.to_polars(),
         grid.tile(0).to_polars(),
@@ -94,5 +96,5 @@ def test_polars_gets_the_decimals(kind: pa.DataType) -> None:
     for frame in frames:
         assert isinstance(frame, pl.DataFrame)
         assert frame["a"].to_list() == expected
-        assert frame["l"].to_list() == [[D("1.50")], None, [D("-2.75"), None]]
+        assert frame["l"].to_list() == [[Decimal("1.50")], None, [Decimal("-2.75"), None]]
         assert frame["s"].to_list() == ["x", "y", "z"]

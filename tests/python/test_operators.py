@@ -84,6 +84,23 @@ def test_storages_are_changed_in_place() -> None:
     made *= np.array([1, 2])
     assert made is same
     assert np.asarray(same).tolist() == [2.0, 6.0]
+    made **= 2
+    assert np.asarray(same).tolist() == [4.0, 36.0]
+
+    class First:
+        """What numpy lets go first."""
+
+        __array_priority__ = 100.0
+
+        def __radd__(self, _other: object) -> np.ndarray:
+            return np.array([7.0, 8.0])
+
+    made += First()
+    assert made is same
+    assert np.asarray(same).tolist() == [7.0, 8.0]
+    assert [part.tolist() for part in divmod(made, 3)] == [[2.0, 2.0], [1.0, 2.0]]
+    assert [part.tolist() for part in divmod(30, made)] == [[4.0, 3.0], [2.0, 6.0]]
+    assert (+made).tolist() == [7.0, 8.0]
     pg.from_storage(made)
     with pytest.raises(ValueError, match="read-only"):
         made += 1

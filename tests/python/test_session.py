@@ -224,7 +224,9 @@ def test_what_a_function_raises_is_raised(flights: pg.Grid, read: Callable[[Any]
             "must give Float64, got Int64",
         ),
         (lambda _: pa.scalar(1.0), TypeError, "it must give an array"),
-        (lambda _: ["a"], (pa.ArrowInvalid, TypeError), "."),
+        (lambda _: ["a"], TypeError, "a list of double, one value for each row: "),
+        (lambda _: None, TypeError, "a list of double, one value for each row, got None"),
+        (lambda _: "ab", TypeError, "one value for each row, got 'ab'"),
     ],
 )
 def test_what_a_function_gives_is_checked(

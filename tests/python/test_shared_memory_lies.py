@@ -312,3 +312,18 @@ def test_another_user_is_refused_on_both_sides() -> None:
     )
     assert answer == "b''"
     assert listed == "[]"
+
+
+def test_a_damaged_pickle_of_a_grid_is_an_error_and_no_panic() -> None:
+    pickled = pickle.dumps(pg.from_arrow(pa.table({"a": [1, 2], "b": ["x", "y"]})))
+    chance = random.Random(3)
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(pickled)
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            pickle.loads(bytes(damaged))  # noqa: S301 - of this test
+        except Exception:  # noqa: BLE001 - a panic is none
+            refused += 1
+    assert refused > 100

@@ -98,7 +98,7 @@ impl PyStorage {
             lanes: 1,
         };
         if copy {
-            let copied = std::sync::Arc::new(self.core.try_copy()?);
+            let copied = self.core.try_copy()?;
             let owner = Box::new(std::sync::Arc::clone(&copied));
             return Ok(lent(&copied, dtype, Sharing::Copied, owner));
         }

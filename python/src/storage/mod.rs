@@ -44,16 +44,13 @@ pub(crate) struct PyStorage {
 }
 
 impl PyStorage {
-    fn new(core: Storage, foreign: Option<Py<PyAny>>) -> Self {
-        Self {
-            core: Arc::new(core),
-            foreign,
-        }
+    fn new(core: Arc<Storage>, foreign: Option<Py<PyAny>>) -> Self {
+        Self { core, foreign }
     }
 
     /// A view of memory of a grid.
     pub(crate) fn of_grid(core: Storage) -> Self {
-        Self::new(core, None)
+        Self::new(Arc::new(core), None)
     }
 
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {

@@ -148,9 +148,9 @@ fn kept(values: &ArrayRef, made: &ArrayRef, lengths: &[usize]) -> Result<(Vec<us
     };
     let mut begin = 0;
     let lengths = lengths.iter().map(|length| {
-        let bits = bits.slice(begin, *length);
-        begin += length;
-        bits.count_set_bits()
+        let places = begin..begin + length;
+        begin = places.end;
+        places.filter(|place| bits.value(*place)).count()
     });
     let lengths = lengths.collect();
     Ok((lengths, filter(values, &BooleanArray::new(bits, None))?))

@@ -3,11 +3,12 @@
 //! Comes in: lists, a lambda of what was made so far, the next element and its place, and perhaps what to begin with. Goes out: what the lambda has made at the end of each list. Lists are gone through side by side: each step takes the next
 //! element of all that have one. Never here: what is made of each element (`mapped.rs`).
 
+use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, Int64Array, UInt64Array, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options, interleave, take, take_arrays};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef};
 use datafusion::common::utils::list_values;
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
@@ -20,6 +21,7 @@ use datafusion::logical_expr::{
 
 use super::{element_of, extents, place_field};
 use crate::error::Error;
+use crate::query::plan::decimals::{is_decimal, with_room};
 
 /// So often the type of what is made is asked for with the type that it had: `sum + x` of decimals has one more digit each time.
 const ROUNDS: usize = 2;
@@ -79,6 +81,19 @@ impl Reduce {
 
     /// The type of what is made, from that of what it begins with and what the lambda makes of it.
     fn made(&self, begun: &DataType, by: &DataType) -> Result<DataType> {
+        // As everywhere: decimals beside floats are floats, and narrow numbers get room beside whole ones.
+        let is_mixed = |one: &DataType, other: &DataType| is_decimal(one) && other.is_floating();
+        if is_mixed(begun, by) || is_mixed(by, begun) {
+            return Ok(DataType::Float64);
+        }
+        let roomy = |kind: &DataType, beside: &DataType| match beside.is_integer() {
+            true => with_room(kind),
+            false => None,
+        };
+        let (begun, by) = (
+            &roomy(begun, by).unwrap_or_else(|| begun.clone()),
+            &roomy(by, begun).unwrap_or_else(|| by.clone()),
+        );
         match type_union_coercion(begun, by) {
             Some(made) => Ok(made),
             None => {
@@ -145,7 +160,16 @@ impl HigherOrderUDFImpl for Reduce {
             Some(by) => self.made(&begun, by.data_type())?,
             None => begun.clone(),
         };
-        let is_settled = by.is_some() && (made == begun || step >= ROUNDS);
+        // Where all is settled, members of a cluster ask once, with what the lambda makes.
+        let is_last = step == 0 || step >= ROUNDS;
+        let is_settled = by.is_some() && (made == begun || is_last);
+        let made = match made {
+            // Sums and products of decimals have more digits each time.
+            DataType::Decimal128(_, scale) if step >= ROUNDS && made != begun => {
+                DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale)
+            }
+            made => made,
+        };
         let made = Arc::new(Field::new("made", made, true));
         let element = element_of(self.name(), &list)?;
         let params = vec![made, element, place_field()];
@@ -191,6 +215,8 @@ struct Steps {
     made: ArrayRef,
     /// How many elements of them were taken.
     taken: usize,
+    /// What the lambda names beside its parameters, of these rows.
+    named: RefCell<Option<Vec<ArrayRef>>>,
     /// What was made of those that are done. First a null, which all others have.
     done: Vec<ArrayRef>,
     /// Where there what was made of each row is.
@@ -224,6 +250,7 @@ impl Steps {
             rows,
             made: cast(&made, data_type)?,
             taken,
+            named: RefCell::new(None),
             done: vec![new_null_array(data_type, 1)],
             places: vec![(0, 0); extents.len()],
             extents,
@@ -242,8 +269,14 @@ impl Steps {
                 Ok(Arc::new(Int64Array::from_value(place, next.len())) as ArrayRef)
             };
             let spread = |named: &[ArrayRef]| {
+                let mut known = self.named.borrow_mut();
+                if let Some(known) = known.as_ref() {
+                    return Ok(known.clone());
+                }
                 let rows = indices(self.rows.iter().copied());
-                Ok(take_arrays(named, &rows, None)?)
+                let taken = take_arrays(named, &rows, None)?;
+                *known = Some(taken.clone());
+                Ok(taken)
             };
             let made = lambda.evaluate(&[&made, &elements, &place], spread)?;
             self.made = cast(&made.into_array(next.len())?, &self.data_type)?;
@@ -275,6 +308,7 @@ impl Steps {
             self.made = take(&self.made, &indices(more.iter().copied()), None)?;
             let rows = more.iter().filter_map(|number| self.rows.get(*number));
             self.rows = rows.copied().collect();
+            self.named = RefCell::new(None);
         }
         Ok(!self.rows.is_empty())
     }

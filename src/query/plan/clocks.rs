@@ -14,7 +14,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, cast, lit, try_cast};
 
 use super::days::by_the_calendar;
-use super::decimals::{of_one_kind, with_room_for_numbers};
+use super::decimals::{of_one_kind, with_room_for_long, with_room_for_numbers};
 use super::moments::as_read;
 use super::types::compares;
 use crate::query::timezone::in_zone;
@@ -47,7 +47,7 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
         }
         Expr::Between(range) => {
             let parts = vec![&mut *range.expr, &mut *range.low, &mut *range.high];
-            settled(parts, schema)
+            compared(parts, schema)
         }
         Expr::InList(list) => match values_of_row(&mut list.expr).is_some() {
             true => {
@@ -59,7 +59,7 @@ pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<
             }
             false => {
                 let parts = list.list.iter_mut().chain([&mut *list.expr]);
-                settled(parts.collect(), schema)
+                compared(parts.collect(), schema)
             }
         },
         Expr::Case(case) => {
@@ -91,7 +91,7 @@ fn alike(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> bool {
             }
             is_changed
         }
-        _ => settled(vec![left, right], schema),
+        _ => compared(vec![left, right], schema),
     }
 }
 
@@ -112,6 +112,11 @@ fn shown_as_instant(value: &mut Expr, beside: &Expr, schema: &DFSchema) -> bool 
         }
         _ => false,
     }
+}
+
+/// The same of values that are compared.
+fn compared(mut parts: Vec<&mut Expr>, schema: &DFSchema) -> bool {
+    with_room_for_long(&mut parts, schema) || settled(parts, schema)
 }
 
 /// Gives values one type that the engine would give another; says whether there are such.

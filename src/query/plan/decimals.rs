@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InSubquery;
@@ -13,6 +13,8 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit,
 };
+
+const DIGITS_OF_64_BITS: u8 = 20;
 
 /// What 128 bits have room for.
 const MAX_DIGITS: usize = 38;
@@ -84,7 +86,7 @@ pub(super) fn with_room_for_numbers(parts: &mut [&mut Expr], schema: &DFSchema) 
 }
 
 /// The type for a narrow one that has room for whole numbers, too.
-pub(super) fn with_room(kind: &DataType) -> Option<DataType> {
+pub(in crate::query) fn with_room(kind: &DataType) -> Option<DataType> {
     match kind {
         DataType::Decimal32(digits, scale) | DataType::Decimal64(digits, scale) => {
             Some(DataType::Decimal128(*digits, *scale))
@@ -123,10 +125,59 @@ fn beside_floats(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
         match (are_written, written) {
             (true, Some(Some(decimal))) => **part = decimal,
             (false, None) if kind.as_ref().is_some_and(is_decimal) => {
-                **part = cast(std::mem::take(*part), DataType::Float64);
+                let part = &mut **part;
+                *part = match long_as_float(part) {
+                    Some(float) => float,
+                    None => cast(std::mem::take(part), DataType::Float64),
+                };
             }
             _ => {}
         }
+    }
+    true
+}
+
+/// The float nearest to a decimal that is written with more digits than floats have (`query/long_numbers.rs`): that of all its digits at once.
+fn long_as_float(part: &Expr) -> Option<Expr> {
+    match part {
+        Expr::Negative(inner) => Some(Expr::Negative(Box::new(long_as_float(inner)?))),
+        Expr::Cast(written) => match written.expr.as_ref() {
+            Expr::Literal(ScalarValue::Utf8(Some(text)), _)
+                if is_decimal(written.field.data_type()) =>
+            {
+                text.parse::<f64>().ok().map(lit)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Gives values that are compared with a decimal that is written with many digits 256 bits, where they have no room in one type of 128; says whether there are such.
+pub(super) fn with_room_for_long(parts: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    if !parts.iter().any(|part| long_as_float(part).is_some()) {
+        return false;
+    }
+    let kinds = parts.iter().map(|part| match kind_of(part, schema)? {
+        whole if whole.is_integer() => Some(DataType::Decimal128(DIGITS_OF_64_BITS, 0)),
+        kind => is_decimal(&kind).then_some(kind),
+    });
+    let Some(kinds) = kinds.collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    if have_room(kinds.iter().cloned()) {
+        return false;
+    }
+    let scales = kinds.iter().filter_map(|kind| match kind {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => Some(*scale),
+        _ => None,
+    });
+    let wide = DataType::Decimal256(DECIMAL256_MAX_PRECISION, scales.max().unwrap_or(0));
+    for part in parts {
+        **part = cast(std::mem::take(*part), wide.clone());
     }
     true
 }
@@ -201,7 +252,7 @@ pub(super) fn found_by_kind(found: &mut InSubquery, schema: &DFSchema) -> Result
     Ok(true)
 }
 
-pub(super) fn is_decimal(kind: &DataType) -> bool {
+pub(in crate::query) fn is_decimal(kind: &DataType) -> bool {
     matches!(
         kind,
         DataType::Decimal32(..)

@@ -12,7 +12,7 @@ mod conditions;
 pub(crate) mod constants;
 pub(super) mod copies;
 pub(super) mod days;
-mod decimals;
+pub(in crate::query) mod decimals;
 mod dependencies;
 mod dictionaries;
 mod distinct_on;
@@ -61,6 +61,7 @@ pub(super) mod types;
 mod unions;
 mod united;
 mod units;
+mod uuids;
 #[cfg(feature = "distributed")]
 pub(super) mod values_below;
 mod walk;

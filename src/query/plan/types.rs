@@ -35,6 +35,7 @@ use super::outside::settled;
 use super::spans::scaled;
 use super::united::united;
 use super::units::{with_room, with_room_for_frame};
+use super::uuids::as_bytes;
 use super::walk::walk;
 use crate::error::{Error, ErrorKind};
 
@@ -43,6 +44,15 @@ pub(in crate::query) const FINEST: DataType = DataType::Time64(TimeUnit::Nanosec
 
 /// A date with hours. In nanoseconds there are none before 1677 and after 2262.
 const MOMENT: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+const COMPARING: [BinaryOperator; 6] = [
+    BinaryOperator::Eq,
+    BinaryOperator::NotEq,
+    BinaryOperator::Lt,
+    BinaryOperator::LtEq,
+    BinaryOperator::Gt,
+    BinaryOperator::GtEq,
+];
 
 /// Operations that the SQL planner would refuse at once.
 #[derive(Debug, Default)]
@@ -59,6 +69,10 @@ impl ExprPlanner for Operations {
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         if let Some(scaled) = scaled(&expr, schema) {
             return Ok(PlannerResult::Planned(scaled));
+        }
+        if COMPARING.contains(&expr.op) {
+            let mut parts = [&mut expr.left, &mut expr.right];
+            as_bytes(&mut parts, schema, &self.values)?;
         }
         match expr.op {
             BinaryOperator::Plus | BinaryOperator::Minus => {
@@ -83,13 +97,8 @@ impl ExprPlanner for Operations {
                     }
                 }
             }
-            BinaryOperator::Eq
-            | BinaryOperator::NotEq
-            | BinaryOperator::Lt
-            | BinaryOperator::LtEq
-            | BinaryOperator::Gt
-            | BinaryOperator::GtEq
-                if are_different_times([&expr.left, &expr.right], schema) =>
+            _ if COMPARING.contains(&expr.op)
+                && are_different_times([&expr.left, &expr.right], schema) =>
             {
                 expr.left = cast(expr.left, FINEST);
                 expr.right = cast(expr.right, FINEST);
@@ -257,11 +266,15 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             check_comparison(&range.expr, &range.high, schema)?;
             Ok(between(range, schema))
         }
-        Expr::InList(list) => {
+        Expr::InList(mut list) => {
             for value in &list.list {
                 check_comparison(&list.expr, value, schema)?;
             }
-            Ok(in_list(list, schema))
+            let parts = list.list.iter_mut().chain([&mut *list.expr]);
+            let are_bytes = as_bytes(&mut parts.collect::<Vec<_>>(), schema, &BTreeMap::new())?;
+            let mut list = in_list(list, schema);
+            list.transformed |= are_bytes;
+            Ok(list)
         }
         Expr::Case(case) => {
             if let Some(value) = &case.expr {

@@ -36,7 +36,7 @@ fn columns(rows: usize, count: usize) -> Arc<Storage> {
             };
         }
     }
-    Arc::new(storage)
+    storage
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_memory_lives_as_long_as_the_storage_or_the_grid() {
     let plan = Plan::try_new(&[100], 8, &Parameters::default()).unwrap();
     let item = Item::Number(ElementType::Float64);
     let value = 2.5_f64.to_ne_bytes();
-    let storage = Arc::new(Storage::try_new(plan, item, Fill::Item(&value), &source).unwrap());
+    let storage = Storage::try_new(plan, item, Fill::Item(&value), &source).unwrap();
     let freed = || source.0.load(Ordering::SeqCst);
     let grid = storage.try_into_grid(None).unwrap();
     drop(storage);
@@ -186,7 +186,7 @@ fn writers_and_freezing_never_meet() {
 
 #[test]
 fn what_is_no_columns_is_refused_with_the_remedy() {
-    let refusal = |storage: Storage| Arc::new(storage).try_into_grid(None).unwrap_err();
+    let refusal = |storage: Arc<Storage>| storage.try_into_grid(None).unwrap_err();
     let rows_first = refusal(floats(&[4, 3], &Parameters::default(), Fill::Zeros));
     assert_eq!(rows_first.kind(), ErrorKind::InvalidArgument);
     assert!(

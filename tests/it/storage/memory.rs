@@ -76,7 +76,7 @@ fn hundreds_of_storages_never_share_a_byte() {
         aligned_index: Some(vec![number % 3, number % 5]),
         ..Parameters::default()
     };
-    let storages: Vec<Storage> = (0..400)
+    let storages: Vec<Arc<Storage>> = (0..400)
         .map(|number| {
             floats(
                 &[3 + number % 40, 5 + number % 90],
@@ -250,7 +250,6 @@ fn memory_of_a_device_is_laid_out_and_never_touched() {
     assert_eq!((address + 3 * 8) % 256, 0);
     assert_eq!(storage.device().to_string(), "kDLCUDA:3");
     assert_eq!(storage.try_copy().unwrap_err().kind(), ErrorKind::NotLocal);
-    let storage = Arc::new(storage);
     assert_eq!(
         storage.try_into_grid(None).unwrap_err().kind(),
         ErrorKind::NotLocal
