@@ -26,6 +26,7 @@ RUSTDOCFLAGS="-D warnings" step cargo doc --package partgrid --no-deps --locked
 stub=$(mktemp -d)
 trap 'rm -rf "$stub"' EXIT
 step .venv/bin/maturin generate-stubs --quiet -m python/Cargo.toml -o "$stub"
+step "$python" tests/stub.py "$stub/partgrid/_native.pyi"
 step diff "$stub/partgrid/_native.pyi" python/partgrid/_native.pyi
 step "$python" -m mypy python/partgrid
 # What is imported only when it is used is found by `__getattr__`; a name that is not there is an error all the same.

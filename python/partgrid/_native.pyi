@@ -6,7 +6,7 @@ from _typeshed import Incomplete
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from types import CapsuleType
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 __all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "Connection", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Server", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_threads", "_from_parts", "_from_ranks", "_go_on", "_rank_part", "_stand_still", "block", "connect", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "shared_memory", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
 
@@ -41,6 +41,9 @@ class Array:
     """
     The request flags that arrays take: see `partgrid.buffer.supports`.
     """
+    def __abs__(self, /) -> Any: ...
+    def __add__(self, other: object, /) -> Any: ...
+    def __and__(self, other: object, /) -> Any: ...
     def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
         """
         NumPy: the numbers as a `numpy.ndarray` over the same memory, read-only as this array is; a writable one with `copy=True`. Needs numpy.
@@ -57,11 +60,14 @@ class Array:
         """
         The array interface of NumPy, version 3.
         """
+    def __bool__(self, /) -> bool: ...
+    def __complex__(self, /) -> Any: ...
     @property
     def __cuda_array_interface__(self, /) -> dict:
         """
         The array interface of CUDA, version 3. Missing unless CUDA reads the memory, such as it has pinned.
         """
+    def __divmod__(self, other: object, /) -> Any: ...
     def __dlpack__(self, /, *, stream: Any | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
         """
         DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
@@ -82,20 +88,91 @@ class Array:
         """
         The device of DLPack: `(1, 0)`, the CPU, unless the memory was pinned by CUDA or the like.
         """
+    def __eq__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
+    def __float__(self, /) -> Any: ...
+    def __floordiv__(self, other: object, /) -> Any: ...
+    def __ge__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
     def __getitem__(self, key: Any, /) -> Any:
         """
-        An element, or a slice as a `memoryview`, where `memoryview` knows both.
+        An element, or a slice as a `memoryview`. What `memoryview` does not know, as rows of a table, 16-bit floats and lists of places, is what numpy gives.
         """
+    def __gt__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
+    def __hash__(self, /) -> int:
+        """
+        That of the object, not of its elements.
+        """
+    def __iadd__(self, other: object, /) -> Self: ...
+    def __iand__(self, other: object, /) -> Self: ...
+    def __ifloordiv__(self, other: object, /) -> Self: ...
+    def __ilshift__(self, other: object, /) -> Self: ...
+    def __imatmul__(self, other: object, /) -> Self: ...
+    def __imod__(self, other: object, /) -> Self: ...
+    def __imul__(self, other: object, /) -> Self: ...
+    def __int__(self, /) -> Any: ...
+    def __invert__(self, /) -> Any: ...
+    def __ior__(self, other: object, /) -> Self: ...
+    def __ipow__(self, other: object, /) -> Self: ...
+    def __irshift__(self, other: object, /) -> Self: ...
+    def __isub__(self, other: object, /) -> Self: ...
     def __iter__(self, /) -> Iterator:
         """
-        The elements of one dimension.
+        The elements of one dimension; of several, what numpy gives for each index of the first one.
+        """
+    def __itruediv__(self, other: object, /) -> Self: ...
+    def __ixor__(self, other: object, /) -> Self: ...
+    def __le__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
         """
     def __len__(self, /) -> int: ...
+    def __lshift__(self, other: object, /) -> Any: ...
+    def __lt__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
+    def __matmul__(self, other: object, /) -> Any: ...
+    def __mod__(self, other: object, /) -> Any: ...
+    def __mul__(self, other: object, /) -> Any: ...
+    def __ne__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
+    def __neg__(self, /) -> Any: ...
+    def __or__(self, other: object, /) -> Any: ...
+    def __pos__(self, /) -> Any: ...
+    def __pow__(self, other: object, modulo: object = None, /) -> Any: ...
+    def __radd__(self, other: object, /) -> Any: ...
+    def __rand__(self, other: object, /) -> Any: ...
+    def __rdivmod__(self, other: object, /) -> Any: ...
     def __reduce__(self, /) -> Any:
         """
         A copy of the numbers: pickled, and copied deeply, an `Array` is a `numpy.ndarray`. Needs numpy.
         """
     def __repr__(self, /) -> str: ...
+    def __rfloordiv__(self, other: object, /) -> Any: ...
+    def __rlshift__(self, other: object, /) -> Any: ...
+    def __rmatmul__(self, other: object, /) -> Any: ...
+    def __rmod__(self, other: object, /) -> Any: ...
+    def __rmul__(self, other: object, /) -> Any: ...
+    def __ror__(self, other: object, /) -> Any: ...
+    def __rpow__(self, other: object, modulo: object = None, /) -> Any: ...
+    def __rrshift__(self, other: object, /) -> Any: ...
+    def __rshift__(self, other: object, /) -> Any: ...
+    def __rsub__(self, other: object, /) -> Any: ...
+    def __rtruediv__(self, other: object, /) -> Any: ...
+    def __rxor__(self, other: object, /) -> Any: ...
+    def __sub__(self, other: object, /) -> Any: ...
+    def __truediv__(self, other: object, /) -> Any: ...
+    def __xor__(self, other: object, /) -> Any: ...
     @property
     def address(self, /) -> int:
         """
@@ -740,6 +817,19 @@ class Grid:
     """
     Iterating would have to choose between rows, columns and tiles.
     """
+    def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        NumPy: what `to_numpy` gives, in C order where it is copied. Needs numpy.
+
+        Args:
+            dtype: The type of the array; by default the one that `numpy.result_type` gives for the columns.
+            copy: `True` copies always, `None` when it must, `False` never.
+
+        Raises:
+            UnsupportedError: A column has a type that is no plain number.
+            InvalidDataError: A column has nulls, or a value that the type does not hold.
+            ValueError: `copy=False`, and a copy is needed.
+        """
     def __arrow_c_device_stream__(self, /, requested_schema: Any | None = None, **kwargs) -> CapsuleType:
         """
         The Arrow PyCapsule interface for devices: a stream of one batch for each row band where it is, without copying. Column bands on a device come side by side.
@@ -763,7 +853,7 @@ class Grid:
         Args:
             requested_schema: A schema capsule with the same column names; values are cast to its types.
         """
-    def __contains__(self, column: str, /) -> bool: ...
+    def __contains__(self, column: Any, /) -> bool: ...
     def __getitem__(self, key: Any, /) -> Grid: ...
     def __len__(self, /) -> int:
         """
@@ -1121,7 +1211,7 @@ class Grid:
         Args:
             url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
             partition_by: A name or a list of names of columns of integers, dates or texts (or dictionaries of them): the rows of each combination of their values come into a folder `name=value` of their own. Folder names
-                have no types: integers come back as int64, and texts that all look like integers or dates as those.
+                have no types: integers come back as int64, and texts that all look like integers or dates as those, unless two of them are one number.
             compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
             file_per_tile: Whether each tile gets a file, with the columns of its column band only: files for other programs, since `read_parquet` wants all columns in each file.
             overwrite: Whether to replace the files `part-….parquet` in the folder and in its folders `name=value`. Without it a folder with data files is refused, and one with other data files always.
@@ -1726,6 +1816,10 @@ class Result:
     `to_arrow`, `to_pandas`, `to_polars` and any library that takes `__arrow_c_stream__` read it batch by batch as it is found. Its repr and `len` run it once and keep
     the answer.
     """
+    def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        Refused: without this method numpy would make an array of one object.
+        """
     def __arrow_c_schema__(self, /) -> CapsuleType:
         """
         The Arrow PyCapsule interface: the schema of the answer.
@@ -1852,7 +1946,7 @@ class Result:
         Args:
             url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
             partition_by: A name or a list of names of columns of integers, dates or texts (or dictionaries of them): the rows of each combination of their values come into a folder `name=value` of their own. Folder names have no types: integers
-                come back as int64, and texts that all look like integers or dates as those.
+                come back as int64, and texts that all look like integers or dates as those, unless two of them are one number.
             compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
             overwrite: Whether to replace the files `part-….parquet` in the folder and in its folders `name=value`, which the query may read. Without it a folder with data files is refused, and one with other data files
                 always.
@@ -2355,6 +2449,9 @@ class Storage:
     """
     The request flags that storages take: see `partgrid.buffer.supports`.
     """
+    def __abs__(self, /) -> Any: ...
+    def __add__(self, other: object, /) -> Any: ...
+    def __and__(self, other: object, /) -> Any: ...
     def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
         """
         NumPy: the storage as a `numpy.ndarray` over the same memory, writable until the storage becomes part of a grid. Needs numpy.
@@ -2372,11 +2469,14 @@ class Storage:
         """
         The array interface of NumPy, version 3. Missing where the memory is not the host's. Who keeps the address must not write any more when the storage becomes part of a grid.
         """
+    def __bool__(self, /) -> bool: ...
+    def __complex__(self, /) -> Any: ...
     @property
     def __cuda_array_interface__(self, /) -> dict:
         """
         The array interface of CUDA, version 3. Missing where CUDA cannot read the memory.
         """
+    def __divmod__(self, other: object, /) -> Any: ...
     def __dlpack__(self, /, *, stream: Any | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
         """
         DLPack (array API 2023.12): a capsule over the same memory, or over a copy of it with `copy=True`.
@@ -2397,9 +2497,23 @@ class Storage:
         """
         The device of DLPack; `(1, 0)` is the CPU.
         """
+    def __eq__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
+    def __float__(self, /) -> Any: ...
+    def __floordiv__(self, other: object, /) -> Any: ...
+    def __ge__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
     def __getitem__(self, key: Any, /) -> Any:
         """
         What numpy gives for the key: an element, or a view of several. Needs numpy.
+        """
+    def __gt__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
         """
     @property
     def __gt_dims__(self, /) -> Any:
@@ -2411,20 +2525,77 @@ class Storage:
         """
         Where a stencil of GT4Py begins unless it is told otherwise: the aligned element, in the order I, J, K, then data, where it is zero.
         """
+    def __hash__(self, /) -> int:
+        """
+        That of the object, not of its elements.
+        """
+    def __iadd__(self, other: object, /) -> Self: ...
+    def __iand__(self, other: object, /) -> Self: ...
+    def __ifloordiv__(self, other: object, /) -> Self: ...
+    def __ilshift__(self, other: object, /) -> Self: ...
+    def __imatmul__(self, other: object, /) -> Self: ...
+    def __imod__(self, other: object, /) -> Self: ...
+    def __imul__(self, other: object, /) -> Self: ...
+    def __int__(self, /) -> Any: ...
+    def __invert__(self, /) -> Any: ...
+    def __ior__(self, other: object, /) -> Self: ...
+    def __ipow__(self, other: object, /) -> Self: ...
+    def __irshift__(self, other: object, /) -> Self: ...
+    def __isub__(self, other: object, /) -> Self: ...
     def __iter__(self, /) -> Iterator:
         """
         What numpy gives for each index of the first dimension. Needs numpy.
         """
+    def __itruediv__(self, other: object, /) -> Self: ...
+    def __ixor__(self, other: object, /) -> Self: ...
+    def __le__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
     def __len__(self, /) -> int: ...
+    def __lshift__(self, other: object, /) -> Any: ...
+    def __lt__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
+    def __matmul__(self, other: object, /) -> Any: ...
+    def __mod__(self, other: object, /) -> Any: ...
+    def __mul__(self, other: object, /) -> Any: ...
+    def __ne__(self, other: object, /) -> Any:
+        """
+        Compared element by element, as numpy does.
+        """
+    def __neg__(self, /) -> Any: ...
+    def __or__(self, other: object, /) -> Any: ...
+    def __pos__(self, /) -> Any: ...
+    def __pow__(self, other: object, modulo: object = None, /) -> Any: ...
+    def __radd__(self, other: object, /) -> Any: ...
+    def __rand__(self, other: object, /) -> Any: ...
+    def __rdivmod__(self, other: object, /) -> Any: ...
     def __reduce__(self, /) -> tuple:
         """
         A copy: pickled, and copied, a storage is one with the same values, laid out by the same parameters, and not frozen. Needs numpy.
         """
     def __repr__(self, /) -> str: ...
+    def __rfloordiv__(self, other: object, /) -> Any: ...
+    def __rlshift__(self, other: object, /) -> Any: ...
+    def __rmatmul__(self, other: object, /) -> Any: ...
+    def __rmod__(self, other: object, /) -> Any: ...
+    def __rmul__(self, other: object, /) -> Any: ...
+    def __ror__(self, other: object, /) -> Any: ...
+    def __rpow__(self, other: object, modulo: object = None, /) -> Any: ...
+    def __rrshift__(self, other: object, /) -> Any: ...
+    def __rshift__(self, other: object, /) -> Any: ...
+    def __rsub__(self, other: object, /) -> Any: ...
+    def __rtruediv__(self, other: object, /) -> Any: ...
+    def __rxor__(self, other: object, /) -> Any: ...
     def __setitem__(self, key: Any, value: Any, /) -> None:
         """
         Writes elements, as numpy does. Needs numpy.
         """
+    def __sub__(self, other: object, /) -> Any: ...
+    def __truediv__(self, other: object, /) -> Any: ...
+    def __xor__(self, other: object, /) -> Any: ...
     @property
     def address(self, /) -> int:
         """
@@ -2509,6 +2680,10 @@ class Tile:
     A tile shares the memory of its grid and keeps it alive. Pickles with the standard library, without data: another process can open it as long as this tile, or
     the grid that it was taken from, is there. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
     """
+    def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        Refused: without this method numpy would make an array of one object.
+        """
     def __arrow_c_array__(self, /, requested_schema: Any | None = None) -> tuple:
         """
         The Arrow PyCapsule interface: schema and array of the batch, without copying.
@@ -3221,7 +3396,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
             row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
             `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
             zone is taken in the zone of its column.
-        hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
+        hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files: integers or dates if all are, but texts where two of them are one number (`01`, `1`).
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
         dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
@@ -3238,7 +3413,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         lazy: Whether tiles only know where their rows lie and read columns when somebody asks for them. What was read stays in memory up to the limit; columns that were not used
             for the longest time go first. Queries skip tiles by the statistics of the footers. Not together with `filters`, `dense`, `sort_by`, `partition_by`, `spill_to`, `resume`.
         memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
-        spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+        spill_to: A folder for the tiles that the limit leaves no room for, made if it is not there. Their files have no name and vanish with the grid. Without it such a load fails.
         resume: A folder in which every finished tile is left, so that the same load can go on there after its process ended; made if it is not there. Tiles of files that have
             changed since (by etag, or by time, size and number of a local file) are read anew. It serves one load at a time, and is yours to remove.
         storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
@@ -3333,7 +3508,7 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
             row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
             `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
             zone is taken in the zone of its column.
-        hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
+        hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files: integers or dates if all are, but texts where two of them are one number (`01`, `1`).
         tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
         tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
         dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
@@ -3350,7 +3525,7 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
         lazy: Whether tiles only know where their rows lie and read columns when somebody asks for them. What was read stays in memory up to the limit; columns that were not used
             for the longest time go first. Queries skip tiles by the statistics of the footers. Not together with `filters`, `dense`, `sort_by`, `partition_by`, `spill_to`, `resume`.
         memory_limit: The most bytes, or a text such as `"512MB"`, that the load may use; by default 80 % of the machine or control group.
-        spill_to: A folder for the tiles that the limit leaves no room for. Their files have no name and vanish with the grid. Without it such a load fails.
+        spill_to: A folder for the tiles that the limit leaves no room for, made if it is not there. Their files have no name and vanish with the grid. Without it such a load fails.
         resume: A folder in which every finished tile is left, so that the same load can go on there after its process ended; made if it is not there. Tiles of files that have
             changed since (by etag, or by time, size and number of a local file) are read anew. It serves one load at a time, and is yours to remove.
         storage_options: Settings for the stores of URLs, such as `region`, `endpoint`, `access_key_id`, `secret_access_key`, `profile`, `anonymous`, `requester_pays`,
@@ -3476,8 +3651,8 @@ def supports(obj: Any, flags: int) -> bool:
         flags: Request flags as of `inspect.BufferFlags`, and `partgrid.buffer.DEVICE`.
 
     Returns:
-        `False` without the buffer interface, and for flags that its type does not know. A type says which it knows by a class attribute `__buffer_supported_flags__`, an integer; one that has none
-        knows those of Python. A request may still be refused: whether memory may be written, say, depends on the object.
+        `False` without the buffer interface, and for flags that its type does not know. A type says which it knows by a class attribute `__buffer_supported_flags__`, an integer; one that has none,
+        or 0, knows those of Python, one that has -1 none of them. A request may still be refused: whether memory may be written, say, depends on the object.
 
     Examples:
         >>> import partgrid as pg

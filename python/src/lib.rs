@@ -39,6 +39,7 @@ mod runtime;
 mod schema;
 mod serve;
 mod share;
+mod shown;
 mod storage;
 mod stream;
 mod tile;

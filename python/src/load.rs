@@ -33,7 +33,7 @@ fn start(source: Given<Sources>, wishes: Wishes<'_>) -> Outcome<LoadJob> {
 ///         row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
 ///         `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
 ///         zone is taken in the zone of its column.
-///     hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
+///     hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files: integers or dates if all are, but texts where two of them are one number (`01`, `1`).
 ///     tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
 ///     tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
 ///     dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at
@@ -143,7 +143,7 @@ pub(crate) fn read_parquet(
 ///         row are not read (statistics, page index, bloom filters), and of the other columns only the wanted rows. The columns need not be among `columns`.
 ///         `in` and `not in` take any values that can be gone through. Of floats, all NaN are equal and greater than every number, and -0.0 equals 0.0. A datetime without a
 ///         zone is taken in the zone of its column.
-///     hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files.
+///     hive_partitioning: Whether folder names such as `month=01`, below the source or at its end, become columns, typed over all files: integers or dates if all are, but texts where two of them are one number (`01`, `1`).
 ///     tile_rows: About how many rows a tile holds; by default 1,048,576, or fewer so that a tile stays under 128 MiB. Cuts follow row groups where these are near.
 ///     tile_columns: How the columns are cut into bands: so many to a band, or lists of names; columns that no list names follow as one band.
 ///     dense: The names of columns of one type of numbers, or lists of such names, that shall lie in one allocation in every tile: Arrow columns and a 2-D array at

@@ -1,17 +1,13 @@
 //! `Result`: a planned query and its answer.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
-use arrow::datatypes::{DataType, Field, Schema};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
-use arrow::util::pretty::pretty_format_batches;
+use arrow::array::RecordBatch;
 use futures::stream::{self, BoxStream};
 use partgrid::client::Asked;
 use partgrid::error::Error;
 use partgrid::grid::PartitionGrid;
-use partgrid::grid::picture::{bounded, visible_lines};
 use partgrid::load::write_batches;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -26,6 +22,7 @@ use crate::grid::PyGrid;
 use crate::metrics::{PyQueryMetrics, PyQueryProgress};
 use crate::runtime::{Shared, runtime, wait, wait_and_tick};
 use crate::schema::PySchema;
+use crate::shown::shown;
 use crate::stream::QueryBatches;
 use crate::wishes::{Names, WriteWishes, text_of};
 
@@ -125,43 +122,9 @@ impl PyQuery {
 
     /// The first rows as a table of text, and a line that says what is left out.
     fn table(&self, py: Python<'_>, most_rows: usize) -> Outcome<String> {
-        let num_rows = self.num_rows(py)?;
-        let mut left = most_rows;
-        let mut shown = vec![texts(&RecordBatch::new_empty(self.query.schema()))?];
-        for batch in self.collected(py)? {
-            shown.push(texts(&batch.slice(0, batch.num_rows().min(left)))?);
-            left = left.saturating_sub(batch.num_rows());
-        }
-        let table = visible_lines(&pretty_format_batches(&shown)?.to_string());
-        let rows = if num_rows == 1 { "row" } else { "rows" };
-        Ok(if num_rows > most_rows {
-            format!("{table}\n{num_rows} {rows}, the first {most_rows} shown")
-        } else {
-            format!("{table}\n{num_rows} {rows}")
-        })
+        let batches = self.collected(py)?;
+        Ok(shown(&self.query.schema(), batches, most_rows)?)
     }
-}
-
-/// The values as they are shown.
-fn texts(batch: &RecordBatch) -> Result<RecordBatch, Error> {
-    let options = FormatOptions::new().with_display_error(true);
-    let fields = batch.schema_ref().fields().iter();
-    let fields = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
-    let columns = batch.columns().iter().map(|column| {
-        let formatter = ArrayFormatter::try_new(column, &options)?;
-        let nulls = column.logical_nulls();
-        let texts = (0..column.len()).map(|row| {
-            let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-            (!is_null).then(|| bounded(formatter.value(row).to_string()))
-        });
-        Ok(Arc::new(texts.collect::<StringArray>()) as ArrayRef)
-    });
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let num_rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let columns = columns.collect::<Result<_, Error>>()?;
-    Ok(RecordBatch::try_new_with_options(
-        schema, columns, &num_rows,
-    )?)
 }
 
 #[pymethods]
@@ -343,7 +306,7 @@ impl PyQuery {
     /// Args:
     ///     url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
     ///     partition_by: A name or a list of names of columns of integers, dates or texts (or dictionaries of them): the rows of each combination of their values come into a folder `name=value` of their own. Folder names have no types: integers
-    ///         come back as int64, and texts that all look like integers or dates as those.
+    ///         come back as int64, and texts that all look like integers or dates as those, unless two of them are one number.
     ///     compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
     ///     overwrite: Whether to replace the files `part-….parquet` in the folder and in its folders `name=value`, which the query may read. Without it a folder with data files is refused, and one with other data files
     ///         always.

@@ -113,36 +113,24 @@ impl Meant {
                 || column.relation.is_none()
                 || column.relation == field.relation
         };
-        let known = known.iter().filter(of_table);
-        let known: BTreeSet<String> = known.map(|column| column.name.clone()).collect();
-        let one_of = |known: &BTreeSet<String>, written: &str| {
-            let wanted = written.to_lowercase();
-            let mut meant = known.iter().filter(|name| name.to_lowercase() == wanted);
-            // What has this name already is not found for another reason.
-            let (name, None) = (meant.next()?, meant.next()) else {
-                return None;
-            };
-            (*name != written).then(|| (wanted, name.clone()))
-        };
-        let one = |written: &str| one_of(&known, written);
+        let name_of = |column: &Column| column.name.clone();
         let table = field.relation.as_ref().map(|table| table.table());
-        if let Some((wanted, name)) = one(&field.name) {
-            return Some(Self {
-                wanted,
-                table: table.map(str::to_lowercase),
-                name,
-            });
-        }
-        // `S.field`, of a column `S` that is a struct; or a column of a query around this one.
-        let (wanted, name) = match table {
-            Some(table) => one(table)?,
-            None => one_of(&around(), &field.name)?,
-        };
-        Some(Self {
+        let meant = |(wanted, name), table: Option<&str>| Self {
             wanted,
-            table: None,
+            table: table.map(str::to_lowercase),
             name,
-        })
+        };
+        let of_table = known.iter().filter(of_table).map(name_of).collect();
+        if let Some(column) = one_of(&of_table, &field.name) {
+            return Some(meant(column, table));
+        }
+        // `S.field`, of a column `S` that is a struct.
+        let all = known.iter().map(name_of).collect();
+        if let Some(column) = table.and_then(|table| one_of(&all, table)) {
+            return Some(meant(column, None));
+        }
+        // Of a query around this one.
+        one_of(&around(), &field.name).map(|column| meant(column, table))
     }
 
     /// Of what the planner itself does not find, as in EXCLUDE.
@@ -184,6 +172,16 @@ impl Meant {
             _ => true,
         }
     }
+}
+
+/// What was written, in lower case, and the one known name that it can mean. What has this name already is not found for another reason.
+fn one_of(known: &BTreeSet<String>, written: &str) -> Option<(String, String)> {
+    let wanted = written.to_lowercase();
+    let mut meant = known.iter().filter(|name| name.to_lowercase() == wanted);
+    let (name, None) = (meant.next()?, meant.next()) else {
+        return None;
+    };
+    (*name != written).then(|| (wanted, name.clone()))
 }
 
 /// What stands before the near name in a hint.

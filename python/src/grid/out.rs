@@ -30,7 +30,7 @@ impl PyGrid {
     /// Args:
     ///     url: The folder, or a URL as `read_parquet` takes it. It is made if it is not there.
     ///     partition_by: A name or a list of names of columns of integers, dates or texts (or dictionaries of them): the rows of each combination of their values come into a folder `name=value` of their own. Folder names
-    ///         have no types: integers come back as int64, and texts that all look like integers or dates as those.
+    ///         have no types: integers come back as int64, and texts that all look like integers or dates as those, unless two of them are one number.
     ///     compression: `"zstd"`, `"snappy"`, `"lz4"`, `"gzip"`, `"brotli"` or `"none"`, in any case; `None` is `"none"`.
     ///     file_per_tile: Whether each tile gets a file, with the columns of its column band only: files for other programs, since `read_parquet` wants all columns in each file.
     ///     overwrite: Whether to replace the files `part-….parquet` in the folder and in its folders `name=value`. Without it a folder with data files is refused, and one with other data files always.

@@ -1,0 +1,39 @@
+"""The stub of the extension, as type checkers shall read it.
+
+Comes in: what `maturin generate-stubs` writes. Goes out: the same, in which operators in place give the object itself, as Python sees to: PyO3 writes the value of the function in Rust, none, and a third
+argument of `**=` that Python never passes. Never here: anything else; the rest is that of the `///` in `python/src`.
+
+    python tests/stub.py FOLDER/partgrid/_native.pyi    # changes the file
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+IN_PLACE = re.compile(
+    r"^(    def __i\w+__\(self, other: object)(?:, modulo: object)?(, /\) -> )None: \.\.\.$", re.M
+)
+FIRST_IMPORT = re.compile(r"^from typing import ([^\n(]*)$", re.M)
+
+
+def corrected(stub: str) -> str:
+    """The stub with operators in place that give the object itself."""
+    stub, changed = IN_PLACE.subn(r"\1\2Self: ...", stub)
+    if not changed:
+        return stub
+
+    def with_self(found: re.Match[str]) -> str:
+        names = sorted({*found[1].split(", "), "Self"})
+        return f"from typing import {', '.join(names)}"
+
+    stub, imported = FIRST_IMPORT.subn(with_self, stub, count=1)
+    if not imported:
+        raise SystemExit("the stub imports nothing of typing, where Self is from")
+    return stub
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(corrected(path.read_text()))
