@@ -136,7 +136,14 @@ const IN_C: &str = "numpy.ascontiguousarray(array)";
 /// Refuses what the memory cannot be for this consumer (PEP 3118, "Contiguity requests").
 fn refuse_flags(described: &Described<'_>, flags: c_int) -> PyResult<()> {
     if wants(flags, ffi::PyBUF_WRITABLE) && !described.is_writable {
-        return refused(described.read_only, "numpy.array(array)");
+        let copied = if wants(flags, ffi::PyBUF_C_CONTIGUOUS) || !wants(flags, ffi::PyBUF_STRIDES) {
+            "numpy.array(array, order=\"C\")"
+        } else if wants(flags, ffi::PyBUF_F_CONTIGUOUS) {
+            "numpy.array(array, order=\"F\")"
+        } else {
+            "numpy.array(array)"
+        };
+        return refused(described.read_only, copied);
     }
     let packed = |order| {
         let (shape, strides) = (described.shape, described.strides);

@@ -22,9 +22,9 @@ pub(super) const MOST: usize = 100;
 /// Where a name is corrected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Where {
-    /// Wherever the text has it: most texts mean one column by one name.
+    /// Wherever the text has it, if nothing else in it can be called so: most texts mean one column by one name.
     Everywhere,
-    /// In the one place that the engine speaks of: what is called so elsewhere may be something else.
+    /// In the one place that the engine speaks of.
     There,
 }
 
@@ -37,6 +37,9 @@ pub(super) fn corrected(
 ) -> Option<Arc<str>> {
     let tokens = tokens_of(text)?;
     let meant = Meant::of(error, || named_around(&tokens, known))?;
+    if place == Where::Everywhere && !meant.is_alone(&tokens, known) {
+        return None;
+    }
     let there = said(error).and_then(bounds);
     let places: Vec<usize> = (0..tokens.len())
         .filter(|number| meant.is_written_at(&tokens, *number))
@@ -141,6 +144,29 @@ impl Meant {
             wanted: error.context("column")?.to_lowercase(),
             table: None,
             name: name.to_owned(),
+        })
+    }
+
+    /// Whether nothing but the column can have the name as it was written: no column of another table, none that the text makes, and no view, whose columns nobody knows here.
+    fn is_alone(&self, tokens: &[TokenWithSpan], known: &Known) -> bool {
+        if named_around(tokens, known).contains(&self.wanted) {
+            return false;
+        }
+        let mut words = tokens.iter().filter_map(|token| match &token.token {
+            Token::Whitespace(_) => None,
+            Token::Word(word) => Some(Some(word)),
+            _ => Some(None),
+        });
+        let mut is_behind_as = false;
+        words.all(|word| {
+            let Some(word) = word else {
+                is_behind_as = false;
+                return true;
+            };
+            let is_made = is_behind_as && word.value.to_lowercase() == self.wanted;
+            let is_view = matches!(known.table(&word.value), Some((_, Table::View(_))));
+            is_behind_as = word.keyword == Keyword::AS;
+            !is_made && !is_view
         })
     }
 

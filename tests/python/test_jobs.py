@@ -118,8 +118,13 @@ def test_a_load_spills_what_the_limit_leaves_no_room_for(large: Path, tmp_path: 
     )
     with pytest.raises(pg.errors.ResourcesExhaustedError, match="memory_limit"):
         pg.read_parquet(large, memory_limit=limit)
+    made = tmp_path / "made"
+    assert pg.read_parquet(large, memory_limit=limit, spill_to=made).to_arrow() == whole.to_arrow()
+    assert made.is_dir()
+    # It is looked at before the load begins, also where all has room.
+    (tmp_path / "file").touch()
     with pytest.raises(pg.errors.PathNotFoundError, match="spill_to"):
-        pg.read_parquet(large, memory_limit=limit, spill_to=tmp_path / "none")
+        pg.read_parquet(large, spill_to=tmp_path / "file" / "none")
 
 
 def test_sizes_can_be_texts() -> None:
