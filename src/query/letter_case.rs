@@ -163,7 +163,8 @@ impl Meant {
                 is_behind_as = false;
                 return true;
             };
-            let is_made = is_behind_as && word.value.to_lowercase() == self.wanted;
+            let is_plain = word.quote_style.is_none();
+            let is_made = is_behind_as && is_plain && word.value.to_lowercase() == self.wanted;
             let is_view = matches!(known.table(&word.value), Some((_, Table::View(_))));
             is_behind_as = word.keyword == Keyword::AS;
             !is_made && !is_view
