@@ -146,7 +146,7 @@ impl Sql {
         };
         let done = engine.and_then(|engine| match &text {
             None => Shell::try_new(&engine, &runtime)?.run(stdout, stderr),
-            Some(text) => self.answers(&runtime, &engine, text, stdout, stderr),
+            Some(text) => self.answers((&runtime, &engine), text, stdout, stderr),
         });
         // Whatever still reads ahead is not waited for.
         runtime.shutdown_background();
@@ -156,8 +156,7 @@ impl Sql {
     /// The answers of the statements of a text, one after the other.
     fn answers(
         &self,
-        runtime: &Runtime,
-        engine: &Engine,
+        (runtime, engine): (&Runtime, &Engine),
         text: &str,
         stdout: &mut Pipe<'_>,
         stderr: &mut dyn Write,
