@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -511,28 +510,3 @@ def test_a_bar_shows_the_rows_that_were_read(
     lines = screen.getvalue().split("\r")
     assert any("/24 tiles" in line and "/673,552 rows" in line for line in lines)
     assert all(len(line.rstrip("\n").removesuffix("\x1b[K")) < 80 for line in lines)
-
-
-def test_moments_of_pandas_keep_their_nanoseconds() -> None:
-    moment = pd.Timestamp("2020-01-01 00:00:00.123456789")
-    zoned = moment.tz_localize("Europe/Berlin")
-    session = pg.Session()
-    table = pa.table(
-        {
-            "t": pa.array([moment], pa.timestamp("ns")),
-            "z": pa.array([zoned], pa.timestamp("ns", "Europe/Berlin")),
-            "d": pa.array([pd.Timedelta(5, "ns")], pa.duration("ns")),
-        }
-    )
-    session.register("t", pg.from_arrow(table))
-    text = "SELECT count(*) AS n FROM t WHERE t = $1 AND z = $2 AND d = $3"
-    values = [moment, zoned, pd.Timedelta(5, "ns")]
-    assert session.sql(text, values).to_arrow()["n"].to_pylist() == [1]
-    assert session.sql("SELECT $1 IS NULL AS n", [pd.NaT]).to_arrow()["n"].to_pylist() == [True]
-
-
-def test_a_long_text_is_shown_by_its_beginning() -> None:
-    table = pa.table({"s": ["x" * 100_000], "n": [5]})
-    shown = str(pg.from_arrow(table).sql("SELECT * FROM self"))
-    assert "xxx… and 70000 more letters |" in shown
-    assert "| 5 |" in shown
