@@ -27,6 +27,11 @@ impl Access {
         Self(AtomicUsize::new(FROZEN))
     }
 
+    /// Whether nobody writes and no grid has it.
+    pub(super) fn is_unused(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+
     fn change(&self, change: impl FnMut(usize) -> Option<usize>) -> Result<usize, usize> {
         self.0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, change)

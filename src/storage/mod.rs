@@ -1,7 +1,7 @@
 //! Laid-out, aligned memory for stencils, as "Storage Allocation and Interfaces" of GT4Py has it.
 //!
 //! Comes in: shape, type of the elements, and the parameters of the specification. Goes out: a [`Storage`]: writable memory whose elements lie as the [`Plan`] says. Read on in
-//! `dims.rs` (labels), `backend.rs` (presets), `parameters.rs`, `plan.rs` (pure arithmetic), `item.rs` (types), `memory.rs`, `access.rs` (who may write), `copy.rs`, `band.rs`
+//! `dims.rs` (labels), `backend.rs` (presets), `parameters.rs`, `plan.rs` (pure arithmetic), `item.rs` (types), `memory.rs`, `access.rs` (who may write), `recent.rs` (what is used again), `copy.rs`, `band.rs`
 //! (storages and dense bands of grids). Never here: Python; the drivers of devices, which implement [`MemorySource`].
 
 mod access;
@@ -13,6 +13,7 @@ mod item;
 mod memory;
 mod parameters;
 mod plan;
+mod recent;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ pub use item::{Foreign, Item};
 pub use memory::{Host, Memory, MemorySource, check_fill};
 pub use parameters::Parameters;
 pub use plan::{Place, Plan, layout_of};
+pub use recent::Handle;
 
 use crate::error::{Error, Result};
 use crate::location::Device;

@@ -6,9 +6,6 @@
 //! The extent along the smallest stride is filled up to a whole number of alignments. So not only the element `aligned_index` is aligned, but every element that shares its index
 //! along that dimension.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::dims::Dims;
@@ -100,35 +97,6 @@ impl Plan {
         };
         let too_large = || too_large(shape, item_bytes);
         plan.laid_out().ok_or_else(too_large)
-    }
-
-    /// The plan of a storage, shared with the storage before it on this thread where that had the same: most are made one after the other with one shape.
-    ///
-    /// # Errors
-    /// As [`Plan::try_new`].
-    #[inline]
-    pub fn try_shared(
-        shape: &[usize],
-        item_bytes: usize,
-        parameters: &Parameters,
-    ) -> Result<Arc<Self>> {
-        thread_local! {
-            static LAST: RefCell<Option<(Parameters, Arc<Plan>)>> = const { RefCell::new(None) };
-        }
-        LAST.with_borrow_mut(|last| match last {
-            Some((before, plan))
-                if plan.item_bytes == item_bytes
-                    && plan.shape() == shape
-                    && before == parameters =>
-            {
-                Ok(Arc::clone(plan))
-            }
-            _ => {
-                let plan = Arc::new(Self::try_new(shape, item_bytes, parameters)?);
-                *last = Some((parameters.clone(), Arc::clone(&plan)));
-                Ok(plan)
-            }
-        })
     }
 
     /// With strides; `None` when the bytes are not to be addressed.

@@ -41,12 +41,18 @@ impl Argument for Numbers {
         let numbers: Result<_, Refusal> = parts.iter().map(number).collect();
         // One of the parts is wrong, and the whole is what the caller wrote.
         let is_negative = |part: &Bound<'_, PyAny>| part.lt(0).unwrap_or(false);
-        numbers
-            .map(Self)
-            .map_err(|_| match parts.iter().any(is_negative) {
-                true => Refusal::new(value, "have no negative number"),
-                false => refused(),
-            })
+        let is_beyond = |part: &Bound<'_, PyAny>| {
+            part.is_instance_of::<PyInt>() && part.gt(usize::MAX).unwrap_or(false)
+        };
+        numbers.map(Self).map_err(|_| {
+            if parts.iter().any(is_negative) {
+                return Refusal::new(value, "have no negative number");
+            }
+            if parts.iter().any(is_beyond) {
+                return Refusal::new(value, "be within the addresses of a process");
+            }
+            refused()
+        })
     }
 }
 

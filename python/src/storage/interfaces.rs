@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use super::PyStorage;
+use crate::argument::{Given, optional};
 use crate::array::{check_stream, converted, refuse_devices};
 use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::convert::import;
@@ -227,10 +228,13 @@ impl PyStorage {
         &self,
         py: Python<'py>,
         stream: Option<Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, i32)>,
-        copy: Option<bool>,
+        max_version: Option<Given<(u32, u32)>>,
+        dl_device: Option<Given<(i32, i32)>>,
+        copy: Option<Given<bool>>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
+        let max_version = optional(max_version, "max_version")?;
+        let dl_device = optional(dl_device, "dl_device")?;
+        let copy = optional(copy, "copy")?;
         if self.core.device() == Device::CPU {
             refuse_devices(stream, dl_device)?;
         } else {

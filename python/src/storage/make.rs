@@ -31,7 +31,6 @@ fn make(
     content: &Content,
     parameters: &Parameters,
 ) -> Outcome<PyStorage> {
-    let plan = Plan::try_shared(shape, typed.item.item_bytes(), parameters)?;
     let value = match content {
         Content::Ones => typed.one(py)?,
         Content::Value(value) => typed.bytes_of(value.bind(py), "fill_value")?,
@@ -42,6 +41,10 @@ fn make(
         Content::Zeros => Fill::Zeros,
         Content::Ones | Content::Value(_) => Fill::Item(&value),
     };
+    if let Some(storage) = Storage::spare(shape, &typed.item, fill, parameters) {
+        return Ok(PyStorage::new(storage, typed.foreign));
+    }
+    let plan = Plan::try_shared(shape, typed.item.item_bytes(), parameters)?;
     let Typed { item, foreign } = typed;
     let is_long = plan.num_bytes() >= LONG_BYTES && matches!(fill, Fill::Item(_));
     let storage = match plan.place() {

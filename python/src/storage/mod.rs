@@ -12,7 +12,7 @@ mod make;
 
 use std::sync::Arc;
 
-use partgrid::storage::{Place, Storage};
+use partgrid::storage::{Handle, Place, Storage};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 
@@ -38,14 +38,17 @@ pub(crate) use make::{empty, empty_like, full, full_like, ones, ones_like, zeros
 ///     np.float64(14.0)
 #[pyclass(name = "Storage", module = "partgrid.storage", frozen, weakref)]
 pub(crate) struct PyStorage {
-    core: Arc<Storage>,
+    core: Handle,
     /// The `numpy.dtype`, where only numpy knows the type.
     foreign: Option<Py<PyAny>>,
 }
 
 impl PyStorage {
     fn new(core: Arc<Storage>, foreign: Option<Py<PyAny>>) -> Self {
-        Self { core, foreign }
+        Self {
+            core: core.into(),
+            foreign,
+        }
     }
 
     /// A view of memory of a grid.
