@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature,
 };
 
+use super::plan::lengths::longest;
 use super::plan::types::{FINEST, is_time};
 
 /// Their names.
@@ -160,6 +161,11 @@ impl ScalarUDFImpl for Coerced {
     fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if self.name() == LEVENSHTEIN {
             as_long(&mut arguments.args)?;
+        }
+        let is_span = |value: &ColumnarValue| matches!(value.data_type(), DataType::Interval(_));
+        if matches!(self.name(), "greatest" | "least") && arguments.args.iter().all(is_span) {
+            let is_longest = self.name() == "greatest";
+            return longest(&arguments.args, arguments.number_rows, is_longest);
         }
         self.inner.inner().invoke_with_args(arguments)
     }

@@ -337,28 +337,20 @@ fn is_file(name: &str) -> bool {
 /// How that is written here what other engines have as a function.
 fn called_otherwise(name: &str) -> Option<&'static str> {
     Some(match name.to_lowercase().as_str() {
-        "mod" => "write x % y",
         "age" | "timediff" => "write x - y",
         "dateadd" => "write x + INTERVAL '1 day'",
-        "group_concat" | "listagg" => "write string_agg(x, ', ')",
         "getdate" | "sysdate" => "write now()",
         "format_datetime" => "write to_char(x, '%Y-%m-%d')",
         "date_add" => "write x + INTERVAL '1 day'",
         "date_sub" => "write x - INTERVAL '1 day'",
-        "list_min" | "list_max" => "write array_min(x) or array_max(x)",
         "list_value" | "list_pack" => "write [x, y]",
         "argmax" => "write arg_max(x, y)",
         "argmin" => "write arg_min(x, y)",
-        "regexp_full_match" => "write regexp_like(x, '^pattern$')",
-        "approx_count_distinct" => "write approx_distinct(x)",
-        "time_bucket" => "write date_bin(INTERVAL '15 minutes', x)",
-        "struct_extract" => "write x.name or x['name']",
         "typeof" => "write arrow_typeof(x)",
-        "gen_random_uuid" => "write uuid()",
         "sum_if" | "sumif" => "write sum(x) FILTER (WHERE condition)",
         "read_parquet" | "parquet_scan" | "read_csv" | "read_csv_auto" | "csv_scan"
         | "read_json" | "read_json_auto" | "read_ndjson" => NO_FILES,
-        "if" | "iif" => "write CASE WHEN condition THEN x ELSE y END",
+        "iif" => "write CASE WHEN condition THEN x ELSE y END",
         _ => return None,
     })
 }

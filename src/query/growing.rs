@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
@@ -118,6 +118,32 @@ pub(super) fn said_bytes(expression: &Arc<dyn PhysicalExpr>) -> u64 {
     numbers.max().unwrap_or(0).saturating_mul(each)
 }
 
+/// The function whose third argument names groups of a pattern: `\1`. To the engine `$1` is one as well, but to SQL a text like any other.
+const REPLACING: &str = "regexp_replace";
+
+/// Texts in which `$` names nothing.
+fn without_names(replacement: &ColumnarValue) -> PlanResult<ColumnarValue> {
+    let written_out = |text: Option<&str>| text.map(|text| text.replace('$', "$$"));
+    Ok(match replacement {
+        ColumnarValue::Scalar(value) => match value.try_as_str() {
+            Some(Some(text)) if text.contains('$') => {
+                let text = ScalarValue::Utf8(written_out(Some(text)));
+                ColumnarValue::Scalar(text.cast_to(&value.data_type())?)
+            }
+            _ => replacement.clone(),
+        },
+        ColumnarValue::Array(texts) => {
+            let plain = cast(texts, &DataType::Utf8View)?;
+            let plain = plain.as_string_view();
+            if !plain.iter().flatten().any(|text| text.contains('$')) {
+                return Ok(replacement.clone());
+            }
+            let texts_out: StringViewArray = plain.iter().map(written_out).collect();
+            ColumnarValue::Array(cast(&texts_out, texts.data_type())?)
+        }
+    })
+}
+
 #[derive(Debug)]
 struct Bounded {
     inner: Arc<ScalarUDF>,
@@ -175,8 +201,13 @@ impl ScalarUDFImpl for Bounded {
         self.inner.inner().is_strict()
     }
 
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         self.check(&arguments)?;
+        if self.inner.name() == REPLACING
+            && let Some(replacement) = arguments.args.get_mut(2)
+        {
+            *replacement = without_names(replacement)?;
+        }
         self.inner.inner().invoke_with_args(arguments)
     }
 

@@ -19,6 +19,7 @@ use super::from_first;
 use super::options::Statements;
 use super::shape::check_shape;
 use super::standard;
+use super::trimmed;
 use super::using::as_using;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -69,7 +70,7 @@ pub(super) async fn parse(
     let tokens = digits::joined(tokens);
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
-    let mut tokens = from_first::with_select(tokens);
+    let mut tokens = from_first::with_select(trimmed::with_blanks(tokens));
     number_parameters(&mut tokens)?;
     let has_natural = tokens
         .iter()

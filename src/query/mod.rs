@@ -88,6 +88,7 @@ mod tiles;
 mod timezone;
 #[cfg(feature = "distributed")]
 mod travel;
+mod trimmed;
 mod using;
 mod value_names;
 mod values;

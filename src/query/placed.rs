@@ -1,17 +1,18 @@
-//! The value of a group that stands at a place in the order of its values: `mode`, the one that is there most often, and `percentile_disc` (`quantile_disc`), the first one that so large a share of them is not greater than.
+//! The value of a group that stands at a place in the order of its values: `mode`, the one that is there most often, `percentile_disc` (`quantile_disc`), the first one that so large a share of them is not greater than, and `percentile_cont` (`quantile_cont`), between two of them.
 //!
-//! Comes in: `array_agg` of the engine, which gathers the values. Goes out: the two functions, which it does not have. Never here: values between those that are there (`percentile_cont`).
+//! Comes in: `array_agg` of the engine, which gathers the values. Goes out: the functions, of which it has the last one only, with six digits of where between two values it is. Never here: `median`.
 
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, ListArray, UInt64Array, new_null_array,
 };
-use arrow::compute::{SortOptions, partition, sort_to_indices, take};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::compute::{SortOptions, cast, partition, sort_to_indices, take};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
+use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion::logical_expr::aggregate_doc_sections::DOC_SECTION_GENERAL;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -29,16 +30,21 @@ pub(super) const MODE: &str = "mode";
 
 const PERCENTILE: &str = "percentile_disc";
 
+const BETWEEN: &str = "percentile_cont";
+
 /// Gives SQL the functions.
 pub(super) fn add_to(context: &SessionContext) {
-    for (name, num_arguments, aliases) in [
-        (MODE, 1, Vec::new()),
-        (PERCENTILE, 2, vec!["quantile_disc".to_owned()]),
+    let any = |count| Signature::any(count, Volatility::Immutable);
+    let floats = percentile_cont_udaf().signature().clone();
+    for (name, aliases, signature) in [
+        (MODE, Vec::new(), any(1)),
+        (PERCENTILE, vec!["quantile_disc".to_owned()], any(2)),
+        (BETWEEN, vec!["quantile_cont".to_owned()], floats),
     ] {
         context.register_udaf(AggregateUDF::from(Placed {
             name,
             aliases,
-            signature: Signature::any(num_arguments, Volatility::Immutable),
+            signature,
             gathering: array_agg_udaf(),
         }));
     }
@@ -68,6 +74,16 @@ static PERCENTILE_DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
         .build()
 });
 
+static BETWEEN_DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
+    let text = "The number that so large a share of the numbers is not greater than, between two of them where it falls there. Nulls do not count.";
+    let syntax = "percentile_cont(share) WITHIN GROUP (ORDER BY number)";
+    Documentation::builder(DOC_SECTION_GENERAL, text, syntax)
+        .with_argument("share", "A number from 0 to 1 that is written.")
+        .with_argument("number", "A number.")
+        .with_alternative_syntax("quantile_cont(number, share)")
+        .build()
+});
+
 /// One of the functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Placed {
@@ -89,11 +105,15 @@ impl Placed {
             Some(ScalarValue::Float64(Some(share))) if (0.0..=1.0).contains(&share) => {
                 let mut orders = arguments.order_bys.iter();
                 let descending = orders.next().is_some_and(|by| by.options.descending);
-                Ok(Place::Share { share, descending })
+                Ok(match self.name {
+                    BETWEEN if descending => Place::Between { share: 1.0 - share },
+                    BETWEEN => Place::Between { share },
+                    _ => Place::Share { share, descending },
+                })
             }
             _ => {
                 let text = format!("{} takes a number from 0 to 1 that is written", self.name);
-                let hint = "such as percentile_disc(0.9) WITHIN GROUP (ORDER BY x)";
+                let hint = format!("such as {}(0.9) WITHIN GROUP (ORDER BY x)", self.name);
                 Err(Error::new(ErrorKind::Query, text).with_hint(hint).into())
             }
         }
@@ -135,6 +155,7 @@ impl AggregateUDFImpl for Placed {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
+            [DataType::Null, ..] if self.name == BETWEEN => Ok(DataType::Float64),
             [value, ..] if !value.is_nested() => Ok(value.clone()),
             [value, ..] => {
                 let text = format!("{} of {value} is not supported", self.name);
@@ -210,6 +231,7 @@ impl AggregateUDFImpl for Placed {
     fn documentation(&self) -> Option<&Documentation> {
         Some(match self.name {
             MODE => &MODE_DOCUMENTATION,
+            BETWEEN => &BETWEEN_DOCUMENTATION,
             _ => &PERCENTILE_DOCUMENTATION,
         })
     }
@@ -220,12 +242,16 @@ impl AggregateUDFImpl for Placed {
 enum Place {
     Mode,
     Share { share: f64, descending: bool },
+    Between { share: f64 },
 }
 
 impl Place {
     /// The value of each list; null of one without values.
     fn of(self, lists: &ListArray) -> Result<ArrayRef> {
         let data_type = lists.value_type();
+        if let Self::Between { share } = self {
+            return between(lists, share);
+        }
         if data_type.is_null() {
             return Ok(new_null_array(&data_type, lists.len()));
         }
@@ -268,11 +294,55 @@ impl Place {
                 let order = sort_to_indices(values, Some(by(descending)), Some(number))?;
                 Some(order.value(number - 1))
             }
+            Self::Between { .. } => None,
         };
         match place {
             Some(place) => Ok(u64::from(place)),
             None => internal_err!("a place among no values"),
         }
+    }
+}
+
+/// The number at that share of each list of floats, in their type.
+fn between(lists: &ListArray, share: f64) -> Result<ArrayRef> {
+    let data_type = match lists.value_type() {
+        DataType::Null => DataType::Float64,
+        other => other,
+    };
+    let numbers = cast(lists.values(), &DataType::Float64)?;
+    let numbers = numbers.as_primitive::<Float64Type>();
+    let rows = lists.offsets().windows(2).enumerate().map(|(row, ends)| {
+        let [begin, end] = ends else { return None };
+        let ends = usize::try_from(*begin).ok()?..usize::try_from(*end).ok()?;
+        let mut numbers = numbers.values().get(ends)?.to_vec();
+        match lists.is_null(row) || numbers.is_empty() {
+            true => None,
+            false => Some(number_at(share, &mut numbers)),
+        }
+    });
+    let found: Float64Array = rows.collect();
+    Ok(cast(&found, &data_type)?)
+}
+
+/// The number at that share of numbers, of which there is at least one; NaN is above all others.
+fn number_at(share: f64, numbers: &mut [f64]) -> f64 {
+    let place = share * (numbers.len() - 1) as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number from 0 to that of the values"
+    )]
+    let below = (place.floor() as usize).min(numbers.len() - 1);
+    let in_order = |one: &f64, other: &f64| match (one.is_nan(), other.is_nan()) {
+        (false, false) => one.total_cmp(other),
+        (one, other) => one.cmp(&other),
+    };
+    let (_, lower, above) = numbers.select_nth_unstable_by(below, in_order);
+    let part = place - place.floor();
+    let upper = above.iter().copied().min_by(in_order);
+    match upper.filter(|upper| part > 0.0 && upper != lower) {
+        Some(upper) => *lower + (upper - *lower) * part,
+        None => *lower,
     }
 }
 
@@ -363,5 +433,23 @@ impl GroupsAccumulator for OfGroups {
 
     fn size(&self) -> usize {
         self.inner.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_between_two_is_exact() {
+        let third = number_at(1.0 / 3.0, &mut [3e9, 0.0]);
+        assert!((third - 1e9).abs() < 1e-6, "{third}");
+        assert_eq!(number_at(0.3, &mut [1.0]), 1.0);
+        assert_eq!(number_at(0.0, &mut [4.0, 1.0, 2.0]), 1.0);
+        assert_eq!(number_at(1.0, &mut [4.0, 1.0, 2.0]), 4.0);
+        assert_eq!(number_at(0.75, &mut [5.0, 1.0, 2.0, 3.0, 4.0]), 4.0);
+        let infinite = [f64::INFINITY, f64::INFINITY, 1.0];
+        assert_eq!(number_at(0.75, &mut infinite.clone()), f64::INFINITY);
+        assert!(number_at(1.0, &mut [f64::NAN, 1.0]).is_nan());
     }
 }

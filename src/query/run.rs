@@ -5,7 +5,7 @@
 //! begun again, once, when it is alone; one whose rows are gone is planned anew, once (`anew.rs`). Never here: planning.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -51,9 +51,19 @@ pub(super) struct Run {
     took: OnceLock<Duration>,
     num_rows: AtomicU64,
     num_batches: AtomicU64,
+    /// Whether all rows have been made.
+    complete: AtomicBool,
 }
 
 impl Run {
+    fn complete(&self) {
+        self.complete.store(true, Ordering::Release);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
+    }
+
     /// The plan that runs at this moment, or ran last.
     pub(super) fn plan(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(self.plan.load().as_ref())
@@ -166,6 +176,7 @@ impl BatchStream {
             took: OnceLock::new(),
             num_rows: AtomicU64::new(0),
             num_batches: AtomicU64::new(0),
+            complete: AtomicBool::new(false),
         });
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let task = Task {
@@ -258,6 +269,13 @@ impl Stream for BatchStream {
         let Poll::Ready(next) = self.receiver.poll_recv(context) else {
             return Poll::Pending;
         };
+        // Whoever made the rows is gone, and did not say that these are all.
+        let next = match next {
+            None if !self.run.is_complete() => Some(Err(Error::internal(
+                "the query ended before all its rows were there",
+            ))),
+            next => next,
+        };
         let counted = match (next, &mut self.kept) {
             (Some(Ok(batch)), Some(kept)) => Some(kept.count(&batch).map(|()| batch)),
             (next, _) => next,
@@ -303,9 +321,12 @@ enum Ended {
 
 impl Task {
     async fn run(mut self) {
-        if let Err(error) = self.attempts().await {
+        let attempts = std::panic::AssertUnwindSafe(self.attempts()).catch_unwind();
+        let done = attempts.await;
+        match done.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
+            Ok(()) => self.run.complete(),
             // Nobody reads any more when this fails.
-            drop(self.sender.send(Err(error)).await);
+            Err(error) => drop(self.sender.send(Err(error)).await),
         }
     }
 
@@ -422,6 +443,8 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = text
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_default();
+    // It may quote texts that are none.
+    let text = String::from_utf8_lossy(text.as_bytes());
     let text = format!("an operator of the query panicked: {text}");
     too_long_or(Error::internal(text))
 }

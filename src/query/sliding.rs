@@ -1,6 +1,6 @@
 //! Aggregates of truth values, bits and texts over frames whose first row moves.
 //!
-//! Comes in: `bool_and`, `bool_or`, `bit_and` and `bit_or` of the engine, which forget what they have seen and cannot take a value out again. Goes out: the same functions, which count over such frames how often each
+//! Comes in: `bool_and`, `bool_or`, `bit_and` and `bit_or` of the engine, which forget what they have seen and cannot take a value out again, and `bit_xor`, which takes a frame without values for one of zero. Goes out: the same functions, which count over such frames how often each
 //! truth value, and each bit, is there; the texts of such a frame for `string_agg`. Never here: groups and other frames, which stay the engine's.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Int64Type, UInt64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf};
+use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
 use datafusion::functions_aggregate::bool_and_or::{bool_and_udaf, bool_or_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -27,13 +27,33 @@ use super::passed_on::aggregate_as_inner;
 
 /// Puts the functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {
-    for (inner, is_or) in [
-        (bool_and_udaf(), false),
-        (bool_or_udaf(), true),
-        (bit_and_udaf(), false),
-        (bit_or_udaf(), true),
+    for (inner, kind) in [
+        (bool_and_udaf(), Kind::And),
+        (bool_or_udaf(), Kind::Or),
+        (bit_and_udaf(), Kind::And),
+        (bit_or_udaf(), Kind::Or),
+        (bit_xor_udaf(), Kind::Xor),
     ] {
-        context.register_udaf(AggregateUDF::from(Sliding { inner, is_or }));
+        context.register_udaf(AggregateUDF::from(Sliding { inner, kind }));
+    }
+}
+
+/// How bits become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    And,
+    Or,
+    Xor,
+}
+
+impl Kind {
+    /// Whether a bit is there that so many of the values have.
+    fn holds(self, count: u64, num_values: u64) -> bool {
+        match self {
+            Self::And => count == num_values,
+            Self::Or => count > 0,
+            Self::Xor => count % 2 == 1,
+        }
     }
 }
 
@@ -41,7 +61,7 @@ pub(super) fn add_to(context: &SessionContext) {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sliding {
     inner: Arc<AggregateUDF>,
-    is_or: bool,
+    kind: Kind,
 }
 
 impl AggregateUDFImpl for Sliding {
@@ -52,7 +72,7 @@ impl AggregateUDFImpl for Sliding {
         arguments: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
         Ok(Box::new(Bits {
-            is_or: self.is_or,
+            kind: self.kind,
             data_type: arguments.return_field.data_type().clone(),
             num_values: 0,
             counts: [0; 64],
@@ -71,7 +91,7 @@ impl AggregateUDFImpl for Sliding {
 /// How many values of a frame have each bit. A truth value has one.
 #[derive(Debug)]
 struct Bits {
-    is_or: bool,
+    kind: Kind,
     data_type: DataType,
     num_values: u64,
     counts: [u64; 64],
@@ -136,9 +156,8 @@ impl Accumulator for Bits {
         if self.num_values == 0 {
             return ScalarValue::try_new_null(&self.data_type);
         }
-        let least = if self.is_or { 1 } else { self.num_values };
         let set = self.counts.iter().enumerate();
-        let bits = set.filter(|(_, count)| **count >= least);
+        let bits = set.filter(|(_, count)| self.kind.holds(**count, self.num_values));
         let bits = bits.fold(0_u64, |bits, (place, _)| bits | 1 << place);
         match &self.data_type {
             DataType::Boolean => Ok(ScalarValue::Boolean(Some(bits & 1 == 1))),

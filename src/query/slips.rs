@@ -73,6 +73,12 @@ fn rows(text: &str) -> Option<Worded> {
             "use WHERE for rows, or aggregate within HAVING",
         );
     }
+    if text.contains("invalid digit found in string") {
+        return worded(
+            "a number in ORDER BY is that of a column, and no whole number",
+            "leave it out, since rows have no order by it; ORDER BY 2 is by the second column",
+        );
+    }
     if text.starts_with("For SELECT DISTINCT, ORDER BY expressions") {
         return worded(
             "with DISTINCT, rows are in the order of what SELECT gives, and ORDER BY asks for something else",

@@ -15,6 +15,8 @@ use super::plan::concatenate::Concatenate;
 use super::plan::days::Moved;
 use super::plan::fields::{FieldOf, StructOf};
 use super::plan::floats::Settled;
+use super::plan::lengths::{Length, PartOf};
+use super::plan::listed_text::ListText;
 use super::plan::moments::Moments;
 use super::plan::nested::NestedKey;
 use super::plan::only::Only;
@@ -102,6 +104,9 @@ pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
         ScalarUDF::from(MaybeNull::new()),
         ScalarUDF::from(Only::new()),
         ScalarUDF::from(NestedKey::new()),
+        ScalarUDF::from(Length::new()),
+        ScalarUDF::from(ListText::new()),
+        ScalarUDF::from(PartOf::new()),
         ScalarUDF::from(Moments::new(true)),
         ScalarUDF::from(Moments::new(false)),
     ];

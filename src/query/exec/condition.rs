@@ -11,16 +11,15 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UI
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
-};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, LikeExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 
+use super::guarded::{can_fail, guarded};
 use crate::grid::compact;
 
 /// What one row that does not leave the scan saves at least: a copy of its columns and a look into a hash table, in nanoseconds.
@@ -37,20 +36,6 @@ const ROWS_TO_JUDGE: f64 = 30_000.0;
 
 /// A condition that does not pay is tried again after so many windows.
 const WINDOWS_ASLEEP: usize = 64;
-
-/// Operators that give an answer for all values.
-const SAFE_OPERATORS: [Operator; 10] = [
-    Operator::And,
-    Operator::Or,
-    Operator::Eq,
-    Operator::NotEq,
-    Operator::Lt,
-    Operator::LtEq,
-    Operator::Gt,
-    Operator::GtEq,
-    Operator::IsDistinctFrom,
-    Operator::IsNotDistinctFrom,
-];
 
 /// What a condition says of a run of rows.
 pub(super) enum Outcome {
@@ -98,7 +83,7 @@ impl Condition {
             can_fail: !is_optional && can_fail(expression)?,
             goes_by_order: compared(expression).is_some_and(|at| ascending.contains(&at)),
             nanoseconds: guessed_cost(expression),
-            expression: renumbered(expression, &columns)?,
+            expression: guarded(renumbered(expression, &columns)?)?.data,
             schema: Arc::new(own),
             columns,
             is_optional,
@@ -281,25 +266,6 @@ fn renumbered(
         ))
     });
     expression.data()
-}
-
-/// Whether some values make the expression fail. Comparisons, lists, patterns and their combinations never do.
-fn can_fail(expression: &Arc<dyn PhysicalExpr>) -> Result<bool> {
-    let mut can_fail = false;
-    expression.apply(|node| {
-        let safe_operator = |binary: &BinaryExpr| SAFE_OPERATORS.contains(binary.op());
-        let is_safe = node.is::<Column>()
-            || node.is::<Literal>()
-            || node.is::<IsNullExpr>()
-            || node.is::<IsNotNullExpr>()
-            || node.is::<NotExpr>()
-            || node.is::<InListExpr>()
-            || node.is::<LikeExpr>()
-            || node.downcast_ref::<BinaryExpr>().is_some_and(safe_operator);
-        can_fail |= !is_safe;
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(can_fail)
 }
 
 /// Nanoseconds for a row, before anything is measured.

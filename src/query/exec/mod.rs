@@ -12,6 +12,7 @@ pub(in crate::query) mod expand;
 pub(super) mod expressions;
 pub(in crate::query) mod first_seen;
 mod growth;
+pub(super) mod guarded;
 pub(super) mod morsel;
 pub(super) mod narrow;
 pub(in crate::query) mod over;

@@ -17,12 +17,10 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
-use datafusion::physical_plan::joins::{
-    HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
-};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use tokio::time::Instant;
 
-use super::expressions::with_expressions;
+use super::expressions::{nested, with_expressions};
 use super::scan::GridScanExec;
 use crate::error::{Error, ErrorKind};
 use crate::query::function::Function;
@@ -93,12 +91,8 @@ pub(in crate::query) fn obeying(
     if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
         && let Some(filter) = join.filter()
     {
-        let inputs = (Arc::clone(join.left()), Arc::clone(join.right()));
-        let stopping = NestedLoopJoinExecBuilder::new(inputs.0, inputs.1, *join.join_type())
-            .with_projection_ref(join.projection().clone())
-            .with_filter(Some(watched(filter, stop)))
-            .build()?;
-        return Ok(Transformed::yes(Arc::new(stopping) as _));
+        let stopping = nested(join, watched(filter, stop))?;
+        return Ok(Transformed::yes(stopping));
     }
     if let Some(join) = node.downcast_ref::<HashJoinExec>()
         && let Some(filter) = join.filter()

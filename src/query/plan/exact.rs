@@ -98,9 +98,42 @@ pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules
 }
 
-/// Takes inner joins apart and puts them together again, unless one of them takes null for a value: the engine's rule would then have all do so, or none.
+/// Takes inner joins apart and puts them together again, unless one of them takes null for a value: the engine's rule would then have all do so, or none; and unless one has a key of several
+/// of the parts, which the engine's rule loses.
 #[derive(Debug)]
 struct CrossJoins(EliminateCrossJoin);
+
+impl CrossJoins {
+    /// Whether the engine's rule would change what a join means.
+    fn loses(node: &LogicalPlan) -> bool {
+        match node {
+            LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
+                let of_one = |(left, right): &(Expr, Expr)| {
+                    is_of_one_part(left, &join.left) && is_of_one_part(right, &join.right)
+                };
+                join.null_equality == NullEquality::NullEqualsNull || !join.on.iter().all(of_one)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether all columns of an expression are of one part, when the inner joins of a plan are taken apart.
+fn is_of_one_part(key: &Expr, plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
+            let columns = key.column_refs();
+            let mut sides = [&join.left, &join.right].into_iter();
+            let has_all = |side: &&Arc<LogicalPlan>| {
+                let schema = side.schema();
+                columns.iter().all(|column| schema.has_column(column))
+            };
+            let side = sides.find(has_all);
+            side.is_some_and(|side| is_of_one_part(key, side))
+        }
+        _ => true,
+    }
+}
 
 impl OptimizerRule for CrossJoins {
     fn name(&self) -> &'static str {
@@ -116,12 +149,8 @@ impl OptimizerRule for CrossJoins {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let mixed = plan.exists(|node| {
-            Ok(matches!(node, LogicalPlan::Join(join)
-                if join.join_type == JoinType::Inner
-                    && join.null_equality == NullEquality::NullEqualsNull))
-        })?;
-        match mixed {
+        let lost = plan.exists(|node| Ok(Self::loses(node)))?;
+        match lost {
             true => Ok(Transformed::no(plan)),
             false => self.0.rewrite(plan, config),
         }

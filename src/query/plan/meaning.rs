@@ -14,6 +14,8 @@ use super::concatenate::bounded;
 use super::conditions::without_condition;
 use super::exact::exact;
 use super::floats::with_one_zero;
+use super::lengths::by_length;
+use super::listed_text::as_text;
 use super::nested::by_keys;
 use super::subqueries::with_rows_or_none;
 use super::units::in_whole_units;
@@ -68,6 +70,8 @@ fn all_parts(
                 .transform_data(|part| checked(part, schema))?
                 .transform_data(|part| with_one_zero(part, schema))?
                 .transform_data(|part| by_keys(part, schema))?
+                .transform_data(|part| Ok(by_length(part, schema)))?
+                .transform_data(|part| Ok(as_text(part, schema)))?
                 .transform_data(|part| by_clocks(part, schema))?
                 .transform_data(|part| in_whole_units(part, schema))?
                 .transform_data(|part| Ok(without_condition(part)))?

@@ -25,6 +25,8 @@ pub(super) mod floats;
 pub(super) mod join_order;
 mod join_search;
 pub(super) mod lambdas;
+pub(super) mod lengths;
+pub(super) mod listed_text;
 pub(super) mod long_limit;
 mod longest;
 pub(super) mod meaning;
@@ -61,6 +63,7 @@ pub(super) mod types;
 mod unions;
 mod united;
 mod units;
+mod unnested;
 mod uuids;
 #[cfg(feature = "distributed")]
 pub(super) mod values_below;

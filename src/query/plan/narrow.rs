@@ -1,4 +1,4 @@
-//! Puts arithmetic of decimals into 64 bits, and that of whole numbers under the eyes of `checked`.
+//! Puts arithmetic of decimals into 64 bits, that of whole numbers under the eyes of `checked`, and what can fail under those of the conditions beside it.
 //!
 //! Comes in: a physical plan. Goes out: the same plan, whose projections, filters and aggregates work out sums, differences and products of decimals with `exec::narrow`, and whose whole
 //! numbers never wrap around. Never here: the arithmetic.
@@ -14,6 +14,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::query::exec::expressions::with_expressions;
+use crate::query::exec::guarded::guarded;
 use crate::query::exec::narrow::Narrow;
 use crate::query::plan::checked::checked_late;
 
@@ -27,8 +28,11 @@ impl PhysicalOptimizerRule for Arithmetic {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| with_expressions(node, &narrowed))
-            .data()
+        plan.transform_up(|node| {
+            let node = with_expressions(node, &narrowed)?;
+            node.transform_data(|node| with_expressions(node, &|part, _| guarded(Arc::clone(part))))
+        })
+        .data()
     }
 
     fn name(&self) -> &'static str {

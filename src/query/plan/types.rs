@@ -11,7 +11,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::functions_nested::length::array_length_udf;
 use datafusion::logical_expr::expr::{
     AggregateFunction, Between, InList, Placeholder, ScalarFunction, WindowFunction,
 };
@@ -31,10 +30,13 @@ use super::decimals::{found_by_kind, keys_of_one_kind};
 use super::dictionaries::{OF_ONE_ROW, of_several, without_dictionaries, without_repeated};
 use super::distinct_on::of_distinct_on;
 use super::elements::of_group;
+use super::lengths::part_of;
+use super::listed_text::{length_of, with_a_type};
 use super::outside::settled;
 use super::spans::scaled;
 use super::united::united;
 use super::units::{with_room, with_room_for_frame};
+use super::unnested::unnested;
 use super::uuids::as_bytes;
 use super::walk::walk;
 use crate::error::{Error, ErrorKind};
@@ -248,6 +250,7 @@ fn of_nodes(plan: LogicalPlan) -> Result<LogicalPlan> {
         };
         let done = of_distinct_on(node)?
             .transform_data(united)?
+            .transform_data(unnested)?
             .transform_data(keys_of_one_kind)?;
         is_changed |= done.transformed;
         Ok(done)
@@ -290,11 +293,7 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Ok(Transformed::no(Expr::ScalarFunction(call)))
         }
-        Expr::ScalarFunction(call) if is_length_of_list(&call, schema) => {
-            let length = array_length_udf().call(call.args);
-            Ok(Transformed::yes(cast(length, DataType::Int64)))
-        }
-        Expr::ScalarFunction(call) => Ok(of_years(call, schema)),
+        Expr::ScalarFunction(call) => Ok(of_call(call, schema)),
         Expr::InSubquery(mut found) => {
             let columns = found.subquery.subquery.schema();
             if let [column] = &**columns.fields()
@@ -312,14 +311,17 @@ fn one(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Whether it is the length of a list: the engine makes a text of that.
-fn is_length_of_list(call: &ScalarFunction, schema: &DFSchema) -> bool {
-    match call.args.as_slice() {
-        [value] if call.func.name() == "character_length" => {
-            value.get_type(schema).is_ok_and(|found| found.is_list())
-        }
-        _ => false,
-    }
+fn of_call(call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let rules = [part_of, of_years, with_a_type, length_of];
+    let call = Transformed::no(Expr::ScalarFunction(call));
+    rules.into_iter().fold(call, |done, rule| match done {
+        Transformed {
+            data: Expr::ScalarFunction(call),
+            transformed: false,
+            ..
+        } => rule(call, schema),
+        done => done,
+    })
 }
 
 fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -3,13 +3,15 @@
 //! Comes in: a statement. Goes out: the same with what they stand for in their place; columns that are called as they are written keep that name. A function that somebody has registered comes before one of these. Never here: functions of
 //! which the engine has what they do under several names (`aliases.rs`).
 
+mod known;
+
 use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, Query, Select, Statement, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, Statement, Value, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 
 use super::called::called;
@@ -17,128 +19,8 @@ use super::row_in::parsed;
 use super::using::folded;
 use super::written::{Meant, name_items, without_parentheses};
 use crate::error::{Error, ErrorKind, Result};
-
-/// A function that is written with others.
-pub(super) struct Synonym {
-    pub(super) name: &'static str,
-    pub(super) kind: &'static str,
-    /// What it takes: names that stand in the expression.
-    pub(super) takes: &'static [&'static str],
-    /// What it stands for: an expression, or, without arguments of its own, the name of a function.
-    stands_for: &'static str,
-    pub(super) about: &'static str,
-}
-
-const SCALAR: &str = "scalar";
-const AGGREGATE: &str = "aggregate";
-
-const fn synonym(
-    name: &'static str,
-    kind: &'static str,
-    takes: &'static [&'static str],
-    stands_for: &'static str,
-    about: &'static str,
-) -> Synonym {
-    Synonym {
-        name,
-        kind,
-        takes,
-        stands_for,
-        about,
-    }
-}
-
-/// A part of a point in time.
-const fn part(name: &'static str, stands_for: &'static str, about: &'static str) -> Synonym {
-    synonym(name, SCALAR, &["moment"], stands_for, about)
-}
-
-#[rustfmt::skip]
-pub(super) const SYNONYMS: &[Synonym] = &[
-    synonym("apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
-    synonym("arg_max", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
-    synonym("arg_min", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
-    synonym("array_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
-    synonym("count_if", AGGREGATE, &["condition"], COUNTED, "The number of rows for which a condition is true."),
-    synonym("countif", AGGREGATE, &["condition"], COUNTED, "The number of rows for which a condition is true."),
-    synonym("date_diff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'."),
-    synonym("datediff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'."),
-    part("day", "CAST(date_part('day', moment) AS BIGINT)", "The day of the month."),
-    part("dayname", "to_char(moment, '%A')", "The English name of the day of the week."),
-    part("dayofmonth", "CAST(date_part('day', moment) AS BIGINT)", "The day of the month."),
-    part("dayofweek", "CAST(date_part('dow', moment) AS BIGINT)", "The day of the week, 0 being Sunday."),
-    part("dayofyear", "CAST(date_part('doy', moment) AS BIGINT)", "The day of the year."),
-    part("epoch", "CAST(date_part('epoch', moment) AS DOUBLE)", "The seconds since 1970-01-01."),
-    synonym("filter", SCALAR, &[], "list_filter", "The elements of a list for which a lambda is true."),
-    synonym("first", AGGREGATE, &[], "first_value", "The value of the first row."),
-    part("hour", "CAST(date_part('hour', moment) AS BIGINT)", "The hour."),
-    part("isodow", "CAST(date_part('isodow', moment) AS BIGINT)", "The day of the week, 1 being Monday."),
-    synonym("last", AGGREGATE, &[], "last_value", "The value of the last row."),
-    part("last_day", "CAST(date_trunc('month', moment) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)", "The last day of the month."),
-    synonym("list", AGGREGATE, &[], "array_agg", "A list of all values."),
-    synonym("list_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
-    synonym("make_timestamp", SCALAR, &["year", "month", "day", "hour", "minute", "seconds"], MADE, "A timestamp of its parts."),
-    synonym("max_by", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
-    synonym("min_by", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
-    part("minute", "CAST(date_part('minute', moment) AS BIGINT)", "The minute."),
-    part("month", "CAST(date_part('month', moment) AS BIGINT)", "The month of the year."),
-    part("monthname", "to_char(moment, '%B')", "The English name of the month."),
-    synonym("prefix", SCALAR, &[], "starts_with", "Whether a text begins with another."),
-    part("quarter", "CAST(date_part('quarter', moment) AS BIGINT)", "The quarter of the year."),
-    synonym("regexp_extract", SCALAR, &["text", "pattern", "group"], EXTRACTED, "What a group of a regular expression matches, or without one the whole; an empty text where nothing does."),
-    synonym("regexp_matches", SCALAR, &[], "regexp_like", "Whether a regular expression matches a part of a text."),
-    part("second", "CAST(date_part('second', moment) AS BIGINT)", "The whole second."),
-    synonym("strftime", SCALAR, &["moment", "format"], "to_char(moment, regexp_replace(format, '(^|[^%])%f', '${1}%6f', 'g'))", "The text of a point in time by a format such as '%Y-%m-%d'."),
-    synonym("strptime", SCALAR, &["text", "format"], PARSED, "The timestamp of a text by a format such as '%Y-%m-%d'."),
-    synonym("struct_pack", SCALAR, &["name := value"], "", "A struct of fields with names."),
-    synonym("suffix", SCALAR, &[], "ends_with", "Whether a text ends with another."),
-    part("week", "CAST(date_part('week', moment) AS BIGINT)", "The week of the year, by ISO 8601."),
-    part("weekday", "CAST(date_part('dow', moment) AS BIGINT)", "The day of the week, 0 being Sunday."),
-    part("weekofyear", "CAST(date_part('week', moment) AS BIGINT)", "The week of the year, by ISO 8601."),
-    part("year", "CAST(date_part('year', moment) AS BIGINT)", "The year."),
-];
-
-/// A text, so that parts out of range are refused.
-const MADE: &str = "CAST(CAST(make_date(year, month, day) AS VARCHAR) || ' ' || CAST(hour AS VARCHAR) || ':' || CAST(minute AS VARCHAR) || ':' || CAST(seconds AS VARCHAR) AS TIMESTAMP)";
-/// Of the groups that `regexp_match` gives, those that match nothing are left out.
-const EXTRACTED: &str = "CASE WHEN regexp_like(text, pattern) THEN regexp_replace(text, '(?s)^.*?((?-s:' || pattern || ')).*$', '${' || CAST(group + 1 AS VARCHAR) || '}') WHEN text IS NOT NULL AND pattern IS NOT NULL THEN '' END";
-/// The engine takes `%f` for nanoseconds, and leaves out hours without minutes.
-const PARSED: &str = "CAST(to_timestamp(text || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' 00' ELSE '' END, replace(format, '.%f', '%.f') || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' %M' ELSE '' END) AS TIMESTAMP)";
-const COUNTED: &str = "count(*) FILTER (WHERE condition)";
-const LATEST: &str =
-    "first_value(value ORDER BY by DESC) FILTER (WHERE value IS NOT NULL AND by IS NOT NULL)";
-const EARLIEST: &str =
-    "first_value(value ORDER BY by ASC) FILTER (WHERE value IS NOT NULL AND by IS NOT NULL)";
-
-/// What `date_diff` stands for, by the part.
-const BETWEEN: &[(&str, &str)] = &[
-    (
-        "year",
-        "CAST(date_part('year', end) - date_part('year', begin) AS BIGINT)",
-    ),
-    (
-        "quarter",
-        "CAST(date_part('year', end) * 4 + date_part('quarter', end) - date_part('year', begin) * 4 - date_part('quarter', begin) AS BIGINT)",
-    ),
-    (
-        "month",
-        "CAST(date_part('year', end) * 12 + date_part('month', end) - date_part('year', begin) * 12 - date_part('month', begin) AS BIGINT)",
-    ),
-    ("week", "((CAST(end AS DATE) - CAST(begin AS DATE)) / 7)"),
-    ("day", "(CAST(end AS DATE) - CAST(begin AS DATE))"),
-    (
-        "hour",
-        "CAST(date_part('epoch', date_trunc('hour', end) - date_trunc('hour', begin)) / 3600 AS BIGINT)",
-    ),
-    (
-        "minute",
-        "CAST(date_part('epoch', date_trunc('minute', end) - date_trunc('minute', begin)) / 60 AS BIGINT)",
-    ),
-    (
-        "second",
-        "CAST(date_part('epoch', date_trunc('second', end) - date_trunc('second', begin)) AS BIGINT)",
-    ),
-];
+use known::{AGGREGATE, BETWEEN};
+pub(super) use known::{SYNONYMS, Synonym};
 
 /// Puts what they stand for in their place.
 ///
@@ -185,6 +67,7 @@ impl Visitor for Calls<'_> {
             Expr::Function(call) if synonym_of(call, self.state).is_some() => {
                 ControlFlow::Break(())
             }
+            expr if list_of_any(expr).is_some() => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -225,6 +108,46 @@ impl VisitorMut for Writing<'_> {
         }
         ControlFlow::Continue(())
     }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Some(list) = list_of_any(expr) {
+            match or_unknown(expr, list) {
+                Ok(meant) => *expr = meant,
+                Err(error) => return ControlFlow::Break(error),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The list of `x = ANY(list)` and its like.
+fn list_of_any(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::AnyOp { right, .. } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
+            Some(right.as_ref())
+        }
+        _ => None,
+    }
+}
+
+/// What no element meets may still be met by one that is null; the engine says that it is not.
+fn or_unknown(any: &Expr, list: &Expr) -> Result<Expr> {
+    let text = "CASE WHEN array_position(list, NULL) IS NOT NULL THEN NULL ELSE FALSE END";
+    let unknown = put(text, &["list"], std::slice::from_ref(list))?;
+    let nested = |part| Box::new(Expr::Nested(Box::new(part)));
+    Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+        left: nested(any.clone()),
+        op: BinaryOperator::Or,
+        right: nested(unknown),
+    })))
+}
+
+/// The expression that a text is, with values in place of names.
+fn put(text: &str, takes: &[&str], values: &[Expr]) -> Result<Expr> {
+    let mut meant = parsed(text)?;
+    let visited: ControlFlow<()> = VisitMut::visit(&mut meant, &mut Putting { takes, values });
+    debug_assert!(visited.is_continue());
+    Ok(meant)
 }
 
 impl Synonym {
@@ -249,17 +172,10 @@ impl Synonym {
         let mut values = self.values(call)?;
         let text = match self.name {
             "date_diff" | "datediff" => between(self.name, &mut values)?,
+            "time_bucket" => bucket(&values),
             _ => self.stands_for,
         };
-        let mut meant = parsed(text)?;
-        let visited: ControlFlow<()> = VisitMut::visit(
-            &mut meant,
-            &mut Putting {
-                takes: self.takes,
-                values: &values,
-            },
-        );
-        debug_assert!(visited.is_continue());
+        let mut meant = put(text, self.takes, &values)?;
         if let Expr::Function(whole) = &mut meant
             && self.kind == AGGREGATE
         {
@@ -344,6 +260,17 @@ impl Synonym {
     }
 }
 
+/// What `time_bucket` stands for: months are counted from the begin of a year, and all else from a Monday.
+fn bucket(values: &[Expr]) -> &'static str {
+    let width = values.first().map(ToString::to_string).unwrap_or_default();
+    let width = width.to_lowercase();
+    let of_months = ["month", "quarter", "year", "decade", "centur", "mon'"];
+    match of_months.iter().any(|unit| width.contains(unit)) {
+        true => "date_bin(width, moment, TIMESTAMP '2000-01-01')",
+        false => "date_bin(width, moment, TIMESTAMP '2000-01-03')",
+    }
+}
+
 /// What `date_diff` stands for.
 fn between(name: &str, values: &mut [Expr]) -> Result<&'static str> {
     let part = values.first().map(without_parentheses);
@@ -377,7 +304,7 @@ fn and(one: Expr, other: Expr) -> Expr {
     let nested = |part| Box::new(Expr::Nested(Box::new(part)));
     Expr::BinaryOp {
         left: nested(one),
-        op: datafusion::sql::sqlparser::ast::BinaryOperator::And,
+        op: BinaryOperator::And,
         right: nested(other),
     }
 }

@@ -1,0 +1,158 @@
+//! What stands for what.
+//!
+//! Comes in: nothing. Goes out: the table of functions that are written with others. Never here: how they are put in their place.
+
+/// A function that is written with others.
+pub(in crate::query) struct Synonym {
+    pub(in crate::query) name: &'static str,
+    pub(in crate::query) kind: &'static str,
+    /// What it takes: names that stand in the expression.
+    pub(in crate::query) takes: &'static [&'static str],
+    /// What it stands for: an expression, or, without arguments of its own, the name of a function.
+    pub(super) stands_for: &'static str,
+    pub(in crate::query) about: &'static str,
+}
+
+const SCALAR: &str = "scalar";
+pub(super) const AGGREGATE: &str = "aggregate";
+
+const fn synonym(
+    name: &'static str,
+    kind: &'static str,
+    takes: &'static [&'static str],
+    stands_for: &'static str,
+    about: &'static str,
+) -> Synonym {
+    Synonym {
+        name,
+        kind,
+        takes,
+        stands_for,
+        about,
+    }
+}
+
+/// A part of a point in time.
+const fn part(name: &'static str, stands_for: &'static str, about: &'static str) -> Synonym {
+    synonym(name, SCALAR, &["moment"], stands_for, about)
+}
+
+#[rustfmt::skip]
+pub(in crate::query) const SYNONYMS: &[Synonym] = &[
+    synonym("apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
+    synonym("approx_count_distinct", AGGREGATE, &[], "approx_distinct", "About how many different values there are."),
+    synonym("arg_max", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
+    synonym("arg_min", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
+    synonym("array_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
+    synonym("count_if", AGGREGATE, &["condition"], COUNTED, "The number of rows for which a condition is true."),
+    synonym("countif", AGGREGATE, &["condition"], COUNTED, "The number of rows for which a condition is true."),
+    synonym("date_diff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'."),
+    synonym("datediff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'."),
+    part("day", "CAST(date_part('day', moment) AS BIGINT)", "The day of the month."),
+    part("dayname", "to_char(moment, '%A')", "The English name of the day of the week."),
+    part("dayofmonth", "CAST(date_part('day', moment) AS BIGINT)", "The day of the month."),
+    part("dayofweek", "CAST(date_part('dow', moment) AS BIGINT)", "The day of the week, 0 being Sunday."),
+    part("dayofyear", "CAST(date_part('doy', moment) AS BIGINT)", "The day of the year."),
+    part("epoch", "CAST(date_part('epoch', moment) AS DOUBLE)", "The seconds since 1970-01-01."),
+    part("epoch_ms", "CAST(arrow_cast(moment, 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT)", "The milliseconds since 1970-01-01."),
+    part("epoch_ns", "CAST(arrow_cast(moment, 'Timestamp(Nanosecond, Some(\"UTC\"))') AS BIGINT)", "The nanoseconds since 1970-01-01."),
+    part("epoch_us", "CAST(arrow_cast(moment, 'Timestamp(Microsecond, Some(\"UTC\"))') AS BIGINT)", "The microseconds since 1970-01-01."),
+    synonym("filter", SCALAR, &[], "list_filter", "The elements of a list for which a lambda is true."),
+    synonym("first", AGGREGATE, &[], "first_value", "The value of the first row."),
+    synonym("fmod", SCALAR, &["number", "divisor"], "(CAST(number AS DOUBLE) % CAST(divisor AS DOUBLE))", "What is left of a division of floats."),
+    synonym("gen_random_uuid", SCALAR, &[], "uuid", "A random UUID."),
+    synonym("group_concat", AGGREGATE, &[], "string_agg", "Texts one after the other, with another between them."),
+    part("hour", "CAST(date_part('hour', moment) AS BIGINT)", "The hour."),
+    synonym("if", SCALAR, &["condition", "yes", "no"], "CASE WHEN condition THEN yes ELSE no END", "One of two values."),
+    synonym("isfinite", SCALAR, &["number"], "(abs(CAST(number AS DOUBLE)) < CAST('inf' AS DOUBLE))", "Whether a number is neither infinite nor NaN."),
+    synonym("isinf", SCALAR, &["number"], "(abs(CAST(number AS DOUBLE)) = CAST('inf' AS DOUBLE))", "Whether a number is infinite."),
+    part("isodow", "CAST(date_part('isodow', moment) AS BIGINT)", "The day of the week, 1 being Monday."),
+    synonym("last", AGGREGATE, &[], "last_value", "The value of the last row."),
+    part("last_day", "CAST(date_trunc('month', moment) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)", "The last day of the month."),
+    synonym("lcase", SCALAR, &[], "lower", "A text in small letters."),
+    synonym("list", AGGREGATE, &[], "array_agg", "A list of all values."),
+    synonym("list_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
+    synonym("list_first", SCALAR, &["list"], "array_element(list, 1)", "The first element of a list."),
+    synonym("list_last", SCALAR, &["list"], "array_element(list, -1)", "The last element of a list."),
+    synonym("list_min", SCALAR, &[], "array_min", "The least element of a list."),
+    synonym("list_reverse_sort", SCALAR, &["list"], "array_sort(list, 'DESC', 'NULLS LAST')", "The elements of a list, the largest first."),
+    synonym("listagg", AGGREGATE, &[], "string_agg", "Texts one after the other, with another between them."),
+    synonym("make_timestamp", SCALAR, &["year", "month", "day", "hour", "minute", "seconds"], MADE, "A timestamp of its parts."),
+    synonym("map_contains", SCALAR, &["map", "key"], "array_has(map_keys(map), key)", "Whether a map has a key."),
+    synonym("max_by", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
+    synonym("min_by", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
+    part("minute", "CAST(date_part('minute', moment) AS BIGINT)", "The minute."),
+    synonym("mod", SCALAR, &["number", "divisor"], "(number % divisor)", "What is left of a division."),
+    part("month", "CAST(date_part('month', moment) AS BIGINT)", "The month of the year."),
+    part("monthname", "to_char(moment, '%B')", "The English name of the month."),
+    synonym("ord", SCALAR, &[], "ascii", "The number of the first letter."),
+    synonym("prefix", SCALAR, &[], "starts_with", "Whether a text begins with another."),
+    synonym("quantile", AGGREGATE, &[], "quantile_disc", "The first value that so large a share of the values is not greater than."),
+    part("quarter", "CAST(date_part('quarter', moment) AS BIGINT)", "The quarter of the year."),
+    synonym("regexp_extract", SCALAR, &["text", "pattern", "group"], EXTRACTED, "What a group of a regular expression matches, or without one the whole; an empty text where nothing does."),
+    synonym("regexp_full_match", SCALAR, &["text", "pattern"], "regexp_like(text, '^(?:' || pattern || ')$')", "Whether a regular expression matches the whole of a text."),
+    synonym("regexp_matches", SCALAR, &[], "regexp_like", "Whether a regular expression matches a part of a text."),
+    part("second", "CAST(date_part('second', moment) AS BIGINT)", "The whole second."),
+    synonym("strftime", SCALAR, &["moment", "format"], "to_char(moment, regexp_replace(format, '(^|[^%])%f', '\\1%6f', 'g'))", "The text of a point in time by a format such as '%Y-%m-%d'."),
+    synonym("strlen", SCALAR, &[], "octet_length", "The bytes of a text."),
+    synonym("strptime", SCALAR, &["text", "format"], PARSED, "The timestamp of a text by a format such as '%Y-%m-%d'."),
+    synonym("struct_extract", SCALAR, &[], "get_field", "A field of a struct."),
+    synonym("struct_pack", SCALAR, &["name := value"], "", "A struct of fields with names."),
+    synonym("suffix", SCALAR, &[], "ends_with", "Whether a text ends with another."),
+    synonym("time_bucket", SCALAR, &["width", "moment"], "", "The begin of the interval that a point in time lies in; weeks begin on Monday."),
+    synonym("to_days", SCALAR, &["number"], "(number * INTERVAL '1 day')", "An interval of days."),
+    synonym("to_hours", SCALAR, &["number"], "(number * INTERVAL '1 hour')", "An interval of hours."),
+    synonym("to_minutes", SCALAR, &["number"], "(number * INTERVAL '1 minute')", "An interval of minutes."),
+    synonym("to_months", SCALAR, &["number"], "(number * INTERVAL '1 month')", "An interval of months."),
+    synonym("to_seconds", SCALAR, &["number"], "(number * INTERVAL '1 second')", "An interval of seconds."),
+    synonym("to_weeks", SCALAR, &["number"], "(number * INTERVAL '7 days')", "An interval of weeks."),
+    synonym("to_years", SCALAR, &["number"], "(number * INTERVAL '12 months')", "An interval of years."),
+    synonym("ucase", SCALAR, &[], "upper", "A text in capital letters."),
+    synonym("unicode", SCALAR, &[], "ascii", "The number of the first letter."),
+    part("week", "CAST(date_part('week', moment) AS BIGINT)", "The week of the year, by ISO 8601."),
+    part("weekday", "CAST(date_part('dow', moment) AS BIGINT)", "The day of the week, 0 being Sunday."),
+    part("weekofyear", "CAST(date_part('week', moment) AS BIGINT)", "The week of the year, by ISO 8601."),
+    part("year", "CAST(date_part('year', moment) AS BIGINT)", "The year."),
+];
+
+/// A text, so that parts out of range are refused.
+const MADE: &str = "CAST(CAST(make_date(year, month, day) AS VARCHAR) || ' ' || CAST(hour AS VARCHAR) || ':' || CAST(minute AS VARCHAR) || ':' || CAST(seconds AS VARCHAR) AS TIMESTAMP)";
+/// Of the groups that `regexp_match` gives, those that match nothing are left out.
+const EXTRACTED: &str = "CASE WHEN regexp_like(text, pattern) THEN regexp_replace(text, '(?s)^.*?((?-s:' || pattern || ')).*$', '\\' || CAST(group + 1 AS VARCHAR)) WHEN text IS NOT NULL AND pattern IS NOT NULL THEN '' END";
+/// The engine takes `%f` for nanoseconds, and leaves out hours without minutes.
+const PARSED: &str = "CAST(to_timestamp(text || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' 00' ELSE '' END, replace(format, '.%f', '%.f') || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' %M' ELSE '' END) AS TIMESTAMP)";
+const COUNTED: &str = "count(*) FILTER (WHERE condition)";
+const LATEST: &str =
+    "first_value(value ORDER BY by DESC) FILTER (WHERE value IS NOT NULL AND by IS NOT NULL)";
+const EARLIEST: &str =
+    "first_value(value ORDER BY by ASC) FILTER (WHERE value IS NOT NULL AND by IS NOT NULL)";
+
+/// What `date_diff` stands for, by the part.
+pub(super) const BETWEEN: &[(&str, &str)] = &[
+    (
+        "year",
+        "CAST(date_part('year', end) - date_part('year', begin) AS BIGINT)",
+    ),
+    (
+        "quarter",
+        "CAST(date_part('year', end) * 4 + date_part('quarter', end) - date_part('year', begin) * 4 - date_part('quarter', begin) AS BIGINT)",
+    ),
+    (
+        "month",
+        "CAST(date_part('year', end) * 12 + date_part('month', end) - date_part('year', begin) * 12 - date_part('month', begin) AS BIGINT)",
+    ),
+    ("week", "((CAST(end AS DATE) - CAST(begin AS DATE)) / 7)"),
+    ("day", "(CAST(end AS DATE) - CAST(begin AS DATE))"),
+    (
+        "hour",
+        "CAST(date_part('epoch', date_trunc('hour', end) - date_trunc('hour', begin)) / 3600 AS BIGINT)",
+    ),
+    (
+        "minute",
+        "CAST(date_part('epoch', date_trunc('minute', end) - date_trunc('minute', begin)) / 60 AS BIGINT)",
+    ),
+    (
+        "second",
+        "CAST(date_part('epoch', date_trunc('second', end) - date_trunc('second', begin)) AS BIGINT)",
+    ),
+];
