@@ -50,6 +50,19 @@ def from_pandas(frame: Frame, *, index: str | None = None) -> Grid:
     return from_arrow(pandas_to_arrow(frame, index))
 
 
+def as_table(frame: Frame) -> Table:
+    """A table of a frame as pandas itself gives it, in which row labels with a name are columns, and those without are left away.
+
+    Left to itself, pandas makes columns of labels without names unless they are 0, 1, 2 and so on, and leaves those with names away if they are.
+    """
+    pa = needed("pyarrow", "a pandas frame")
+    names = list(frame.index.names)
+    bare = [level for level, name in enumerate(names) if name is None]
+    if 0 < len(bare) < len(names):
+        frame, bare = frame.reset_index(level=bare, drop=True), []
+    return pa.Table.from_pandas(frame, preserve_index=not bare)
+
+
 def pandas_to_arrow(frame: Frame, index: str | None = None, first: int = 0) -> Table:
     """A table of the columns of a frame.
 
@@ -64,6 +77,9 @@ def pandas_to_arrow(frame: Frame, index: str | None = None, first: int = 0) -> T
     """
     pd, pa = needed("pandas", "from_pandas"), needed("pyarrow", "from_pandas")
     if isinstance(frame, pd.Series):
+        if frame.name is not None and not isinstance(frame.name, str):
+            message = f"the name of a series must be a text, got {frame.name!r}"
+            raise refused(errors.InvalidArgumentError, message, "series.rename('name')")
         frame = frame.to_frame(name="column_0" if frame.name is None else frame.name)
     if not isinstance(frame, pd.DataFrame):
         raise wrong_frame("pandas.DataFrame or pandas.Series", frame)
@@ -90,12 +106,19 @@ def _rows_alone(count: int) -> Table:
     return pa.table({"": pa.nulls(count)}).select([])
 
 
+RENAMED = (
+    "rename them: frame.columns = frame.columns.map(str); those of rows: frame.index.names = [...]"
+)
+
+
 def check_names(names: list[Any]) -> None:
     """Refuses labels of columns that cannot be names of columns of a grid."""
     for name in names:
         if not isinstance(name, str):
             message = f"labels of columns must be texts, got {name!r}"
-            hint = "rename them: frame.rename(columns=str)"
+            several = isinstance(name, tuple)
+            named = "frame.columns = frame.columns.map('_'.join)"
+            hint = f"write them as one: {named}" if several else RENAMED
             raise refused(errors.InvalidArgumentError, message, hint)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -2,11 +2,16 @@
 The engine of partgrid. Use the names that the package `partgrid` exports.
 """
 
+import sys
 from _typeshed import Incomplete
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from types import CapsuleType
 from typing import Any, Final, Self, final
+
+if sys.version_info >= (3, 13):
+    from types import CapsuleType
+else:
+    from typing_extensions import CapsuleType
 
 __all__ = ["BUFFER_COOKIE", "BUFFER_DEVICE", "BUFFER_DEVICE_NAME", "BUFFER_INFO_BYTES", "BUFFER_INFO_VERSION", "BUFFER_STRUCT_BYTES", "__version__", "Array", "Connection", "DeviceColumn", "DistArray", "Distribution", "ExtendedBuffer", "Finding", "Get", "Grid", "Handle", "LoadJob", "LoadProgress", "Map", "Partitioned", "Plan", "Prepared", "QueryMetrics", "QueryProgress", "Result", "ResultStream", "Schema", "Section", "Server", "Session", "Storage", "Tile", "_Arguments", "_HaloPlan", "_Kept", "_Transfer", "_buffer_interface", "_dist_array", "_end_calls", "_fill_halos", "_forget_threads", "_from_parts", "_from_ranks", "_go_on", "_rank_part", "_stand_still", "block", "connect", "cyclic", "empty", "empty_like", "from_arrow", "from_distarray", "from_dlpack", "from_numpy", "from_partitioned", "from_sections", "from_storage", "full", "full_like", "get_buffer", "load_parquet", "ones", "ones_like", "read_parquet", "register_copy_engine", "run_command", "shared_memory", "sql", "supports", "unstructured", "validate", "zeros", "zeros_like"]
 
@@ -463,6 +468,10 @@ class DistArray:
 
     `Grid.distarray` makes one of columns, `partgrid.distarray.from_sections` of the sections of anybody, `partgrid.distarray.from_local` of those of an MPI program.
     """
+    def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        Refused: without this method numpy would make an array of one object.
+        """
     def __getitem__(self, rank: int, /) -> Section: ...
     def __iter__(self, /) -> Iterator: ...
     def __len__(self, /) -> int: ...
@@ -2019,6 +2028,10 @@ class Section:
     """
     The part of a distributed array that one rank has.
     """
+    def __array__(self, /, dtype: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        Refused: without this method numpy would make an array of one object.
+        """
     def __distarray__(self, /) -> dict:
         """
         The Distributed Array Protocol, section "Exporting a distributed array".
@@ -2341,7 +2354,7 @@ class Session:
         Args:
             name: The table name.
             data: A grid, or any object with `__arrow_c_stream__`, `__arrow_c_array__` (pyarrow, polars, pandas 3, duckdb, a result of SQL) or `__partitioned__` (Modin, Dask, HeAT), of which a
-                grid is made as `from_arrow` and `from_partitioned` do. A stream is read whole, now.
+                grid is made as `from_arrow` and `from_partitioned` do. A stream is read whole, now. Labels of rows of a pandas frame are columns if they have names, and are left away if they have none.
 
         Raises:
             InvalidArgumentError: The name is empty, or two columns share a name.
@@ -3388,7 +3401,7 @@ def load_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
     Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
 
     Args:
-        source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+        source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these; `~` is the folder of the user.
             Files come in name order, listed ones too; a file that is named twice is read once.
         columns: The names of the columns to load, in this order; all by default.
         filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
@@ -3500,7 +3513,7 @@ def read_parquet(source: str | PathLike[str] | Sequence[str | PathLike[str]], *,
     Files are read in parallel, in name order, and every column keeps its type, nullability and metadata. Ctrl-C stops the load.
 
     Args:
-        source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+        source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these; `~` is the folder of the user.
             Files come in name order, listed ones too; a file that is named twice is read once.
         columns: The names of the columns to load, in this order; all by default.
         filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
@@ -3621,7 +3634,9 @@ def shared_memory() -> "list[dict[str, object]]":
 
 def sql(query: str, params: Any | None = None, **grids) -> Result:
     """
-    Runs SQL over grids passed by name.
+    Runs SQL over grids: those passed by name, and variables of the caller.
+
+    A table of another name is the variable of that name where this is called, of the function first, then of its module, if it is a table: a grid, a result, a frame.
 
     Args:
         query: The SQL text.
@@ -3638,8 +3653,10 @@ def sql(query: str, params: Any | None = None, **grids) -> Result:
     Examples:
         >>> import partgrid as pg
         >>> flights = pg.read_parquet("data/flights")
-        >>> pg.sql("SELECT max(distance) AS miles FROM flights WHERE month = $1", [7], flights=flights).to_arrow()["miles"].to_pylist()
+        >>> pg.sql("SELECT max(distance) AS miles FROM flights WHERE month = $1", [7]).to_arrow()["miles"].to_pylist()
         [4983.0]
+        >>> pg.sql("SELECT count(*) AS n FROM f WHERE month = 7", f=flights).to_arrow()["n"].to_pylist()
+        [29425]
     """
 
 def supports(obj: Any, flags: int) -> bool:

@@ -103,7 +103,7 @@ def _same(given: Any, found: Any) -> bool:  # noqa: ANN401, PLR0911 - one line f
 
 ONE_TYPE = "frame.astype({...}) makes them one type"
 
-MORE_BITS = "whole numbers have 64 bits at most: frame.astype({...: 'float64'}), or a text of each"
+MORE_BITS = "whole numbers have 64 bits at most: frame.astype({...: 'uint64'}) where none is negative, or a text of each: frame.astype({...: str})"
 
 
 def _refused(series: Series, message: str, hint: str = ONE_TYPE) -> errors.PartgridError:

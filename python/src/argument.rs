@@ -226,6 +226,27 @@ impl Argument for bool {
     }
 }
 
+/// Two whole numbers, as DLPack has versions and devices.
+macro_rules! pair {
+    ($($part:ty),+) => {
+        $(impl Argument for ($part, $part) {
+            const TYPE: PyStaticExpr = <Self as FromPyObject<'_, '_>>::INPUT_TYPE;
+
+            fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+                let refused = || Refusal::new(value, "be two whole numbers").write("(1, 0)");
+                let parts = items(value).ok_or_else(refused)?;
+                let parts = parts.iter().map(|part| part.extract().ok());
+                match parts.collect::<Option<Vec<$part>>>().as_deref() {
+                    Some([first, second]) => Ok((*first, *second)),
+                    _ => Err(refused()),
+                }
+            }
+        })+
+    };
+}
+
+pair!(i32, u32);
+
 impl Argument for Device {
     const TYPE: PyStaticExpr = <String as FromPyObject<'_, '_>>::INPUT_TYPE;
 
@@ -246,12 +267,21 @@ impl Argument for Device {
     }
 }
 
+/// A path of this machine, on which `~` at the beginning is the folder of the user.
 impl Argument for PathBuf {
     const TYPE: PyStaticExpr = <PathBuf as FromPyObject<'_, '_>>::INPUT_TYPE;
 
     fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
-        let read = value.extract();
+        let read = value.extract().map(of_user);
         read.map_err(|_| Refusal::new(value, "be a path"))
+    }
+}
+
+/// A path with `~` at its beginning as the folder of the user, as shells write it out.
+pub(crate) fn of_user(path: PathBuf) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::home_dir()) {
+        (Ok(below), Some(home)) => home.join(below),
+        _ => path,
     }
 }
 

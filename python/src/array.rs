@@ -15,7 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyIterator, PyMemoryView, PyTuple};
 
-use crate::argument::shown;
+use crate::argument::{Given, optional, shown};
 use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::convert::import;
 use crate::dlpack::tensor_capsule;
@@ -238,10 +238,13 @@ impl PyArray {
         &self,
         py: Python<'py>,
         stream: Option<Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, i32)>,
-        copy: Option<bool>,
+        max_version: Option<Given<(u32, u32)>>,
+        dl_device: Option<Given<(i32, i32)>>,
+        copy: Option<Given<bool>>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
+        let max_version = optional(max_version, "max_version")?;
+        let dl_device = optional(dl_device, "dl_device")?;
+        let copy = optional(copy, "copy")?;
         let own = DLDevice::new(self.device);
         let wanted = dl_device.filter(|wanted| *wanted != (own.device_type, own.device_id));
         let device = match wanted.or((self.device == Device::CPU).then_some((1, 0))) {

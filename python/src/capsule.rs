@@ -17,6 +17,7 @@ use partgrid::error::{Error, ErrorKind, Result as CoreResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 
+use crate::argument::shown;
 use crate::device::device_batches_of;
 use crate::error::{Outcome, exception};
 use crate::runtime::drop_attached;
@@ -148,7 +149,14 @@ pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> Outcome<(SchemaRef, Vec<R
     }
     if object.hasattr("__arrow_c_array__")? {
         let pair = object.call_method0("__arrow_c_array__")?;
-        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+            pair.extract().map_err(|_| {
+                let got = shown(&pair);
+                let text = format!(
+                    "__arrow_c_array__ must return two capsules, schema and array, got {got}"
+                );
+                Error::new(ErrorKind::Protocol, text)
+            })?;
         let batch = import_batch(take_array(&array)?, &take_schema(&schema)?)?;
         return Ok((batch.schema(), vec![batch]));
     }

@@ -15,7 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
-use crate::argument::Given;
+use crate::argument::{Given, optional};
 use crate::array::{PyArray, check_stream};
 use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::capsule::field_capsule;
@@ -259,10 +259,13 @@ impl PyDeviceColumn {
         &self,
         py: Python<'py>,
         stream: Option<Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, i32)>,
-        copy: Option<bool>,
+        max_version: Option<Given<(u32, u32)>>,
+        dl_device: Option<Given<(i32, i32)>>,
+        copy: Option<Given<bool>>,
     ) -> Outcome<Bound<'py, PyCapsule>> {
+        let max_version = optional(max_version, "max_version")?;
+        let dl_device = optional(dl_device, "dl_device")?;
+        let copy = optional(copy, "copy")?;
         let column = &self.column;
         let waits = check_stream(column.device(), stream.as_ref())?;
         let own = self.__dlpack_device__();

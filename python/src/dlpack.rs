@@ -24,6 +24,7 @@ use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 use crate::argument::{Given, optional};
 use crate::error::{Outcome, buffer_error};
 use crate::grid::PyGrid;
+use crate::numpy::refuse_masked;
 
 const PLAIN: &CStr = c"dltensor";
 const USED_PLAIN: &CStr = c"used_dltensor";
@@ -149,6 +150,7 @@ pub(crate) fn from_dlpack(
 ) -> Outcome<PyGrid> {
     let names = optional(names, "names")?;
     let py = tensor.py();
+    refuse_masked(tensor)?;
     if !tensor.hasattr("__dlpack__")? {
         let class = tensor.get_type().qualname()?;
         return Err(Error::new(

@@ -43,6 +43,7 @@ mod shown;
 mod storage;
 mod stream;
 mod tile;
+mod variables;
 mod view;
 mod wishes;
 

@@ -14,7 +14,13 @@ use crate::runtime::runtime;
 use crate::wishes::{Bands, Dense, Names, SortBy, Sources, Wishes};
 
 fn start(source: Given<Sources>, wishes: Wishes<'_>) -> Outcome<LoadJob> {
-    let sources = source.named("source")?.into_strings()?;
+    let sources = source.named("source")?;
+    // In a store it is a name like any other.
+    let sources = match wishes.store {
+        Some(_) => sources,
+        None => sources.of_user(),
+    };
+    let sources = sources.into_strings()?;
     let options = wishes.into_options()?;
     let _entered = runtime()?.enter();
     Ok(LoadJob::start(sources, options)?)
@@ -25,7 +31,7 @@ fn start(source: Given<Sources>, wishes: Wishes<'_>) -> Outcome<LoadJob> {
 /// Files are read in parallel, in name order, and every column keeps its type, nullability and metadata. Ctrl-C stops the load.
 ///
 /// Args:
-///     source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+///     source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these; `~` is the folder of the user.
 ///         Files come in name order, listed ones too; a file that is named twice is read once.
 ///     columns: The names of the columns to load, in this order; all by default.
 ///     filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are
@@ -135,7 +141,7 @@ pub(crate) fn read_parquet(
 /// Starts to load Parquet files in the background. `read_parquet` is this job, waited for.
 ///
 /// Args:
-///     source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these.
+///     source: A file, a folder (all Parquet files below it), a glob pattern, a URL (`s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://`), or a list of these; `~` is the folder of the user.
 ///         Files come in name order, listed ones too; a file that is named twice is read once.
 ///     columns: The names of the columns to load, in this order; all by default.
 ///     filters: Conditions on the rows: tuples (column, operator, value), all of which a row must meet, or a list of such lists, one of which it must meet. Operators are

@@ -40,6 +40,22 @@ impl Drop for Owner {
     }
 }
 
+/// Refuses an array of numpy with a mask, whose memory has values where it has none.
+pub(crate) fn refuse_masked(array: &Bound<'_, PyAny>) -> Outcome<()> {
+    let modules = array.py().import("sys")?.getattr("modules")?;
+    let Ok(masked) = modules.get_item("numpy.ma") else {
+        return Ok(());
+    };
+    if !array.is_instance(&masked.getattr("MaskedArray")?)? {
+        return Ok(());
+    }
+    let class = array.get_type().qualname()?;
+    let text = format!("an array without a mask was expected, got {class}");
+    Err(Error::new(ErrorKind::Protocol, text)
+        .with_hint("from_arrow of pyarrow.table({name: pyarrow.array(array)}) has nulls there; array.filled(value) has a value")
+        .into())
+}
+
 /// Makes a grid of one tile of a numpy array.
 ///
 /// An array of one dimension becomes one column, one of two dimensions a column for each index of the second, and one of records a column for each field. Columns whose
@@ -76,16 +92,14 @@ pub(crate) fn from_numpy(
 ) -> Outcome<PyGrid> {
     let names = optional(names, "names")?;
     let numpy = import(array.py(), "numpy", "from_numpy")?;
-    let masked = numpy.getattr("ma")?.getattr("MaskedArray")?;
-    if !array.is_instance(&numpy.getattr("ndarray")?)? || array.is_instance(&masked)? {
+    refuse_masked(array)?;
+    if !array.is_instance(&numpy.getattr("ndarray")?)? {
         let class = array.get_type().qualname()?;
         return Err(Error::new(
             ErrorKind::Protocol,
             format!("a numpy.ndarray was expected, got {class}"),
         )
-        .with_hint(
-            "numpy.asarray makes one of lists and buffers; pyarrow.array takes masked arrays",
-        )
+        .with_hint("numpy.asarray makes one of lists and buffers")
         .into());
     }
     let fields: Option<Vec<String>> = array.getattr("dtype")?.getattr("names")?.extract()?;

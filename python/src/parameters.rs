@@ -75,7 +75,7 @@ pub(crate) fn parameters(given: Option<&Bound<'_, PyAny>>) -> Outcome<Parameters
 
 /// One value as an array of one. `place` is how an error calls it.
 pub(crate) fn value(given: &Bound<'_, PyAny>, place: &str) -> Outcome<ArrayRef> {
-    if given.is_none() {
+    if given.is_none() || is_missing(given)? {
         return Ok(Arc::new(NullArray::new(1)));
     }
     if let Some(array) = plain(given)? {
@@ -95,6 +95,19 @@ pub(crate) fn value(given: &Bound<'_, PyAny>, place: &str) -> Outcome<ArrayRef> 
         shown(given)
     );
     Err(Error::invalid_argument(text).into())
+}
+
+/// Whether it is what a library has in place of a value: `pandas.NA`, `numpy.ma.masked`.
+fn is_missing(given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let modules = given.py().import("sys")?.getattr("modules")?;
+    for (module, name) in [("pandas", "NA"), ("numpy.ma", "masked")] {
+        if let Ok(module) = modules.get_item(module)
+            && module.getattr(name).is_ok_and(|missing| missing.is(given))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Values of the language itself. Subclasses of its types are those of other libraries, except for truth values.

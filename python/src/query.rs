@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use partgrid::error::Error;
+use partgrid::error::{Error, ErrorKind};
 use partgrid::grid::PartitionGrid;
-use partgrid::query::{QueryOptions, Session, SessionOptions};
+use partgrid::query::{Parameters, QueryOptions, Session, SessionOptions};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyString, PyType};
 
 use crate::argument::{Count, Given, Seconds, Size, optional, volatile};
 use crate::capsule::remedy;
@@ -20,6 +20,7 @@ use crate::partitioned::from_partitioned;
 use crate::prepared::PyPrepared;
 use crate::result::PyQuery;
 use crate::runtime::wait;
+use crate::variables::{Variable, meant};
 
 /// Grids under names, for SQL.
 ///
@@ -79,12 +80,10 @@ impl PySession {
     fn plan(
         &self,
         py: Python<'_>,
-        query: Given<String>,
-        params: Option<&Bound<'_, PyAny>>,
+        query: String,
+        params: Parameters,
         options: QueryOptions,
     ) -> Outcome<PyQuery> {
-        let query = query.named("query")?;
-        let params = parameters(params)?;
         let session = self.engine()?;
         let text = query.clone();
         let planned = wait(py, async move {
@@ -164,7 +163,7 @@ impl PySession {
     /// Args:
     ///     name: The table name.
     ///     data: A grid, or any object with `__arrow_c_stream__`, `__arrow_c_array__` (pyarrow, polars, pandas 3, duckdb, a result of SQL) or `__partitioned__` (Modin, Dask, HeAT), of which a
-    ///         grid is made as `from_arrow` and `from_partitioned` do. A stream is read whole, now.
+    ///         grid is made as `from_arrow` and `from_partitioned` do. A stream is read whole, now. Labels of rows of a pandas frame are columns if they have names, and are left away if they have none.
     ///
     /// Raises:
     ///     InvalidArgumentError: The name is empty, or two columns share a name.
@@ -236,7 +235,8 @@ impl PySession {
         memory_limit: Option<Given<Size>>,
         threads: Option<Given<Count>>,
     ) -> Outcome<PyQuery> {
-        self.plan(py, query, params, options(timeout, memory_limit, threads)?)
+        let limits = options(timeout, memory_limit, threads)?;
+        self.plan(py, query.named("query")?, parameters(params)?, limits)
     }
 
     /// Looks up the names of a statement that reads, to run it again and again with other values for its parameters.
@@ -365,7 +365,9 @@ impl PySession {
     }
 }
 
-/// Runs SQL over grids passed by name.
+/// Runs SQL over grids: those passed by name, and variables of the caller.
+///
+/// A table of another name is the variable of that name where this is called, of the function first, then of its module, if it is a table: a grid, a result, a frame.
 ///
 /// Args:
 ///     query: The SQL text.
@@ -382,8 +384,10 @@ impl PySession {
 /// Examples:
 ///     >>> import partgrid as pg
 ///     >>> flights = pg.read_parquet("data/flights")
-///     >>> pg.sql("SELECT max(distance) AS miles FROM flights WHERE month = $1", [7], flights=flights).to_arrow()["miles"].to_pylist()
+///     >>> pg.sql("SELECT max(distance) AS miles FROM flights WHERE month = $1", [7]).to_arrow()["miles"].to_pylist()
 ///     [4983.0]
+///     >>> pg.sql("SELECT count(*) AS n FROM f WHERE month = 7", f=flights).to_arrow()["n"].to_pylist()
+///     [29425]
 #[pyfunction]
 #[pyo3(signature = (query, params=None, **grids))]
 pub(crate) fn sql(
@@ -401,12 +405,57 @@ pub(crate) fn sql(
         if is_value {
             let class = data.get_type().qualname()?;
             let text = format!("{name} must be a table, got {class}");
-            let error = Error::new(partgrid::error::ErrorKind::Protocol, text);
+            let error = Error::new(ErrorKind::Protocol, text);
             return Err(error.with_hint("values are given as params=[…], and settings to a session: pg.Session().sql(…, threads=1)").into());
         }
         session.engine()?.register(&name, grid_of(&data, &name)?)?;
     }
-    session.plan(py, query, params, QueryOptions::default())
+    let query = query.named("query")?;
+    let params = parameters(params)?;
+    loop {
+        let planned = session.plan(py, query.clone(), params.clone(), QueryOptions::default());
+        let error = match planned {
+            Ok(planned) => return Ok(planned),
+            Err(error) => error.into_core(),
+        };
+        let Variable { name, value } = meant(py, error, &session.tables()?)?;
+        session.engine()?.register(&name, grid_of(&value, &name)?)?;
+    }
+}
+
+/// A frame of pandas as a table whose columns do not go by what its labels happen to be; others as they are.
+fn with_its_labels<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let modules = py.import("sys")?.getattr("modules")?;
+    let Ok(pandas) = modules.get_item("pandas") else {
+        return Ok(object.clone());
+    };
+    // While it is being imported it has no such class.
+    let frame = pandas.getattr("DataFrame");
+    match frame.and_then(|frame| object.is_instance(&frame)) {
+        Ok(true) => py
+            .import("partgrid._frames")?
+            .call_method1("as_table", (object,)),
+        _ => Ok(object.clone()),
+    }
+}
+
+/// Methods by which an object is a table.
+const OF_TABLES: [&str; 5] = [
+    "__partitioned__",
+    "__arrow_c_stream__",
+    "__arrow_c_array__",
+    "__arrow_c_device_array__",
+    "__arrow_c_device_stream__",
+];
+
+/// Whether [`grid_of`] makes a grid of an object.
+pub(crate) fn is_table(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if object.is_instance_of::<PyType>() {
+        return Ok(false);
+    }
+    let mut methods = OF_TABLES.iter();
+    methods.try_fold(false, |is, method| Ok(is || object.hasattr(*method)?))
 }
 
 /// The grid that was passed under a name, or one over the object.
@@ -414,26 +463,19 @@ pub(crate) fn grid_of(object: &Bound<'_, PyAny>, name: &str) -> Outcome<Arc<Part
     if let Ok(grid) = object.cast::<PyGrid>() {
         return Ok(Arc::clone(grid.get().core()));
     }
-    let has = |method: &str| object.hasattr(method);
+    let object = &with_its_labels(object)?;
     // What is spread over processes comes as tiles that say where they are.
-    if has("__partitioned__")? {
+    if object.hasattr("__partitioned__")? {
         return Ok(Arc::clone(from_partitioned(object, None, None)?.core()));
     }
-    for method in [
-        "__arrow_c_stream__",
-        "__arrow_c_array__",
-        "__arrow_c_device_array__",
-        "__arrow_c_device_stream__",
-    ] {
-        if has(method)? {
-            return Ok(Arc::new(grid_of_capsules(object, None)?));
-        }
+    if is_table(object)? {
+        return Ok(Arc::new(grid_of_capsules(object, None)?));
     }
     let class = object.get_type().qualname()?;
     let text = format!(
         "{name} must be a grid, or an object with __arrow_c_stream__ or __partitioned__, got {class}"
     );
-    Err(Error::new(partgrid::error::ErrorKind::Protocol, text)
+    Err(Error::new(ErrorKind::Protocol, text)
         .with_hint(remedy(object)?)
         .into())
 }

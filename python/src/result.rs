@@ -1,6 +1,5 @@
 //! `Result`: a planned query and its answer.
 
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use arrow::array::RecordBatch;
@@ -24,7 +23,7 @@ use crate::runtime::{Shared, runtime, wait, wait_and_tick};
 use crate::schema::PySchema;
 use crate::shown::shown;
 use crate::stream::QueryBatches;
-use crate::wishes::{Names, WriteWishes, text_of};
+use crate::wishes::{Names, Target, WriteWishes};
 
 /// How many rows the repr of a result shows.
 const SHOWN_ROWS: usize = 10;
@@ -338,7 +337,7 @@ impl PyQuery {
     fn write_parquet(
         &self,
         py: Python<'_>,
-        url: Given<PathBuf>,
+        url: Given<Target>,
         partition_by: Option<Given<Names>>,
         #[pyo3(from_py_with = argument::compression)] compression: &str,
         #[pyo3(from_py_with = argument::overwrite)] overwrite: bool,
@@ -352,8 +351,8 @@ impl PyQuery {
             storage_options,
             store,
         };
+        let url = wishes.place(url)?;
         let options = wishes.into_options()?;
-        let url = text_of(url.named("url")?)?;
         let schema = self.query.schema();
         if let Some(batches) = self.collected.get() {
             let batches = stream::iter(batches.clone().into_iter().map(Ok));

@@ -12,7 +12,9 @@ use partgrid::serve::{Origin, Server, Settings};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-use crate::argument::{Count, Given, Refusal, Seconds, insecure, optional, replicas, shown, text};
+use crate::argument::{
+    Count, Given, Refusal, Seconds, insecure, of_user, optional, replicas, shown, text,
+};
 use crate::connection::rebalanced;
 use crate::error::Outcome;
 use crate::grid::PyGrid;
@@ -108,7 +110,7 @@ fn setting(value: &Bound<'_, PyAny>) -> Outcome<String> {
         return Ok(flag.is_true().to_string());
     }
     if let Ok(path) = value.extract::<PathBuf>() {
-        return Ok(path.to_string_lossy().into_owned());
+        return Ok(of_user(path).to_string_lossy().into_owned());
     }
     if value.extract::<f64>().is_ok() {
         return Ok(value.str()?.to_string());
@@ -131,7 +133,7 @@ fn files(tls: &Bound<'_, PyAny>) -> Outcome<Vec<String>> {
     }
     let texts = paths
         .into_iter()
-        .map(|path| path.to_string_lossy().into_owned());
+        .map(|path| of_user(path).to_string_lossy().into_owned());
     Ok(texts.collect())
 }
 

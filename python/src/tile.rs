@@ -170,12 +170,13 @@ impl PyTile {
     fn column<'py>(
         &self,
         py: Python<'py>,
-        name: &str,
+        name: Given<String>,
         fill_null: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
+        let name = name.named("name")?;
         let fill = fill_value(fill_null)?;
         let tile = &self.tile;
-        let (number, field) = tile.column(name)?;
+        let (number, field) = tile.column(&name)?;
         if let Some(batch) = device_batch(tile) {
             return PyDeviceColumn::of_tile(py, batch.column(number)?, fill.is_some());
         }

@@ -13,7 +13,8 @@ use pyo3::{type_hint_identifier, type_hint_subscript, type_hint_union};
 use pyo3_object_store::AnyObjectStore;
 
 use crate::argument::{
-    Argument, Count, Given, Refusal, Seconds, Settings, Size, items, optional, text, texts, whole,
+    Argument, Count, Given, Refusal, Seconds, Settings, Size, items, of_user, optional, text,
+    texts, whole,
 };
 use crate::error::Outcome;
 use crate::filters::filters;
@@ -38,6 +39,11 @@ impl Argument for Sources {
 }
 
 impl Sources {
+    /// The paths as the core takes them; on this machine, `~` is the folder of the user.
+    pub(crate) fn of_user(self) -> Self {
+        Self(self.0.into_iter().map(of_user).collect())
+    }
+
     pub(crate) fn into_strings(self) -> Outcome<Vec<String>> {
         Ok(self.0.into_iter().map(text_of).collect::<Result<_, _>>()?)
     }
@@ -48,6 +54,18 @@ pub(crate) fn text_of(path: PathBuf) -> Result<String, Error> {
     path.into_os_string().into_string().map_err(|path| {
         Error::invalid_argument("a path must be valid Unicode").with_file(path.to_string_lossy())
     })
+}
+
+/// Where files are written: a folder of this machine, or one of a store.
+pub(crate) struct Target(PathBuf);
+
+impl Argument for Target {
+    const TYPE: PyStaticExpr = PathBuf::TYPE;
+
+    fn read(value: &Bound<'_, PyAny>) -> Result<Self, Refusal> {
+        let read = value.extract().map(Self);
+        read.map_err(|_| Refusal::new(value, "be a path or a URL"))
+    }
 }
 
 /// A number of columns, or the names of each band.
@@ -275,6 +293,15 @@ pub(crate) struct WriteWishes<'a> {
 }
 
 impl WriteWishes<'_> {
+    /// The folder as the core takes it; `~` is that of the user, but in a store a name like any other.
+    pub(crate) fn place(&self, url: Given<Target>) -> Outcome<String> {
+        let Target(path) = url.named("url")?;
+        Ok(text_of(match self.store {
+            Some(_) => path,
+            None => of_user(path),
+        })?)
+    }
+
     pub(crate) fn into_options(self) -> Outcome<WriteOptions> {
         let partition_by = optional(self.partition_by, "partition_by")?;
         let settings = optional(self.storage_options, "storage_options")?;

@@ -112,6 +112,7 @@ def test_wrong_arguments_of_all_functions_are_named(tmp_path: Path) -> None:
     grid = pg.from_arrow(pa.table({"k": ["a", "b"], "v": [1, 2]}))
     session = pg.Session()
     answer = grid.sql("SELECT 1 AS one")
+    column, storage = grid.tile(0).column("v"), pg.storage.zeros((2,))
     job = pg.load_parquet(DATA / "airlines.parquet")
     calls = [
         (lambda: pg.read_parquet(5), "source must be a path, a URL, or a list of these, got 5"),  # type: ignore[arg-type]
@@ -133,6 +134,22 @@ def test_wrong_arguments_of_all_functions_are_named(tmp_path: Path) -> None:
         (lambda: session.sql(5), "query must be a text, got 5"),  # type: ignore[arg-type]
         (lambda: session.register(5, grid), "name must be a text, got 5"),  # type: ignore[arg-type]
         (lambda: session.deregister(5), "name must be a text, got 5"),  # type: ignore[arg-type]
+        (lambda: grid.tile(0).column(0), "name must be a text, got 0"),  # type: ignore[arg-type]
+        (lambda: pg.Get(5), "data must be a text, got 5"),  # type: ignore[arg-type]
+        (
+            lambda: column.__dlpack__(max_version=1),
+            "max_version must be two whole numbers, got 1\nhint: max_version=(1, 0)",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: storage.__dlpack__(dl_device="cpu"),
+            "dl_device must be two whole numbers, got 'cpu'",
+        ),  # type: ignore[arg-type]
+        (lambda: column.__dlpack__(copy=5), "copy must be True or False, got 5"),  # type: ignore[arg-type]
+        (
+            lambda: pg.storage.zeros((2**70,)),
+            "shape must be within the addresses of a process, got (1180591620717411303424,)",
+        ),
+        (lambda: pg.storage.zeros((1.5,)), "shape must be a sequence of whole numbers, got (1.5,)"),  # type: ignore[arg-type]
         (lambda: answer.show(-1), "rows must be at least 0, got -1"),
         (lambda: job.wait("x"), "timeout must be seconds from now, got 'x'"),  # type: ignore[arg-type]
         (lambda: job.result(-1), "timeout must be seconds from now, got -1"),
@@ -143,7 +160,7 @@ def test_wrong_arguments_of_all_functions_are_named(tmp_path: Path) -> None:
         (lambda: pg.Session(threads=1.5), "threads must be a whole number, got 1.5"),  # type: ignore[arg-type]
         (lambda: pg.Session(memory_limit=0), "memory_limit must be at least 1, got 0"),
         (lambda: pg.Session(memory_limit="1 XB"), "memory_limit must read like 512MB"),
-        (lambda: grid.write_parquet(5), "url must be a path, got 5"),  # type: ignore[arg-type]
+        (lambda: grid.write_parquet(5), "url must be a path or a URL, got 5"),  # type: ignore[arg-type]
         (
             lambda: grid.write_parquet(tmp_path, partition_by=5),
             "partition_by must be a name or a list of names",
@@ -174,6 +191,59 @@ def test_wrong_arguments_of_all_functions_are_named(tmp_path: Path) -> None:
         pg.errors.ProtocolError, match="data must be a grid, or an object with __arrow_c_stream__"
     ):
         session.register("t", 5)  # type: ignore[arg-type]
+
+
+class Given:
+    """An object whose Arrow method gives whatever it was made with."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        return self.given
+
+
+@pytest.mark.parametrize("given", [5, None, (1,), (1, 2, 3)])
+def test_what_an_object_gives_for_an_array_is_told(given: Any) -> None:
+    text = "__arrow_c_array__ must return two capsules, schema and array, got "
+    with pytest.raises(pg.errors.ProtocolError) as caught:
+        pg.from_arrow(Given(given))
+    assert text + repr(given) in str(caught.value)
+
+
+def test_versions_and_devices_are_any_two_numbers() -> None:
+    column = pg.from_arrow(pa.table({"v": [1, 2]})).tile(0).column("v")
+    for pair in [(1, 0), [1, 0], np.array([1, 0])]:
+        assert "dltensor" in repr(column.__dlpack__(max_version=pair, dl_device=pair))
+
+
+MASKED = np.ma.array([1, -999, 3], mask=[0, 1, 0])
+
+
+def test_arrays_with_masks_are_refused() -> None:
+    block = {"dist_type": "b", "size": 3, "proc_grid_size": 1, "proc_grid_rank": 0}
+    section = {
+        "__version__": "0.10.0",
+        "buffer": MASKED,
+        "dim_data": ({**block, "start": 0, "stop": 3},),
+    }
+    for call in [
+        lambda: pg.from_numpy(MASKED),
+        lambda: pg.from_dlpack(MASKED),
+        lambda: pg.from_distarray([section]),
+    ]:
+        with pytest.raises(pg.errors.ProtocolError, match="an array without a mask was expected"):
+            call()
+    # What the hint says.
+    values = pg.from_arrow(pa.table({"a": pa.array(MASKED)})).to_arrow()["a"]
+    assert values.to_pylist() == [1, None, 3]
+    assert pg.from_numpy(MASKED.filled(0)).to_arrow()["column_0"].to_pylist() == [1, 0, 3]
+
+
+def test_what_stands_for_no_value_is_null() -> None:
+    missing = [pd.NA, pd.NaT, np.ma.masked, MASKED[1], None]
+    for value in missing:
+        assert pg.sql("SELECT $1 IS NULL AS n", [value]).to_arrow()["n"].to_pylist() == [True]
 
 
 def test_secrets_are_not_shown() -> None:

@@ -123,3 +123,11 @@ def test_other_types_are_refused_by_name_with_a_remedy(column: pa.Array, named: 
 def test_an_unknown_column_is_a_key_error(flights: pg.Grid) -> None:
     with pytest.raises(KeyError, match="did you mean `distance`"):
         flights.distarray("distnce")
+
+
+def test_arrays_and_sections_are_no_arrays_of_objects() -> None:
+    array = pg.from_arrow(pa.table({"a": [1, 2]})).distarray("a")
+    for thing in [array, array[0]]:
+        with pytest.raises(TypeError, match="numpy.asarray takes"):
+            np.asarray(thing)
+    assert np.asarray(array[0].buffer).tolist() == [1, 2]

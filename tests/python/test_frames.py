@@ -275,3 +275,40 @@ def test_text_with_nan_for_null_is_text() -> None:
 def test_categories_of_periods_and_intervals_are_refused_as_these_are(values: Any) -> None:
     with pytest.raises(pg.errors.UnsupportedError, match="Arrow has no such type"):
         pg.from_pandas(pd.DataFrame({"c": pd.Categorical(values)}))
+
+
+def test_hints_about_labels_can_be_followed() -> None:
+    several = pd.MultiIndex.from_tuples([("a", "b"), ("c", "d")])
+    frame = pd.DataFrame([[1, 2]], columns=several)
+    with pytest.raises(pg.errors.InvalidArgumentError, match="got \\('a', 'b'\\)") as told:
+        pg.from_pandas(frame)
+    assert "frame.columns = frame.columns.map('_'.join)" in told.value.hint
+    frame.columns = frame.columns.map("_".join)
+    assert pg.from_pandas(frame).columns == ["a_b", "c_d"]
+
+    frame = pd.DataFrame({1: [1]}, index=pd.Index([5], name=7))
+    with pytest.raises(pg.errors.InvalidArgumentError, match="got 1") as told:
+        pg.from_pandas(frame, index="keep")
+    assert "frame.columns.map(str); those of rows: frame.index.names = [...]" in told.value.hint
+    frame.columns = frame.columns.map(str)
+    with pytest.raises(pg.errors.InvalidArgumentError, match="got 7"):
+        pg.from_pandas(frame, index="keep")
+    frame.index.names = ["x"]
+    assert pg.from_pandas(frame, index="keep").columns == ["x", "1"]
+
+    series = pd.Series([1], name=5)
+    with pytest.raises(pg.errors.InvalidArgumentError, match="name of a series must be") as told:
+        pg.from_pandas(series)
+    assert told.value.hint == "series.rename('name')"
+    assert pg.from_pandas(series.rename("name")).columns == ["name"]
+
+
+def test_hints_about_long_numbers_can_be_followed() -> None:
+    frame = pd.DataFrame({"c": pd.Series([2**63 + 1], dtype=object)})
+    with pytest.raises(pg.errors.UnsupportedError) as told:
+        pg.from_pandas(frame)
+    assert "'uint64'" in told.value.hint
+    kept = pg.from_pandas(frame.astype({"c": "uint64"})).to_arrow()["c"]
+    assert kept.to_pylist() == [2**63 + 1]
+    texts = pg.from_pandas(frame.astype({"c": str})).to_arrow()["c"]
+    assert texts.to_pylist() == [str(2**63 + 1)]

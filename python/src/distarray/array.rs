@@ -1,26 +1,27 @@
-//! `DistArray` and `Section`: arrays of grids, and those of others.
+//! `DistArray`: arrays of grids, and those of others.
 //!
 //! Every number comes from `partgrid::distarray`.
 
 use std::sync::Arc;
 
 use partgrid::distarray::check::{Mode, SectionInfo, read_all};
-use partgrid::distarray::{Copied, DimData, DistArray, Distribution, Value, Version};
-use partgrid::error::{Error, ErrorKind};
+use partgrid::distarray::{Copied, DistArray, Distribution, Value, Version};
+use partgrid::error::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use super::check::dictionary_of;
-use super::dictionary::dim_data;
 use super::distribution::PyDistribution;
 use super::memory::Memory;
 use super::plan::PyPlan;
+use super::section::PySection;
 use super::value::value_of;
 use super::wishes::Wanted;
 use crate::argument::Given;
 use crate::array::PyArray;
-use crate::convert::import;
+use crate::convert::{self, import};
 use crate::error::Outcome;
+use crate::numpy::refuse_masked;
 
 /// A distributed array: one section for each rank. `len`, indexing and iteration give the sections.
 ///
@@ -155,6 +156,20 @@ impl PyDistArray {
 
 #[pymethods]
 impl PyDistArray {
+    /// Refused: without this method numpy would make an array of one object.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__(
+        &self,
+        dtype: Option<Bound<'_, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        drop((dtype, copy));
+        Err(convert::refuse_numpy(
+            "a distributed array",
+            "numpy.asarray takes the buffer of a section: array[0].buffer",
+        ))
+    }
+
     /// The number of elements along each dimension.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
@@ -307,99 +322,6 @@ impl PyDistArray {
     }
 }
 
-/// The part of a distributed array that one rank has.
-#[pyclass(name = "Section", module = "partgrid", frozen)]
-pub(crate) struct PySection {
-    rank: usize,
-    version: Version,
-    dim_data: Vec<DimData>,
-    shape: Vec<u64>,
-    format: String,
-    /// `None` when it is in another process.
-    buffer: Option<Py<PyAny>>,
-}
-
-impl PySection {
-    /// The object with the elements.
-    pub(super) fn memory(&self) -> Outcome<&Py<PyAny>> {
-        let elsewhere = || {
-            let text = "the section is in another process";
-            Error::new(ErrorKind::NotLocal, text).with_context("rank", self.rank.to_string())
-        };
-        Ok(self.buffer.as_ref().ok_or_else(elsewhere)?)
-    }
-}
-
-#[pymethods]
-impl PySection {
-    /// The rank of the section: its place in the process grid, row-major.
-    #[getter]
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// The number of elements of the buffer along each dimension, communication padding included.
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.shape)
-    }
-
-    /// Whether the buffer is in this process.
-    #[getter]
-    fn is_local(&self) -> bool {
-        self.buffer.is_some()
-    }
-
-    /// The Distributed Array Protocol, section "Exporting a distributed array".
-    ///
-    /// Returns:
-    ///     A fresh dictionary: `__version__`, `buffer` (an object with the buffer interface, over the tile's own memory unless it was copied, and read-only then) and `dim_data` (a
-    ///     tuple of one dictionary for each dimension).
-    ///
-    /// Raises:
-    ///     NotLocalError: The section is in another process.
-    fn __distarray__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
-        let result = PyDict::new(py);
-        result.set_item("__version__", self.version.text())?;
-        result.set_item("buffer", self.memory()?)?;
-        result.set_item("dim_data", dim_data(py, &self.dim_data)?)?;
-        Ok(result)
-    }
-
-    /// The elements.
-    ///
-    /// Raises:
-    ///     NotLocalError: The section is in another process.
-    #[getter]
-    fn buffer(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
-        Ok(self.memory()?.clone_ref(py))
-    }
-
-    /// The dictionaries of the dimensions, fresh at each access.
-    #[getter(dim_data)]
-    fn dictionaries<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyTuple>> {
-        dim_data(py, &self.dim_data)
-    }
-
-    fn __len__(&self) -> usize {
-        let first = self.shape.first().copied().unwrap_or(0);
-        usize::try_from(first).unwrap_or(usize::MAX)
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let shape = self.shape(py)?.repr()?.to_string();
-        let place = if self.is_local() {
-            ""
-        } else {
-            ", in another process"
-        };
-        Ok(format!(
-            "Section {}: {shape} of {}{place}",
-            self.rank, self.format
-        ))
-    }
-}
-
 /// Makes an array of the sections of anybody, of any number of dimensions. Nothing is copied.
 ///
 /// Args:
@@ -458,6 +380,11 @@ pub(super) fn described(given: &[Bound<'_, PyAny>]) -> Outcome<(Vec<Py<PyAny>>, 
         })
     });
     let dictionaries = dictionaries.collect::<PyResult<Vec<_>>>()?;
+    for (rank, each) in dictionaries.iter().enumerate() {
+        if let Ok(buffer) = each.get_item("buffer") {
+            refuse_masked(&buffer).map_err(|error| error.at_rank(rank))?;
+        }
+    }
     let values: Vec<Value> = dictionaries.iter().map(value_of).collect();
     let infos = read_all(&values, Mode::Lenient)?;
     let buffers = dictionaries.iter().map(|each| each.get_item("buffer"));

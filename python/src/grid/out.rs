@@ -2,8 +2,6 @@
 //!
 //! Comes in: a grid, and what is wanted of it. Goes out: objects over the same memory where the library has the type. Never here: protocols (`protocols.rs`).
 
-use std::path::PathBuf;
-
 use partgrid::device::grid_to;
 use partgrid::grid::Order;
 use partgrid::load::write_grid;
@@ -17,7 +15,7 @@ use crate::convert;
 use crate::error::Outcome;
 use crate::numpy::{Wish, fill_value, to_numpy};
 use crate::runtime::wait;
-use crate::wishes::{Names, WriteWishes, text_of};
+use crate::wishes::{Names, Target, WriteWishes};
 
 #[pymethods]
 impl PyGrid {
@@ -53,7 +51,7 @@ impl PyGrid {
     fn write_parquet(
         &self,
         py: Python<'_>,
-        url: Given<PathBuf>,
+        url: Given<Target>,
         partition_by: Option<Given<Names>>,
         #[pyo3(from_py_with = argument::compression)] compression: &str,
         #[pyo3(from_py_with = argument::file_per_tile)] file_per_tile: bool,
@@ -68,8 +66,8 @@ impl PyGrid {
             storage_options,
             store,
         };
+        let url = wishes.place(url)?;
         let options = wishes.into_options()?.with_file_per_tile(file_per_tile);
-        let url = text_of(url.named("url")?)?;
         wait(py, write_grid(&self.core, &url, &options))
     }
 

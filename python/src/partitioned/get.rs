@@ -5,6 +5,7 @@ use partgrid::grid::{Order, PartitionGrid};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyType};
 
+use crate::argument::Given;
 use crate::convert;
 use crate::error::Outcome;
 use crate::numpy::{Wish, to_numpy};
@@ -126,8 +127,8 @@ fn ndarray_of<'py>(handle: &Bound<'py, PyHandle>) -> Outcome<Bound<'py, PyAny>> 
 #[pymethods]
 impl PyGet {
     #[new]
-    fn make(data: &str) -> Outcome<Self> {
-        Ok(Self::new(DataKind::from_name(data)?))
+    fn make(data: Given<String>) -> Outcome<Self> {
+        Ok(Self::new(DataKind::from_name(&data.named("data")?)?))
     }
 
     /// What a handle becomes.
