@@ -58,8 +58,12 @@ def as_table(frame: Frame) -> Table:
     pa = needed("pyarrow", "a pandas frame")
     names = list(frame.index.names)
     bare = [level for level, name in enumerate(names) if name is None]
+    if bare and len(frame.columns) == 0:
+        return _rows_alone(len(frame))
     if 0 < len(bare) < len(names):
         frame, bare = frame.reset_index(level=bare, drop=True), []
+    if not bare:
+        label_names(frame.index, frame.columns)
     return pa.Table.from_pandas(frame, preserve_index=not bare)
 
 

@@ -179,11 +179,12 @@ pub(crate) fn remedy(object: &Bound<'_, PyAny>) -> Outcome<&'static str> {
         "LazyFrame" => "a LazyFrame has no rows yet: give what collect() makes of it",
         "dict" | "list" => "pyarrow.table({…}) makes a frame of columns",
         "ndarray" => "from_numpy makes a grid of an array",
-        _ => {
-            "pyarrow, polars, pandas 3, duckdb and arro3 frames have it; from_pandas and from_numpy make grids of others"
-        }
+        _ => FRAMES,
     })
 }
+
+/// What is said of other classes.
+pub(crate) const FRAMES: &str = "pyarrow, polars, pandas 3, duckdb and arro3 frames have it; from_pandas and from_numpy make grids of others";
 
 pub(crate) fn checked<'a, 'py>(
     capsule: &'a Bound<'py, PyAny>,

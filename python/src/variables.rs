@@ -7,7 +7,7 @@ use partgrid::error::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
-use crate::capsule::remedy;
+use crate::capsule::{FRAMES, remedy};
 use crate::error::Outcome;
 use crate::query::is_table;
 
@@ -36,30 +36,36 @@ pub(crate) fn meant<'py>(
     let Some((called, value)) = find(py, &name) else {
         return Err(error.into());
     };
-    if is_table(&value)? {
+    if is_table(&value).unwrap_or(false) {
         return Ok(Variable { name, value });
     }
     let class = value.get_type().qualname()?;
-    let hint = format!(
-        "the variable {called} is no table but {class}: {}",
-        remedy(&value)?
-    );
+    let remedy = match remedy(&value)? {
+        FRAMES => {
+            "grids, results, and frames of pyarrow, polars, pandas, duckdb and arro3 are tables"
+        }
+        other => other,
+    };
+    let hint = format!("the variable {called} is no table but {class}: {remedy}");
     Err(error.with_hint(hint).into())
 }
 
-/// The variable of a name: of those of the function first, and there the one with this name first, then a table that differs from it in case only, as SQL folds names.
+/// The variable of a name: a table of the function, then one of its module, and in each one of this name first, then the only one that differs from it in case, as SQL folds names. Where none is a table, the one of this name.
 fn find<'py>(py: Python<'py>, name: &str) -> Option<(String, Bound<'py, PyAny>)> {
     // Functions of Rust have no frame: the innermost is that of the caller.
     let sys = py.import("sys").ok()?;
     let frame = sys.call_method1("_getframe", (0,)).ok()?;
-    let of = |scope: &str| {
-        let variables = frame.getattr(scope).ok()?.cast_into::<PyMapping>().ok()?;
-        within(&variables, name)
+    let of = |scope: &str| frame.getattr(scope).ok()?.cast_into::<PyMapping>().ok();
+    let scopes = match may_be_local(&frame, name) {
+        true => vec![of("f_locals")?, of("f_globals")?],
+        false => vec![of("f_globals")?],
     };
-    match may_be_local(&frame, name) {
-        true => of("f_locals").or_else(|| of("f_globals")),
-        false => of("f_globals"),
-    }
+    let table = scopes.iter().find_map(|variables| within(variables, name));
+    table.or_else(|| {
+        let mut values = scopes.iter();
+        let value = values.find_map(|variables| variables.get_item(name).ok())?;
+        Some((name.to_owned(), value))
+    })
 }
 
 /// Whether the function has such a variable. Before Python 3.13, asking it for its variables keeps those alive until it ends.
@@ -84,7 +90,9 @@ fn within<'py>(
     variables: &Bound<'py, PyMapping>,
     name: &str,
 ) -> Option<(String, Bound<'py, PyAny>)> {
-    if let Ok(value) = variables.get_item(name) {
+    if let Ok(value) = variables.get_item(name)
+        && is_table(&value).unwrap_or(false)
+    {
         return Some((name.to_owned(), value));
     }
     let items = variables.items().ok()?;

@@ -56,6 +56,7 @@ mod own_functions;
 mod parameters;
 mod passed_on;
 mod pattern;
+mod percentiles;
 mod permission;
 mod physical;
 mod pivot;

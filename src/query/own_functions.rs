@@ -2,8 +2,10 @@
 //!
 //! Comes in: a context of the engine. Goes out: the same, whose functions of these names mean what they mean elsewhere, and have more names. Never here: what is wrong with those of the engine.
 
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 
+use super::plan::listed_text::HasNull;
 use super::{
     aliases, by_lambda, chosen, extremes, gathered, neighbours, placed, ranks, sliding,
     sorted_lists, sums, timezone,
@@ -23,4 +25,5 @@ pub(super) fn add_to(context: &SessionContext) {
     timezone::add_to(context);
     placed::add_to(context);
     by_lambda::add_to(context);
+    context.register_udf(ScalarUDF::from(HasNull::new()));
 }

@@ -5,10 +5,10 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, ListArray, UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt64Array, new_null_array,
 };
-use arrow::compute::{SortOptions, cast, partition, sort_to_indices, take};
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
+use arrow::compute::{SortOptions, partition, sort_to_indices, take};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
@@ -23,6 +23,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::prelude::SessionContext;
 
+use super::percentiles::{self, Numbers};
 use crate::error::{Error, ErrorKind};
 
 /// That of values that are there most often, the least one.
@@ -176,6 +177,9 @@ impl AggregateUDFImpl for Placed {
 
     fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         let place = self.place(&arguments)?;
+        if let Some(numbers) = place.of_numbers(&arguments) {
+            return Ok(Box::new(numbers));
+        }
         let inner = self.gathering.inner().accumulator(gathering(arguments)?)?;
         Ok(Box::new(OfOne { place, inner }))
     }
@@ -185,6 +189,9 @@ impl AggregateUDFImpl for Placed {
         arguments: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
         let place = self.place(&arguments)?;
+        if let Some(numbers) = place.of_numbers(&arguments) {
+            return Ok(Box::new(numbers));
+        }
         let gathered = self.gathering.inner();
         let inner = gathered.create_sliding_accumulator(gathering(arguments)?)?;
         Ok(Box::new(OfOne { place, inner }))
@@ -246,11 +253,20 @@ enum Place {
 }
 
 impl Place {
+    /// What gathers the numbers of one group or frame, each as often as it is there, where a number between two is asked for.
+    fn of_numbers(self, arguments: &AccumulatorArgs<'_>) -> Option<Numbers> {
+        let Self::Between { share } = self else {
+            return None;
+        };
+        let data_type = arguments.return_field.data_type();
+        (!arguments.is_distinct).then(|| Numbers::new(share, data_type))
+    }
+
     /// The value of each list; null of one without values.
     fn of(self, lists: &ListArray) -> Result<ArrayRef> {
         let data_type = lists.value_type();
         if let Self::Between { share } = self {
-            return between(lists, share);
+            return percentiles::of_lists(lists, share);
         }
         if data_type.is_null() {
             return Ok(new_null_array(&data_type, lists.len()));
@@ -300,49 +316,6 @@ impl Place {
             Some(place) => Ok(u64::from(place)),
             None => internal_err!("a place among no values"),
         }
-    }
-}
-
-/// The number at that share of each list of floats, in their type.
-fn between(lists: &ListArray, share: f64) -> Result<ArrayRef> {
-    let data_type = match lists.value_type() {
-        DataType::Null => DataType::Float64,
-        other => other,
-    };
-    let numbers = cast(lists.values(), &DataType::Float64)?;
-    let numbers = numbers.as_primitive::<Float64Type>();
-    let rows = lists.offsets().windows(2).enumerate().map(|(row, ends)| {
-        let [begin, end] = ends else { return None };
-        let ends = usize::try_from(*begin).ok()?..usize::try_from(*end).ok()?;
-        let mut numbers = numbers.values().get(ends)?.to_vec();
-        match lists.is_null(row) || numbers.is_empty() {
-            true => None,
-            false => Some(number_at(share, &mut numbers)),
-        }
-    });
-    let found: Float64Array = rows.collect();
-    Ok(cast(&found, &data_type)?)
-}
-
-/// The number at that share of numbers, of which there is at least one; NaN is above all others.
-fn number_at(share: f64, numbers: &mut [f64]) -> f64 {
-    let place = share * (numbers.len() - 1) as f64;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a number from 0 to that of the values"
-    )]
-    let below = (place.floor() as usize).min(numbers.len() - 1);
-    let in_order = |one: &f64, other: &f64| match (one.is_nan(), other.is_nan()) {
-        (false, false) => one.total_cmp(other),
-        (one, other) => one.cmp(&other),
-    };
-    let (_, lower, above) = numbers.select_nth_unstable_by(below, in_order);
-    let part = place - place.floor();
-    let upper = above.iter().copied().min_by(in_order);
-    match upper.filter(|upper| part > 0.0 && upper != lower) {
-        Some(upper) => *lower + (upper - *lower) * part,
-        None => *lower,
     }
 }
 
@@ -433,23 +406,5 @@ impl GroupsAccumulator for OfGroups {
 
     fn size(&self) -> usize {
         self.inner.size()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_between_two_is_exact() {
-        let third = number_at(1.0 / 3.0, &mut [3e9, 0.0]);
-        assert!((third - 1e9).abs() < 1e-6, "{third}");
-        assert_eq!(number_at(0.3, &mut [1.0]), 1.0);
-        assert_eq!(number_at(0.0, &mut [4.0, 1.0, 2.0]), 1.0);
-        assert_eq!(number_at(1.0, &mut [4.0, 1.0, 2.0]), 4.0);
-        assert_eq!(number_at(0.75, &mut [5.0, 1.0, 2.0, 3.0, 4.0]), 4.0);
-        let infinite = [f64::INFINITY, f64::INFINITY, 1.0];
-        assert_eq!(number_at(0.75, &mut infinite.clone()), f64::INFINITY);
-        assert!(number_at(1.0, &mut [f64::NAN, 1.0]).is_nan());
     }
 }

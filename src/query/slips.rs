@@ -73,7 +73,7 @@ fn rows(text: &str) -> Option<Worded> {
             "use WHERE for rows, or aggregate within HAVING",
         );
     }
-    if text.contains("invalid digit found in string") {
+    if text == "invalid digit found in string" {
         return worded(
             "a number in ORDER BY is that of a column, and no whole number",
             "leave it out, since rows have no order by it; ORDER BY 2 is by the second column",

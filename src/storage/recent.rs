@@ -48,6 +48,16 @@ thread_local! {
     static RECENT: RefCell<Vec<Recent>> = const { RefCell::new(Vec::new()) };
 }
 
+/// One of the plans, which is the newest then.
+#[inline]
+fn found(all: &mut [Recent], is_it: impl Fn(&Recent) -> bool) -> Option<&mut Recent> {
+    let place = all.iter().rposition(is_it)?;
+    if place + 1 < all.len() {
+        all.get_mut(place..)?.rotate_left(1);
+    }
+    all.last_mut()
+}
+
 impl Plan {
     /// The plan of a storage, shared with one before it on this thread where that had the same.
     ///
@@ -59,10 +69,7 @@ impl Plan {
         parameters: &Parameters,
     ) -> Result<Arc<Self>> {
         RECENT.with_borrow_mut(|all| {
-            if let Some(known) = all
-                .iter()
-                .find(|each| each.is(shape, item_bytes, parameters))
-            {
+            if let Some(known) = found(all, |each| each.is(shape, item_bytes, parameters)) {
                 return Ok(Arc::clone(&known.plan));
             }
             let plan = Arc::new(Self::try_new(shape, item_bytes, parameters)?);
@@ -90,10 +97,13 @@ impl Storage {
         parameters: &Parameters,
     ) -> Option<Arc<Self>> {
         let mut storage = RECENT.with_borrow_mut(|all| {
-            let mut known = all.iter_mut();
-            let known = known.find(|each| each.is(shape, item.item_bytes(), parameters))?;
+            let known = found(all, |each| each.is(shape, item.item_bytes(), parameters))?;
             // Widths may be equal of several types.
-            known.spare.pop_if(|storage| storage.item == *item)
+            let place = known
+                .spare
+                .iter()
+                .rposition(|storage| storage.item == *item)?;
+            Some(known.spare.swap_remove(place))
         })?;
         let pattern = match fill {
             Fill::Undefined => return Some(storage),
@@ -249,9 +259,15 @@ mod tests {
         drop(made(&[1 << 20]));
         assert!(spare(&[1 << 20], &FLOATS).is_none(), "it is too large");
         drop(made(&[2]));
-        for extent in 10..10 + MAX_PLANS {
+        for extent in 10..10 + MAX_PLANS - 1 {
             drop(made(&[extent]));
         }
-        assert!(spare(&[2], &FLOATS).is_none(), "others came since");
+        drop(Handle::from(spare(&[2], &FLOATS).unwrap()));
+        drop(made(&[20]));
+        assert!(spare(&[10], &FLOATS).is_none(), "others came since");
+        assert!(
+            spare(&[2], &FLOATS).is_some(),
+            "it was asked for after that one"
+        );
     }
 }

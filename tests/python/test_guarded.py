@@ -37,6 +37,9 @@ CONDITIONS = [
     "CASE WHEN k <> 0 THEN 2 / k > 1 END",
     "id >= 0 AND (k <> 0 AND (2 / k > 1 AND id < 1000))",
     "k <> 0 AND 2 % k = 0 AND 2 / k = 2",
+    "abs(k) > 0 AND 2 / k > 1",
+    "2 / k > 1 AND k + 0 > 0",
+    "k % 3 <> 0 AND 2 / k > 1 AND length(s) > 0",
 ]
 
 
@@ -67,16 +70,41 @@ def test_conditions_of_joins(divided: pg.Grid) -> None:
     expected = [n for n in EXPECTED if n >= 1]
     inner = f"SELECT id FROM t JOIN other ON {condition} ORDER BY id"
     assert answer(inner, t=divided, other=other) == [(n,) for n in expected]
+    left = f"SELECT count(o), count(*) FROM t LEFT JOIN other ON {condition}"
+    assert answer(left, t=divided, other=other) == [(len(expected), 300)]
+    crossed = "SELECT count(*) FROM t CROSS JOIN other WHERE k = 0 OR 2 / k > o"
+    zeros = sum(1 for n in range(300) if n % 7 and n % 3 == 0)
+    assert answer(crossed, t=divided, other=other) == [(2 * zeros + len(EXPECTED),)]
     keyed = "SELECT count(*) FROM t a JOIN t b ON a.id = b.id AND a.k <> 0 AND b.id / a.k >= 0"
     assert answer(keyed, t=divided) == [(sum(1 for n in range(300) if n % 7 and n % 3),)]
 
 
 def test_casts_of_texts(divided: pg.Grid) -> None:
-    for condition in ["s <> 'n/a' AND s::INT > 290", "s::INT > 290 AND s <> 'n/a'"]:
+    for condition in [
+        "s <> 'n/a' AND s::INT > 290",
+        "s::INT > 290 AND s <> 'n/a'",
+        "s ~ '^[0-9]+$' AND CAST(s AS INT) > 290",
+        "upper(s) <> 'N/A' AND length(s) < 4 AND s::INT > 290",
+    ]:
         found = answer(f"SELECT id FROM t WHERE {condition} ORDER BY id", t=divided)
         assert found == [(n,) for n in range(291, 300) if n % 3]
     inner = "SELECT count(*) FROM (SELECT * FROM t WHERE s <> 'n/a') WHERE s::INT > 290"
     assert answer(inner, t=divided) == [(6,)]
+
+
+def test_what_joins_learn_fails_for_no_row(divided: pg.Grid) -> None:
+    inner = "SELECT 2 / b.k FROM t b WHERE b.k <> 0 AND 2 / b.k > 0"
+    found = answer(f"SELECT count(*) FROM t WHERE k IN ({inner})", t=divided)
+    assert found == [(sum(1 for n in range(300) if n % 7 and n % 3),)]
+
+
+def test_long_chains_that_fail_end(divided: pg.Grid) -> None:
+    chain = " OR ".join(f"id < -{n}" for n in range(1, 60))
+    with pytest.raises(pg.errors.QueryError, match="by zero"):
+        answer(f"SELECT count(*) FROM t WHERE 2 / k > 5 OR {chain}", t=divided)
+    text = f"SELECT count(*) FROM t WHERE 2 / k > 5 OR {chain} OR k = 0"
+    zeros = sum(1 for n in range(300) if n % 7 and n % 3 == 0)
+    assert answer(text, t=divided) == [(zeros,)]
 
 
 def test_what_nothing_guards_is_an_error(divided: pg.Grid) -> None:

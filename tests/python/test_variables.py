@@ -104,6 +104,10 @@ def test_what_is_no_table_is_told_with_its_remedy() -> None:
             pg.sql(f"SELECT * FROM {name}")
         assert told.value.context["table"] == name
         assert hint in told.value.hint
+    # A value of the function hides no table of the module.
+    of_module = "no table"
+    assert answer(pg.sql("SELECT count(*) AS n FROM of_module")) == [{"n": 2}]
+    assert of_module
     assert rows
     assert lazy.collect().height == 1
 
@@ -142,6 +146,12 @@ def test_labels_of_rows_go_by_their_names() -> None:
         session.register("t", frame)
         assert answer(session.sql("SELECT sum(v) AS s FROM t")) == [{"s": frame["v"].sum()}]
     assert len(some) == 2
+    bare = pd.DataFrame(index=pd.RangeIndex(3))
+    assert answer(pg.sql("SELECT count(*) AS n FROM bare")) == [{"n": 3}]
+    twice = df.set_index(pd.Index([7, 8, 9], name="v"))
+    with pytest.raises(pg.errors.InvalidArgumentError, match="row labels are called 'v', as is"):
+        pg.sql("SELECT * FROM twice")
+    assert len(bare) == len(twice)
 
 
 class Frame:

@@ -11,11 +11,11 @@ use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{and_kleene, or_kleene};
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
+    BinaryExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
 
 /// Operators that give an answer for all values.
@@ -49,83 +49,133 @@ pub(super) fn can_fail(expression: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     })
 }
 
+/// A guard within a guard within a guard, and so on: below so many nothing is tried again, which would take time by the power of how many there are.
+const MAX_DEPTH: usize = 5;
+
+/// How often a side that fails is tried again after others have left fewer rows open.
+const MAX_ROUNDS: usize = 2;
+
 /// The expression, in which each AND and OR of something that can fail is guarded.
 pub(crate) fn guarded(
     expression: Arc<dyn PhysicalExpr>,
 ) -> Result<Transformed<Arc<dyn PhysicalExpr>>> {
-    expression.transform_down_up(
-        |part| {
-            // What is under the eyes of a guard stays.
-            let recursion = match part.is::<Guarded>() {
-                true => TreeNodeRecursion::Jump,
-                false => TreeNodeRecursion::Continue,
-            };
-            Ok(Transformed::new(part, false, recursion))
-        },
-        |part| match Guarded::of(&part)? {
-            Some(guarded) => Ok(Transformed::yes(Arc::new(guarded) as _)),
-            None => Ok(Transformed::no(part)),
-        },
-    )
+    guarded_below(expression, 0)
 }
 
-/// `left AND right`, or `left OR right`.
+fn guarded_below(
+    expression: Arc<dyn PhysicalExpr>,
+    depth: usize,
+) -> Result<Transformed<Arc<dyn PhysicalExpr>>> {
+    expression.transform_down(|part| {
+        let found = match part.is::<Guarded>() {
+            true => None,
+            false => Guarded::of(&part, depth)?,
+        };
+        Ok(match found {
+            Some(guarded) => {
+                Transformed::new(Arc::new(guarded) as _, true, TreeNodeRecursion::Jump)
+            }
+            // What is under the eyes of a guard stays.
+            None if part.is::<Guarded>() => Transformed::new(part, false, TreeNodeRecursion::Jump),
+            None => Transformed::no(part),
+        })
+    })
+}
+
+/// The sides of `a AND b AND c`, or of the same with OR.
+fn sides(part: &Arc<dyn PhysicalExpr>, operator: Operator) -> Vec<Arc<dyn PhysicalExpr>> {
+    let (mut sides, mut open) = (Vec::new(), vec![part]);
+    while let Some(part) = open.pop() {
+        match part.downcast_ref::<BinaryExpr>() {
+            Some(binary) if *binary.op() == operator => {
+                open.extend([binary.right(), binary.left()]);
+            }
+            _ => sides.push(Arc::clone(part)),
+        }
+    }
+    sides
+}
+
+/// A chain of AND, or of OR.
 #[derive(Debug, Clone)]
 struct Guarded {
     original: Arc<dyn PhysicalExpr>,
+    /// What is between AND or OR, with guards of their own.
+    sides: Vec<Arc<dyn PhysicalExpr>>,
     is_and: bool,
+    depth: usize,
 }
 
 impl Guarded {
-    fn of(part: &Arc<dyn PhysicalExpr>) -> Result<Option<Self>> {
-        let Some(binary) = part.downcast_ref::<BinaryExpr>() else {
+    fn of(part: &Arc<dyn PhysicalExpr>, depth: usize) -> Result<Option<Self>> {
+        let operator = part.downcast_ref::<BinaryExpr>().map(BinaryExpr::op);
+        let operator = operator.filter(|op| matches!(op, Operator::And | Operator::Or));
+        let Some(operator) = operator.filter(|_| depth < MAX_DEPTH) else {
             return Ok(None);
         };
-        let is_and = match binary.op() {
-            Operator::And => true,
-            Operator::Or => false,
-            _ => return Ok(None),
-        };
-        Ok(can_fail(part)?.then(|| Self {
+        if !can_fail(part)? {
+            return Ok(None);
+        }
+        let sides = sides(part, *operator).into_iter();
+        let sides = sides.map(|side| Ok(guarded_below(side, depth + 1)?.data));
+        Ok(Some(Self {
             original: Arc::clone(part),
-            is_and,
+            sides: sides.collect::<Result<_>>()?,
+            is_and: *operator == Operator::And,
+            depth,
         }))
     }
 
-    /// One side for all rows, then the other for those that it leaves open.
+    /// One side after the other, each for the rows that those before leave open; one that fails comes after the others.
     ///
     /// # Errors
-    /// `error` when each of the sides fails for some of all rows; that of a side for rows that are open.
-    fn carefully(&self, batch: &RecordBatch, error: DataFusionError) -> Result<ColumnarValue> {
-        let Some(binary) = self.original.downcast_ref::<BinaryExpr>() else {
-            return Err(error);
-        };
-        let sides = [
-            (binary.left(), binary.right()),
-            (binary.right(), binary.left()),
-        ];
-        let known = sides.into_iter().find_map(|(first, second)| {
-            let values = first.evaluate(batch).ok()?;
-            Some((values.into_array(batch.num_rows()).ok()?, second))
-        });
-        let Some((first, second)) = known else {
-            return Err(error);
-        };
-        let Some(first) = first.as_boolean_opt() else {
-            return Err(error);
-        };
-        let open: BooleanArray = first
+    /// That of a side which fails for rows that all others leave open.
+    fn carefully(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        let undecided = BooleanArray::from(vec![self.is_and; batch.num_rows()]);
+        let mut known = undecided;
+        let mut left: Vec<&Arc<dyn PhysicalExpr>> = self.sides.iter().collect();
+        for round in 0..=MAX_ROUNDS {
+            let (mut failed, count) = (Vec::new(), left.len());
+            for side in left {
+                match self.with(&known, side, batch) {
+                    Ok(now) => known = now,
+                    Err(error) => failed.push((side, error)),
+                }
+            }
+            let is_stuck = failed.len() == count || round == MAX_ROUNDS;
+            if is_stuck && !failed.is_empty() {
+                let (_, error) = failed.swap_remove(0);
+                return Err(error);
+            }
+            left = failed.into_iter().map(|(side, _)| side).collect();
+            if left.is_empty() {
+                break;
+            }
+        }
+        Ok(ColumnarValue::Array(Arc::new(known)))
+    }
+
+    /// What is known once another side has been worked out for the rows that are open.
+    fn with(
+        &self,
+        known: &BooleanArray,
+        side: &Arc<dyn PhysicalExpr>,
+        batch: &RecordBatch,
+    ) -> Result<BooleanArray> {
+        let open: BooleanArray = known
             .iter()
             .map(|value| Some(value != Some(!self.is_and)))
             .collect();
-        let second = second.evaluate_selection(batch, &open)?;
-        let second = second.into_array(batch.num_rows())?;
-        // Null stands for what was left out, and decides nothing.
-        let both = match self.is_and {
-            true => and_kleene(first, second.as_boolean())?,
-            false => or_kleene(first, second.as_boolean())?,
+        let values = side.evaluate_selection(batch, &open)?;
+        let values = values.into_array(batch.num_rows())?;
+        let Some(values) = values.as_boolean_opt() else {
+            return datafusion::common::internal_err!("a side of AND that is no truth value");
         };
-        Ok(ColumnarValue::Array(Arc::new(both)))
+        // Null stands for what was left out, and decides nothing.
+        Ok(match self.is_and {
+            true => and_kleene(known, values)?,
+            false => or_kleene(known, values)?,
+        })
     }
 }
 
@@ -164,7 +214,7 @@ impl PhysicalExpr for Guarded {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         let values = self.original.evaluate(batch);
-        values.or_else(|error| self.carefully(batch, error))
+        values.or_else(|_| self.carefully(batch))
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
@@ -175,17 +225,113 @@ impl PhysicalExpr for Guarded {
         self: Arc<Self>,
         mut children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
-        match children.pop() {
-            Some(original) => Ok(Arc::new(Self {
-                original,
-                is_and: self.is_and,
-            })),
-            None => Ok(self),
-        }
+        let Some(original) = children.pop() else {
+            return Ok(self);
+        };
+        Ok(match Self::of(&original, self.depth)? {
+            Some(guarded) => Arc::new(guarded),
+            None => original,
+        })
     }
 
     fn fmt_sql(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.original.fmt_sql(formatter)
+    }
+}
+
+/// What may fail in the condition of a join, kept where it is: worked out below the join, for all rows of a side, nothing would guard it.
+#[derive(Debug)]
+struct Kept(Arc<dyn PhysicalExpr>);
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq(&other.0)
+    }
+}
+
+impl Eq for Kept {}
+
+impl Hash for Kept {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// The condition, in which divisions and casts beside AND and OR are kept.
+pub(super) fn kept(
+    condition: &Arc<dyn PhysicalExpr>,
+) -> Result<Transformed<Arc<dyn PhysicalExpr>>> {
+    let condition = Arc::clone(condition);
+    if Guarded::of(&condition, 0)?.is_none() {
+        return Ok(Transformed::no(condition));
+    }
+    condition.transform_up(|part| {
+        let operator = part.downcast_ref::<BinaryExpr>().map(BinaryExpr::op);
+        let divides = operator.is_some_and(|op| matches!(op, Operator::Divide | Operator::Modulo));
+        Ok(match divides || part.is::<CastExpr>() {
+            true => Transformed::yes(Arc::new(Kept(part)) as _),
+            false => Transformed::no(part),
+        })
+    })
+}
+
+/// The condition as it was before [`kept`].
+pub(super) fn released(
+    condition: &Arc<dyn PhysicalExpr>,
+) -> Result<Transformed<Arc<dyn PhysicalExpr>>> {
+    Arc::clone(condition).transform_up(|part| {
+        let original = part
+            .downcast_ref::<Kept>()
+            .map(|Kept(part)| Arc::clone(part));
+        Ok(match original {
+            Some(original) => Transformed::yes(original),
+            None => Transformed::no(part),
+        })
+    })
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl PhysicalExpr for Kept {
+    fn data_type(&self, schema: &Schema) -> Result<DataType> {
+        self.0.data_type(schema)
+    }
+
+    fn nullable(&self, schema: &Schema) -> Result<bool> {
+        self.0.nullable(schema)
+    }
+
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.0.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        self.0.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        self.0.children()
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let original = Arc::clone(&self.0).with_new_children(children)?;
+        Ok(Arc::new(Self(original)))
+    }
+
+    fn fmt_sql(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_sql(formatter)
+    }
+
+    /// The engine moves nothing of which it is said that it gives another value each time.
+    fn is_volatile_node(&self) -> bool {
+        true
     }
 }
 
@@ -264,6 +410,33 @@ mod tests {
         let both = binary(safe, Operator::And, divided(&schema), &schema).unwrap();
         let both = guarded(both).unwrap().data;
         assert!(both.evaluate(&batch).is_err());
+    }
+
+    #[test]
+    fn a_long_chain_that_fails_is_worked_out_few_times() {
+        let batch = batch((0..100).map(Some).collect());
+        let schema = batch.schema();
+        let mut chain = divided(&schema);
+        for number in 0..300_i64 {
+            let less = lit(-1 - number);
+            let less = binary(col("k", &schema).unwrap(), Operator::Lt, less, &schema).unwrap();
+            chain = binary(chain, Operator::Or, less, &schema).unwrap();
+        }
+        // With a power of what is in it, it would not come to an end.
+        let chain = guarded(chain).unwrap().data;
+        assert!(chain.evaluate(&batch).is_err());
+        let zero = binary(chain, Operator::Or, is_zero(&schema), &schema).unwrap();
+        assert!(guarded(zero).unwrap().data.evaluate(&batch).is_ok());
+        let mut nested = divided(&schema);
+        for number in 0..40_i64 {
+            let (operator, limit) = match number % 2 {
+                0 => (Operator::And, lit(1000 + number)),
+                _ => (Operator::Or, lit(-1 - number)),
+            };
+            let less = binary(col("k", &schema).unwrap(), Operator::Lt, limit, &schema).unwrap();
+            nested = binary(nested, operator, less, &schema).unwrap();
+        }
+        assert!(guarded(nested).unwrap().data.evaluate(&batch).is_err());
     }
 
     #[test]

@@ -154,12 +154,18 @@ impl Sieve {
             self.sort();
         }
         let mut chosen = Chosen::All;
-        for condition in &mut self.conditions {
+        let mut failed = Vec::new();
+        for (place, condition) in self.conditions.iter_mut().enumerate() {
             if condition.is_asleep() {
                 continue;
             }
             let before = chosen.count(rows.len());
-            chosen = chosen.and(condition, batch, &rows)?;
+            match chosen.and(condition, batch, &rows) {
+                Ok(left) => chosen = left,
+                // Whoever made it tests its rows again.
+                Err(_) if condition.is_optional() => {}
+                Err(_) => failed.push(place),
+            }
             if condition.is_optional() {
                 self.filtered += before.saturating_sub(chosen.count(rows.len())) as u64;
             }
@@ -167,7 +173,40 @@ impl Sieve {
                 break;
             }
         }
-        chosen.passed(&rows)
+        self.again(failed, chosen, batch, &rows)?.passed(&rows)
+    }
+
+    /// The rows that are left once those conditions have been tested again which failed before others had taken away what they fail for.
+    ///
+    /// # Errors
+    /// That of one which fails for rows that all others leave.
+    fn again(
+        &mut self,
+        mut failed: Vec<usize>,
+        mut chosen: Chosen,
+        batch: &RecordBatch,
+        rows: &Range<usize>,
+    ) -> Result<Chosen> {
+        while !failed.is_empty() && !chosen.is_empty() {
+            let (count, mut still, mut first) = (failed.len(), Vec::new(), None);
+            for place in failed {
+                let Some(condition) = self.conditions.get_mut(place) else {
+                    continue;
+                };
+                match chosen.and(condition, batch, rows) {
+                    Ok(left) => chosen = left,
+                    Err(error) => {
+                        still.push(place);
+                        first.get_or_insert(error);
+                    }
+                }
+            }
+            if let Some(error) = first.filter(|_| still.len() == count) {
+                return Err(error);
+            }
+            failed = still;
+        }
+        Ok(chosen)
     }
 
     /// How many rows dynamic filters took away since this was asked last.
@@ -238,7 +277,7 @@ impl Chosen {
     }
 
     fn and(
-        self,
+        &self,
         condition: &mut Condition,
         batch: &RecordBatch,
         window: &Range<usize>,
@@ -252,25 +291,25 @@ impl Chosen {
                     Self::Mask(mask, count)
                 }
             }),
-            Self::Mask(mask, count) if condition.prefers_windows(count, window.len()) => {
+            Self::Mask(mask, count) if condition.prefers_windows(*count, window.len()) => {
                 Ok(match condition.test_window(batch, window)? {
-                    Outcome::All => Self::Mask(mask, count),
+                    Outcome::All => Self::Mask(mask.clone(), *count),
                     Outcome::None => Self::Rows(UInt32Array::from(Vec::<u32>::new())),
                     Outcome::Mask(other) => {
-                        let both = &mask & &other;
+                        let both = mask & &other;
                         let count = both.count_set_bits();
                         Self::Mask(both, count)
                     }
                 })
             }
             Self::Mask(mask, _) => {
-                Self::Rows(numbers(&mask, window.start)?).and(condition, batch, window)
+                Self::Rows(numbers(mask, window.start)?).and(condition, batch, window)
             }
-            Self::Rows(rows) => Ok(match condition.test_rows(batch, &rows)? {
-                Outcome::All => Self::Rows(rows),
+            Self::Rows(rows) => Ok(match condition.test_rows(batch, rows)? {
+                Outcome::All => Self::Rows(rows.clone()),
                 Outcome::None => Self::Rows(UInt32Array::from(Vec::<u32>::new())),
                 Outcome::Mask(mask) => {
-                    let left = filter(&rows, &mask.into())?;
+                    let left = filter(rows, &mask.into())?;
                     Self::Rows(UInt32Array::from(left.to_data()))
                 }
             }),

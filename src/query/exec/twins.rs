@@ -2,7 +2,7 @@
 //!
 //! Comes in: a rule of the engine that moves conditions towards scans. Goes out: the same rule, by which no condition gets to another column than it is about: from node to node the engine looks columns up by
 //! their names, and takes the first of several that have one, as of both sides of a join of a table with itself. Such conditions stay where they are. Comes in: its rule that moves columns. Goes out: the same rule, by which no filter has other columns than it is about:
-//! where it gives on some of its columns only, the engine looks for those of its condition among them. Never here: conditions that name no such column.
+//! where it gives on some of its columns only, the engine looks for those of its condition among them; nor is what may fail in the condition of a join worked out below it (`guarded.rs`). Never here: conditions that name no such column.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,11 +17,14 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::between::{Between, BetweenExec, Room, put_under_all};
+use super::expressions::{Change, with_expressions};
+use super::guarded::{kept, released};
 
 /// A rule that moves conditions, and none to another column.
 #[derive(Debug)]
@@ -80,7 +83,12 @@ impl PhysicalOptimizerRule for FiltersWhole {
             Some(whole) => Ok(Transformed::yes(whole)),
             None => Ok(Transformed::no(node)),
         });
-        self.0.optimize(whole.data()?, config)
+        let kept = whole
+            .data()?
+            .transform_up(|node| of_joins(node, &|part, _| kept(part)));
+        let done = self.0.optimize(kept.data()?, config)?;
+        done.transform_up(|node| of_joins(node, &|part, _| released(part)))
+            .data()
     }
 
     fn name(&self) -> &str {
@@ -89,6 +97,17 @@ impl PhysicalOptimizerRule for FiltersWhole {
 
     fn schema_check(&self) -> bool {
         self.0.schema_check()
+    }
+}
+
+/// A join of all pairs of rows with another condition: what it is made of may be worked out below.
+fn of_joins(
+    node: Arc<dyn ExecutionPlan>,
+    change: &Change<'_>,
+) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    match node.is::<NestedLoopJoinExec>() {
+        true => with_expressions(node, change),
+        false => Ok(Transformed::no(node)),
     }
 }
 

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int32Array};
-use arrow::array::{Decimal128Array, PrimitiveArray};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Float64Array, Int32Array,
+    Int64Array, PrimitiveArray,
+};
 use arrow::compute::cast as cast_array;
 use arrow::datatypes::{
     DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
@@ -69,6 +71,18 @@ pub(super) fn by_length(expression: Expr, schema: &DFSchema) -> Transformed<Expr
             let value = Box::new(length(*list.expr));
             let values = list.list.into_iter().map(length).collect();
             Transformed::yes(Expr::InList(InList::new(value, values, list.negated)))
+        }
+        Expr::Case(mut case)
+            if case
+                .expr
+                .as_ref()
+                .is_some_and(|value| is_span(value, schema)) =>
+        {
+            case.expr = case.expr.map(|value| Box::new(length(*value)));
+            for (wanted, _) in &mut case.when_then_expr {
+                **wanted = length(std::mem::take(wanted.as_mut()));
+            }
+            Transformed::yes(Expr::Case(case))
         }
         other => Transformed::no(other),
     }
@@ -207,27 +221,38 @@ enum Part {
     Second,
     Millisecond,
     Microsecond,
+    Nanosecond,
     Epoch,
 }
 
 impl Part {
-    const ALL: [(Self, &'static [&'static str]); 14] = [
+    const ALL: [(Self, &'static [&'static str]); 15] = [
         (
             Self::Millennium,
             &["millennium", "millenniums", "millennia"],
         ),
-        (Self::Century, &["century", "centuries"]),
-        (Self::Decade, &["decade", "decades"]),
-        (Self::Year, &["year", "years"]),
-        (Self::Quarter, &["quarter", "quarters"]),
-        (Self::Month, &["month", "months"]),
-        (Self::Week, &["week", "weeks"]),
-        (Self::Day, &["day", "days"]),
-        (Self::Hour, &["hour", "hours"]),
-        (Self::Minute, &["minute", "minutes"]),
-        (Self::Second, &["second", "seconds"]),
-        (Self::Millisecond, &["millisecond", "milliseconds"]),
-        (Self::Microsecond, &["microsecond", "microseconds"]),
+        (Self::Century, &["century", "centuries", "c"]),
+        (Self::Decade, &["decade", "decades", "dec", "decs"]),
+        (Self::Year, &["year", "years", "y", "yr", "yrs"]),
+        (Self::Quarter, &["quarter", "quarters", "qtr", "qtrs"]),
+        (Self::Month, &["month", "months", "mon", "mons"]),
+        (Self::Week, &["week", "weeks", "w"]),
+        (Self::Day, &["day", "days", "d"]),
+        (Self::Hour, &["hour", "hours", "h", "hr", "hrs"]),
+        (Self::Minute, &["minute", "minutes", "m", "min", "mins"]),
+        (Self::Second, &["second", "seconds", "s", "sec", "secs"]),
+        (
+            Self::Millisecond,
+            &["millisecond", "milliseconds", "ms", "msec", "msecs"],
+        ),
+        (
+            Self::Microsecond,
+            &["microsecond", "microseconds", "us", "usec", "usecs"],
+        ),
+        (
+            Self::Nanosecond,
+            &["nanosecond", "nanoseconds", "ns", "nsec", "nsecs"],
+        ),
         (Self::Epoch, &["epoch"]),
     ];
 
@@ -264,6 +289,7 @@ impl Part {
             Self::Second => time % minute / SECOND,
             Self::Millisecond => time % minute / 1_000_000,
             Self::Microsecond => time % minute / 1_000,
+            Self::Nanosecond => time % minute,
             Self::Epoch => 0,
         }
     }
@@ -323,6 +349,7 @@ impl ScalarUDFImpl for PartOf {
         let part = part.and_then(|part| part.try_as_str().flatten());
         let data_type = match part.and_then(Part::of) {
             Some(Part::Epoch) => DataType::Float64,
+            Some(Part::Nanosecond) => DataType::Int64,
             _ => DataType::Int32,
         };
         let field = arrow::datatypes::Field::new(self.name(), data_type, true);
@@ -341,6 +368,10 @@ impl ScalarUDFImpl for PartOf {
             let spans = spans_of(values)?;
             if part == Part::Epoch {
                 let made: Float64Array = spans.unary(seconds);
+                return Ok(Arc::new(made));
+            }
+            if part == Part::Nanosecond {
+                let made: Int64Array = spans.unary(|span| part.of_span(span));
                 return Ok(Arc::new(made));
             }
             let made: Int32Array = spans.try_unary(|span| {
@@ -419,10 +450,12 @@ mod tests {
             (Part::Second, 1),
             (Part::Millisecond, 1_500),
             (Part::Microsecond, 1_500_000),
+            (Part::Nanosecond, 1_500_000_000),
         ];
         for (part, number) in expected {
             assert_eq!(part.of_span(long), number, "{part:?}");
             assert_eq!(Part::of(part.name()), Some(part));
+            assert_eq!(Part::of(&part.name().to_uppercase()), Some(part));
         }
         let year = seconds(span(12, 0, 0));
         assert!((year - 31_557_600.0).abs() < 1e-6, "{year}");

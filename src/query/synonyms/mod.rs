@@ -132,7 +132,7 @@ fn list_of_any(expr: &Expr) -> Option<&Expr> {
 
 /// What no element meets may still be met by one that is null; the engine says that it is not.
 fn or_unknown(any: &Expr, list: &Expr) -> Result<Expr> {
-    let text = "CASE WHEN array_position(list, NULL) IS NOT NULL THEN NULL ELSE FALSE END";
+    let text = "CASE WHEN list_has_null(list) THEN NULL ELSE FALSE END";
     let unknown = put(text, &["list"], std::slice::from_ref(list))?;
     let nested = |part| Box::new(Expr::Nested(Box::new(part)));
     Ok(Expr::Nested(Box::new(Expr::BinaryOp {
@@ -161,10 +161,20 @@ impl Synonym {
 
     fn in_place_of(&self, call: &Function) -> Result<Expr> {
         if self.takes.is_empty() {
-            return Ok(Expr::Function(Function {
+            let mut meant = Function {
                 name: ObjectName::from(Ident::new(self.stands_for)),
                 ..call.clone()
-            }));
+            };
+            // Without a text between texts it is a comma.
+            if self.stands_for == "string_agg"
+                && let FunctionArguments::List(list) = &mut meant.args
+                && list.args.len() == 1
+            {
+                let comma = Expr::value(Value::SingleQuotedString(",".to_owned()));
+                list.args
+                    .push(FunctionArg::Unnamed(FunctionArgExpr::Expr(comma)));
+            }
+            return Ok(Expr::Function(meant));
         }
         if self.name == "struct_pack" {
             return self.of_fields(call);
