@@ -18,10 +18,11 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, InList, ScalarFunction};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility, cast, lit,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility, cast, lit,
 };
 
+use super::types::compares;
 use crate::error::{Error, ErrorKind};
 
 /// What intervals of all units are worked out in.
@@ -52,7 +53,7 @@ fn is_span(part: &Expr, schema: &DFSchema) -> bool {
 pub(super) fn by_length(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let length = |part: Expr| ScalarUDF::from(Length::new()).call(vec![cast(part, SPAN)]);
     match expression {
-        Expr::BinaryExpr(pair) if is_comparison(pair.op) && is_span(&pair.left, schema) => {
+        Expr::BinaryExpr(pair) if compares(pair.op) && is_span(&pair.left, schema) => {
             let sides = [*pair.left, *pair.right].map(|side| Box::new(length(side)));
             let [left, right] = sides;
             Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(left, pair.op, right)))
@@ -86,20 +87,6 @@ pub(super) fn by_length(expression: Expr, schema: &DFSchema) -> Transformed<Expr
         }
         other => Transformed::no(other),
     }
-}
-
-fn is_comparison(operator: Operator) -> bool {
-    matches!(
-        operator,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
 }
 
 /// The longest or the shortest of intervals in each row, without nulls as long as there is another.
