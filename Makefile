@@ -96,7 +96,7 @@ $(PEERS)/distarray/.ready: tests/python/peers/requirements/distarray.no-deps.txt
 test-fuzz: $(VENV)/.ready
 	cargo install cargo-fuzz --version 0.13.2 --locked --quiet --root fuzz/tools
 	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/fuzz" $(VENV)/bin/python fuzz/run.py 60
-	PARTGRID_FUZZ_CASES=1000000 cargo test --workspace --locked --profile dev --lib --test it hostile
+	PARTGRID_FUZZ_CASES=1000000 CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=true cargo test --workspace --locked --profile dev --lib --test it hostile
 
 extension: $(VENV)/.ready
 	@echo "compiling partgrid: the first time with DataFusion, some 20 minutes on two cores"

@@ -23,7 +23,7 @@ wheels=$(mktemp -d)
 trap restore EXIT
 [ ! -e "$built.tested" ] || mv "$built.tested" "$built"
 
-CARGO_PROFILE_DEV_OPT_LEVEL=0 maturin build --locked --quiet --profile dev --strip --auditwheel skip -m python/Cargo.toml -o "$wheels"
+CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=true maturin build --locked --quiet --profile dev --strip --auditwheel skip -m python/Cargo.toml -o "$wheels"
 if [ "$("$folder/bin/python" --version 2>&1)" != "$(python --version)" ]; then
     rm -rf "$folder"
     python -m venv --without-pip "$folder"

@@ -4,17 +4,14 @@
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::functions::math::signum;
-use datafusion::functions_nested::string::string_to_array_udf;
 use datafusion::prelude::SessionContext;
 
 /// Gives functions more names.
 pub(super) fn add_to(context: &SessionContext) {
     let sign = signum().as_ref().clone().with_aliases(["sign"]);
-    let split = string_to_array_udf().as_ref().clone();
     // It may be ours already (`coerced.rs`).
     if let Ok(length) = context.udf("character_length") {
         context.register_udf(length.as_ref().clone().with_aliases(["len"]));
     }
     context.register_udf(sign);
-    context.register_udf(split.with_aliases(["string_split"]));
 }

@@ -1,10 +1,33 @@
-//! The SQL that is read here: that of the generic dialect of the parser, and lambdas: `x -> x + 1`.
+//! The SQL that is read here: that of the generic dialect of the parser, lambdas (`x -> x + 1`), and columns of JSON (`j -> 'a'`).
 //!
 //! Comes in: questions of the parser. Goes out: what it reads. Never here: what is allowed of it.
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
+use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// The functions that take lambdas.
+const BY_LAMBDA: [&str; 13] = [
+    "any_match",
+    "apply",
+    "array_any_match",
+    "array_apply",
+    "array_filter",
+    "array_reduce",
+    "array_transform",
+    "filter",
+    "list_any_match",
+    "list_apply",
+    "list_filter",
+    "list_reduce",
+    "list_transform",
+];
+
+/// The token of `->` between a text of JSON and a key; the parser takes the other one for that of a lambda.
+pub(super) const ARROW: &str = "->";
 
 /// The dialect.
 #[derive(Debug)]
@@ -32,6 +55,20 @@ macro_rules! as_generic {
 
             fn supports_lambda_functions(&self) -> bool {
                 true
+            }
+
+            fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+                let is_of_bits = parser.peek_token_ref().token == Token::Tilde;
+                is_of_bits.then(|| self.parse_bits(parser))
+            }
+
+            // As `||`, so that `j ->> 'a' || 'b'` and `j ->> 'a' = 'b'` begin with what the text has.
+            fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+                let is_json = match &parser.peek_token_ref().token {
+                    Token::CustomBinaryOperator(name) => name == ARROW,
+                    token => *token == Token::LongArrow,
+                };
+                is_json.then(|| Ok(self.prec_value(Precedence::MulDivModOp)))
             }
 
             $(
@@ -113,3 +150,127 @@ as_generic!(
     supports_select_item_multi_column_alias,
     supports_xml_expressions,
 );
+
+impl Sql {
+    /// `~a + 1` is `~(a + 1)`, as in PostgreSQL and DuckDB.
+    fn parse_bits(&self, parser: &mut Parser<'_>) -> Result<Expr, ParserError> {
+        parser.advance_token();
+        let bits = parser.parse_subexpr(self.prec_value(Precedence::Xor))?;
+        Ok(Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            expr: Box::new(bits),
+        })
+    }
+}
+
+/// The words, with another token for arrows that are not those of lambdas: these stand behind the names with which an argument of a function that takes lambdas begins.
+pub(super) fn with_arrows_of_json(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    // The brackets that are open, and outside of all nothing.
+    let mut open = vec![Bracket::default()];
+    // What stood before, from the last word on.
+    let (mut last, mut is_name_of_lambdas) = (Before::Begin, false);
+    for token in &mut tokens {
+        let Some(bracket) = open.last_mut() else {
+            break;
+        };
+        match &token.token {
+            Token::Whitespace(_) => continue,
+            Token::LParen => {
+                let is_first = last == Before::Begin;
+                open.push(Bracket {
+                    takes_lambdas: is_name_of_lambdas,
+                    has_list: false,
+                    is_first,
+                });
+                last = Before::Begin;
+            }
+            Token::LBracket | Token::LBrace => {
+                open.push(Bracket::default());
+                last = Before::Begin;
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                let are_names = token.token == Token::RParen && bracket.is_first;
+                if open.len() > 1 {
+                    open.pop();
+                }
+                last = if are_names {
+                    Before::Names
+                } else {
+                    Before::Others
+                };
+            }
+            Token::Comma => {
+                bracket.has_list |= bracket.takes_lambdas;
+                last = Before::Begin;
+            }
+            Token::Arrow => {
+                let is_of_lambda = bracket.has_list && last == Before::Names;
+                if !is_of_lambda {
+                    token.token = Token::CustomBinaryOperator(ARROW.to_owned());
+                }
+                last = Before::Others;
+            }
+            // Behind the name of a parameter there may be its type.
+            Token::Word(_) if matches!(last, Before::Begin | Before::Names) => last = Before::Names,
+            _ => last = Before::Others,
+        }
+        is_name_of_lambdas = match &token.token {
+            Token::Word(word) => BY_LAMBDA.contains(&word.value.to_lowercase().as_str()),
+            _ => false,
+        };
+    }
+    tokens
+}
+
+/// A bracket that is open.
+#[derive(Default)]
+struct Bracket {
+    /// Whether arguments of a function that takes lambdas stand in it.
+    takes_lambdas: bool,
+    /// Whether the first of them is over, which is a list.
+    has_list: bool,
+    /// Whether an argument begins with it.
+    is_first: bool,
+}
+
+/// What stands before, since an argument began.
+#[derive(PartialEq, Eq)]
+enum Before {
+    Begin,
+    Names,
+    Others,
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    use super::*;
+
+    #[test]
+    fn arrows_of_lambdas_stand_where_arguments_begin() {
+        let cases = [
+            ("a -> 'k'", "j"),
+            ("SELECT a, b -> 'k'", "j"),
+            ("f(a, b -> 'k')", "j"),
+            ("list_transform(l, x -> x + 1)", "l"),
+            ("LIST_FILTER(l -> 'a', (x, i) -> x -> 'k' = i)", "jlj"),
+            ("list_transform([a -> 'k', b -> 1], x INT -> x)", "jjl"),
+            ("list_transform(f(x -> 'a'), x -> f(x -> 'a'))", "jlj"),
+            ("list_reduce(l, (s, x) -> s, j -> 'a')", "ll"),
+            ("(a) -> 'k'", "j"),
+            ("t.a -> 'k' -> 0", "jj"),
+            (") -> 'k'", "j"),
+        ];
+        for (text, expected) in cases {
+            let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
+            let found = with_arrows_of_json(tokens.unwrap());
+            let found = found.iter().filter_map(|token| match &token.token {
+                Token::Arrow => Some('l'),
+                Token::CustomBinaryOperator(_) => Some('j'),
+                _ => None,
+            });
+            assert_eq!(found.collect::<String>(), expected, "{text}");
+        }
+    }
+}

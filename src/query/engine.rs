@@ -16,6 +16,7 @@ use super::bounds::SessionMemory;
 use super::exec::first_seen::FirstSeen;
 use super::exec::spool::ShowMakers;
 use super::exec::twins::{FiltersWhole, TwinsApart};
+use super::letters::Subscripts;
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::apply::Apply;
@@ -41,6 +42,7 @@ use super::plan::settings::for_tiles;
 use super::plan::steps::{Steps, WithSteps};
 use super::plan::types::{Operations, Types, with_operations};
 use super::spill::SpillFolder;
+use super::years::Extracts;
 use crate::error::Result;
 
 /// The places of a table of a join, of four bytes each, that cost next to nothing.
@@ -92,6 +94,8 @@ pub(super) fn state(
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
+        // Before those of the engine, which take what is in brackets for the place in a list.
+        .with_expr_planners(vec![Arc::new(Subscripts), Arc::new(Extracts)])
         .with_default_features()
         .with_analyzer_rules(rules)
         .with_analyzer_rule(Arc::new(Apply))

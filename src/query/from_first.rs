@@ -133,6 +133,9 @@ impl<'a> Words<'a> {
             return self.ends_with(last);
         }
         match self.keyword(Some(last)) {
+            // `DESCRIBE FROM t`, and what stands for `SUMMARIZE FROM t`.
+            Some(Keyword::DESCRIBE | Keyword::DESC) => last == 0,
+            Some(Keyword::ESTIMATE) => last == 1 && earlier == Some(Keyword::DESCRIBE),
             Some(
                 Keyword::UNION
                 | Keyword::EXCEPT

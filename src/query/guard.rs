@@ -13,7 +13,8 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use super::dialect::Sql;
+use super::described;
+use super::dialect::{Sql, with_arrows_of_json};
 use super::digits;
 use super::from_first;
 use super::options::Statements;
@@ -67,10 +68,11 @@ pub(super) async fn parse(
     let tokens = Tokenizer::new(&GenericDialect {}, text)
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
-    let tokens = digits::joined(tokens);
+    let tokens = described::with_known_words(digits::joined(tokens));
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
-    let mut tokens = from_first::with_select(trimmed::with_blanks(tokens));
+    let tokens = with_arrows_of_json(trimmed::with_blanks(tokens));
+    let mut tokens = from_first::with_select(tokens);
     number_parameters(&mut tokens)?;
     let has_natural = tokens
         .iter()
@@ -272,7 +274,7 @@ fn check_kind(statement: &Statement, may: Statements) -> Result<Does> {
         other => first_words(&other.to_string()),
     };
     let text = format!(
-        "only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW){}, got {refused}",
+        "only statements that read are allowed (SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SUMMARIZE, SHOW){}, got {refused}",
         that_name(may)
     );
     let error = Error::new(ErrorKind::Query, text);
@@ -307,9 +309,7 @@ fn instead_of(word: &str, may: Statements) -> Option<&'static str> {
         "COPY" => {
             "answers are written by those who get them: `write_parquet` of a result (`session.sql(…).write_parquet(folder)`), `partgrid sql --output`"
         }
-        "DESCRIBE" | "DESC" => {
-            "DESCRIBE takes the name of a table; arrow_typeof(…) shows the type of a value"
-        }
+        "DESCRIBE" | "DESC" => "DESCRIBE takes the name of a table, or a query: DESCRIBE SELECT …",
         "SHOW" => "SHOW TABLES, SHOW FUNCTIONS, SHOW COLUMNS FROM t and SHOW ALL are known",
         "START" | "BEGIN" | "COMMIT" | "END" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => {
             "there are no transactions: each statement takes effect by itself"
@@ -331,6 +331,7 @@ fn does(statement: &SqlStatement, may: Statements) -> Result<Option<Does>> {
         | SqlStatement::ExplainTable { .. }
         | SqlStatement::ShowColumns { .. }
         | SqlStatement::ShowVariable { .. } => Some(Does::Read),
+        SqlStatement::Explain { .. } if described::asked(statement).is_some() => Some(Does::Read),
         SqlStatement::ShowFunctions { .. } => Some(Does::ListFunctions),
         SqlStatement::ShowTables {
             extended: false,

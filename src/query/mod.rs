@@ -4,6 +4,7 @@
 //! DataFusion plan it on threads with large stacks (`planner.rs`) over [`GridTable`]s, and runs it within its bounds (`answer.rs`, `run.rs`, `bounds.rs`; of callers: `allowance.rs`; what is said of them: `limits.rs`). Never here: how tiles come
 //! into being (`load`), and statements that change files, grids or settings.
 
+mod aliased;
 mod aliases;
 mod allowance;
 mod anew;
@@ -18,6 +19,7 @@ mod calls;
 mod chosen;
 mod coerced;
 mod derived;
+mod described;
 mod dialect;
 mod digits;
 mod distinct_from;
@@ -34,22 +36,28 @@ mod group_keys;
 mod growing;
 mod guard;
 mod inner_with;
+mod json;
 mod kept;
 mod lambdas;
 mod laterals;
 mod letter_case;
+mod letters;
 mod limits;
 mod listed;
 mod long_numbers;
+mod matches;
 mod metrics;
+mod moments;
 mod names;
 mod naming;
 #[cfg(feature = "distributed")]
 mod near;
 mod neighbours;
+mod of_one_row;
 #[cfg(feature = "serve")]
 mod offered;
 mod one_value;
+mod operators;
 mod options;
 mod order;
 mod own_functions;
@@ -90,12 +98,15 @@ mod timezone;
 #[cfg(feature = "distributed")]
 mod travel;
 mod trimmed;
+mod type_names;
 mod using;
 mod value_names;
 mod values;
+mod wide;
 mod wide_keys;
 mod words;
 mod written;
+mod years;
 
 pub use allowance::{Allowance, Taken};
 pub use answer::Query;

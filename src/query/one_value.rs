@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::group_keys;
 use super::names::{Known, Table, View, planning_with};
 use super::using::{self, folded};
+use super::wide;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a subquery in place of a value must have; what it has stands behind that.
@@ -33,8 +34,16 @@ pub(super) async fn planned(
     state: &SessionState,
     statement: &Statement,
 ) -> PlanResult<LogicalPlan> {
-    check(statement, &planning_with())?;
+    let known = planning_with();
+    check(statement, &known)?;
     group_keys::check(statement, state)?;
+    // Who plans with one column in place of many says nothing of what is wrong.
+    if let Some(with_one) = wide::with_one(statement, &known)
+        && let Ok(plan) = using::planned(state, &with_one).await
+        && let Some(plan) = wide::with_all(&plan)?
+    {
+        return Ok(plan);
+    }
     using::planned(state, statement).await
 }
 

@@ -6,9 +6,10 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 
 use super::plan::listed_text::HasNull;
+use super::plan::unsigned::Quotient;
 use super::{
-    aliases, by_lambda, chosen, extremes, gathered, neighbours, placed, ranks, sliding,
-    sorted_lists, sums, timezone,
+    aliases, by_lambda, chosen, extremes, gathered, json, letters, matches, moments, neighbours,
+    operators, placed, ranks, sliding, sorted_lists, sums, timezone, type_names, years,
 };
 
 /// Puts all of them in place.
@@ -25,5 +26,13 @@ pub(super) fn add_to(context: &SessionContext) {
     timezone::add_to(context);
     placed::add_to(context);
     by_lambda::add_to(context);
+    json::add_to(context);
+    letters::add_to(context);
+    matches::add_to(context);
+    moments::add_to(context);
+    operators::add_to(context);
+    type_names::add_to(context);
+    years::add_to(context);
     context.register_udf(ScalarUDF::from(HasNull::new()));
+    context.register_udf(ScalarUDF::from(Quotient::new()));
 }

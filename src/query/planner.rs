@@ -13,6 +13,7 @@ use datafusion::sql::parser::Statement;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::cache::{CachedPlan, Question, means_the_same_later};
+use super::described;
 use super::error::{placed, placed_in};
 use super::faults::own_text;
 use super::guard::{self, Does};
@@ -26,7 +27,7 @@ use super::parameters::Parameters;
 use super::permission;
 use super::physical::Physical;
 use super::plan::types::{Operations, with_operations};
-use super::same_names::{self, Wanted};
+use super::same_names::Wanted;
 use super::spread::{apart, spread_out, spreads};
 use super::statement::{Change, executed, named};
 use crate::error::{Error, Result};
@@ -260,7 +261,7 @@ async fn plan(
     permission::check(question.may, &statement, does)?;
     match does {
         Does::Read => {
-            let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
+            let (logical, wanted) = Box::pin(described::planned(state, statement)).await?;
             let lasting = parameters.is_empty() && means_the_same_later(&logical)?;
             let mut plan = physical(state, parameters.bind(logical)?).await?;
             plan.is_lasting &= lasting;
@@ -296,7 +297,7 @@ async fn look_up(
     if does != Does::Read {
         return Ok(None);
     }
-    let (plan, wanted) = Box::pin(same_names::planned(state, statement.clone())).await?;
+    let (plan, wanted) = Box::pin(described::planned(state, statement.clone())).await?;
     let types = Vec::new();
     let statement = PreparedStatement {
         text,
@@ -316,7 +317,7 @@ async fn rows(
     statement: Statement,
     parameters: &Parameters,
 ) -> Result<Physical> {
-    let (logical, wanted) = Box::pin(same_names::planned(state, statement)).await?;
+    let (logical, wanted) = Box::pin(described::planned(state, statement)).await?;
     let plan = physical(state, parameters.bind(logical)?).await?;
     Ok(plan.restored(wanted)?)
 }

@@ -4,12 +4,15 @@
 //! ROLLUP and CUBE over keys that go together, `ROLLUP ((a, b), c)`, or stand there twice, which the engine refuses, or that stand in GROUPING SETS themselves. Keys in brackets, `GROUP BY (a, b)`, which the engine takes for one value, are keys. Never here: numbers beside them, how many sets there may be.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectNamePart,
-    Select, SelectItem, Value,
+    Select, SelectItem, UnaryOperator, Value, visit_expressions,
 };
 
+use super::row_in::parsed;
+use super::using::folded;
 use super::written::{text_of, without_parentheses};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -57,12 +60,17 @@ pub(super) fn all_as_numbers(select: &mut Select, is_of_several_rows: impl Fn(&E
     let number = |place: usize| Expr::value(Value::Number((place + 1).to_string(), false));
     let (mut keys, mut seen) = (Vec::new(), HashSet::new());
     let (mut first_literal, mut has_values) = (None, false);
+    let mut named = HashSet::new();
     for (place, item) in select.projection.iter().enumerate() {
         let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
             return;
         };
-        if is_of_several_rows(expr) {
+        // Items before may be meant by their names.
+        if is_of_several_rows(expr) || names_one_of(expr, &named) {
             has_values = true;
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                named.insert(folded(alias));
+            }
         } else if let Expr::Value(_) = without_parentheses(expr) {
             first_literal.get_or_insert(place);
         } else if seen.insert(text_of(expr)) {
@@ -74,6 +82,58 @@ pub(super) fn all_as_numbers(select: &mut Select, is_of_several_rows: impl Fn(&E
         keys.extend(first_literal.map(number));
     }
     select.group_by = GroupByExpr::Expressions(keys, modifiers.clone());
+}
+
+fn names_one_of(expr: &Expr, names: &HashSet<String>) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Identifier(name) if names.contains(&folded(name)) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Makes items that are numbers, and keys by their names, casts of these: the engine takes a number among the keys for that of a column, also where a name stands for it.
+pub(super) fn named_numbers_as_casts(select: &mut Select) {
+    let GroupByExpr::Expressions(keys, _) = &select.group_by else {
+        return;
+    };
+    let mut named = HashSet::new();
+    keys.iter().for_each(|key| add_name(key, &mut named));
+    for item in &mut select.projection {
+        if let SelectItem::ExprWithAlias { expr, alias } = item
+            && named.contains(&folded(alias))
+            && is_whole_number(expr)
+        {
+            let cast = parsed(&format!("CAST({expr} AS BIGINT)"));
+            *expr = cast.unwrap_or_else(|_| expr.clone());
+        }
+    }
+}
+
+/// Adds the name that a key is, also in brackets.
+fn add_name(key: &Expr, names: &mut HashSet<String>) {
+    match key {
+        Expr::Identifier(name) => {
+            names.insert(folded(name));
+        }
+        Expr::Nested(inner) => add_name(inner, names),
+        Expr::Tuple(keys) => keys.iter().for_each(|key| add_name(key, names)),
+        _ => {}
+    }
+}
+
+fn is_whole_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_whole_number(inner),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus | UnaryOperator::Plus,
+            expr,
+        } => is_whole_number(expr),
+        Expr::Value(value) => {
+            matches!(&value.value, Value::Number(number, _) if number.to_string().parse::<i64>().is_ok())
+        }
+        _ => false,
+    }
 }
 
 /// Leaves out columns that are keys already: the engine fails with them. Which column a number behind a `*` means is not known here.

@@ -24,9 +24,9 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
 
+use super::aliased;
 use super::called::called;
 use super::group_keys;
-use super::one_value;
 use super::using::{self, folded};
 
 /// The function that marks a cast or a condition. Only statements that are planned again know it, and the optimizer takes it out.
@@ -51,9 +51,9 @@ pub(super) async fn planned(
 /// The same, with items that have names of their own where the engine refuses those that they have.
 async fn planned_again(
     state: &SessionState,
-    statement: Statement,
+    mut statement: Statement,
 ) -> PlanResult<(LogicalPlan, Wanted)> {
-    let refused = match one_value::planned(state, &statement).await {
+    let refused = match aliased::planned(state, &mut statement).await {
         Ok(plan) => return Ok((plan, Wanted::new())),
         Err(error) if is_about_names(&error) => error,
         Err(error) => return Err(error),

@@ -68,14 +68,6 @@ fn refused(operator: &BinaryOperator) -> Option<(&'static str, &'static str)> {
             "`^` is a power for some engines and XOR for others, so that it is neither here",
             "write power(x, y), or x XOR y",
         ),
-        BinaryOperator::DuckIntegerDivide => (
-            "`//` is not supported",
-            "x / y of whole numbers is a whole number; floor(x / y) of others",
-        ),
-        BinaryOperator::Arrow => (
-            "`->` is not supported",
-            "for a field of a struct write s['name']; a lambda is an argument of a function: list_transform(l, x -> x + 1)",
-        ),
         _ => return None,
     })
 }

@@ -41,9 +41,7 @@ fn statements(text: &str) -> Option<Worded> {
     let hint = match word.as_str() {
         "PIVOT" => "write SELECT * FROM t PIVOT (sum(x) FOR g IN ('a', 'b'))",
         "UNPIVOT" => "write SELECT * FROM t UNPIVOT (value FOR name IN (a, b))",
-        "SUMMARIZE" => {
-            "DESCRIBE t lists columns; SELECT min(x), max(x), count(DISTINCT x), avg(x), count(x) … FROM t sums one up"
-        }
+        "SUMMARIZE" => "a statement begins with it: SUMMARIZE t, or SUMMARIZE SELECT …",
         "TABLE" => "write SELECT * FROM t",
         "ATTACH" | "DETACH" | "USE" => {
             "grids are registered under names: `register` of a session, `partgrid serve name=path`"

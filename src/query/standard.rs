@@ -25,6 +25,8 @@ use super::inner_with::Withs;
 use super::lambdas;
 use super::laterals;
 use super::long_numbers;
+use super::of_one_row;
+use super::operators;
 use super::order;
 use super::pattern;
 use super::pivot;
@@ -128,6 +130,7 @@ impl VisitorMut for Rewriting<'_> {
         positions::all_as_numbers(select, |item| {
             group_keys::is_of_several_rows(item, self.state)
         });
+        positions::named_numbers_as_casts(select);
         if let Err(error) = laterals::series_as_lists(&mut select.from) {
             return ControlFlow::Break(error);
         }
@@ -193,6 +196,7 @@ impl VisitorMut for Rewriting<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         distinct_from::regroup(expr);
+        operators::in_words(expr);
         list_as_call(expr);
         ControlFlow::Continue(())
     }
@@ -283,6 +287,9 @@ impl Rewriting<'_> {
     fn rewrite(&mut self, expr: &mut Expr) -> Result<()> {
         shifts::with_values_of_rows(expr);
         long_numbers::exact(expr)?;
+        if let Expr::Function(call) = expr {
+            of_one_row::check(call, self.state)?;
+        }
         match expr {
             Expr::Function(Function {
                 over: Some(WindowType::WindowSpec(spec)),

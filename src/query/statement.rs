@@ -21,6 +21,7 @@ use datafusion::sql::sqlparser::ast::{
     ObjectName, ObjectType, Query, Statement as SqlStatement, Visit, Visitor,
 };
 
+use super::aliased;
 use super::error::{near, no_table};
 use super::names::{CATALOG, Known, PreparedStatement, SCHEMA, Table, View};
 use super::one_value;
@@ -142,13 +143,13 @@ pub(super) async fn named(
     state: &SessionState,
     known: &Known,
     text: &Arc<str>,
-    statement: Statement,
+    mut statement: Statement,
     parameters: &Parameters,
 ) -> Result<Change> {
     if let Some(change) = dropped(known, &statement)? {
         return Ok(change);
     }
-    let planned = one_value::planned(state, &statement).await?;
+    let planned = aliased::planned(state, &mut statement).await?;
     match planned {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
             if create.temporary

@@ -147,6 +147,17 @@ fn others(text: &str) -> Option<Worded> {
             "put them first; another order of the answer is one of a query around it: SELECT * FROM (SELECT DISTINCT ON (a) … ORDER BY a, b) ORDER BY b",
         );
     }
+    if let Some(rest) = text.strip_prefix("Unexpected argument type to 'json_")
+        && let Some((_, found)) = rest.split_once("at position 1, expected a string, got ")
+    {
+        return worded(
+            format!(
+                "`->`, `->>` and functions of JSON take a text, got {}",
+                without_end(found).trim_end_matches('.')
+            ),
+            "a field of a struct is s['name']; a lambda is an argument of a function of lists: list_transform(l, x -> x + 1)",
+        );
+    }
     if text.starts_with("Substring without for/from is not valid") {
         return worded(
             "substr() takes a text and where to start".to_owned(),

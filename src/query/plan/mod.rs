@@ -1,6 +1,7 @@
 //! Runs while a query is planned: which tiles it needs, and what is known of them.
 
 pub(super) mod apply;
+pub(super) mod bare;
 #[cfg(feature = "distributed")]
 pub(crate) mod beyond;
 mod cardinality;
@@ -64,6 +65,7 @@ mod unions;
 mod united;
 mod units;
 mod unnested;
+pub(super) mod unsigned;
 mod uuids;
 #[cfg(feature = "distributed")]
 pub(super) mod values_below;

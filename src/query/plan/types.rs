@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::bare::bare_arguments;
 use super::centuries::of_years;
 use super::clocks::midnights;
 use super::decimals::{found_by_kind, keys_of_one_kind};
@@ -37,6 +38,7 @@ use super::spans::scaled;
 use super::united::united;
 use super::units::{with_room, with_room_for_frame};
 use super::unnested::unnested;
+use super::unsigned::quotient;
 use super::uuids::as_bytes;
 use super::walk::walk;
 use crate::error::{Error, ErrorKind};
@@ -69,8 +71,9 @@ impl ExprPlanner for Operations {
         mut expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        if let Some(scaled) = scaled(&expr, schema) {
-            return Ok(PlannerResult::Planned(scaled));
+        let whole = || quotient(&expr, schema, &self.values);
+        if let Some(meant) = scaled(&expr, schema).or_else(whole) {
+            return Ok(PlannerResult::Planned(meant));
         }
         if COMPARING.contains(&expr.op) {
             let mut parts = [&mut expr.left, &mut expr.right];
@@ -328,6 +331,7 @@ fn of_aggregate(mut aggregate: AggregateFunction, schema: &DFSchema) -> Result<T
     let function = aggregate.func.name().to_owned();
     let params = &mut aggregate.params;
     let mut is_changed = nothings_as_numbers(&function, &mut params.args, schema);
+    is_changed |= bare_arguments(&function, &mut params.args, schema)?;
     if OF_ONE_ROW.contains(&function.as_str()) || !params.order_by.is_empty() {
         is_changed |= without_repeated(&mut params.order_by);
         let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
@@ -342,6 +346,7 @@ fn of_window(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Trans
     let mut is_changed = nothings_as_numbers(&function, &mut window.params.args, schema)
         | by_peers(&mut window, schema)?
         | with_room_for_frame(&mut window.params, schema);
+    is_changed |= bare_arguments(&function, &mut window.params.args, schema)?;
     if OF_ONE_ROW.contains(&function.as_str()) {
         is_changed |= without_dictionaries(&mut window.params.args, schema)?;
     }

@@ -1,6 +1,6 @@
 //! Types of the columns of a union, where those that the engine gives them are not meant.
 //!
-//! Comes in: a union whose types are not settled yet. Goes out: the same; dates beside instants are instants, where the engine makes both what clocks show, decimals beside floats are floats, narrow decimals beside whole numbers have more bits, and several dictionaries have keys that count their values together.
+//! Comes in: a union whose types are not settled yet. Goes out: the same; dates beside instants are instants, where the engine makes both what clocks show, decimals beside floats are floats, narrow decimals beside whole numbers have more bits, several dictionaries have keys that count their values together, and lists of which some have elements with metadata lose it.
 //! Never here: names of parts (`unions.rs`).
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union, cast};
 
+use super::bare::bare;
 use super::clocks::is_instant;
 use super::decimals::{is_decimal, with_room};
 use crate::query::wide_keys::sql_type;
@@ -21,18 +22,22 @@ pub(super) fn united(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     };
     let places = 0..union.schema.fields().len();
     let targets: Vec<Option<DataType>> = places.map(|place| target(union, place)).collect();
-    if targets.iter().all(Option::is_none) {
+    let places = 0..union.schema.fields().len();
+    let are_bare: Vec<bool> = places.map(|place| are_bare(union, place)).collect();
+    if targets.iter().all(Option::is_none) && !are_bare.contains(&true) {
         return Ok(Transformed::no(plan));
     }
     let inputs = union.inputs.iter().map(|part| {
-        let columns = part.schema().iter().zip(&targets);
-        let columns = columns.map(|((table, field), target)| {
+        let columns = part.schema().iter().zip(targets.iter().zip(&are_bare));
+        let columns = columns.map(|((table, field), (target, is_bare))| {
             let column = Expr::from(Column::from((table, field)));
+            let target = match target {
+                Some(target) => is_cast(field.data_type(), target).then(|| target.clone()),
+                None => bare(field.data_type()).filter(|_| *is_bare),
+            };
             match target {
-                Some(target) if is_cast(field.data_type(), target) => {
-                    cast(column, target.clone()).alias_qualified(table.cloned(), field.name())
-                }
-                _ => column,
+                Some(target) => cast(column, target).alias_qualified(table.cloned(), field.name()),
+                None => column,
             }
         });
         let projection = Projection::try_new(columns.collect(), Arc::clone(part))?;
@@ -42,13 +47,25 @@ pub(super) fn united(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(union)))
 }
 
-/// What the column at a place should be, where the engine makes something else of it.
-fn target(union: &Union, place: usize) -> Option<DataType> {
+/// The types of the column at a place.
+fn types_at(union: &Union, place: usize) -> Vec<DataType> {
     let of = |part: &Arc<LogicalPlan>| {
         let column = part.schema().fields().get(place)?;
         Some(column.data_type().clone())
     };
-    let types: Vec<DataType> = union.inputs.iter().filter_map(of).collect();
+    union.inputs.iter().filter_map(of).collect()
+}
+
+/// Whether the lists at a place lose the metadata of their elements: where all have the same they keep it.
+fn are_bare(union: &Union, place: usize) -> bool {
+    let types = types_at(union, place);
+    let first = types.first();
+    types.iter().any(|kind| bare(kind).is_some()) && types.iter().any(|kind| Some(kind) != first)
+}
+
+/// What the column at a place should be, where the engine makes something else of it.
+fn target(union: &Union, place: usize) -> Option<DataType> {
+    let types = types_at(union, place);
     // NULL as well: what it is beside is asked by the union around this one.
     if types.iter().any(is_date) && types.iter().any(is_instant) {
         return types.into_iter().find(is_instant);

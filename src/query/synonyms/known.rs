@@ -44,19 +44,21 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("arg_max", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
     synonym("arg_min", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
     synonym("array_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
+    part("century", "CAST(date_part('century', moment) AS BIGINT)", "The century, the first being 1."),
     synonym("count_if", AGGREGATE, &["condition"], COUNTED, "The number of rows for which a condition is true."),
     synonym("countif", AGGREGATE, &["condition"], COUNTED, "The number of rows for which a condition is true."),
-    synonym("date_diff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'."),
-    synonym("datediff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'."),
+    synonym("date_diff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'century', 'decade', 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute', 'second', 'millisecond' or 'microsecond'."),
+    synonym("datediff", SCALAR, &["part", "begin", "end"], "", "How many borders of a part of time lie between two points, or whole weeks: 'century', 'decade', 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute', 'second', 'millisecond' or 'microsecond'."),
     part("day", "CAST(date_part('day', moment) AS BIGINT)", "The day of the month."),
     part("dayname", "to_char(moment, '%A')", "The English name of the day of the week."),
     part("dayofmonth", "CAST(date_part('day', moment) AS BIGINT)", "The day of the month."),
     part("dayofweek", "CAST(date_part('dow', moment) AS BIGINT)", "The day of the week, 0 being Sunday."),
     part("dayofyear", "CAST(date_part('doy', moment) AS BIGINT)", "The day of the year."),
+    part("decade", "CAST(date_part('decade', moment) AS BIGINT)", "The year by ten."),
     part("epoch", "CAST(date_part('epoch', moment) AS DOUBLE)", "The seconds since 1970-01-01."),
-    part("epoch_ms", "CAST(arrow_cast(moment + INTERVAL '0 seconds', 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT)", "The milliseconds since 1970-01-01."),
+    part("epoch_ms", "CAST(arrow_cast(date_trunc('millisecond', moment + INTERVAL '0 seconds'), 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT)", "The milliseconds since 1970-01-01."),
     part("epoch_ns", "CAST(arrow_cast(moment + INTERVAL '0 seconds', 'Timestamp(Nanosecond, Some(\"UTC\"))') AS BIGINT)", "The nanoseconds since 1970-01-01."),
-    part("epoch_us", "CAST(arrow_cast(moment + INTERVAL '0 seconds', 'Timestamp(Microsecond, Some(\"UTC\"))') AS BIGINT)", "The microseconds since 1970-01-01."),
+    part("epoch_us", "CAST(arrow_cast(date_trunc('microsecond', moment + INTERVAL '0 seconds'), 'Timestamp(Microsecond, Some(\"UTC\"))') AS BIGINT)", "The microseconds since 1970-01-01."),
     synonym("filter", SCALAR, &[], "list_filter", "The elements of a list for which a lambda is true."),
     synonym("first", AGGREGATE, &[], "first_value", "The value of the first row."),
     synonym("gen_random_uuid", SCALAR, &[], "uuid", "A random UUID."),
@@ -66,6 +68,12 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("isfinite", SCALAR, &["number"], "(abs(CAST(number AS DOUBLE)) < CAST('inf' AS DOUBLE))", "Whether a number is neither infinite nor NaN."),
     synonym("isinf", SCALAR, &["number"], "(abs(CAST(number AS DOUBLE)) = CAST('inf' AS DOUBLE))", "Whether a number is infinite."),
     part("isodow", "CAST(date_part('isodow', moment) AS BIGINT)", "The day of the week, 1 being Monday."),
+    synonym("json_array_length", SCALAR, &[], "json_length", "How many values a list or an object of JSON has, at a key or a path."),
+    synonym("json_exists", SCALAR, &[], "json_contains", "Whether a text of JSON has a key or a path."),
+    synonym("json_extract", SCALAR, &[], "json_get_json", "The JSON at a key or a path, as `->`."),
+    synonym("json_extract_path", SCALAR, &[], "json_get_json", "The JSON at keys, each within the one before."),
+    synonym("json_extract_path_text", SCALAR, &[], "json_as_text", "The text at keys, each within the one before."),
+    synonym("json_extract_string", SCALAR, &[], "json_as_text", "The text at a key or a path, as `->>`."),
     synonym("last", AGGREGATE, &[], "last_value", "The value of the last row."),
     part("last_day", "CAST(date_trunc('month', moment) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)", "The last day of the month."),
     synonym("lcase", SCALAR, &[], "lower", "A text in small letters."),
@@ -79,6 +87,7 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("make_timestamp", SCALAR, &["year", "month", "day", "hour", "minute", "seconds"], MADE, "A timestamp of its parts."),
     synonym("map_contains", SCALAR, &["map", "key"], "array_has(map_keys(map), key)", "Whether a map has a key."),
     synonym("max_by", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
+    part("millennium", "CAST(date_part('millennium', moment) AS BIGINT)", "The millennium, the first being 1."),
     synonym("min_by", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
     part("minute", "CAST(date_part('minute', moment) AS BIGINT)", "The minute."),
     synonym("mod", SCALAR, &["number", "divisor"], "(number % divisor)", "What is left of a division."),
@@ -92,7 +101,10 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("regexp_full_match", SCALAR, &["text", "pattern"], "regexp_like(text, '^(?:' || pattern || ')$')", "Whether a regular expression matches the whole of a text."),
     synonym("regexp_matches", SCALAR, &[], "regexp_like", "Whether a regular expression matches a part of a text."),
     part("second", "CAST(date_part('second', moment) AS BIGINT)", "The whole second."),
+    synonym("split", SCALAR, &["text", "separator"], SPLIT, "A list of what lies between separators."),
     synonym("strftime", SCALAR, &["moment", "format"], "to_char(moment, regexp_replace(format, '(^|[^%])%f', '\\1%6f', 'g'))", "The text of a point in time by a format such as '%Y-%m-%d'."),
+    synonym("string_split", SCALAR, &["text", "separator"], SPLIT, "A list of what lies between separators."),
+    synonym("string_split_regex", SCALAR, &[], "regexp_split_to_array", "A list of what lies between the places that a regular expression matches in a text."),
     synonym("strlen", SCALAR, &[], "octet_length", "The bytes of a text."),
     synonym("strptime", SCALAR, &["text", "format"], PARSED, "The timestamp of a text by a format such as '%Y-%m-%d'."),
     synonym("struct_extract", SCALAR, &[], "get_field", "A field of a struct."),
@@ -120,6 +132,8 @@ const MADE: &str = "CAST(CAST(make_date(year, month, day) AS VARCHAR) || ' ' || 
 const EXTRACTED: &str = "CASE WHEN regexp_like(text, pattern) THEN regexp_replace(text, '(?s)^.*?((?-s:' || pattern || ')).*$', '\\' || CAST(group + 1 AS VARCHAR)) WHEN text IS NOT NULL AND pattern IS NOT NULL THEN '' END";
 /// The engine takes `%f` for nanoseconds, and leaves out hours without minutes.
 const PARSED: &str = "CAST(to_timestamp(text || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' 00' ELSE '' END, replace(format, '.%f', '%.f') || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' %M' ELSE '' END) AS TIMESTAMP)";
+/// The engine makes no part of an empty text.
+const SPLIT: &str = "CASE WHEN text = '' THEN make_array('') WHEN separator = '' THEN regexp_split_to_array(text, '') WHEN separator IS NULL AND text IS NOT NULL THEN make_array(text) ELSE string_to_array(text, separator) END";
 const COUNTED: &str = "count(*) FILTER (WHERE condition)";
 const LATEST: &str =
     "first_value(value ORDER BY by DESC) FILTER (WHERE value IS NOT NULL AND by IS NOT NULL)";
@@ -131,6 +145,14 @@ pub(super) const BETWEEN: &[(&str, &str)] = &[
     (
         "year",
         "CAST(date_part('year', end) - date_part('year', begin) AS BIGINT)",
+    ),
+    (
+        "decade",
+        "CAST(date_part('year', end) / 10 - date_part('year', begin) / 10 AS BIGINT)",
+    ),
+    (
+        "century",
+        "CAST(date_part('year', end) / 100 - date_part('year', begin) / 100 AS BIGINT)",
     ),
     (
         "quarter",
@@ -153,5 +175,13 @@ pub(super) const BETWEEN: &[(&str, &str)] = &[
     (
         "second",
         "CAST(date_part('epoch', date_trunc('second', end) - date_trunc('second', begin)) AS BIGINT)",
+    ),
+    (
+        "millisecond",
+        "(CAST(arrow_cast(date_trunc('millisecond', end + INTERVAL '0 seconds'), 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT) - CAST(arrow_cast(date_trunc('millisecond', begin + INTERVAL '0 seconds'), 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT))",
+    ),
+    (
+        "microsecond",
+        "(CAST(arrow_cast(date_trunc('microsecond', end + INTERVAL '0 seconds'), 'Timestamp(Microsecond, Some(\"UTC\"))') AS BIGINT) - CAST(arrow_cast(date_trunc('microsecond', begin + INTERVAL '0 seconds'), 'Timestamp(Microsecond, Some(\"UTC\"))') AS BIGINT))",
     ),
 ];

@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::called::called;
+use super::json;
 use super::row_in::parsed;
 use super::using::folded;
 use super::written::{Meant, name_items, without_parentheses};
@@ -67,7 +68,7 @@ impl Visitor for Calls<'_> {
             Expr::Function(call) if synonym_of(call, self.state).is_some() => {
                 ControlFlow::Break(())
             }
-            expr if list_of_any(expr).is_some() => ControlFlow::Break(()),
+            expr if list_of_any(expr).is_some() || json::is_written(expr) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -116,7 +117,10 @@ impl VisitorMut for Writing<'_> {
                 Err(error) => return ControlFlow::Break(error),
             }
         }
-        ControlFlow::Continue(())
+        match json::in_words(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 }
 

@@ -300,9 +300,13 @@ fn only<'a>(columns: &'a [Column], name: &Ident) -> Option<&'a Column> {
 
 /// Puts the values of columns in place of their names, but not within subqueries.
 fn put<'a>(columns: &'a [Column], value: fn(&'a Column) -> &'a Expr, part: &mut impl VisitMut) {
+    put_meant(part, &|name| only(columns, name).map(value).cloned());
+}
+
+/// Puts what names mean in their place, but not within subqueries.
+pub(super) fn put_meant(part: &mut impl VisitMut, meant: &dyn Fn(&Ident) -> Option<Expr>) {
     let mut putting = Putting {
-        columns,
-        value,
+        meant,
         queries: 0,
         hidden: Hidden::default(),
     };
@@ -310,8 +314,7 @@ fn put<'a>(columns: &'a [Column], value: fn(&'a Column) -> &'a Expr, part: &mut 
 }
 
 struct Putting<'a> {
-    columns: &'a [Column],
-    value: fn(&'a Column) -> &'a Expr,
+    meant: &'a dyn Fn(&Ident) -> Option<Expr>,
     queries: usize,
     hidden: Hidden,
 }
@@ -331,18 +334,19 @@ impl VisitorMut for Putting<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         self.hidden.open(expr);
-        if self.queries == 0
-            && let Expr::Identifier(name) = expr
-            && !self.hidden.has(name)
-            && let Some(column) = only(self.columns, name)
-        {
-            *expr = (self.value)(column).clone();
-        }
         ControlFlow::Continue(())
     }
 
+    // After what is within it: what a name means may have that name in it.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         self.hidden.close(expr);
+        if self.queries == 0
+            && let Expr::Identifier(name) = expr
+            && !self.hidden.has(name)
+            && let Some(value) = (self.meant)(name)
+        {
+            *expr = value;
+        }
         ControlFlow::Continue(())
     }
 }
