@@ -72,7 +72,6 @@ impl ScalarUDFImpl for TypeOf {
 
 /// The name of a type.
 fn name_of(data_type: &DataType) -> String {
-    let list = |element: &Field| format!("{}[]", name_of(element.data_type()));
     match data_type {
         DataType::Null => "NULL".to_owned(),
         DataType::Boolean => "BOOLEAN".to_owned(),
@@ -107,10 +106,17 @@ fn name_of(data_type: &DataType) -> String {
         }
         .to_owned(),
         DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_owned(),
+        nested => name_of_nested(nested),
+    }
+}
+
+/// The name of a type that is made of others.
+fn name_of_nested(data_type: &DataType) -> String {
+    match data_type {
         DataType::List(element)
         | DataType::LargeList(element)
         | DataType::ListView(element)
-        | DataType::LargeListView(element) => list(element),
+        | DataType::LargeListView(element) => format!("{}[]", name_of(element.data_type())),
         DataType::FixedSizeList(element, length) => {
             format!("{}[{length}]", name_of(element.data_type()))
         }
@@ -133,6 +139,7 @@ fn name_of(data_type: &DataType) -> String {
         },
         DataType::Dictionary(_, value) => name_of(value),
         DataType::RunEndEncoded(_, value) => name_of(value.data_type()),
+        other => other.to_string(),
     }
 }
 

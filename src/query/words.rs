@@ -78,6 +78,7 @@ pub(super) fn in_our_words(text: &str) -> Option<Worded> {
     grouping(text)
         .or_else(|| calls(text))
         .or_else(|| same_name(text))
+        .or_else(|| of_json(text))
         .or_else(|| others(text))
         .or_else(|| mistakes(text))
         .or_else(|| slips(text))
@@ -147,17 +148,6 @@ fn others(text: &str) -> Option<Worded> {
             "put them first; another order of the answer is one of a query around it: SELECT * FROM (SELECT DISTINCT ON (a) … ORDER BY a, b) ORDER BY b",
         );
     }
-    if let Some(rest) = text.strip_prefix("Unexpected argument type to 'json_")
-        && let Some((_, found)) = rest.split_once("at position 1, expected a string, got ")
-    {
-        return worded(
-            format!(
-                "`->`, `->>` and functions of JSON take a text, got {}",
-                without_end(found).trim_end_matches('.')
-            ),
-            "a field of a struct is s['name']; a lambda is an argument of a function of lists: list_transform(l, x -> x + 1)",
-        );
-    }
     if text.starts_with("Substring without for/from is not valid") {
         return worded(
             "substr() takes a text and where to start".to_owned(),
@@ -165,6 +155,24 @@ fn others(text: &str) -> Option<Worded> {
         );
     }
     None
+}
+
+/// What is no text of JSON.
+fn of_json(text: &str) -> Option<Worded> {
+    let rest = text.strip_prefix("Unexpected argument type to 'json_")?;
+    let (_, found) = rest.split_once("at position 1, expected a string, got ")?;
+    let found = without_end(found);
+    Some(Worded {
+        kind: None,
+        message: format!(
+            "`->`, `->>` and functions of JSON take a text, got {}",
+            found.trim_end_matches('.')
+        ),
+        hint: Some(
+            "a field of a struct is s['name']; a lambda is an argument of a function of lists: list_transform(l, x -> x + 1)"
+                .to_owned(),
+        ),
+    })
 }
 
 /// Two columns of one name.
