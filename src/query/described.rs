@@ -1,6 +1,6 @@
 //! `DESCRIBE SELECT …` and `SUMMARIZE t`: which columns an answer has, and what is in them.
 //!
-//! Comes in: words of a text, or a parsed statement. Goes out: a plan: of rows that are known already, or of one query over all columns. Never here: `DESCRIBE t`, which the engine knows; columns of types that have no order,
+//! Comes in: words of a text, or a parsed statement. Goes out: a plan: of rows that are known already, or of aggregates over all columns, of a table over sixteen at a time. Never here: `DESCRIBE t`, which the engine knows; columns of types that have no order,
 //! of which there is neither the least nor the greatest.
 
 use std::collections::{HashMap, HashSet};

@@ -1,6 +1,6 @@
 //! The SQL that is read here: that of the generic dialect of the parser, lambdas (`x -> x + 1`), and columns of JSON (`j -> 'a'`).
 //!
-//! Comes in: questions of the parser. Goes out: what it reads. Never here: what is allowed of it.
+//! Comes in: the words of a text; questions of the parser. Goes out: the words, in which arrows of JSON and of lambdas are told apart; what the parser reads. Never here: what is allowed of it.
 
 use std::any::TypeId;
 
