@@ -153,6 +153,18 @@ def test_operators_are_given_what_they_ask_for(
     assert here == there
 
 
+@pytest.mark.parametrize("text", ["SUMMARIZE sales", "SUMMARIZE SELECT g, x * 2 AS y FROM sales"])
+def test_what_is_in_columns_is_the_same(
+    engines: tuple[pg.Session, pg.Connection], text: str
+) -> None:
+    one, connection = engines
+    # Quartiles are estimated of the parts.
+    exact = ["column_name", "data_type", "min", "max", "approx_unique", "avg", "count"]
+    here, there = (engine.sql(text).to_arrow().select(exact) for engine in (one, connection))
+    assert here == there
+    assert connection.sql(text.replace("SUMMARIZE sales", "DESCRIBE sales")).to_arrow().num_rows > 1
+
+
 @pytest.mark.parametrize("text", REDUCED)
 def test_inputs_that_are_reduced_give_the_same(
     engines: tuple[pg.Session, pg.Connection], text: str
