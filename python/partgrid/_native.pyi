@@ -1842,6 +1842,10 @@ class Result:
         """
     def __len__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str:
+        """
+        The first rows for notebooks, as the repr has them.
+        """
     def cancel(self, /) -> None:
         """
         Ends all runs that go on at this moment, from any thread: whoever waits for them gets a `CancelledError`. Later runs are not touched, and an answer that is kept stays.
@@ -1986,6 +1990,11 @@ class ResultStream:
     """
     The batches of a result, made by `Result.stream`. For one thread at a time.
     """
+    def __enter__(self, /) -> ResultStream:
+        """
+        `with` closes it at the end.
+        """
+    def __exit__(self, /, *_exception) -> None: ...
     def __iter__(self, /) -> ResultStream: ...
     def __next__(self, /) -> Any: ...
     def close(self, /) -> None:

@@ -125,7 +125,7 @@ fn named_choice(if_exists: &str) -> Outcome<IfExists> {
 }
 
 /// A connection to a server, made by `connect`. Safe to use from several threads; a forked child makes its own.
-#[pyclass(name = "Connection", module = "partgrid", frozen)]
+#[pyclass(name = "Connection", module = "partgrid", frozen, weakref)]
 pub(crate) struct PyConnection {
     client: Client,
     pid: u32,

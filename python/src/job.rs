@@ -141,7 +141,7 @@ impl PyLoadProgress {
 }
 
 /// A load that runs in the background, made by `load_parquet`. When nobody holds it any more, it is cancelled.
-#[pyclass(name = "LoadJob", module = "partgrid", frozen)]
+#[pyclass(name = "LoadJob", module = "partgrid", frozen, weakref)]
 pub(crate) struct PyLoadJob {
     core: LoadJob,
     /// The process that runs it; a forked child has no thread of it.

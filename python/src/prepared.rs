@@ -12,7 +12,7 @@ use crate::result::PyQuery;
 use crate::runtime::wait;
 
 /// A statement whose names were looked up, made by `Session.prepare`. Safe to use from several threads.
-#[pyclass(name = "Prepared", module = "partgrid", frozen)]
+#[pyclass(name = "Prepared", module = "partgrid", frozen, weakref)]
 pub(crate) struct PyPrepared {
     prepared: Prepared,
     /// The process that looked it up.

@@ -52,7 +52,7 @@ use crate::variables::{Variable, meant};
 ///     >>> session.register("airlines", pg.read_parquet("data/airlines.parquet"))
 ///     >>> session.sql("SELECT name FROM airlines WHERE carrier = $1", ["DL"]).to_arrow()["name"].to_pylist()
 ///     ['Delta Air Lines Inc.']
-#[pyclass(name = "Session", module = "partgrid", frozen)]
+#[pyclass(name = "Session", module = "partgrid", frozen, weakref)]
 pub(crate) struct PySession {
     /// The engine and the process that made it; a forked child makes its own over the same names. Read and replaced without a lock, so that a fork at any moment is harmless.
     engine: ArcSwap<(u32, Session)>,

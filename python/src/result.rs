@@ -21,7 +21,7 @@ use crate::grid::PyGrid;
 use crate::metrics::{PyQueryMetrics, PyQueryProgress};
 use crate::runtime::{Shared, runtime, wait, wait_and_tick};
 use crate::schema::PySchema;
-use crate::shown::shown;
+use crate::shown::{html, shown};
 use crate::stream::QueryBatches;
 use crate::wishes::{Names, Target, WriteWishes};
 
@@ -35,7 +35,7 @@ type Start = fn(&Asked) -> Result<BoxStream<'static, Result<RecordBatch, Error>>
 ///
 /// `to_arrow`, `to_pandas`, `to_polars` and any library that takes `__arrow_c_stream__` read it batch by batch as it is found. Its repr and `len` run it once and keep
 /// the answer.
-#[pyclass(name = "Result", module = "partgrid", frozen)]
+#[pyclass(name = "Result", module = "partgrid", frozen, weakref)]
 pub(crate) struct PyQuery {
     text: String,
     query: Asked,
@@ -390,6 +390,12 @@ impl PyQuery {
     fn __repr__(&self, py: Python<'_>) -> Outcome<String> {
         self.table(py, SHOWN_ROWS)
     }
+
+    /// The first rows for notebooks, as the repr has them.
+    fn _repr_html_(&self, py: Python<'_>) -> Outcome<String> {
+        let batches = self.collected(py)?;
+        Ok(html(&self.query.schema(), batches, SHOWN_ROWS)?)
+    }
 }
 
 /// A result for a reader who keeps the whole answer, which then counts against the memory limit.
@@ -473,5 +479,15 @@ impl PyStream {
     /// Stops the query; there are no more batches.
     fn close(&mut self) {
         self.batches.stop();
+    }
+
+    /// `with` closes it at the end.
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&mut self, _exception: &Bound<'_, PyAny>) {
+        self.close();
     }
 }

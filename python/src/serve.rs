@@ -51,7 +51,7 @@ use crate::runtime::wait;
 ///     >>> with pg.Server({"airlines": pg.read_parquet("data/airlines.parquet")}) as server:
 ///     ...     server.uri.startswith("grpc://127.0.0.1:"), server.tables
 ///     (True, ['airlines'])
-#[pyclass(name = "Server", module = "partgrid", frozen)]
+#[pyclass(name = "Server", module = "partgrid", frozen, weakref)]
 pub(crate) struct PyServer {
     server: ManuallyDrop<Arc<Server>>,
     pid: u32,

@@ -29,7 +29,7 @@ use crate::storage::{Labels, PyStorage};
 ///
 /// A tile shares the memory of its grid and keeps it alive. Pickles with the standard library, without data: another process can open it as long as this tile, or
 /// the grid that it was taken from, is there. Any library that takes `__arrow_c_array__` or `__arrow_c_device_array__` reads it without copying.
-#[pyclass(name = "Tile", module = "partgrid", frozen)]
+#[pyclass(name = "Tile", module = "partgrid", frozen, weakref)]
 pub(crate) struct PyTile {
     tile: Aside<Tile>,
     position: Vec<usize>,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Callable
+
 import duckdb
 import polars as pl
 import pyarrow as pa
@@ -103,6 +107,46 @@ def test_a_result_may_be_read_many_times(flights: pg.Grid) -> None:
     assert tables[0] == tables[1] == tables[2]
     streams = [pa.RecordBatchReader.from_stream(result) for _ in range(2)]
     assert streams[0].read_all() == streams[1].read_all() == tables[0]
+
+
+def test_notebooks_show_a_table(flights: pg.Grid) -> None:
+    html = flights.sql("SELECT month, origin, dep_delay FROM self")._repr_html_()
+    assert html.count("<tr>") == 11
+    assert "336776 rows, the first 10 shown" in html
+    assert "<th>dep_delay<br><small>Float64</small></th>" in html
+    text = "SELECT '<b>&' AS \"<i>\", NULL::INT AS n, 7 AS seven, e'a\\nb' AS lines"
+    html = pg.sql(text)._repr_html_()
+    assert "<th>&lt;i&gt;<br>" in html
+    assert '<td style="text-align:left">&lt;b&gt;&amp;</td>' in html
+    assert '<td style="text-align:right">7</td>' in html
+    assert ">null</em>" in html
+    assert "a\\nb" in html
+    assert "0 rows" in pg.sql("SELECT 1 AS x WHERE false")._repr_html_()
+
+
+def test_a_stream_ends_with_its_block(flights: pg.Grid) -> None:
+    with flights.sql("SELECT * FROM self").stream() as batches:
+        assert next(batches).num_rows > 0
+    assert list(batches) == []
+    with pytest.raises(ZeroDivisionError), flights.sql("SELECT * FROM self").stream() as batches:
+        1 / 0  # noqa: B018
+    assert list(batches) == []
+
+
+def test_what_is_made_takes_weak_references(flights: pg.Grid) -> None:
+    makers: list[Callable[[], object]] = [
+        lambda: flights[:5],
+        lambda: flights.tile(0),
+        lambda: flights.sql("SELECT 1"),
+        pg.Session,
+    ]
+    for make in makers:
+        made = make()
+        kept = weakref.ref(made)
+        assert kept() is made
+        del made
+        gc.collect()
+        assert kept() is None
 
 
 def test_the_repr_shows_some_rows_and_says_what_is_left_out(flights: pg.Grid) -> None:

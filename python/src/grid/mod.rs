@@ -29,7 +29,7 @@ use crate::tile::PyTile;
 ///
 /// Made by `read_parquet`, `from_arrow`, `Result.to_grid`, or by indexing another grid: `grid["a"]` and `grid[["a", "b"]]` are grids of these columns, `grid[10:20]` is
 /// a grid of these rows, `grid[10:20, ["a"]]` of both. Nothing is copied by any of them.
-#[pyclass(name = "Grid", module = "partgrid", frozen)]
+#[pyclass(name = "Grid", module = "partgrid", frozen, weakref)]
 pub(crate) struct PyGrid {
     core: Aside<Arc<PartitionGrid>>,
     /// The handles of all tiles, made once so that they keep their identity.

@@ -14,7 +14,7 @@ use crate::grid::{PartitionGrid, Tile};
 use crate::location::{Locality, Location};
 
 pub use summary::{html, summary};
-pub use svg::svg;
+pub use svg::{escaped, svg};
 pub use text::text;
 #[cfg(feature = "cli")]
 pub(crate) use visible::steers;

@@ -288,7 +288,8 @@ fn line_of_text(x: u32, y: u32, line: &str) -> String {
 }
 
 /// Text as XML writes it; characters that XML cannot hold become U+FFFD.
-pub(super) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
