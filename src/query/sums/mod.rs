@@ -1,6 +1,6 @@
 //! Sums that are exact, or an error: never a value that wrapped around.
 //!
-//! Comes in: `sum` and `avg` of the engine. Goes out: the same functions, whose sums of whole numbers, decimals and durations are kept in 128 bits and looked over at the end. A sum
+//! Comes in: `sum` and `avg` of the engine. Goes out: the same functions, whose sums of whole numbers, decimals and durations are kept in 128 bits and looked over at the end, and which take truth values (`sum`) and moments (`avg`). A sum
 //! of decimals of 32 or 64 bits is a decimal of 128 bits. Sums of floats are exact in frames that slide, as variances are (`variance`). Never here: other sums of floats, intervals, decimals of 256 bits, which stay the
 //! engine's.
 
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DataType, Decimal32Type, Decimal64Type, Decimal128Type,
     DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
-    Field, FieldRef, Int64Type, TimeUnit, UInt64Type,
+    Field, FieldRef, Int64Type, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampNanosecondType, UInt64Type,
 };
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -17,6 +18,7 @@ use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
@@ -27,6 +29,7 @@ use datafusion::prelude::SessionContext;
 use self::groups::Groups;
 use self::outcome::{Gives, Outcome};
 use self::total::{Distinct, Total};
+use crate::error::Error;
 
 mod fixed;
 mod floats;
@@ -41,7 +44,12 @@ const MORE_DIGITS: u8 = 10;
 /// Puts the exact functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {
     for (inner, gives) in [(sum_udaf(), Gives::Sum), (avg_udaf(), Gives::Mean)] {
-        context.register_udaf(AggregateUDF::from(Exact { inner, gives }));
+        let signature = Signature::user_defined(inner.signature().volatility);
+        context.register_udaf(AggregateUDF::from(Exact {
+            inner,
+            gives,
+            signature,
+        }));
     }
     variance::add_to(context);
 }
@@ -62,6 +70,20 @@ fn state_type(input: &DataType) -> DataType {
 struct Exact {
     inner: Arc<AggregateUDF>,
     gives: Gives,
+    signature: Signature,
+}
+
+/// The type that the mean of moments has, with room for what lies between two of them; `None` for what is none.
+fn of_moments(kind: &DataType) -> Option<DataType> {
+    Some(match kind {
+        DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
+            DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+        }
+        DataType::Time32(_) => DataType::Time64(TimeUnit::Microsecond),
+        DataType::Timestamp(..) | DataType::Time64(_) => kind.clone(),
+        _ => return None,
+    })
 }
 
 /// Calls `$make` with the Arrow type of a type that is summed here.
@@ -80,6 +102,12 @@ macro_rules! of_type {
             DataType::Duration(TimeUnit::Microsecond) => {
                 $make::<DurationMicrosecondType>($arguments)
             }
+            DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                $make::<TimestampMicrosecondType>($arguments)
+            }
+            DataType::Timestamp(..) => $make::<TimestampNanosecondType>($arguments),
+            DataType::Time64(TimeUnit::Microsecond) => $make::<Time64MicrosecondType>($arguments),
+            DataType::Time64(_) => $make::<Time64NanosecondType>($arguments),
             _ => $make::<DurationNanosecondType>($arguments),
         }
     };
@@ -109,6 +137,7 @@ impl Exact {
             | DataType::Decimal32(..)
             | DataType::Decimal64(..)
             | DataType::Decimal128(..) => self.gives == Gives::Sum,
+            DataType::Timestamp(..) | DataType::Time64(_) => self.gives == Gives::Mean,
             _ => false,
         }
     }
@@ -138,11 +167,33 @@ impl AggregateUDFImpl for Exact {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
+    }
+
+    /// Those of the engine's function, truth values as the numbers 0 and 1, and moments, which have a mean.
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        match (self.gives, types) {
+            (Gives::Sum, [DataType::Boolean]) => return Ok(vec![DataType::Int64]),
+            (Gives::Mean, [kind]) => {
+                if let Some(kind) = of_moments(kind) {
+                    return Ok(vec![kind]);
+                }
+            }
+            _ => {}
+        }
+        let fields = types.iter();
+        let fields = fields.map(|kind| Arc::new(Field::new("", kind.clone(), true)));
+        let fields: Vec<FieldRef> = fields.collect();
+        let fields = fields_with_udf(&fields, self.inner.as_ref())?;
+        Ok(fields
+            .iter()
+            .map(|field| field.data_type().clone())
+            .collect())
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match (self.gives, types) {
+            (Gives::Mean, [kind]) if of_moments(kind).as_ref() == Some(kind) => Ok(kind.clone()),
             (
                 Gives::Sum,
                 [DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale)],
@@ -160,6 +211,12 @@ impl AggregateUDFImpl for Exact {
         };
         if !is_distinct {
             return Ok(of_type!(input, total, outcome));
+        }
+        if of_moments(input).is_some() {
+            let text = format!("avg(DISTINCT …) of {input} is not supported");
+            return Err(Error::unsupported(text)
+                .with_hint("SELECT avg(x) FROM (SELECT DISTINCT x FROM t)")
+                .into());
         }
         // The engine keeps the distinct values by the type of its own sum.
         let field = Field::new(arguments.name, input.clone(), true);

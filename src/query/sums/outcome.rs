@@ -8,8 +8,9 @@ use arrow::array::{ArrayRef, Decimal128Array, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, DecimalType, DurationMicrosecondType,
-    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Int64Type, TimeUnit,
-    UInt64Type,
+    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Int64Type,
+    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
+    TimestampNanosecondType, UInt64Type,
 };
 use datafusion::error::{DataFusionError, Result};
 
@@ -58,6 +59,18 @@ impl Outcome {
             DataType::Duration(TimeUnit::Nanosecond) => {
                 self.narrowed::<DurationNanosecondType>(&totals, nulls)
             }
+            DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                self.narrowed::<TimestampMicrosecondType>(&totals, nulls)
+            }
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+                self.narrowed::<TimestampNanosecondType>(&totals, nulls)
+            }
+            DataType::Time64(TimeUnit::Microsecond) => {
+                self.narrowed::<Time64MicrosecondType>(&totals, nulls)
+            }
+            DataType::Time64(TimeUnit::Nanosecond) => {
+                self.narrowed::<Time64NanosecondType>(&totals, nulls)
+            }
             DataType::Decimal128(precision, scale) => {
                 let fits =
                     |total: &&i128| Decimal128Type::is_valid_decimal_precision(**total, *precision);
@@ -81,7 +94,9 @@ impl Outcome {
             T::Native::try_from(*total).map_err(|_| self.no_room(&total.to_string()))
         };
         let values: Vec<T::Native> = totals.iter().map(narrow).collect::<Result<_>>()?;
-        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+        let values = PrimitiveArray::<T>::new(values.into(), nulls);
+        // With the zone.
+        Ok(Arc::new(values.with_data_type(self.data_type.clone())))
     }
 
     /// The error for a total that no 128 bits hold.

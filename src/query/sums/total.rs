@@ -283,7 +283,11 @@ impl<T: Summed> Accumulator for Total<T> {
         }
         let value = match self.outcome.gives {
             Gives::Sum => self.total,
-            Gives::Mean => self.total / i128::from(self.count),
+            // To the nearest.
+            Gives::Mean => {
+                let count = i128::from(self.count);
+                (self.total + count / 2).div_euclid(count)
+            }
         };
         first(&self.outcome.values(vec![value], None)?)
     }
