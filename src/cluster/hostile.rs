@@ -22,7 +22,7 @@ use prost::Message;
 
 use super::codec::Codec;
 use super::codec::message::{
-    Arrange, Bordered, FORMAT, Over, ReadAhead, Scan, Step, Take, TakeRun, Write,
+    Arrange, FORMAT, Over, OverTwo, ReadAhead, Scan, Step, Take, TakeRun, Write,
 };
 use super::codec::tiles::{TileCodec, id_bytes};
 use super::members::Member;
@@ -40,7 +40,9 @@ use crate::flight::messages::GridPart;
 use crate::grid::PartitionGrid;
 use crate::harm::{Random, cases, harmed};
 use crate::load::Arrangement;
-use crate::query::{GridScanExec, LookupExec, Session, SessionOptions, kind_within};
+use crate::query::{
+    AsofJoinExec, GridScanExec, LookupExec, Nearest, Session, SessionOptions, kind_within,
+};
 
 /// What reading a message of so many bytes may ask for: a tile is told with two of them, and shares with none.
 const MOST_PER_BYTE: usize = 4 * 1024;
@@ -178,7 +180,10 @@ fn all_said(codec: &Codec) -> Vec<Said> {
         firsts: Some(vec![0, 8, 9]),
     };
     let bordered = BorderExec::new(Arc::clone(one), Arc::clone(other), Arc::new(border));
-    let nodes: [Arc<dyn ExecutionPlan>; 4] = [
+    let nearest = Nearest::of(Operator::LtEq, vec![(0, 0)], (0, 0), true).unwrap();
+    let asof = AsofJoinExec::try_new(Arc::clone(one), Arc::clone(other), nearest);
+    let nodes: [Arc<dyn ExecutionPlan>; 5] = [
+        Arc::new(asof.unwrap()),
         Arc::new(LookupExec::new(join, true)),
         Arc::new(known.unwrap()),
         Arc::new(bordered),
@@ -284,8 +289,8 @@ fn other_formats_are_refused() {
                     Over { format, ..over }.encode_to_vec()
                 }
                 _ => {
-                    let bordered = Bordered::decode(said.bytes.as_slice()).unwrap();
-                    Bordered { format, ..bordered }.encode_to_vec()
+                    let over = OverTwo::decode(said.bytes.as_slice()).unwrap();
+                    OverTwo { format, ..over }.encode_to_vec()
                 }
             };
             let text = refused(&codec, &bytes, &said.inputs());

@@ -20,6 +20,7 @@ use super::letters::Subscripts;
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::apply::Apply;
+use super::plan::asof::AsofJoins;
 use super::plan::constants::Constants;
 use super::plan::copies::CountCopies;
 use super::plan::exact;
@@ -34,12 +35,13 @@ use super::plan::nested_order::NestedOrders;
 use super::plan::offsets::{AllRows, Offsets};
 use super::plan::one_step::OneStep;
 use super::plan::outer::OuterJoins;
+use super::plan::own_nodes::OwnNodes;
 use super::plan::pause::PauseOften;
 use super::plan::required::Required;
 use super::plan::roll_up::RollUp;
 use super::plan::set_keys::SetKeys;
 use super::plan::settings::for_tiles;
-use super::plan::steps::{Steps, WithSteps};
+use super::plan::steps::Steps;
 use super::plan::types::{Operations, Types, with_operations};
 use super::spill::SpillFolder;
 use super::years::Extracts;
@@ -86,6 +88,7 @@ pub(super) fn state(
         .with_memory_limit(limit, 1.0)
         .build_arc()?;
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(AsofJoins),
         Arc::new(Lambdas { limit }),
         Arc::new(CountCopies),
         Arc::new(Types),
@@ -102,7 +105,7 @@ pub(super) fn state(
         .with_analyzer_rule(Arc::new(Meaning { limit }))
         .with_analyzer_rule(Arc::new(LambdasApart))
         .with_analyzer_rule(Arc::new(Steps))
-        .with_query_planner(Arc::new(WithSteps))
+        .with_query_planner(Arc::new(OwnNodes))
         .with_optimizer_rules(exact::rules())
         .with_optimizer_rule(Arc::new(OuterJoins))
         .with_optimizer_rule(Arc::new(JoinOrder::default()))

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::asof;
 use super::described;
 use super::dialect::{Sql, with_arrows_of_json};
 use super::digits;
@@ -71,7 +72,7 @@ pub(super) async fn parse(
     let tokens = described::with_known_words(digits::joined(tokens));
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
-    let tokens = with_arrows_of_json(trimmed::with_blanks(tokens));
+    let tokens = asof::with_known_words(with_arrows_of_json(trimmed::with_blanks(tokens)))?;
     let mut tokens = from_first::with_select(tokens);
     number_parameters(&mut tokens)?;
     let has_natural = tokens

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListBuilder, StringArray, StringBuilder};
 use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::common::ScalarValue;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::scalar_doc_sections::DOC_SECTION_REGEX;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -199,9 +199,13 @@ fn between<'a>(expression: &'a Regex, text: &'a str) -> impl Iterator<Item = &'a
 
 fn compiled(pattern: &str) -> Result<Regex> {
     let built = RegexBuilder::new(pattern).size_limit(MAX_BYTES).build();
-    built.map_err(|error| {
-        let text = format!("the regular expression {pattern:?} cannot be read: {error}");
-        Error::new(ErrorKind::Query, text).into()
+    // In the words that others have for it, wherever it is found.
+    built.map_err(|error| match error {
+        regex::Error::Syntax(text) => DataFusionError::Execution(text),
+        other => {
+            let text = format!("the regular expression {pattern:?} cannot be used: {other}");
+            Error::new(ErrorKind::Query, text).into()
+        }
     })
 }
 

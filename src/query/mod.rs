@@ -10,6 +10,7 @@ mod allowance;
 mod anew;
 mod answer;
 mod array_of;
+mod asof;
 mod begun;
 mod bounds;
 mod by_lambda;
@@ -99,6 +100,7 @@ mod timezone;
 mod travel;
 mod trimmed;
 mod type_names;
+mod type_words;
 mod using;
 mod value_names;
 mod values;
@@ -132,6 +134,7 @@ pub use table::GridTable;
 #[cfg(feature = "distributed")]
 pub(crate) use {
     error::{error_within, kind_within},
+    exec::asof::{AsofJoinExec, Nearest},
     exec::dense::{LookupExec, dense_apart, is_worth_its_places, most_places},
     exec::expressions::with_expressions,
     exec::over::over_one_input,

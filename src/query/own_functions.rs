@@ -5,6 +5,7 @@
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 
+use super::plan::asof::Condition;
 use super::plan::listed_text::HasNull;
 use super::plan::unsigned::Quotient;
 use super::{
@@ -33,6 +34,7 @@ pub(super) fn add_to(context: &SessionContext) {
     operators::add_to(context);
     type_names::add_to(context);
     years::add_to(context);
+    context.register_udf(ScalarUDF::from(Condition::new()));
     context.register_udf(ScalarUDF::from(HasNull::new()));
     context.register_udf(ScalarUDF::from(Quotient::new()));
 }

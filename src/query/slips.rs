@@ -53,14 +53,14 @@ fn statements(text: &str) -> Option<Worded> {
         "MATERIALIZED" => {
             "leave it out: what a statement says twice, and is worth it, is made once"
         }
-        "ON" if text.contains("MATCH_CONDITION") => NEAREST,
+        "ON" if text.contains("MATCH_CONDITION") => ASOF,
         _ => return None,
     };
     worded(text, hint)
 }
 
-/// What can be done in place of ASOF JOIN.
-pub(super) const NEAREST: &str = "in place of ASOF JOIN: … FROM a LEFT JOIN LATERAL (SELECT … FROM b WHERE b.at <= a.at ORDER BY b.at DESC LIMIT 1) AS b ON true";
+/// How nearest rows are joined.
+pub(super) const ASOF: &str = "… FROM a ASOF JOIN b ON a.key = b.key AND a.at >= b.at, or USING (key, at), beside each row of a the last one of b until then; ASOF LEFT JOIN keeps rows of a without one";
 
 /// Clauses that choose and order rows.
 fn rows(text: &str) -> Option<Worded> {

@@ -2,7 +2,7 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST (`laterals.rs`), items that are called the same where they are named from outside (`renamed.rs`), what follows IS DISTINCT FROM around it (`distinct_from.rs`), `ARRAY(SELECT …)` (`array_of.rs`), PIVOT and UNPIVOT (`pivot.rs`), rows IN queries, and those that begin with something worked out (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), `AT TIME ZONE` as a function (`timezone.rs`), elements of `array_agg` as values of the group, `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, ASOF JOIN with a condition of its own (`asof.rs`), names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST (`laterals.rs`), items that are called the same where they are named from outside (`renamed.rs`), what follows IS DISTINCT FROM around it (`distinct_from.rs`), `ARRAY(SELECT …)` (`array_of.rs`), PIVOT and UNPIVOT (`pivot.rs`), rows IN queries, and those that begin with something worked out (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), `AT TIME ZONE` as a function (`timezone.rs`), elements of `array_agg` as values of the group, `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::array_of;
+use super::asof;
 use super::called::called;
 use super::derived;
 use super::distinct_from;
@@ -36,6 +37,7 @@ use super::row_in;
 use super::shifts;
 use super::synonyms;
 use super::timezone;
+use super::type_words;
 use super::using::{self, folded, same};
 use super::value_names;
 use super::written;
@@ -131,7 +133,8 @@ impl VisitorMut for Rewriting<'_> {
             group_keys::is_of_several_rows(item, self.state)
         });
         positions::named_numbers_as_casts(select);
-        if let Err(error) = laterals::series_as_lists(&mut select.from) {
+        let joins = asof::in_words(&mut select.from);
+        if let Err(error) = joins.and_then(|()| laterals::series_as_lists(&mut select.from)) {
             return ControlFlow::Break(error);
         }
         laterals::behind_others(&mut select.from);
@@ -197,6 +200,7 @@ impl VisitorMut for Rewriting<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         distinct_from::regroup(expr);
         operators::in_words(expr);
+        type_words::in_words(expr);
         list_as_call(expr);
         ControlFlow::Continue(())
     }

@@ -6,7 +6,7 @@ use arrow::temporal_conversions::date32_to_datetime;
 
 use super::calls::calls;
 use super::limits::remedy;
-use super::slips::{NEAREST, slips};
+use super::slips::slips;
 use crate::error::ErrorKind;
 
 /// A text in our words.
@@ -324,9 +324,6 @@ fn unsupported(text: &str) -> Option<Worded> {
     }
     if let Some(rest) = text.strip_prefix("Unsupported JOIN operator ") {
         let kind = rest.split([' ', '(', '{']).next().unwrap_or(rest);
-        if kind == "AsOf" {
-            return unsupported("ASOF JOIN is not supported".to_owned(), NEAREST);
-        }
         return unsupported(
             format!("joins of the kind {kind} are not supported as they are written here"),
             "there are JOIN, LEFT, RIGHT, FULL, SEMI and ANTI JOIN with ON or USING, and CROSS JOIN without",

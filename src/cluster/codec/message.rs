@@ -9,7 +9,7 @@ use crate::flight::messages::GridPart;
 use crate::load::{Arrangement, Cut, Lineage};
 
 /// Counts up when the meaning of a message changes.
-pub(in crate::cluster) const FORMAT: u32 = 10;
+pub(in crate::cluster) const FORMAT: u32 = 11;
 
 /// A scan of some row bands of a grid.
 #[derive(Clone, PartialEq, Message)]
@@ -80,21 +80,47 @@ pub(in crate::cluster) struct Window {
     pub(in crate::cluster) is_reversed: bool,
 }
 
-/// Which rows belong to which task, of a node of two inputs.
+/// An operator of ours over two inputs: one of these.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub(in crate::cluster) struct Bordered {
+pub(in crate::cluster) struct OverTwo {
     /// [`FORMAT`] of who wrote it.
     #[prost(uint32, tag = "1")]
     pub(in crate::cluster) format: u32,
+    #[prost(message, optional, tag = "2")]
+    pub(in crate::cluster) border: Option<Bordered>,
+    #[prost(message, optional, tag = "3")]
+    pub(in crate::cluster) nearest: Option<NearestRow>,
+}
+
+/// Which rows belong to which task.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub(in crate::cluster) struct Bordered {
     /// The place of the column of whole numbers.
-    #[prost(uint32, tag = "2")]
+    #[prost(uint32, tag = "1")]
     pub(in crate::cluster) column: u32,
     /// The numbers of each task.
-    #[prost(message, repeated, tag = "3")]
+    #[prost(message, repeated, tag = "2")]
     pub(in crate::cluster) spans: Vec<Numbers>,
     /// Before which numbers of each task, 16 bytes each, rows of others lie, or behind all; empty if they lie anywhere.
-    #[prost(bytes = "vec", repeated, tag = "4")]
+    #[prost(bytes = "vec", repeated, tag = "3")]
     pub(in crate::cluster) firsts: Vec<Vec<u8>>,
+}
+
+/// Which row of the right input is the nearest one.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub(in crate::cluster) struct NearestRow {
+    /// The places of the columns of the left input: those that are equal, and the one that is compared.
+    #[prost(uint32, repeated, tag = "1")]
+    pub(in crate::cluster) left: Vec<u32>,
+    /// Those of the right input.
+    #[prost(uint32, repeated, tag = "2")]
+    pub(in crate::cluster) right: Vec<u32>,
+    #[prost(bool, tag = "3")]
+    pub(in crate::cluster) is_next: bool,
+    #[prost(bool, tag = "4")]
+    pub(in crate::cluster) is_other: bool,
+    #[prost(bool, tag = "5")]
+    pub(in crate::cluster) keeps_left: bool,
 }
 
 /// The first and the last whole number, 16 bytes each; empty for none.

@@ -1,17 +1,17 @@
 //! How scans travel.
 //!
-//! Comes in: a scan of the row bands of one member, with the grids of all, or which rows belong to which task, or an operator of ours over one input (`over.rs`). Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
+//! Comes in: a scan of the row bands of one member, with the grids of all, or which rows belong to which task, or an operator of ours over one input or two (`over.rs`, `over_two.rs`). Goes out: bytes that name its tiles (`tiles.rs`), its columns and conditions, and on the other side the same scan over a grid of
 //! just those tiles. The bytes of another member are not believed: what does not fit together is an error. Never here: which tiles (`leaf.rs`).
 
 pub(super) mod message;
 mod over;
+mod over_two;
 pub(super) mod tiles;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use arrow::datatypes::DataType;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
@@ -24,11 +24,10 @@ use datafusion_proto::protobuf::PhysicalExprNode;
 use prost::Message;
 
 use super::placement::leaf::touched_bands;
-use super::plan::border::{Border, BorderExec};
 use crate::error::{Error, ErrorKind};
 use crate::query::{GridScanExec, kind_within, with_lambdas, with_wide_keys};
 use crate::quiet::quietly;
-use message::{Bordered, FORMAT, Numbers, Order, Scan};
+use message::{FORMAT, Order, Scan};
 use tiles::{TileCodec, columns_of, id_bytes};
 
 /// The most shares that a scan of another member may have.
@@ -64,7 +63,7 @@ impl PhysicalExtensionCodec for Codec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let reading = || match inputs {
             [input] => self.over(buffer, input, context, converter),
-            [own, handed] => bordered(buffer, own, handed),
+            [one, other] => over_two::read(buffer, one, other),
             _ => self.scan(buffer, context, converter),
         };
         // The engine panics over some conditions, and takes others for faults of its own.
@@ -89,8 +88,8 @@ impl PhysicalExtensionCodec for Codec {
             buffer.extend(message.encode_to_vec());
             return Ok(());
         }
-        if let Some(bordered) = node.downcast_ref::<BorderExec>() {
-            buffer.extend(written_border(bordered.border())?.encode_to_vec());
+        if let Some(message) = over_two::written(&node)? {
+            buffer.extend(message.encode_to_vec());
             return Ok(());
         }
         let Some(scan) = node.downcast_ref::<GridScanExec>() else {
@@ -113,61 +112,6 @@ fn check_format(format: u32) -> Result<()> {
             Err(Error::invalid_data(text).into())
         }
     }
-}
-
-/// A scan whose rows at borders are handed over.
-fn bordered(
-    buffer: &[u8],
-    own: &Arc<dyn ExecutionPlan>,
-    handed: &Arc<dyn ExecutionPlan>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let message = Bordered::decode(buffer).map_err(|_| broken("its bytes"))?;
-    check_format(message.format)?;
-    let column = message.column as usize;
-    let schema = own.schema();
-    let kind = schema.fields().get(column).map(|field| field.data_type());
-    if !kind.is_some_and(DataType::is_integer) || handed.schema().fields() != schema.fields() {
-        return Err(broken("a border of no column of whole numbers"));
-    }
-    let spans = message
-        .spans
-        .iter()
-        .map(|span| match span.first.is_empty() {
-            true => Ok(None),
-            false => Ok(Some((whole(&span.first)?, whole(&span.last)?))),
-        });
-    let firsts = message.firsts.iter().map(|first| whole(first));
-    let firsts: Vec<i128> = firsts.collect::<Result<_>>()?;
-    let border = Border {
-        column,
-        spans: spans.collect::<Result<_>>()?,
-        firsts: (!firsts.is_empty()).then_some(firsts),
-    };
-    let (own, handed) = (Arc::clone(own), Arc::clone(handed));
-    Ok(Arc::new(BorderExec::new(own, handed, Arc::new(border))))
-}
-
-fn whole(bytes: &[u8]) -> Result<i128> {
-    let bytes: [u8; 16] = bytes.try_into().map_err(|_| broken("a whole number"))?;
-    Ok(i128::from_le_bytes(bytes))
-}
-
-fn written_border(border: &Border) -> Result<Bordered> {
-    let bytes = |number: &i128| number.to_le_bytes().to_vec();
-    let spans = border.spans.iter().map(|span| match span {
-        None => Numbers::default(),
-        Some((first, last)) => Numbers {
-            first: bytes(first),
-            last: bytes(last),
-        },
-    });
-    let firsts = border.firsts.iter().flatten();
-    Ok(Bordered {
-        format: FORMAT,
-        column: small(border.column)?,
-        spans: spans.collect(),
-        firsts: firsts.map(bytes).collect(),
-    })
 }
 
 fn order_of(order: &Order) -> Vec<(usize, SortOptions)> {
@@ -326,7 +270,7 @@ impl Codec {
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-    use arrow::datatypes::{Field, Schema, SchemaRef};
+    use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
     use datafusion::physical_plan::common::collect;
 
     use super::super::hostile::{codec_of, empty_catalog, read, written};

@@ -37,7 +37,7 @@ use crate::cluster::plan::known::KnownExec;
 use crate::cluster::plan::lists::ListsExec;
 use crate::cluster::plan::windows::WindowsExec;
 use crate::error::{Error, ErrorKind};
-use crate::query::{GridScanExec, LookupExec};
+use crate::query::{AsofJoinExec, GridScanExec, LookupExec};
 
 /// # Errors
 /// `PermissionDenied` for a part with an operator that is not on the lists below, which names it.
@@ -97,6 +97,7 @@ fn is_exchange(node: &Arc<dyn ExecutionPlan>) -> bool {
 /// Operators of partgrid that travel (`codec/mod.rs`).
 fn is_own(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<GridScanExec>()
+        || node.is::<AsofJoinExec>()
         || node.is::<LookupExec>()
         || node.is::<KnownExec>()
         || node.is::<BorderExec>()

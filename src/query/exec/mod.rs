@@ -2,6 +2,7 @@
 
 mod ahead;
 mod align;
+pub(crate) mod asof;
 pub(super) mod batch_rows;
 pub(super) mod between;
 mod condition;

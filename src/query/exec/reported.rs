@@ -105,7 +105,7 @@ fn may_drop_input(node: &Arc<dyn ExecutionPlan>, place: usize, may_drop: bool) -
     }
     match node.name() {
         // Once one input has given enough, the rest is dropped.
-        "SortMergeJoinExec" | "SymmetricHashJoinExec" | "InterleaveExec" => true,
+        "AsofJoinExec" | "SortMergeJoinExec" | "SymmetricHashJoinExec" | "InterleaveExec" => true,
         name if READS_ALL.contains(&name) => false,
         "CrossJoinExec" | "NestedLoopJoinExec" => place > 0 && may_drop,
         _ => may_drop,

@@ -19,6 +19,7 @@ use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
+use super::asof_left::AsofLeft;
 use super::dependencies::{Dependencies, Distincts};
 use super::fields::of_fields;
 use super::stay::Staying;
@@ -93,7 +94,12 @@ pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         if rule.name() == "optimize_unions" {
             rules.push(Arc::new(NamesOfParts) as _);
         }
+        // Where conditions are next to what they can go below, before columns are left out in between.
+        let is_pushed = rule.name() == "push_down_filter";
         rules.push(careful(rule));
+        if is_pushed {
+            rules.push(Arc::new(AsofLeft) as _);
+        }
     }
     rules
 }

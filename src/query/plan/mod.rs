@@ -1,6 +1,8 @@
 //! Runs while a query is planned: which tiles it needs, and what is known of them.
 
 pub(super) mod apply;
+pub(in crate::query) mod asof;
+mod asof_left;
 pub(super) mod bare;
 #[cfg(feature = "distributed")]
 pub(crate) mod beyond;
@@ -42,6 +44,7 @@ pub(super) mod one_step;
 pub(super) mod only;
 pub(super) mod outer;
 mod outside;
+pub(super) mod own_nodes;
 pub(super) mod pause;
 pub(super) mod prune;
 pub(super) mod repeated;

@@ -16,7 +16,6 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
-use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     Expr, Extension, LogicalPlan, RecursiveQuery, UserDefinedLogicalNode,
@@ -24,8 +23,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
-use futures::future::BoxFuture;
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use crate::error::Error;
 use crate::query::exec::relabel::RelabelExec;
@@ -197,35 +195,9 @@ impl UserDefinedLogicalNodeCore for Step {
     }
 }
 
-/// The engine's planner, which also knows steps.
+/// Plans steps.
 #[derive(Debug)]
-pub(in crate::query) struct WithSteps;
-
-fn planned<'a>(
-    plan: &'a LogicalPlan,
-    session: &'a dyn Session,
-) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
-    Box::pin(async move {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(WithSteps)]);
-        planner.create_physical_plan(plan, session).await
-    })
-}
-
-// Written out, and not by the attribute, for the reason that src/serve/methods.rs has.
-impl QueryPlanner for WithSteps {
-    fn create_physical_plan<'a, 'b, 'c, 'w>(
-        &'a self,
-        plan: &'b LogicalPlan,
-        session: &'c dyn Session,
-    ) -> BoxFuture<'w, Result<Arc<dyn ExecutionPlan>>>
-    where
-        'a: 'w,
-        'b: 'w,
-        'c: 'w,
-    {
-        planned(plan, session)
-    }
-}
+pub(super) struct WithSteps;
 
 #[async_trait]
 impl ExtensionPlanner for WithSteps {

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::{Column, of_table, one_of, same, value_in_where};
 use crate::error::{Error, Result};
+use crate::query::asof;
 use crate::query::called::called;
 
 /// Whose value a column of USING has.
@@ -47,6 +48,8 @@ pub(super) struct Joined<'a> {
     pub(super) left: &'a [Option<Ident>],
     pub(super) right: Option<&'a Ident>,
     pub(super) side: Side,
+    /// Whether it joins the nearest row by the last column (`ASOF JOIN`).
+    pub(super) is_asof: bool,
     /// Which of the tables in FROM this is.
     pub(super) from: usize,
 }
@@ -71,7 +74,7 @@ impl Joined<'_> {
                 ));
             }
         };
-        let (mut equal, mut is_needed) = (Vec::new(), false);
+        let (mut equal, mut is_needed) = (Vec::new(), self.is_asof);
         for name in names {
             let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
                 continue;
@@ -92,6 +95,9 @@ impl Joined<'_> {
         }
         let equal: Option<Vec<_>> = equal.into_iter().collect();
         let equal = equal.ok_or_else(|| unsupported(OF_UNKNOWN))?;
+        if self.is_asof {
+            return Ok(asof::using_last(equal));
+        }
         Ok(equal
             .into_iter()
             .map(|(left, right)| binary(left, BinaryOperator::Eq, right))

@@ -117,8 +117,11 @@ pub(super) fn rewrite_select(select: &mut Select) -> Result<()> {
     for (table, join, condition) in conditions {
         let table = select.from.get_mut(table);
         let join = table.and_then(|table| table.joins.get_mut(join));
-        if let Some(constraint) = join.and_then(|join| constraint(&mut join.join_operator)) {
+        if let Some(join) = join
+            && let Some(constraint) = constraint(&mut join.join_operator)
+        {
             *constraint = JoinConstraint::On(condition);
+            join.global = false;
         }
     }
     for table in &mut select.from {
@@ -167,7 +170,9 @@ fn columns(from: &mut [TableWithJoins]) -> Result<Columns> {
                 let joined = Joined {
                     left: &left,
                     right: right.as_ref(),
-                    side,
+                    // What is nearest on the right is another value.
+                    side: if join.global { Side::Left } else { side },
+                    is_asof: join.global,
                     from: number,
                 };
                 if let Some(condition) = joined.add(&mut columns.all, constraint)? {

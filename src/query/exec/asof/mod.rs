@@ -1,0 +1,307 @@
+//! The operator of nearest joins: beside each row of the left input the nearest row of the right one.
+//!
+//! Comes in: two inputs in the order of their keys and of the value that is compared, and rows of equal keys in the same partition. Goes out: the rows of the left input in their order, with those of the right; one that has none goes out with nulls or not at all. Both
+//! inputs are read once, side by side; of the right one some batches are kept at a time. Nulls are near to nothing. Never here: expressions, which are columns of the inputs; sorting; how rows are found (`merge.rs`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{JoinType, internal_err};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::equivalence::join_equivalence_properties;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{
+    Distribution, LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
+};
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, EmissionType};
+use datafusion::physical_plan::joins::utils::build_join_schema;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{TryStreamExt, stream};
+
+use self::merge::Merge;
+
+mod merge;
+
+/// A column of the left input, and one of the right.
+pub(crate) type Pair = (usize, usize);
+
+/// Which columns say what the nearest row is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Nearest {
+    /// Are equal.
+    pub(crate) equal: Vec<Pair>,
+    /// Are compared.
+    pub(crate) compared: Pair,
+    /// Whether the value on the right is the next one, and not the one before.
+    pub(crate) is_next: bool,
+    /// Whether it is never the same.
+    pub(crate) is_other: bool,
+    /// Whether rows of the left input without one stay.
+    pub(crate) keeps_left: bool,
+}
+
+impl Nearest {
+    /// What an operator between the left and the right value says.
+    ///
+    /// # Errors
+    /// `Internal` for one that is no inequality.
+    pub(crate) fn of(
+        op: Operator,
+        equal: Vec<Pair>,
+        compared: Pair,
+        keeps_left: bool,
+    ) -> Result<Self> {
+        let (is_next, is_other) = match op {
+            Operator::GtEq => (false, false),
+            Operator::Gt => (false, true),
+            Operator::LtEq => (true, false),
+            Operator::Lt => (true, true),
+            other => return internal_err!("nothing is near by {other}"),
+        };
+        Ok(Self {
+            equal,
+            compared,
+            is_next,
+            is_other,
+            keeps_left,
+        })
+    }
+
+    fn op(&self) -> &'static str {
+        match (self.is_next, self.is_other) {
+            (false, false) => ">=",
+            (false, true) => ">",
+            (true, false) => "<=",
+            (true, true) => "<",
+        }
+    }
+
+    fn kind(&self) -> JoinType {
+        match self.keeps_left {
+            true => JoinType::Left,
+            false => JoinType::Inner,
+        }
+    }
+
+    /// The columns of one side, keys first, with how they are sorted.
+    fn columns(&self, side: fn(&Pair) -> usize) -> Vec<(usize, SortOptions)> {
+        let ascending = SortOptions::new(false, false);
+        let keys = self.equal.iter().map(|pair| (side(pair), ascending));
+        let compared = (side(&self.compared), SortOptions::new(self.is_next, false));
+        keys.chain([compared]).collect()
+    }
+}
+
+fn left(pair: &Pair) -> usize {
+    pair.0
+}
+
+fn right(pair: &Pair) -> usize {
+    pair.1
+}
+
+/// The operator.
+#[derive(Debug)]
+pub(crate) struct AsofJoinExec {
+    left: Arc<dyn ExecutionPlan>,
+    right: Arc<dyn ExecutionPlan>,
+    nearest: Nearest,
+    metrics: ExecutionPlanMetricsSet,
+    properties: Arc<PlanProperties>,
+}
+
+impl AsofJoinExec {
+    /// # Errors
+    /// `Internal` for columns that there are not, or of two types.
+    pub(crate) fn try_new(
+        left: Arc<dyn ExecutionPlan>,
+        right: Arc<dyn ExecutionPlan>,
+        nearest: Nearest,
+    ) -> Result<Self> {
+        let (of_left, of_right) = (left.schema(), right.schema());
+        for pair in nearest.equal.iter().chain([&nearest.compared]) {
+            let kind = |schema: &Schema, place: usize| {
+                let field = schema.fields().get(place);
+                field.map(|field| values_of(field.data_type()).clone())
+            };
+            let kinds = (kind(&of_left, pair.0), kind(&of_right, pair.1));
+            if kinds.0.is_none() || kinds.0 != kinds.1 {
+                return internal_err!("a nearest join compares {:?} and {:?}", kinds.0, kinds.1);
+            }
+        }
+        let (schema, _) = build_join_schema(&of_left, &of_right, &nearest.kind());
+        let equal = nearest.equal.iter();
+        let equal = equal.map(|pair| (column(&of_left, pair.0), column(&of_right, pair.1)));
+        let equal: Vec<_> = equal.collect();
+        let known = join_equivalence_properties(
+            left.equivalence_properties().clone(),
+            right.equivalence_properties().clone(),
+            &nearest.kind(),
+            Arc::new(schema),
+            &[true, false],
+            None,
+            &equal,
+        )?;
+        let properties = PlanProperties::new(
+            known,
+            left.output_partitioning().clone(),
+            EmissionType::Incremental,
+            left.boundedness(),
+        );
+        Ok(Self {
+            left,
+            right,
+            nearest,
+            metrics: ExecutionPlanMetricsSet::new(),
+            properties: Arc::new(properties),
+        })
+    }
+
+    pub(crate) fn nearest(&self) -> &Nearest {
+        &self.nearest
+    }
+}
+
+fn column(schema: &Schema, place: usize) -> Arc<dyn PhysicalExpr> {
+    let name = schema.fields().get(place).map_or("", |field| field.name());
+    Arc::new(Column::new(name, place))
+}
+
+/// The type by which values are compared.
+fn values_of(kind: &DataType) -> &DataType {
+    match kind {
+        DataType::Dictionary(_, values) => values_of(values),
+        DataType::RunEndEncoded(_, values) => values_of(values.data_type()),
+        other => other,
+    }
+}
+
+fn ordered(columns: &[(usize, SortOptions)], schema: &Schema) -> Option<OrderingRequirements> {
+    let keys = columns.iter().map(|(place, options)| PhysicalSortExpr {
+        expr: column(schema, *place),
+        options: *options,
+    });
+    LexOrdering::new(keys).map(OrderingRequirements::from)
+}
+
+impl DisplayAs for AsofJoinExec {
+    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "AsofJoinExec: join_type={}", self.nearest.kind())?;
+        let (of_left, of_right) = (self.left.schema(), self.right.schema());
+        let mut written = |pair: &Pair, op: &str| {
+            let (one, other) = (column(&of_left, pair.0), column(&of_right, pair.1));
+            write!(formatter, ", {one} {op} {other}")
+        };
+        for pair in &self.nearest.equal {
+            written(pair, "=")?;
+        }
+        written(&self.nearest.compared, self.nearest.op())
+    }
+}
+
+impl ExecutionPlan for AsofJoinExec {
+    fn name(&self) -> &'static str {
+        "AsofJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.left, &self.right]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        if self.nearest.equal.is_empty() {
+            let single = vec![Distribution::SinglePartition; 2];
+            return InputDistributionRequirements::new(single);
+        }
+        let keys = |schema: &Schema, side: fn(&Pair) -> usize| {
+            let keys = self.nearest.equal.iter();
+            Distribution::KeyPartitioned(keys.map(|pair| column(schema, side(pair))).collect())
+        };
+        InputDistributionRequirements::co_partitioned(vec![
+            keys(&self.left.schema(), left),
+            keys(&self.right.schema(), right),
+        ])
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![
+            ordered(&self.nearest.columns(left), &self.left.schema()),
+            ordered(&self.nearest.columns(right), &self.right.schema()),
+        ]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true, false]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let right = children.pop().unwrap_or_else(|| Arc::clone(&self.right));
+        let left = children.pop().unwrap_or_else(|| Arc::clone(&self.left));
+        Ok(Arc::new(Self::try_new(left, right, self.nearest.clone())?))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, recompute)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let count = |plan: &Arc<dyn ExecutionPlan>| plan.output_partitioning().partition_count();
+        if count(&self.left) != count(&self.right) {
+            return internal_err!(
+                "a nearest join of {} and {} partitions",
+                count(&self.left),
+                count(&self.right)
+            );
+        }
+        let schema = self.schema();
+        let (left, right) = (
+            self.left.execute(partition, Arc::clone(&context))?,
+            self.right.execute(partition, context)?,
+        );
+        let merge = Merge::try_new(left, right, self.nearest.clone(), Arc::clone(&schema))?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let batches = stream::try_unfold(merge, |mut merge| async move {
+            let batch = merge.next_batch().await?;
+            Ok(batch.map(|batch| (batch, merge)))
+        });
+        let batches = batches.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}

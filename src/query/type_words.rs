@@ -1,0 +1,69 @@
+//! Names of types that the engine does not know: those of whole numbers in DuckDB.
+//!
+//! Comes in: an expression of a parsed statement. Goes out: the same with types that the engine knows: `UBIGINT` as `BIGINT UNSIGNED`, `HUGEINT` as `DECIMAL(38, 0)`, also within lists and structs. Never here: what types there are.
+
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, DataType, ExactNumberInfo, Expr, TypedString,
+};
+
+/// Puts types that the engine knows in place of others in a cast.
+pub(super) fn in_words(expr: &mut Expr) {
+    if let Expr::Cast { data_type, .. } | Expr::TypedString(TypedString { data_type, .. }) = expr {
+        known(data_type);
+    }
+}
+
+fn known(kind: &mut DataType) {
+    let other = match kind {
+        DataType::Array(
+            ArrayElemTypeDef::AngleBracket(element)
+            | ArrayElemTypeDef::SquareBracket(element, _)
+            | ArrayElemTypeDef::Parenthesis(element),
+        ) => return known(element),
+        DataType::Struct(fields, _) => {
+            return fields
+                .iter_mut()
+                .for_each(|field| known(&mut field.field_type));
+        }
+        DataType::UTinyInt | DataType::UInt8 => DataType::TinyIntUnsigned(None),
+        DataType::USmallInt | DataType::UInt16 => DataType::SmallIntUnsigned(None),
+        DataType::UInt32 => DataType::IntegerUnsigned(None),
+        DataType::UBigInt | DataType::UInt64 => DataType::BigIntUnsigned(None),
+        DataType::Int16 => DataType::SmallInt(None),
+        DataType::Int32 => DataType::Integer(None),
+        DataType::Int64 => DataType::BigInt(None),
+        DataType::HugeInt => DataType::Decimal(ExactNumberInfo::PrecisionAndScale(38, 0)),
+        DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("uinteger") => {
+            DataType::IntegerUnsigned(None)
+        }
+        _ => return,
+    };
+    *kind = other;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row_in::parsed;
+    use super::*;
+
+    #[test]
+    fn whole_numbers_have_other_names() {
+        for (text, expected) in [
+            ("CAST(x AS UBIGINT)", "CAST(x AS BIGINT UNSIGNED)"),
+            ("x::utinyint", "x::TINYINT UNSIGNED"),
+            ("x::UINTEGER[]", "x::INTEGER UNSIGNED[]"),
+            (
+                "TRY_CAST(x AS USMALLINT)",
+                "TRY_CAST(x AS SMALLINT UNSIGNED)",
+            ),
+            ("HUGEINT '7'", "DECIMAL(38,0) '7'"),
+            ("CAST(x AS INT64)", "CAST(x AS BIGINT)"),
+            ("CAST(x AS BIGINT)", "CAST(x AS BIGINT)"),
+            ("CAST(x AS VARCHAR)", "CAST(x AS VARCHAR)"),
+        ] {
+            let mut expr = parsed(text).unwrap();
+            in_words(&mut expr);
+            assert_eq!(expr.to_string(), expected, "{text}");
+        }
+    }
+}

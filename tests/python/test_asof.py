@@ -1,0 +1,200 @@
+"""ASOF JOIN: the nearest row of another table, beside `pandas.merge_asof` as a second opinion."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+
+OPERATORS = {
+    ">=": ("backward", True),
+    ">": ("backward", False),
+    "<=": ("forward", True),
+    "<": ("forward", False),
+}
+
+
+def tables(
+    seed: int, num_left: int, num_right: int, num_keys: int, longest: int
+) -> tuple[pa.Table, pa.Table]:
+    """Two tables with keys and moments; those of the right one are all different within a key."""
+    random = np.random.default_rng(seed)
+    left = pa.table(
+        {
+            "k": random.integers(0, num_keys, num_left),
+            "m": random.integers(0, longest, num_left),
+            "row": np.arange(num_left),
+        }
+    )
+    places = random.choice(num_keys * longest, num_right, replace=False)
+    right = pa.table({"k": places // longest, "m": places % longest, "v": np.arange(num_right)})
+    return left, right
+
+
+def expected(left: pa.Table, right: pa.Table, operator: str) -> list[float]:
+    direction, exact = OPERATORS[operator]
+    found = pd.merge_asof(
+        left.to_pandas().sort_values("m"),
+        right.to_pandas().sort_values("m"),
+        on="m",
+        by="k",
+        direction=direction,
+        allow_exact_matches=exact,
+    )
+    return found.sort_values("row")["v"].tolist()
+
+
+def tiled(table: pa.Table, rows: int) -> pg.Grid:
+    batches = table.to_batches(max_chunksize=rows)
+    return pg.from_arrow(pa.Table.from_batches(batches, table.schema))
+
+
+SIZES = [
+    # A few rows beside very many, of which each batch has none, one or several: batches are let go of.
+    (1, 40, 400_000, 1, 800_000),
+    (2, 3_000, 300_000, 7, 100_000),
+    (3, 200_000, 50, 5, 1_000),
+    (4, 50_000, 50_000, 20_000, 1_000),
+    (5, 100, 0, 3, 50),
+    (6, 0, 100, 3, 50),
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_found_is_what_pandas_finds(
+    sizes: tuple[int, int, int, int, int], operator: str, threads: int
+) -> None:
+    left, right = tables(*sizes)
+    session = pg.Session(threads=threads)
+    session.register("a", tiled(left, 20_000))
+    session.register("b", tiled(right, 7_000))
+    condition = f"a.k = b.k AND a.m {operator} b.m"
+    rows = session.sql(f"SELECT a.row, b.v FROM a ASOF LEFT JOIN b ON {condition}").to_arrow()
+    rows = rows.sort_by("row")
+    wanted = expected(left, right, operator)
+    assert rows["row"].to_pylist() == list(range(left.num_rows))
+    np.testing.assert_array_equal(rows["v"].to_pandas().astype(float), wanted)
+    inner = session.sql(f"SELECT a.row, b.v FROM a ASOF JOIN b ON {condition}").to_arrow()
+    inner = inner.sort_by("row")
+    kept = [row for row, found in enumerate(wanted) if not np.isnan(found)]
+    assert inner["row"].to_pylist() == kept
+    np.testing.assert_array_equal(inner["v"].to_pandas(), [wanted[row] for row in kept])
+
+
+def test_a_match_condition_keeps_rows_without_one() -> None:
+    left, right = tables(7, 500, 300, 4, 200)
+    text = "SELECT a.row, b.v FROM a ASOF JOIN b MATCH_CONDITION (a.m >= b.m) ON a.k = b.k"
+    rows = pg.sql(text, a=pg.from_arrow(left), b=pg.from_arrow(right)).to_arrow().sort_by("row")
+    wanted = expected(left, right, ">=")
+    np.testing.assert_array_equal(rows["v"].to_pandas().astype(float), wanted)
+    assert any(np.isnan(wanted))
+    without = (
+        "SELECT count(*) AS n, count(b.v) AS found FROM a ASOF JOIN b MATCH_CONDITION (b.m < a.m)"
+    )
+    [row] = pg.sql(without, a=pg.from_arrow(left), b=pg.from_arrow(right)).to_arrow().to_pylist()
+    first = min(right["m"].to_pylist())
+    assert row == {"n": 500, "found": sum(moment > first for moment in left["m"].to_pylist())}
+
+
+WORDS = ["x", "y", None, "z"]
+NUMBERS = pa.array([1, 2, None, 3])
+FIELDS = pa.array([{"f": 1}, {"f": 2}, None, {"f": 3}])
+LISTS = pa.array([[1], [2, 3], None, []])
+MOMENTS = pa.array([0, 10**9, None, 2 * 10**9], pa.timestamp("ns", "UTC"))
+BYTES = [b"x", b"y", None, b"z"]
+
+# Keys of both tables, of four values, one of which is null.
+KEYS = {
+    "dictionary": (pa.array(WORDS).dictionary_encode(), pa.array(WORDS, pa.large_string())),
+    "views": (pa.array(WORDS, pa.string_view()), pa.array(WORDS)),
+    "decimal": (NUMBERS.cast(pa.decimal128(21, 2)), NUMBERS),
+    "bytes": (pa.array(BYTES), pa.array(BYTES, pa.binary(1))),
+    "struct": (FIELDS, FIELDS),
+    "list": (LISTS, LISTS),
+    "instant": (MOMENTS, MOMENTS.cast(pa.timestamp("s", "Europe/Paris"))),
+    "boolean": (pa.array([True, False, None, True]),) * 2,
+    "float": (
+        pa.array([1.5, -0.0, None, float("nan")]),
+        pa.array([1.5, 0.0, None, float("nan")], pa.float32()),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_keys_of_many_types(kind: str, threads: int) -> None:
+    keys, others = KEYS[kind]
+    rows = pa.array([0, 1, 2, 3] * 50)
+    left = pa.table({"k": pa.concat_arrays([keys] * 50), "m": np.arange(200), "i": rows})
+    right = pa.table(
+        {
+            "k": others,
+            "m": [7, 50, 0, 120],
+            "i": [0, 1, 2, 3],
+            "nested": [[{"a": i}] for i in range(4)],
+        }
+    )
+    session = pg.Session(threads=threads)
+    session.register("a", tiled(left, 60))
+    session.register("b", tiled(right, 3))
+    text = "SELECT a.m, a.i, b.m AS found, b.i AS other, b.nested FROM a ASOF LEFT JOIN b ON a.k = b.k AND a.m >= b.m ORDER BY a.m"
+    begins = {0: 7, 1: 50, 3: 120}
+    same = {0: [0], 1: [1], 3: [3]}
+    if kind == "boolean":
+        # Two rows have the one key.
+        same = {0: [0, 3], 1: [1], 3: [0, 3]}
+    for row in session.sql(text).to_arrow().to_pylist():
+        candidates = [i for i in same.get(row["i"], []) if begins[i] <= row["m"]]
+        nearest = max(candidates, key=begins.__getitem__, default=None)
+        assert row["other"] == nearest, row
+        assert row["found"] == (None if nearest is None else begins[nearest])
+        assert row["nested"] == (None if nearest is None else [{"a": nearest}])
+
+
+def test_a_sort_that_does_not_fit_is_spilled(tmp_path: object) -> None:
+    left, right = tables(8, 300_000, 300_000, 50, 100_000)
+    session = pg.Session(threads=2, memory_limit=12_000_000, spill_to=str(tmp_path))
+    session.register("a", tiled(left, 20_000))
+    session.register("b", tiled(right, 20_000))
+    text = "SELECT sum(b.v) AS s, count(b.v) AS n FROM a ASOF JOIN b ON a.k = b.k AND a.m >= b.m"
+    result = session.sql(text).collect()
+    [row] = result.to_arrow().to_pylist()
+    wanted = [value for value in expected(left, right, ">=") if not np.isnan(value)]
+    assert row == {"s": int(sum(wanted)), "n": len(wanted)}
+    assert result.metrics.spilled_bytes > 0
+
+
+def test_conditions_of_the_left_table_choose_tiles_of_both() -> None:
+    session = pg.Session(threads=2)
+    keys = np.arange(8).repeat(1_000)
+    left = pa.table({"k": keys, "m": np.arange(8_000)})
+    right = pa.table({"k": keys, "m": np.arange(8_000), "v": np.arange(8_000)})
+    session.register("a", tiled(left, 1_000))
+    session.register("b", tiled(right, 1_000))
+    text = "SELECT count(*) AS n FROM a ASOF JOIN b ON a.k = b.k AND a.m >= b.m WHERE a.k = 3"
+    result = session.sql(text).collect()
+    assert result.to_arrow().to_pylist() == [{"n": 1_000}]
+    assert (result.metrics.read_tiles, result.metrics.tiles) == (2, 16)
+    # One of the other table leaves out what was found, and finds nothing else.
+    text = "SELECT count(*) AS n FROM a ASOF JOIN b ON a.k = b.k AND a.m >= b.m WHERE b.v % 2 = 1"
+    assert session.sql(text).to_arrow().to_pylist() == [{"n": 4_000}]
+
+
+def test_a_query_is_stopped_and_a_view_keeps_what_it_says() -> None:
+    session = pg.Session(threads=2)
+    left, right = tables(9, 1_000, 1_000, 3, 2_000)
+    session.register("a", pg.from_arrow(left))
+    session.register("b", pg.from_arrow(right))
+    session.sql("CREATE VIEW v AS SELECT a.row, b.v FROM a ASOF JOIN b USING (k, m)").collect()
+    wanted = [value for value in expected(left, right, ">=") if not np.isnan(value)]
+    assert session.sql("SELECT count(*) AS n FROM v").to_arrow().to_pylist() == [{"n": len(wanted)}]
+    prepared = session.prepare(
+        "SELECT count(*) AS n FROM a ASOF JOIN b ON a.k = b.k AND a.m >= b.m + $1"
+    )
+    assert prepared.sql([0]).to_arrow().to_pylist() == [{"n": len(wanted)}]
+    assert prepared.sql([5_000]).to_arrow().to_pylist() == [{"n": 0}]
