@@ -20,7 +20,7 @@ use super::letters::Subscripts;
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::apply::Apply;
-use super::plan::asof::AsofJoins;
+use super::plan::asof::{AsofJoins, AsofPairs};
 use super::plan::constants::Constants;
 use super::plan::copies::CountCopies;
 use super::plan::exact;
@@ -105,6 +105,7 @@ pub(super) fn state(
         .with_analyzer_rule(Arc::new(Meaning { limit }))
         .with_analyzer_rule(Arc::new(LambdasApart))
         .with_analyzer_rule(Arc::new(Steps))
+        .with_analyzer_rule(Arc::new(AsofPairs))
         .with_query_planner(Arc::new(OwnNodes))
         .with_optimizer_rules(exact::rules())
         .with_optimizer_rule(Arc::new(OuterJoins))

@@ -23,7 +23,7 @@ use datafusion_functions_json::udfs;
 
 use super::called::called;
 use super::dialect::ARROW;
-use super::plan::bare::bare;
+use super::plan::bare::{bare, values_of};
 use super::written::without_parentheses;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -208,15 +208,6 @@ impl OfJson {
         }
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         Ok(ColumnarValue::Array(interleave(&parts, &places)?))
-    }
-}
-
-/// The type of the values, however they are stored.
-fn values_of(kind: &DataType) -> &DataType {
-    match kind {
-        DataType::Dictionary(_, values) => values_of(values),
-        DataType::RunEndEncoded(_, values) => values_of(values.data_type()),
-        other => other,
     }
 }
 

@@ -127,6 +127,8 @@ fn functions(state: &SessionState) -> Vec<Listed<'_>> {
     });
     let known = scalar.chain(aggregate).chain(window).chain(table);
     let known = known.chain(of_lambdas);
+    // Those that begin so are called by statements in other words.
+    let known = known.filter(|function| !function.name.starts_with("__"));
     let mut all: Vec<Listed<'_>> = known.collect();
     let taken: HashSet<&str> = all.iter().map(|function| function.name).collect();
     all.extend(synonyms.filter(|synonym| !taken.contains(synonym.name)));

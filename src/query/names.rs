@@ -18,6 +18,7 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 use futures::future::{BoxFuture, ready};
 
+use super::asof;
 use super::cache::PlanCache;
 use super::function::Function;
 use super::one_value;
@@ -326,7 +327,7 @@ impl NamedTables {
             // A list of all tables goes on: this one is without columns, since what it needs is gone, or not for this caller.
             Err(_) if !PLANNING.get() => {
                 let nothing = LogicalPlanBuilder::empty(false).build()?;
-                let definition = Some(view.statement.to_string());
+                let definition = Some(asof::as_written(&view.statement));
                 return Ok(Arc::new(ViewTable::new(nothing, definition)));
             }
             plan => plan.map_err(named)?,
@@ -337,7 +338,7 @@ impl NamedTables {
         let plan = Arc::unwrap_or_clone(create.input);
         Ok(Arc::new(ViewTable::new(
             plan,
-            Some(view.statement.to_string()),
+            Some(asof::as_written(&view.statement)),
         )))
     }
 }

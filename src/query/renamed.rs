@@ -1,14 +1,14 @@
 //! Queries whose columns have names from outside: `WITH r (a, b) AS (SELECT 0, 0)`, `(SELECT 0, 0) AS v (a, b)`.
 //!
-//! Comes in: such a query and how many names it has. Goes out: the same, in which of the items of one name all but the first have a name of ours: the engine names the columns only after it refused two of one name.
+//! Comes in: such a query and how many names it has, or a UNION, whose later parts are named by the first. Goes out: the same, in which of the items of one name all but the first have a name of ours: the engine names the columns only after it refused two of one name.
 //! Where something else, such as ORDER BY, could mean the one or the other by that name, the items keep theirs, and the engine refuses them. Never here: queries of which not every column is named, those with `*`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, SetExpr, TableAlias, Visit, visit_expressions,
-    visit_expressions_mut,
+    Expr, Ident, Query, Select, SelectItem, SetExpr, SetQuantifier, TableAlias, Visit,
+    visit_expressions, visit_expressions_mut,
 };
 
 use super::using::folded;
@@ -21,17 +21,42 @@ type Meant = BTreeSet<String>;
 
 /// Gives them names, counting on.
 pub(super) fn tell_apart(query: &mut Query, alias: &TableAlias, named: &mut usize) {
-    tell_apart_in(query, alias.columns.len(), Meant::new(), named);
+    tell_apart_in(query, Some(alias.columns.len()), Meant::new(), named);
 }
 
-fn tell_apart_in(query: &mut Query, columns: usize, mut meant: Meant, named: &mut usize) {
+/// Gives names to those of the later parts of UNION and the like, whose columns are called as those of the first.
+pub(super) fn tell_parts_apart(body: &mut SetExpr, named: &mut usize) {
+    if let SetExpr::SetOperation {
+        left,
+        right,
+        set_quantifier,
+        ..
+    } = body
+        && !is_by_name(*set_quantifier)
+    {
+        tell_parts_apart(left, named);
+        tell_apart_of(right, None, Meant::new(), named);
+    }
+}
+
+fn is_by_name(quantifier: SetQuantifier) -> bool {
+    matches!(
+        quantifier,
+        SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName
+    )
+}
+
+/// Of a query with so many columns, or any.
+fn tell_apart_in(query: &mut Query, columns: Option<usize>, mut meant: Meant, named: &mut usize) {
     add(&query.order_by, &mut meant);
     tell_apart_of(&mut query.body, columns, meant, named);
 }
 
-fn tell_apart_of(body: &mut SetExpr, columns: usize, meant: Meant, named: &mut usize) {
+fn tell_apart_of(body: &mut SetExpr, columns: Option<usize>, meant: Meant, named: &mut usize) {
     match body {
-        SetExpr::Select(select) if select.projection.len() == columns => {
+        SetExpr::Select(select)
+            if columns.is_none_or(|columns| select.projection.len() == columns) =>
+        {
             for place in repeated(select, meant) {
                 let Some(item) = select.projection.get_mut(place) else {
                     continue;
@@ -48,7 +73,12 @@ fn tell_apart_of(body: &mut SetExpr, columns: usize, meant: Meant, named: &mut u
         }
         SetExpr::Query(query) => tell_apart_in(query, columns, meant, named),
         // The columns of both are called as those of the first.
-        SetExpr::SetOperation { left, right, .. } => {
+        SetExpr::SetOperation {
+            left,
+            right,
+            set_quantifier,
+            ..
+        } if !is_by_name(*set_quantifier) => {
             tell_apart_of(left, columns, meant, named);
             tell_apart_of(right, columns, Meant::new(), named);
         }

@@ -54,6 +54,7 @@ pub(super) fn rewrite(statement: &mut Statement, state: &SessionState) -> Result
         _ => return Ok(()),
     };
     fields::told(inner)?;
+    type_words::of_parameters(inner);
     synonyms::written_out(inner, state)?;
     let mut rewriting = Rewriting {
         state,
@@ -106,6 +107,7 @@ impl VisitorMut for Rewriting<'_> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             renamed::tell_apart(&mut cte.query, &cte.alias, &mut self.items);
         }
+        renamed::tell_parts_apart(&mut query.body, &mut self.items);
         fetch_as_limit(query);
         order::keys_as_ordered(query);
         order::as_numbers(query);

@@ -3,13 +3,20 @@
 //! Comes in: an expression of a parsed statement. Goes out: the same with types that the engine knows: `UBIGINT` as `BIGINT UNSIGNED`, `HUGEINT` as `DECIMAL(38, 0)`, also within lists and structs. Never here: what types there are.
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, DataType, ExactNumberInfo, Expr, TypedString,
+    ArrayElemTypeDef, DataType, ExactNumberInfo, Expr, Statement, TypedString,
 };
 
 /// Puts types that the engine knows in place of others in a cast.
 pub(super) fn in_words(expr: &mut Expr) {
     if let Expr::Cast { data_type, .. } | Expr::TypedString(TypedString { data_type, .. }) = expr {
         known(data_type);
+    }
+}
+
+/// Puts them in place of those of the parameters of a statement.
+pub(super) fn of_parameters(statement: &mut Statement) {
+    if let Statement::Prepare { data_types, .. } = statement {
+        data_types.iter_mut().for_each(known);
     }
 }
 

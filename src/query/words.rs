@@ -223,7 +223,7 @@ fn mistakes(text: &str) -> Option<Worded> {
     if let Some(rest) = text.strip_prefix("Unsupported SQL type ") {
         return worded(
             format!("no type {rest}"),
-            "types are BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), VARCHAR, DATE, TIME, TIMESTAMP, INTERVAL, BYTEA",
+            "types are BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT (UBIGINT and the like without a sign), HUGEINT, FLOAT, DOUBLE, DECIMAL(p, s), VARCHAR, DATE, TIME, TIMESTAMP, INTERVAL, BYTEA",
         );
     }
     if let Some((_, rest)) = text.split_once("There isn't a common type to coerce ") {

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
 };
 
+use super::asof;
 use super::using::folded;
 
 /// With what the names of tables begin.
@@ -70,7 +71,7 @@ pub(super) fn text_of(expr: &Expr) -> String {
     let mut text = without_parentheses(expr).clone();
     let visited = VisitMut::visit(&mut text, &mut Folding);
     debug_assert!(visited.is_continue());
-    text.to_string()
+    asof::as_called(text.to_string())
 }
 
 /// A query as it is written, in brackets.

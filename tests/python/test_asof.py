@@ -118,6 +118,7 @@ KEYS = {
     "list": (LISTS, LISTS),
     "instant": (MOMENTS, MOMENTS.cast(pa.timestamp("s", "Europe/Paris"))),
     "boolean": (pa.array([True, False, None, True]),) * 2,
+    "runs": (pa.RunEndEncodedArray.from_arrays([1, 2, 3, 4], pa.array(WORDS)), pa.array(WORDS)),
     "float": (
         pa.array([1.5, -0.0, None, float("nan")]),
         pa.array([1.5, 0.0, None, float("nan")], pa.float32()),
@@ -185,7 +186,7 @@ def test_conditions_of_the_left_table_choose_tiles_of_both() -> None:
     assert session.sql(text).to_arrow().to_pylist() == [{"n": 4_000}]
 
 
-def test_a_query_is_stopped_and_a_view_keeps_what_it_says() -> None:
+def test_views_and_prepared_statements_keep_what_they_say() -> None:
     session = pg.Session(threads=2)
     left, right = tables(9, 1_000, 1_000, 3, 2_000)
     session.register("a", pg.from_arrow(left))
@@ -198,3 +199,55 @@ def test_a_query_is_stopped_and_a_view_keeps_what_it_says() -> None:
     )
     assert prepared.sql([0]).to_arrow().to_pylist() == [{"n": len(wanted)}]
     assert prepared.sql([5_000]).to_arrow().to_pylist() == [{"n": 0}]
+    text = "SELECT definition FROM information_schema.views WHERE table_name = 'v'"
+    [view] = session.sql(text).to_arrow().to_pylist()
+    assert view["definition"].endswith("FROM a ASOF JOIN b ON a.k = b.k AND a.m >= b.m")
+
+
+def small() -> dict[str, pg.Grid]:
+    left = pa.table({"k": [1, 1, 2], "m": [5, 9, 3]})
+    right = pa.table({"k": [1, 1, 2], "m": [4, 6, 3], "v": [10, 20, 30]})
+    return {"a": pg.from_arrow(left), "b": pg.from_arrow(right)}
+
+
+def found(text: str) -> list[tuple[object, ...]]:
+    rows = pg.sql(text, **small()).to_arrow().to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def test_subqueries_in_the_condition_are_of_the_table_that_they_look_at() -> None:
+    text = "SELECT a.m, b.v FROM a ASOF {} JOIN b ON a.k = b.k AND a.m >= b.m AND {}"
+    right = "EXISTS (SELECT 1 FROM b c WHERE c.k = b.k AND c.v > 20)"
+    assert found(text.format("", right)) == [(3, 30)]
+    assert found(text.format("LEFT", right)) == [(3, 30), (5, None), (9, None)]
+    left = "(SELECT max(c.v) FROM b c WHERE c.k = a.k) > 20"
+    assert found(text.format("", left)) == [(3, 30)]
+    with pytest.raises(pg.errors.QueryError, match="cannot choose rows of the left table"):
+        found(text.format("LEFT", left))
+
+
+def test_statements_are_called_as_they_are_written() -> None:
+    text = "SELECT (SELECT max(b.v) FROM a ASOF JOIN b USING (k, m)) AS x, (SELECT max(v) FROM a ASOF LEFT JOIN b USING (k, m))"
+    _, name = pg.sql(text, **small()).columns
+    assert name == "(SELECT max(v) FROM a ASOF LEFT JOIN b USING(k, m))"
+    functions = pg.sql("SHOW FUNCTIONS").to_arrow()["function_name"].to_pylist()
+    assert len(functions) > 300
+    assert not [name for name in functions if name.startswith("__")]
+
+
+def test_tables_may_be_called_asof_and_global() -> None:
+    grids = {"asof": small()["a"], "global": small()["b"]}
+    text = "SELECT count(*) AS n FROM asof JOIN global ON asof.k = global.k"
+    assert pg.sql(text, **grids).to_arrow()["n"].to_pylist() == [5]
+    text = "SELECT count(*) AS n FROM asof ASOF JOIN global USING (k, m)"
+    assert pg.sql(text, **grids).to_arrow()["n"].to_pylist() == [3]
+    for kind in ("RIGHT", "FULL", "LEFT SEMI"):
+        text = f"SELECT 1 FROM a {kind} JOIN b ON __asof_condition(a.m >= b.m)"
+        with pytest.raises(pg.errors.QueryError, match="it is for conditions of ASOF JOIN"):
+            pg.sql(text, **small()).to_arrow()
+
+
+def test_keys_that_are_named_again_count_once() -> None:
+    condition = " AND ".join(["a.k = b.k"] * 40)
+    text = f"SELECT a.m, b.v FROM a ASOF JOIN b ON {condition} AND a.m >= b.m"
+    assert found(text) == [(3, 30), (5, 10), (9, 20)]

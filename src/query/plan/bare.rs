@@ -76,3 +76,11 @@ fn with_scale(kind: &DataType) -> Option<DataType> {
     let digits = digits.saturating_add(scale.unsigned_abs());
     (scale < 0).then(|| DataType::Decimal128(digits.min(DECIMAL128_MAX_PRECISION), 0))
 }
+/// The type of the values, however they are stored.
+pub(in crate::query) fn values_of(kind: &DataType) -> &DataType {
+    match kind {
+        DataType::Dictionary(_, values) => values_of(values),
+        DataType::RunEndEncoded(_, values) => values_of(values.data_type()),
+        other => other,
+    }
+}

@@ -29,6 +29,8 @@ use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
 };
 
+use crate::query::exec::asof::AsofJoinExec;
+
 /// Hides constants where they are none above.
 #[derive(Debug)]
 pub(in crate::query) struct Constants;
@@ -100,6 +102,7 @@ fn asks_for_order(node: &Arc<dyn ExecutionPlan>) -> bool {
         || node.is::<WindowAggExec>()
         || node.is::<BoundedWindowAggExec>()
         || node.is::<SortMergeJoinExec>()
+        || node.is::<AsofJoinExec>()
 }
 
 /// The operator over inputs whose constants nobody above sees.

@@ -19,7 +19,7 @@ use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use super::asof_left::AsofLeft;
+use super::asof::AsofLeft;
 use super::dependencies::{Dependencies, Distincts};
 use super::fields::of_fields;
 use super::stay::Staying;

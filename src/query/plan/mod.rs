@@ -2,7 +2,6 @@
 
 pub(super) mod apply;
 pub(in crate::query) mod asof;
-mod asof_left;
 pub(super) mod bare;
 #[cfg(feature = "distributed")]
 pub(crate) mod beyond;

@@ -1,6 +1,6 @@
 //! The engine's planner, which also knows nodes of ours.
 //!
-//! Comes in: a logical plan. Goes out: the physical one. Never here: what the nodes are (`steps.rs`, `asof.rs`).
+//! Comes in: a logical plan. Goes out: the physical one. Never here: what the nodes are (`steps.rs`, `asof/`).
 
 use std::sync::Arc;
 

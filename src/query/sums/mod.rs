@@ -30,6 +30,7 @@ use self::groups::Groups;
 use self::outcome::{Gives, Outcome};
 use self::total::{Distinct, Total};
 use crate::error::Error;
+use crate::query::plan::bare::values_of;
 
 mod fixed;
 mod floats;
@@ -172,7 +173,8 @@ impl AggregateUDFImpl for Exact {
 
     /// Those of the engine's function, truth values as the numbers 0 and 1, and moments, which have a mean.
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        match (self.gives, types) {
+        let plain: Vec<&DataType> = types.iter().map(values_of).collect();
+        match (self.gives, plain.as_slice()) {
             (Gives::Sum, [DataType::Boolean]) => return Ok(vec![DataType::Int64]),
             (Gives::Mean, [kind]) => {
                 if let Some(kind) = of_moments(kind) {

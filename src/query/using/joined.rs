@@ -150,7 +150,8 @@ impl Joined<'_> {
             value: value.ok_or_else(|| unsupported(OF_UNKNOWN))?,
             in_where,
             is_left: is_left && self.is_left(),
-            joins: known.as_ref().map_or(0, |known| known.joins) + 1,
+            // Of a condition the engine has both columns.
+            joins: known.as_ref().map_or(0, |known| known.joins) + if self.is_asof { 2 } else { 1 },
             differs: self.side != Side::Inner || known.is_some_and(|known| known.differs),
             tables,
             from: self.from,

@@ -32,7 +32,7 @@ pub(super) fn rewrite(select: &mut Select, columns: &[Column], has_conditions: b
         if let Some(all) = left_out.and_then(|out| written_out(&mut select.from, columns, &out)) {
             select.projection.extend(all);
         } else if has_conditions {
-            let text = "EXCLUDE and REPLACE behind * are not supported over USING of three tables and more";
+            let text = "* over USING of three tables and more, and of ASOF JOIN, is not supported with EXCLUDE or REPLACE of other columns, nor where the text does not say which table has a column";
             return Err(Error::unsupported(text).with_hint("name the columns, or write a.*, b.*"));
         } else {
             replace(&mut options, columns);

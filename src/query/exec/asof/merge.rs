@@ -14,7 +14,8 @@ use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
-use super::{Nearest, Pair, values_of};
+use super::{Nearest, Pair};
+use crate::query::plan::bare::values_of;
 
 /// How many batches of the right side are kept at a time.
 const MOST_KEPT: usize = 16;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::Schema;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinType, internal_err};
 use datafusion::error::Result;
@@ -16,7 +16,8 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::equivalence::join_equivalence_properties;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
-    Distribution, LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
+    Distribution, EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr,
+    PhysicalSortExpr,
 };
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, EmissionType};
 use datafusion::physical_plan::joins::utils::build_join_schema;
@@ -29,8 +30,12 @@ use datafusion::physical_plan::{
 use futures::{TryStreamExt, stream};
 
 use self::merge::Merge;
+use crate::query::plan::bare::values_of;
 
 mod merge;
+
+/// More keys than statements have: those of one that came from elsewhere are not believed.
+const MOST_KEYS: usize = 1024;
 
 /// A column of the left input, and one of the right.
 pub(crate) type Pair = (usize, usize);
@@ -129,6 +134,9 @@ impl AsofJoinExec {
         nearest: Nearest,
     ) -> Result<Self> {
         let (of_left, of_right) = (left.schema(), right.schema());
+        if nearest.equal.len() > MOST_KEYS {
+            return internal_err!("a nearest join of {} keys", nearest.equal.len());
+        }
         for pair in nearest.equal.iter().chain([&nearest.compared]) {
             let kind = |schema: &Schema, place: usize| {
                 let field = schema.fields().get(place);
@@ -145,7 +153,8 @@ impl AsofJoinExec {
         let equal: Vec<_> = equal.collect();
         let known = join_equivalence_properties(
             left.equivalence_properties().clone(),
-            right.equivalence_properties().clone(),
+            // What is known of all rows of the right input is not of rows without one.
+            EquivalenceProperties::new(Arc::clone(&of_right)),
             &nearest.kind(),
             Arc::new(schema),
             &[true, false],
@@ -167,6 +176,7 @@ impl AsofJoinExec {
         })
     }
 
+    #[cfg(feature = "distributed")]
     pub(crate) fn nearest(&self) -> &Nearest {
         &self.nearest
     }
@@ -175,15 +185,6 @@ impl AsofJoinExec {
 fn column(schema: &Schema, place: usize) -> Arc<dyn PhysicalExpr> {
     let name = schema.fields().get(place).map_or("", |field| field.name());
     Arc::new(Column::new(name, place))
-}
-
-/// The type by which values are compared.
-fn values_of(kind: &DataType) -> &DataType {
-    match kind {
-        DataType::Dictionary(_, values) => values_of(values),
-        DataType::RunEndEncoded(_, values) => values_of(values.data_type()),
-        other => other,
-    }
 }
 
 fn ordered(columns: &[(usize, SortOptions)], schema: &Schema) -> Option<OrderingRequirements> {
@@ -251,8 +252,9 @@ impl ExecutionPlan for AsofJoinExec {
         ]
     }
 
+    /// It does: but the engine would have its input in another order, if that begins with the same column.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true, false]
+        vec![false, false]
     }
 
     fn replace_children(

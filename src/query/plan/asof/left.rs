@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use super::asof::{AsofJoin, Side, side};
+use super::{AsofJoin, Side, side};
 
 /// The rule.
 #[derive(Debug)]
