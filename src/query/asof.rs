@@ -99,7 +99,7 @@ pub(super) fn with_known_words(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<Tok
 /// Puts conditions of a join of the engine in place of ASOF; one by USING stays for [`using_last`].
 ///
 /// # Errors
-/// `Unsupported` for kinds of joins that are not nearest ones, `Query` for one without a condition.
+/// `Unsupported` for kinds of joins that are not nearest ones, and for USING where it cannot be told apart.
 pub(super) fn in_words(from: &mut [TableWithJoins]) -> Result<()> {
     for table in from {
         within(&mut table.relation, false)?;

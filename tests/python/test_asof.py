@@ -251,3 +251,10 @@ def test_keys_that_are_named_again_count_once() -> None:
     condition = " AND ".join(["a.k = b.k"] * 40)
     text = f"SELECT a.m, b.v FROM a ASOF JOIN b ON {condition} AND a.m >= b.m"
     assert found(text) == [(3, 30), (5, 10), (9, 20)]
+
+
+def test_the_plan_says_what_is_compared() -> None:
+    text = "EXPLAIN SELECT a.m, b.v FROM a ASOF JOIN b ON b.m < a.m AND a.k = b.k"
+    plans = pg.sql(text, **small()).to_arrow()["plan"].to_pylist()
+    assert "AsofJoin: Inner, a.k = b.k, a.m > b.m" in plans[0]
+    assert "AsofJoinExec: join_type=Inner, k@0 = k@0, m@1 > m@1" in plans[1]

@@ -67,8 +67,8 @@ fn below(filter: Filter) -> Result<Transformed<LogicalPlan>> {
         .filter(|(left, _)| is_one_value(schema, left))
         .collect();
     let is_equal = |part: &&Expr| {
-        let mut columns = part.column_refs().into_iter();
-        columns.all(|column| equal.contains_key(column))
+        let columns = part.column_refs();
+        !columns.is_empty() && columns.iter().all(|column| equal.contains_key(*column))
     };
     let of_right = of_left.iter().filter(is_equal);
     let of_right = of_right.map(|part| replace_col(part.clone(), &equal));

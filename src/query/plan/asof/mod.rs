@@ -388,9 +388,22 @@ impl UserDefinedLogicalNodeCore for AsofJoin {
     }
 
     fn fmt_for_explain(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "AsofJoin: {} {}", self.kind, self.op)?;
-        for part in self.pairs.all() {
-            write!(formatter, " {part}")?;
+        write!(formatter, "AsofJoin: {}", self.kind)?;
+        match &self.pairs {
+            Pairs::Compared(comparisons) => {
+                for comparison in comparisons {
+                    write!(formatter, ", {comparison}")?;
+                }
+            }
+            Pairs::Apart(values) => {
+                let last = (values.len() / 2).saturating_sub(1);
+                for (place, pair) in values.chunks_exact(2).enumerate() {
+                    let op = if place == last { self.op } else { Operator::Eq };
+                    if let [one, other] = pair {
+                        write!(formatter, ", {one} {op} {other}")?;
+                    }
+                }
+            }
         }
         Ok(())
     }
