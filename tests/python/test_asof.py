@@ -157,6 +157,108 @@ def test_keys_of_many_types(kind: str, threads: int) -> None:
         assert row["nested"] == (None if nearest is None else [{"a": nearest}])
 
 
+DAYS = pa.array([-3, 0, 4, 9])
+
+# What is compared, of four values in ascending order.
+COMPARED = {
+    "small": DAYS.cast(pa.int8()),
+    "unsigned": pa.array([0, 1, 2**63, 2**64 - 1], pa.uint64()),
+    "date": DAYS.cast(pa.int32()).cast(pa.date32()),
+    "time": pa.array([0, 1, 2, 86_399], pa.time32("s")),
+    "moment": DAYS.cast(pa.timestamp("ns")),
+    "span": DAYS.cast(pa.duration("us")),
+    "float": pa.array([float("-inf"), -0.0, 1e-300, float("nan")]),
+    "half": pa.array(np.array([-2, 0, 1, np.inf], np.float16)),
+    "decimal": DAYS.cast(pa.decimal128(30, 2)),
+    "small decimal": pa.array([-3, 0, 4, 9], pa.decimal32(9, 1)),
+    "text": pa.array(["", "a", "ab", "b"]),
+    "bytes": pa.array([b"", b"\x00", b"a", b"\xff"]),
+    "boolean": pa.array([False, False, True, True]),
+    "words": pa.array(["", "a", "ab", "b"]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("kind", COMPARED)
+def test_values_of_many_types_are_compared(kind: str, operator: str) -> None:
+    values = COMPARED[kind]
+    places = [3, 0, 2, 1, 0, 3]
+    left = pa.table({"m": values.take(pa.array(places)), "row": range(6)})
+    right = pa.table({"m": values.take(pa.array([2, 0, 3, 1])), "place": [2, 0, 3, 1]})
+    # Equal values are one to all of them.
+    ranks = [0, 0, 1, 1] if kind == "boolean" else [0, 1, 2, 3]
+    text = f"SELECT row, place FROM a ASOF LEFT JOIN b ON a.m {operator} b.m ORDER BY row"
+    rows = pg.sql(text, a=pg.from_arrow(left), b=pg.from_arrow(right)).to_arrow()
+    near = {
+        ">=": lambda own: max((rank for rank in ranks if rank <= own), default=None),
+        ">": lambda own: max((rank for rank in ranks if rank < own), default=None),
+        "<=": lambda own: min((rank for rank in ranks if rank >= own), default=None),
+        "<": lambda own: min((rank for rank in ranks if rank > own), default=None),
+    }
+    found = [None if place is None else ranks[place] for place in rows["place"].to_pylist()]
+    assert found == [near[operator](ranks[place]) for place in places]
+
+
+def test_columns_of_every_kind_come_along() -> None:
+    words = pa.array(["x", "y", None, "x"])
+    right = pa.table(
+        {
+            "m": [1, 2, 3, 4],
+            "runs": pa.RunEndEncodedArray.from_arrays([1, 3, 4], pa.array(["p", None, "q"])),
+            "words": words.dictionary_encode(),
+            "views": words.cast(pa.string_view()),
+            "lists": pa.array([[1], [], None, [2, None]]),
+            "nothing": pa.nulls(4),
+            "fields": pa.array([{"a": 1}, None, {"a": None}, {"a": 4}]),
+        }
+    )
+    left = pa.table({"m": [4, 0, 2, None, 3]})
+    text = "SELECT a.m AS k, b.* FROM a ASOF LEFT JOIN b ON a.m >= b.m"
+    for tile_rows in (4, 2):
+        grids = {"a": pg.from_arrow(left), "b": tiled(right, tile_rows)}
+        rows = {row.pop("k"): row for row in pg.sql(text, **grids).to_arrow().to_pylist()}
+        wanted = {row["m"]: row for row in right.to_pylist()}
+        nothing = dict.fromkeys(right.column_names)
+        assert rows == {4: wanted[4], 0: nothing, 2: wanted[2], None: nothing, 3: wanted[3]}
+
+
+def test_runs_of_many_batches_are_told_apart() -> None:
+    """The ends of runs of all rows together are beyond what 16 bits count."""
+    kind = pa.run_end_encoded(pa.int16(), pa.string())
+    batches = []
+    for number in range(3):
+        moments = np.arange(30_000) + number * 30_000
+        runs = pa.RunEndEncodedArray.from_arrays(
+            pa.array([10_000, 30_000], pa.int16()), pa.array([f"a{number}", f"b{number}"])
+        )
+        assert runs.type == kind
+        batches.append(pa.record_batch({"m": moments, "c": runs}))
+    right = pg.from_arrow(pa.Table.from_batches(batches))
+    left = pg.from_arrow(pa.table({"m": [0, 9_999, 10_000, 65_000, 89_999, 100_000, -1]}))
+    text = "SELECT a.m, b.c FROM a ASOF LEFT JOIN b ON a.m >= b.m ORDER BY a.m"
+    found = pg.sql(text, a=left, b=right).to_arrow()["c"].to_pylist()
+    assert found == [None, "a0", "a0", "b0", "a2", "b2", "b2"]
+
+
+def test_keys_that_the_right_table_has_not_are_forgotten() -> None:
+    left = pa.table({"k": np.arange(300_000), "m": np.ones(300_000, np.int64)})
+    right = pa.table({"k": np.arange(0, 300_000, 100_000), "m": np.zeros(3, np.int64)})
+    session = pg.Session(threads=1, memory_limit=20_000_000)
+    session.register("a", tiled(left, 10_000))
+    session.register("b", pg.from_arrow(right))
+    text = "SELECT count(*) AS n, sum(b.k) AS s FROM a ASOF JOIN b ON a.k = b.k AND a.m >= b.m"
+    assert session.sql(text).to_arrow().to_pylist() == [{"n": 3, "s": 300_000}]
+
+
+def test_metrics_say_how_many_rows_are_kept() -> None:
+    left, right = tables(10, 1_000, 700, 3, 2_000)
+    text = "SELECT count(b.v) AS n FROM a ASOF JOIN b ON a.k = b.k AND a.m >= b.m"
+    plan = pg.sql(text, a=pg.from_arrow(left), b=pg.from_arrow(right)).explain(analyze=True)
+    [line] = [line for line in plan.splitlines() if "AsofJoinExec" in line]
+    assert "build_input_rows=700" in line
+    assert "SortExec" not in plan
+
+
 def test_a_sort_that_does_not_fit_is_spilled(tmp_path: object) -> None:
     left, right = tables(8, 300_000, 300_000, 50, 100_000)
     session = pg.Session(threads=2, memory_limit=12_000_000, spill_to=str(tmp_path))

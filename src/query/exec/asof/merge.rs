@@ -3,35 +3,24 @@
 //! Comes in: the batches of both sides, in the order of their keys and of what is compared. Goes out: the rows of the left side with those of the right. Both are read once; of the right one so many batches are kept as rows of one batch of the left one are found in, and no more than [`MOST_KEPT`]: what was found before goes out first. Never
 //! here: the plan node.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::buffer::NullBuffer;
-use arrow::compute::{cast, filter_record_batch, interleave, is_not_null, take_record_batch};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use arrow::row::{Row, RowConverter, Rows, SortField};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::row::{Row, RowConverter, Rows};
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
+use super::columns::{Columns, nulls_of};
+use super::joined::{Found, beside, nothing};
 use super::{Nearest, Pair};
-use crate::query::plan::bare::values_of;
 
 /// How many batches of the right side are kept at a time.
 const MOST_KEPT: usize = 16;
 
-/// A row of nulls of the right input.
-fn nothing(schema: &Schema) -> Vec<ArrayRef> {
-    let fields = schema.fields().iter();
-    fields
-        .map(|field| new_null_array(field.data_type(), 1))
-        .collect()
-}
-
 /// Makes keys of the rows of one side that compare as bytes.
 struct Keys {
-    /// With the types by which they are compared.
-    columns: Vec<(usize, DataType)>,
+    columns: Columns,
     /// Of all columns.
     all: RowConverter,
     /// Of those that are equal.
@@ -40,12 +29,8 @@ struct Keys {
 
 impl Keys {
     fn try_new(schema: &Schema, nearest: &Nearest, side: fn(&Pair) -> usize) -> Result<Self> {
-        let (mut columns, mut fields) = (Vec::new(), Vec::new());
-        for (place, options) in nearest.columns(side) {
-            let kind = values_of(schema.field(place).data_type()).clone();
-            fields.push(SortField::new_with_options(kind.clone(), options));
-            columns.push((place, kind));
-        }
+        let columns = Columns::of(schema, nearest, side);
+        let fields = columns.fields();
         let equal = fields.iter().take(nearest.equal.len()).cloned();
         Ok(Self {
             columns,
@@ -55,17 +40,7 @@ impl Keys {
     }
 
     fn of(&self, batch: RecordBatch) -> Result<Side> {
-        let columns = self.columns.iter().map(|(place, kind)| {
-            let column = batch.column(*place);
-            match column.data_type() == kind {
-                true => Ok(Arc::clone(column)),
-                false => Ok(cast(column, kind)?),
-            }
-        });
-        let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
-        let nulls = columns.iter().fold(None, |nulls, column| {
-            NullBuffer::union(nulls.as_ref(), column.logical_nulls().as_ref())
-        });
+        let columns = self.columns.values(&batch)?;
         let equal = columns.get(..columns.len() - 1).unwrap_or_default();
         Ok(Side {
             // Without columns there are no rows in it.
@@ -74,20 +49,9 @@ impl Keys {
                 false => Some(self.equal.convert_columns(equal)?),
             },
             all: self.all.convert_columns(&columns)?,
-            nulls: nulls.filter(|nulls| nulls.null_count() > 0),
+            nulls: nulls_of(&columns),
             batch,
         })
-    }
-
-    /// The rows that may be near to something.
-    fn without_nulls(&self, mut batch: RecordBatch) -> Result<RecordBatch> {
-        for (place, _) in &self.columns {
-            let column = batch.column(*place);
-            if column.logical_null_count() > 0 {
-                batch = filter_record_batch(&batch, &is_not_null(column)?)?;
-            }
-        }
-        Ok(batch)
     }
 }
 
@@ -106,7 +70,7 @@ struct LeftRows {
     /// The first row that has not gone out.
     first: usize,
     /// For each row from there on whose nearest is known, in which of the kept batches it is, and where; the first is of nulls.
-    found: Vec<(usize, usize)>,
+    found: Vec<Found>,
 }
 
 /// The rows of both sides, side by side.
@@ -153,6 +117,10 @@ impl Merge {
 
     /// The next rows; `None` after the last.
     pub(super) async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.nearest_row.is_none() && self.kept.is_empty() {
+            // First what the right side is made of: some of it is in memory, unsorted.
+            self.read().await?;
+        }
         loop {
             let Some(mut rows) = self.rows.take() else {
                 let Some(batch) = self.left.next().await.transpose()? else {
@@ -222,7 +190,7 @@ impl Merge {
     }
 
     /// The last row that was reached, if its keys are equal.
-    fn of_same_keys(&self, side: &Side, row: usize) -> (usize, usize) {
+    fn of_same_keys(&self, side: &Side, row: usize) -> Found {
         let found = self.nearest_row.filter(|(batch, place)| {
             let kept = self.kept.get(*batch).and_then(|kept| kept.equal.as_ref());
             match (kept, &side.equal) {
@@ -242,7 +210,7 @@ impl Merge {
             self.right = None;
             return Ok(false);
         };
-        let batch = self.of_right.without_nulls(batch)?;
+        let batch = self.of_right.columns.without_nulls(batch)?;
         self.kept.push(self.of_right.of(batch)?);
         self.next = 0;
         Ok(true)
@@ -269,43 +237,16 @@ impl Merge {
         let found = std::mem::take(&mut rows.found);
         let left = rows.side.batch.slice(rows.first, found.len());
         rows.first += found.len();
-        let (left, found) = match self.nearest.keeps_left {
-            true => (left, found),
-            false => with_nearest(left, found)?,
-        };
-        let places = (0..self.nothing.len()).map(|place| {
-            let kept = self
-                .kept
-                .iter()
-                .map(|kept| kept.batch.column(place).as_ref());
-            let nothing = self.nothing.get(place).map(AsRef::as_ref);
-            let arrays: Vec<&dyn Array> = nothing.into_iter().chain(kept).collect();
-            Ok(interleave(&arrays, &found)?)
-        });
-        let places: Vec<ArrayRef> = places.collect::<Result<_>>()?;
-        let columns = left.columns().iter().cloned().chain(places).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(left.num_rows()));
-        Ok(RecordBatch::try_new_with_options(
-            Arc::clone(&self.schema),
-            columns,
-            &options,
-        )?)
+        let kept: Vec<&RecordBatch> = self.kept.iter().map(|kept| &kept.batch).collect();
+        let keeps_left = self.nearest.keeps_left;
+        beside(
+            left,
+            found,
+            &kept,
+            &self.nothing,
+            (&self.schema, keeps_left),
+        )
     }
-}
-
-/// The rows that have a nearest one.
-fn with_nearest(
-    left: RecordBatch,
-    found: Vec<(usize, usize)>,
-) -> Result<(RecordBatch, Vec<(usize, usize)>)> {
-    let has_one = |(batch, _): &(usize, usize)| *batch > 0;
-    if found.iter().all(has_one) {
-        return Ok((left, found));
-    }
-    let places = (0_u32..).zip(&found).filter(|(_, found)| has_one(found));
-    let places: UInt32Array = places.map(|(place, _)| place).collect();
-    let left = take_record_batch(&left, &places)?;
-    Ok((left, found.into_iter().filter(has_one).collect()))
 }
 
 /// The first row from one on that is not reached yet, where those that are come first: in steps that grow, so that near ones cost little.

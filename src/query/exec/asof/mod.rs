@@ -1,7 +1,7 @@
 //! The operator of nearest joins: beside each row of the left input the nearest row of the right one.
 //!
-//! Comes in: two inputs in the order of their keys and of the value that is compared, and rows of equal keys in the same partition. Goes out: the rows of the left input in their order, with those of the right; one that has none goes out with nulls or not at all. Both
-//! inputs are read once, side by side; of the right one some batches are kept at a time. Nulls are near to nothing. Never here: expressions, which are columns of the inputs; sorting; how rows are found (`merge.rs`).
+//! Comes in: two inputs in any order, with rows of equal keys in the same partition. Goes out: the rows of the left input with those of the right; one that has none goes out with nulls or not at all. The right input is kept, with an index, and the left one goes by (`index.rs`); where there is no
+//! room for that, both are sorted, which may spill, and are read side by side (`merge.rs`). Nulls are near to nothing. Never here: expressions, which are columns of the inputs; which of both ways is taken (`run.rs`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,10 +15,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::equivalence::join_equivalence_properties;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{
-    Distribution, EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr,
-    PhysicalSortExpr,
-};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, EmissionType};
 use datafusion::physical_plan::joins::utils::build_join_schema;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
@@ -29,10 +26,17 @@ use datafusion::physical_plan::{
 };
 use futures::{TryStreamExt, stream};
 
-use self::merge::Merge;
+use self::run::Run;
 use crate::query::plan::bare::values_of;
 
+mod columns;
+mod compared;
+mod groups;
+mod index;
+mod joined;
 mod merge;
+mod run;
+mod sorted;
 
 /// More keys than statements have: those of one that came from elsewhere are not believed.
 const MOST_KEYS: usize = 1024;
@@ -157,7 +161,7 @@ impl AsofJoinExec {
             EquivalenceProperties::new(Arc::clone(&of_right)),
             &nearest.kind(),
             Arc::new(schema),
-            &[true, false],
+            &[false, false],
             None,
             &equal,
         )?;
@@ -185,14 +189,6 @@ impl AsofJoinExec {
 fn column(schema: &Schema, place: usize) -> Arc<dyn PhysicalExpr> {
     let name = schema.fields().get(place).map_or("", |field| field.name());
     Arc::new(Column::new(name, place))
-}
-
-fn ordered(columns: &[(usize, SortOptions)], schema: &Schema) -> Option<OrderingRequirements> {
-    let keys = columns.iter().map(|(place, options)| PhysicalSortExpr {
-        expr: column(schema, *place),
-        options: *options,
-    });
-    LexOrdering::new(keys).map(OrderingRequirements::from)
 }
 
 impl DisplayAs for AsofJoinExec {
@@ -245,18 +241,6 @@ impl ExecutionPlan for AsofJoinExec {
         ])
     }
 
-    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        vec![
-            ordered(&self.nearest.columns(left), &self.left.schema()),
-            ordered(&self.nearest.columns(right), &self.right.schema()),
-        ]
-    }
-
-    /// It does: but the engine would have its input in another order, if that begins with the same column.
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![false, false]
-    }
-
     fn replace_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
@@ -293,17 +277,30 @@ impl ExecutionPlan for AsofJoinExec {
             );
         }
         let schema = self.schema();
-        let (left, right) = (
-            self.left.execute(partition, Arc::clone(&context))?,
-            self.right.execute(partition, context)?,
-        );
-        let merge = Merge::try_new(left, right, self.nearest.clone(), Arc::clone(&schema))?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let batches = stream::try_unfold(merge, |mut merge| async move {
-            let batch = merge.next_batch().await?;
-            Ok(batch.map(|batch| (batch, merge)))
+        let run = Run::new(
+            self.left.execute(partition, Arc::clone(&context))?,
+            self.right.execute(partition, Arc::clone(&context))?,
+            self.nearest.clone(),
+            Arc::clone(&schema),
+            Partition {
+                number: partition,
+                context,
+                metrics: self.metrics.clone(),
+            },
+        );
+        let batches = stream::try_unfold(run, |mut run| async move {
+            let batch = run.next_batch().await?;
+            Ok(batch.map(|batch| (batch, run)))
         });
         let batches = batches.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
+}
+
+/// The partition that is run.
+struct Partition {
+    number: usize,
+    context: Arc<TaskContext>,
+    metrics: ExecutionPlanMetricsSet,
 }

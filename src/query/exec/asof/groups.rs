@@ -1,0 +1,93 @@
+//! Rows of equal keys.
+//!
+//! Comes in: keys of rows of both sides. Goes out: for each row the number of its keys. Keys of the left side that the right one has not get numbers, too, and are forgotten from time to time. Never here: what is compared.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::error::Result;
+use datafusion::logical_expr::EmitTo;
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+
+/// So many keys may be known that the right side has not, beside as many as that has.
+const MOST_OTHERS: usize = 65_536;
+
+/// The keys so far.
+pub(super) struct Groups {
+    values: Box<dyn GroupValues>,
+    schema: SchemaRef,
+    /// For the rows of the last batch.
+    numbers: Vec<usize>,
+}
+
+impl Groups {
+    /// # Errors
+    /// For types that the engine does not group by.
+    pub(super) fn try_new(keys: Schema) -> Result<Self> {
+        let schema = Arc::new(keys);
+        Ok(Self {
+            values: new_group_values(Arc::clone(&schema), &GroupOrdering::None)?,
+            schema,
+            numbers: Vec::new(),
+        })
+    }
+
+    /// The numbers of rows.
+    pub(super) fn numbers(&mut self, keys: &[ArrayRef]) -> Result<&[usize]> {
+        self.values.intern(keys, &mut self.numbers)?;
+        Ok(&self.numbers)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// How many bytes they take.
+    pub(super) fn size(&self) -> usize {
+        self.values.size() + self.numbers.capacity() * size_of::<usize>()
+    }
+
+    /// Whether many are known that the right side, which has the first so many, has not.
+    pub(super) fn has_many_others(&self, of_right: usize) -> bool {
+        self.len() > of_right.saturating_mul(2).saturating_add(MOST_OTHERS)
+    }
+
+    /// Whether so many are known that it costs little to forget them: all that the right side has are put in anew.
+    pub(super) fn has_some_others(&self, of_right: usize) -> bool {
+        self.len().saturating_sub(of_right).saturating_mul(4) >= of_right
+    }
+
+    /// Forgets all but the first so many.
+    pub(super) fn forget_others(&mut self, of_right: usize) -> Result<()> {
+        let known = self.values.emit(EmitTo::All)?;
+        let known: Vec<ArrayRef> = known
+            .iter()
+            .map(|keys| keys.slice(0, of_right.min(keys.len())))
+            .collect();
+        self.values = new_group_values(Arc::clone(&self.schema), &GroupOrdering::None)?;
+        self.values.intern(&known, &mut self.numbers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+    use arrow::datatypes::{DataType, Field};
+
+    use super::*;
+
+    #[test]
+    fn keys_of_the_right_side_keep_their_numbers() {
+        let kind = DataType::Int64;
+        let mut groups = Groups::try_new(Schema::new(vec![Field::new("k", kind, true)])).unwrap();
+        let keys = |keys: Vec<i64>| [Arc::new(Int64Array::from(keys)) as ArrayRef];
+        assert_eq!(groups.numbers(&keys(vec![7, 5, 7])).unwrap(), [0, 1, 0]);
+        assert_eq!(groups.numbers(&keys(vec![9, 5, 8])).unwrap(), [2, 1, 3]);
+        assert!(!groups.has_many_others(2));
+        groups.forget_others(2).unwrap();
+        assert_eq!(groups.len(), 2);
+        assert_eq!(groups.numbers(&keys(vec![8, 5, 7])).unwrap(), [2, 1, 0]);
+    }
+}

@@ -1,0 +1,221 @@
+//! Which way nearest rows are found, in one partition.
+//!
+//! Comes in: both inputs. Goes out: their rows, side by side. The right input is read to its end into an index; where there is no room for it, both inputs are sorted, with files if need be, and read side by side. Never here: how rows are found.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::metrics::{MetricBuilder, MetricValue};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
+use futures::{StreamExt, stream};
+
+use super::index::{Builder, Index};
+use super::joined::{beside, nothing};
+use super::merge::Merge;
+use super::{Nearest, Pair, Partition, column};
+use crate::query::exec::own::own;
+
+/// One partition.
+pub(super) struct Run {
+    way: Way,
+    nearest: Nearest,
+    schema: SchemaRef,
+    partition: Partition,
+}
+
+enum Way {
+    /// Nothing was read yet.
+    Begin {
+        left: SendableRecordBatchStream,
+        right: SendableRecordBatchStream,
+    },
+    ByIndex(Box<ByIndex>),
+    BySorts(Box<Merge>),
+    End,
+}
+
+/// The left input goes by an index of the right one.
+struct ByIndex {
+    left: SendableRecordBatchStream,
+    index: Index,
+    nothing: Vec<ArrayRef>,
+}
+
+impl Run {
+    pub(super) fn new(
+        left: SendableRecordBatchStream,
+        right: SendableRecordBatchStream,
+        nearest: Nearest,
+        schema: SchemaRef,
+        partition: Partition,
+    ) -> Self {
+        Self {
+            way: Way::Begin { left, right },
+            nearest,
+            schema,
+            partition,
+        }
+    }
+
+    /// The next rows; `None` after the last.
+    pub(super) async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            match &mut self.way {
+                Way::Begin { .. } => self.begin().await?,
+                Way::ByIndex(way) => {
+                    let Some(batch) = way.left.next().await.transpose()? else {
+                        self.way = Way::End;
+                        continue;
+                    };
+                    let found = way.index.find(&batch)?;
+                    let how = (&self.schema, self.nearest.keeps_left);
+                    let rows = beside(batch, found, &way.index.batches(), &way.nothing, how)?;
+                    if rows.num_rows() > 0 {
+                        return Ok(Some(rows));
+                    }
+                }
+                Way::BySorts(merge) => return merge.next_batch().await,
+                Way::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Reads the right input.
+    async fn begin(&mut self) -> Result<()> {
+        let Way::Begin { left, mut right } = std::mem::replace(&mut self.way, Way::End) else {
+            return Ok(());
+        };
+        let consumer = MemoryConsumer::new(format!("AsofJoin[{}]", self.partition.number));
+        let pool = self.partition.context.memory_pool();
+        let reservation = consumer.with_can_spill(true).register(pool);
+        let mut builder = Builder::try_new(right.schema(), &self.nearest, reservation)?;
+        while let Some(batch) = right.next().await.transpose()? {
+            if !builder.push(batch)? {
+                return self.by_sorts(left, builder, right);
+            }
+        }
+        match builder.finish(&left.schema(), &self.nearest)? {
+            Err(builder) => self.by_sorts(left, builder, right),
+            Ok(index) => {
+                self.by_index(left, index, &right.schema());
+                Ok(())
+            }
+        }
+    }
+
+    fn by_index(&mut self, left: SendableRecordBatchStream, index: Index, right: &SchemaRef) {
+        let partition = &self.partition;
+        let counter = |name: &'static str| {
+            MetricBuilder::new(&partition.metrics).counter(name, partition.number)
+        };
+        counter("build_input_rows").add(index.num_rows());
+        let used = MetricBuilder::new(&partition.metrics);
+        used.gauge("build_mem_used", partition.number)
+            .add(index.size());
+        // Nobody has a nearest row.
+        let is_over = index.num_rows() == 0 && !self.nearest.keeps_left;
+        self.way = match is_over {
+            true => Way::End,
+            false => Way::ByIndex(Box::new(ByIndex {
+                left,
+                index,
+                nothing: nothing(right),
+            })),
+        };
+    }
+
+    /// Sorts both inputs, and what was read of the right one.
+    fn by_sorts(
+        &mut self,
+        left: SendableRecordBatchStream,
+        read: Builder,
+        right: SendableRecordBatchStream,
+    ) -> Result<()> {
+        let schema = right.schema();
+        // They stay counted until the sort has them.
+        let (read, reservation) = read.into_batches();
+        let bytes = reservation.size() / read.len().max(1);
+        let read = stream::iter(read).map(move |batch| {
+            reservation.shrink(bytes.min(reservation.size()));
+            Ok(batch)
+        });
+        let right = RecordBatchStreamAdapter::new(schema, read.chain(right));
+        let left = self.sorted(left, super::left)?;
+        let right = self.sorted(Box::pin(right), super::right)?;
+        let schema = Arc::clone(&self.schema);
+        let merge = Merge::try_new(left, right, self.nearest.clone(), schema)?;
+        self.way = Way::BySorts(Box::new(merge));
+        Ok(())
+    }
+
+    fn sorted(
+        &self,
+        rows: SendableRecordBatchStream,
+        side: fn(&Pair) -> usize,
+    ) -> Result<SendableRecordBatchStream> {
+        let schema = rows.schema();
+        let columns = self.nearest.columns(side).into_iter();
+        let keys = columns.map(|(place, options)| PhysicalSortExpr {
+            expr: column(&schema, place),
+            options,
+        });
+        let Some(order) = LexOrdering::new(keys) else {
+            return internal_err!("a nearest join compares nothing");
+        };
+        // There is little room: slices of large tiles count as the tiles.
+        let owned = rows.map(|batch| own(&batch?));
+        let owned = RecordBatchStreamAdapter::new(Arc::clone(&schema), owned);
+        let once = Arc::new(Once {
+            schema: Arc::clone(&schema),
+            rows: Mutex::new(Some(Box::pin(owned))),
+        });
+        let none: [LexOrdering; 0] = [];
+        let input = StreamingTableExec::try_new(schema, vec![once], None, none, false, None)?;
+        let sort = SortExec::new(order, Arc::new(input));
+        let sorted = sort.execute(0, Arc::clone(&self.partition.context))?;
+        for metric in sort.metrics().iter().flat_map(|metrics| metrics.iter()) {
+            // The counters are those of the sort, which is no part of the plan.
+            if let MetricValue::SpillCount(_)
+            | MetricValue::SpilledBytes(_)
+            | MetricValue::SpilledRows(_) = metric.value()
+            {
+                self.partition.metrics.register(Arc::clone(metric));
+            }
+        }
+        Ok(sorted)
+    }
+}
+
+/// Rows that are read once.
+struct Once {
+    schema: SchemaRef,
+    rows: Mutex<Option<SendableRecordBatchStream>>,
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Once")
+    }
+}
+
+impl PartitionStream for Once {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = || Box::pin(EmptyRecordBatchStream::new(Arc::clone(&self.schema))) as _;
+        rows.take().unwrap_or_else(none)
+    }
+}
