@@ -9,6 +9,8 @@ use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::each_column;
+
 /// The functions that take lambdas.
 const BY_LAMBDA: [&str; 13] = [
     "any_match",
@@ -168,7 +170,7 @@ pub(super) fn with_arrows_of_json(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWi
     // The brackets that are open, and outside of all nothing.
     let mut open = vec![Bracket::default()];
     // What stood before, from the last word on.
-    let (mut last, mut is_name_of_lambdas) = (Before::Begin, false);
+    let (mut last, mut is_name_of_lambdas, mut is_columns) = (Before::Begin, false, false);
     for token in &mut tokens {
         let Some(bracket) = open.last_mut() else {
             break;
@@ -179,7 +181,8 @@ pub(super) fn with_arrows_of_json(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWi
                 let is_first = last == Before::Begin;
                 open.push(Bracket {
                     takes_lambdas: is_name_of_lambdas,
-                    has_list: false,
+                    // Without a list before it.
+                    has_list: is_columns,
                     is_first,
                 });
                 last = Before::Begin;
@@ -214,10 +217,12 @@ pub(super) fn with_arrows_of_json(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWi
             Token::Word(_) if matches!(last, Before::Begin | Before::Names) => last = Before::Names,
             _ => last = Before::Others,
         }
-        is_name_of_lambdas = match &token.token {
-            Token::Word(word) => BY_LAMBDA.contains(&word.value.to_lowercase().as_str()),
-            _ => false,
+        let name = match &token.token {
+            Token::Word(word) => word.value.to_lowercase(),
+            _ => String::new(),
         };
+        is_name_of_lambdas = BY_LAMBDA.contains(&name.as_str());
+        is_columns = name == each_column::COLUMNS;
     }
     tokens
 }
@@ -261,6 +266,7 @@ mod tests {
             ("(a) -> 'k'", "j"),
             ("t.a -> 'k' -> 0", "jj"),
             (") -> 'k'", "j"),
+            ("COLUMNS(c -> c -> 'k' = 1), f(c -> 'k')", "ljj"),
         ];
         for (text, expected) in cases {
             let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();

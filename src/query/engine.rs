@@ -21,6 +21,7 @@ use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::apply::Apply;
 use super::plan::asof::{AsofJoins, AsofPairs};
+use super::plan::casts::InOrder;
 use super::plan::constants::Constants;
 use super::plan::copies::CountCopies;
 use super::plan::exact;
@@ -136,6 +137,7 @@ fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule +
         name if name.starts_with("FilterPushdown") => {
             vec![Arc::new(TwinsApart(Arc::clone(rule))) as _]
         }
+        "aggregate_statistics" => vec![Arc::new(InOrder(Arc::clone(rule))) as _],
         "ProjectionPushdown" => vec![Arc::new(FiltersWhole(Arc::clone(rule))) as _],
         // It leaves out the sorts that it takes for done.
         SETTLES => vec![

@@ -315,6 +315,9 @@ pub(super) fn no_function(name: &str, state: &SessionState) -> Error {
     if let Some(hint) = called_otherwise(name) {
         return error.with_hint(hint);
     }
+    if matches!(name, "columns" | "__columns") {
+        return error.with_hint("COLUMNS(…) stands in SELECT, conditions and keys of a query with FROM; not in ON, WINDOW and REPLACE");
+    }
     match near(name, known) {
         Some(function) if function == name => error.with_hint(format!(
             "`{name}` looks at rows around each row: write {name}(…) OVER (ORDER BY …)"

@@ -1,13 +1,14 @@
-//! Queries without SELECT: `FROM t WHERE x > 1`. The parser takes the tables and stumbles over what follows them.
+//! Queries without SELECT: `FROM t WHERE x > 1`, `TABLE t`. The parser takes the tables and stumbles over what follows them.
 //!
-//! Comes in: the words of a text. Goes out: the same, with `SELECT *` before the FROM that a query begins with, unless its SELECT stands behind. Never here: the FROM of functions and of IS DISTINCT FROM.
+//! Comes in: the words of a text. Goes out: the same, with FROM in place of the TABLE that it begins with, and `SELECT *` before the FROM that a query begins with, unless its SELECT stands behind. Never here: the FROM of functions and of IS DISTINCT FROM.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 /// The words, with `SELECT *` where it is meant.
-pub(super) fn with_select(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(super) fn with_select(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    begin_with_from(&mut tokens);
     if !tokens.iter().any(|token| is(token, Keyword::FROM)) {
         return tokens;
     }
@@ -28,6 +29,17 @@ pub(super) fn with_select(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         with.push(token);
     }
     with
+}
+
+/// Puts FROM in place of the TABLE that a text begins with.
+fn begin_with_from(tokens: &mut [TokenWithSpan]) {
+    let mut words = tokens.iter_mut();
+    let first = words.find(|token| !matches!(token.token, Token::Whitespace(_)));
+    if let Some(first) = first
+        && is(first, Keyword::TABLE)
+    {
+        first.token = Token::make_keyword("FROM");
+    }
 }
 
 fn is(token: &TokenWithSpan, keyword: Keyword) -> bool {

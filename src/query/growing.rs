@@ -27,6 +27,7 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::bounds::size;
+use super::formats;
 use super::plan::concatenate::Concatenate;
 use crate::error::{Error, ErrorKind};
 
@@ -34,7 +35,7 @@ use crate::error::{Error, ErrorKind};
 type Estimate = fn(&[ArrayRef]) -> f64;
 
 /// By name, with all aliases.
-const GROWING: [(&[&str], Estimate); 11] = [
+const GROWING: [(&[&str], Estimate); 12] = [
     (&["repeat"], repeated),
     (&["lpad", "rpad"], padded),
     (&["replace"], replaced),
@@ -49,19 +50,20 @@ const GROWING: [(&[&str], Estimate); 11] = [
     ),
     (&["concat_ws"], joined_with),
     (&["array_to_string", "list_to_string"], lists_joined),
+    (&["format", "printf"], formats::most_bytes),
 ];
 
-/// Puts the bounded functions in place of those of a state.
+/// The bounded functions that are put in place of those of a state, and those of ours.
 pub(super) fn bounded(state: &SessionState, limit: usize) -> Vec<ScalarUDF> {
     let of = |name: &str| {
         let found = GROWING.iter().find(|(names, _)| names.contains(&name));
         found.map(|(_, estimate)| *estimate)
     };
-    let functions = state.scalar_functions().values();
+    let functions = state.scalar_functions().values().cloned();
     let mut bounded: Vec<ScalarUDF> = functions
+        .chain(formats::functions().map(Arc::new))
         .filter_map(|inner| {
             let estimate = of(inner.name())?;
-            let inner = Arc::clone(inner);
             Some(ScalarUDF::from(Bounded {
                 inner,
                 estimate,

@@ -14,9 +14,11 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::asof;
+use super::comprehensions;
 use super::described;
 use super::dialect::{Sql, with_arrows_of_json};
 use super::digits;
+use super::each_column;
 use super::from_first;
 use super::options::Statements;
 use super::shape::check_shape;
@@ -70,10 +72,12 @@ pub(super) async fn parse(
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
     let tokens = described::with_known_words(digits::joined(tokens));
+    let tokens = comprehensions::as_functions(tokens);
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
     let tokens = asof::with_known_words(with_arrows_of_json(trimmed::with_blanks(tokens)))?;
     let mut tokens = from_first::with_select(tokens);
+    let has_each_column = each_column::with_known_words(&mut tokens);
     number_parameters(&mut tokens)?;
     let has_natural = tokens
         .iter()
@@ -97,6 +101,10 @@ pub(super) async fn parse(
     };
     let does = check_kind(&statement, may)?;
     check_shape(&statement)?;
+    if has_each_column {
+        Box::pin(each_column::written_out(&mut statement, state)).await?;
+        check_shape(&statement)?;
+    }
     if has_natural {
         Box::pin(as_using(&mut statement, state)).await?;
     }

@@ -4,11 +4,14 @@
 //! DataFusion plan it on threads with large stacks (`planner.rs`) over [`GridTable`]s, and runs it within its bounds (`answer.rs`, `run.rs`, `bounds.rs`; of callers: `allowance.rs`; what is said of them: `limits.rs`). Never here: how tiles come
 //! into being (`load`), and statements that change files, grids or settings.
 
+mod ages;
 mod aliased;
 mod aliases;
+mod alike;
 mod allowance;
 mod anew;
 mod answer;
+mod around;
 mod array_of;
 mod asof;
 mod begun;
@@ -19,17 +22,20 @@ mod called;
 mod calls;
 mod chosen;
 mod coerced;
+mod comprehensions;
 mod derived;
 mod described;
 mod dialect;
 mod digits;
 mod distinct_from;
+mod each_column;
 mod engine;
 mod error;
 mod exec;
 mod extremes;
 mod faults;
 mod fields;
+mod formats;
 mod from_first;
 mod function;
 mod gathered;

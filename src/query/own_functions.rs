@@ -9,13 +9,15 @@ use super::plan::asof::Condition;
 use super::plan::listed_text::HasNull;
 use super::plan::unsigned::Quotient;
 use super::{
-    aliases, by_lambda, chosen, extremes, gathered, json, letters, matches, moments, neighbours,
-    operators, placed, ranks, sliding, sorted_lists, sums, timezone, type_names, years,
+    ages, aliases, alike, by_lambda, chosen, extremes, gathered, json, letters, matches, moments,
+    neighbours, operators, placed, ranks, sliding, sorted_lists, sums, timezone, type_names, years,
 };
 
 /// Puts all of them in place.
 pub(super) fn add_to(context: &SessionContext) {
     aliases::add_to(context);
+    ages::add_to(context);
+    alike::add_to(context);
     sums::add_to(context);
     extremes::add_to(context);
     gathered::add_to(context);

@@ -170,6 +170,19 @@ fn named(text: &str) -> Option<Worded> {
 
 /// How many columns there are, and where they may stand.
 fn columns(text: &str) -> Option<Worded> {
+    if let Some(name) = text.strip_prefix("Invalid qualifier ") {
+        return worded(
+            format!("no table `{name}` in FROM, in {name}.*"),
+            &format!("the fields of a struct are unnest({name}), one of them {name}.field"),
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Unsupported date_trunc granularity: ") {
+        let (got, known) = rest.split_once(". Supported values are: ")?;
+        return worded(
+            format!("date_trunc takes one of {known}, got {got}"),
+            "decades are date_trunc('year', x) - to_years(year(x) % 10)",
+        );
+    }
     if let Some(rest) = text.strip_prefix("Source table contains ") {
         let (there, rest) = rest.split_once(" columns but only ")?;
         let (given, _) = rest.split_once(" names given as column alias")?;

@@ -202,9 +202,11 @@ impl VisitorMut for Rewriting<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         distinct_from::regroup(expr);
         operators::in_words(expr);
-        type_words::in_words(expr);
         list_as_call(expr);
-        ControlFlow::Continue(())
+        match type_words::in_words(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 }
 

@@ -1,15 +1,54 @@
-//! Names of types that the engine does not know: those of whole numbers in DuckDB.
+//! Names of types that the engine does not know: those of whole numbers in DuckDB, of bytes and of JSON.
 //!
-//! Comes in: an expression of a parsed statement. Goes out: the same with types that the engine knows: `UBIGINT` as `BIGINT UNSIGNED`, `HUGEINT` as `DECIMAL(38, 0)`, also within lists and structs. Never here: what types there are.
+//! Comes in: an expression of a parsed statement. Goes out: the same with types that the engine knows: `UBIGINT` as `BIGINT UNSIGNED`, `HUGEINT` as `DECIMAL(38, 0)`, `BLOB` as `BYTEA`, `JSON` as the text that it is, also within lists and structs. Never here: what types there are.
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, DataType, ExactNumberInfo, Expr, Statement, TypedString,
+    ArrayElemTypeDef, DataType, ExactNumberInfo, Expr, Statement, TypedString, Value,
 };
 
+use crate::error::{Error, ErrorKind, Result};
+
 /// Puts types that the engine knows in place of others in a cast.
-pub(super) fn in_words(expr: &mut Expr) {
-    if let Expr::Cast { data_type, .. } | Expr::TypedString(TypedString { data_type, .. }) = expr {
-        known(data_type);
+///
+/// # Errors
+/// `Query` for a text of bytes that are written with backslashes, which engines read in several ways.
+pub(super) fn in_words(expr: &mut Expr) -> Result<()> {
+    let (written, kind) = match expr {
+        Expr::Cast {
+            expr: value,
+            data_type,
+            ..
+        } => (text_of(value), data_type),
+        Expr::TypedString(TypedString {
+            data_type, value, ..
+        }) => (text_of_value(&value.value), data_type),
+        _ => return Ok(()),
+    };
+    known(kind);
+    let is_bytes = matches!(kind, DataType::Bytea);
+    match written.filter(|text| is_bytes && text.contains("\\x")) {
+        None => Ok(()),
+        Some(text) => Err(Error::new(
+            ErrorKind::Query,
+            format!(
+                "'{text}' are other bytes in PostgreSQL than in DuckDB, so that it is neither here"
+            ),
+        )
+        .with_hint("write the bytes as x'AABB'")),
+    }
+}
+
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => text_of_value(&value.value),
+        _ => None,
+    }
+}
+
+fn text_of_value(value: &Value) -> Option<String> {
+    match value {
+        Value::SingleQuotedString(text) => Some(text.clone()),
+        _ => None,
     }
 }
 
@@ -39,6 +78,10 @@ fn known(kind: &mut DataType) {
         DataType::Int16 => DataType::SmallInt(None),
         DataType::Int32 => DataType::Integer(None),
         DataType::Int64 => DataType::BigInt(None),
+        DataType::Blob(_) | DataType::Varbinary(_) | DataType::Binary(_) | DataType::Bytes(_) => {
+            DataType::Bytea
+        }
+        DataType::JSON => DataType::Text,
         DataType::HugeInt => DataType::Decimal(ExactNumberInfo::PrecisionAndScale(38, 0)),
         DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("uinteger") => {
             DataType::IntegerUnsigned(None)
@@ -67,10 +110,26 @@ mod tests {
             ("CAST(x AS INT64)", "CAST(x AS BIGINT)"),
             ("CAST(x AS BIGINT)", "CAST(x AS BIGINT)"),
             ("CAST(x AS VARCHAR)", "CAST(x AS VARCHAR)"),
+            ("x::BLOB", "x::BYTEA"),
+            ("CAST(x AS VARBINARY(3))", "CAST(x AS BYTEA)"),
+            ("CAST(x AS JSON)", "CAST(x AS TEXT)"),
         ] {
             let mut expr = parsed(text).unwrap();
-            in_words(&mut expr);
+            in_words(&mut expr).unwrap();
             assert_eq!(expr.to_string(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_with_backslashes_are_refused() {
+        for (text, is_read) in [
+            ("'\\xAA'::BLOB", false),
+            ("BYTEA '\\xAABB'", false),
+            ("'abc'::BLOB", true),
+            ("'\\xAA'::VARCHAR", true),
+        ] {
+            let mut expr = parsed(text).unwrap();
+            assert_eq!(in_words(&mut expr).is_ok(), is_read, "{text}");
         }
     }
 }

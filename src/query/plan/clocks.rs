@@ -30,6 +30,17 @@ const OF_SEVERAL: [&str; 7] = [
     "make_array",
 ];
 
+/// Shows an instant in the zone of another one: the engine knows no difference between two zones.
+pub(super) fn in_zone_of(side: &mut Expr, other: &Expr, schema: &DFSchema) {
+    let kind = |side: &Expr| side.get_type(schema).ok();
+    if let (Some(DataType::Timestamp(unit, Some(own))), Some(DataType::Timestamp(_, Some(zone)))) =
+        (kind(side), kind(other))
+        && own != zone
+    {
+        *side = cast(side.clone(), DataType::Timestamp(unit, Some(zone)));
+    }
+}
+
 /// Makes instants of dates beside them, before the engine makes both what clocks show, of which statistics say nothing; and decimals and floats beside each other alike.
 pub(super) fn midnights(mut expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_changed = match &mut expression {

@@ -6,6 +6,7 @@ pub(super) mod bare;
 #[cfg(feature = "distributed")]
 pub(crate) mod beyond;
 mod cardinality;
+pub(super) mod casts;
 mod centuries;
 pub(super) mod checked;
 mod clocks;

@@ -1,12 +1,12 @@
-//! Intervals times numbers.
+//! Intervals times numbers, and differences of timestamps times numbers.
 //!
 //! Comes in: `interval * number`, `number * interval` or `interval / number` as the SQL planner meets it. Goes out: a call of one of three functions that work it out, as DuckDB and PostgreSQL do: a part of a month
-//! is so much of 30 days, a part of a day so much of 24 hours. Never here: intervals and dates, which the engine adds.
+//! is so much of 30 days, a part of a day so much of 24 hours. Differences stay what they are, in their unit. Never here: intervals and dates, which the engine adds.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
-use arrow::compute::try_binary;
+use arrow::array::{ArrayRef, AsArray, Int64Array, PrimitiveArray};
+use arrow::compute::{cast as cast_to, try_binary};
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
@@ -34,7 +34,7 @@ const NOISE: f64 = 1e-9;
 pub(super) fn scaled(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
     let kind_of = |side: &Expr| side.get_type(schema).ok();
     let (left, right) = (kind_of(&expr.left)?, kind_of(&expr.right)?);
-    let is_span = |kind: &DataType| matches!(kind, DataType::Interval(_));
+    let is_span = |kind: &DataType| matches!(kind, DataType::Interval(_) | DataType::Duration(_));
     let is_number = |kind: &DataType| kind.is_numeric() || kind.is_null();
     let (span, number, number_kind) = match &expr.op {
         BinaryOperator::Multiply if is_span(&left) && is_number(&right) => {
@@ -53,11 +53,18 @@ pub(super) fn scaled(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
         _ if number_kind.is_integer() || number_kind.is_null() => Kind::Times,
         _ => Kind::By,
     };
+    let is_difference = matches!(kind_of(span), Some(DataType::Duration(_)));
     let number_type = match kind {
         Kind::Times => DataType::Int64,
+        // Differences have one part, which is divided without a rest of others.
+        Kind::Over if is_difference && number_kind.is_integer() => DataType::Int64,
         Kind::By | Kind::Over => DataType::Float64,
     };
-    let arguments = vec![cast(span.clone(), SPAN), cast(number.clone(), number_type)];
+    let span = match is_difference {
+        true => span.clone(),
+        false => cast(span.clone(), SPAN),
+    };
+    let arguments = vec![span, cast(number.clone(), number_type)];
     Some(ScalarUDF::from(Scaled::new(kind)).call(arguments))
 }
 
@@ -106,8 +113,11 @@ impl ScalarUDFImpl for Scaled {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(SPAN)
+    fn return_type(&self, kinds: &[DataType]) -> Result<DataType> {
+        Ok(match kinds.first() {
+            Some(DataType::Duration(unit)) => DataType::Duration(*unit),
+            _ => SPAN,
+        })
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -117,7 +127,11 @@ impl ScalarUDFImpl for Scaled {
         let [span, number] = arguments.args.as_slice() else {
             return datafusion::common::internal_err!("an interval without a number");
         };
-        let made = self.made(&span.to_array(rows)?, &number.to_array(rows)?)?;
+        let (spans, numbers) = (span.to_array(rows)?, number.to_array(rows)?);
+        let made = match spans.data_type() {
+            DataType::Duration(_) => self.of_differences(&spans, &numbers)?,
+            _ => self.made(&spans, &numbers)?,
+        };
         Ok(match are_one {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
             false => ColumnarValue::Array(made),
@@ -126,6 +140,30 @@ impl ScalarUDFImpl for Scaled {
 }
 
 impl Scaled {
+    /// Differences of timestamps, by their numbers of units.
+    fn of_differences(&self, spans: &ArrayRef, numbers: &ArrayRef) -> Result<ArrayRef> {
+        let units = cast_to(spans, &DataType::Int64)?;
+        let units = units.as_primitive::<Int64Type>();
+        let whole = numbers.as_primitive_opt::<Int64Type>();
+        let made: Int64Array = match (self.kind, whole) {
+            (Kind::Times, Some(numbers)) => try_binary(units, numbers, |units, number| {
+                units.checked_mul(number).ok_or_else(too_long)
+            }),
+            (Kind::Over, Some(numbers)) => {
+                try_binary(units, numbers, |units, number| divided(units, number))
+            }
+            (kind, _) => {
+                let numbers = numbers.as_primitive::<Float64Type>();
+                try_binary(units, numbers, |units, number| match kind {
+                    Kind::Over if number == 0.0 => Err(wrong(BY_ZERO)),
+                    Kind::Over => scaled_units(units, 1.0 / number).ok_or_else(too_long),
+                    _ => scaled_units(units, number).ok_or_else(too_long),
+                })
+            }
+        }?;
+        Ok(cast_to(&made, spans.data_type())?)
+    }
+
     fn made(&self, spans: &ArrayRef, numbers: &ArrayRef) -> Result<ArrayRef> {
         let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
         let made: PrimitiveArray<IntervalMonthDayNanoType> = match self.kind {
@@ -144,7 +182,7 @@ impl Scaled {
             Kind::Over => {
                 let numbers = numbers.as_primitive::<Float64Type>();
                 try_binary(spans, numbers, |span, number| match number == 0.0 {
-                    true => Err(wrong("an interval is divided by zero")),
+                    true => Err(wrong(BY_ZERO)),
                     false => by(span, |part| part / number).ok_or_else(too_long),
                 })
             }
@@ -159,6 +197,33 @@ fn too_long() -> ArrowError {
 
 fn wrong(text: &str) -> ArrowError {
     ArrowError::ExternalError(Box::new(Error::new(ErrorKind::Query, text)))
+}
+
+const BY_ZERO: &str = "an interval is divided by zero";
+
+/// Rounded to the nearest; halves go away from zero.
+fn divided(units: i64, number: i64) -> std::result::Result<i64, ArrowError> {
+    let (units, number) = (i128::from(units), i128::from(number));
+    if number == 0 {
+        return Err(wrong(BY_ZERO));
+    }
+    let (whole, rest) = (units / number, units % number);
+    let is_half = rest.abs() * 2 >= number.abs();
+    let away = if (units < 0) == (number < 0) { 1 } else { -1 };
+    let rounded = whole + if is_half { away } else { 0 };
+    i64::try_from(rounded).map_err(|_| too_long())
+}
+
+/// So many times as many units, to the nearest.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "checked to be in range; as many digits as floats have"
+)]
+fn scaled_units(units: i64, number: f64) -> Option<i64> {
+    let units = (units as f64 * number).round();
+    // The next float beyond all of them.
+    (units.abs() < 9.223_372_036_854_775e18).then_some(units as i64)
 }
 
 fn times(span: IntervalMonthDayNano, number: i64) -> Option<IntervalMonthDayNano> {
@@ -223,6 +288,25 @@ mod tests {
         let third = by(span(0, 0, 1_000_000_000), |part| part / 3.0);
         assert_eq!(third, Some(span(0, 0, 333_333_000)));
         assert_eq!(by(span(12, 0, 0), |part| part / 12.0), Some(month));
+    }
+
+    #[test]
+    fn differences_are_rounded_to_their_unit() {
+        for (units, number, wanted) in [(7, 2, 4), (-7, 2, -4), (7, -2, -4), (7, 3, 2), (8, 3, 3)] {
+            assert_eq!(
+                divided(units, number).unwrap(),
+                wanted,
+                "{units} / {number}"
+            );
+        }
+        assert_eq!(divided(i64::MAX, 1).unwrap(), i64::MAX);
+        assert!(divided(i64::MIN, -1).is_err());
+        assert!(divided(1, 0).is_err());
+        assert_eq!(scaled_units(10, 0.25), Some(3));
+        assert_eq!(scaled_units(-10, 0.25), Some(-3));
+        for number in [f64::NAN, f64::INFINITY, 1e300] {
+            assert_eq!(scaled_units(1, number), None);
+        }
     }
 
     #[test]

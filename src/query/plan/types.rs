@@ -26,7 +26,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::bare::bare_arguments;
 use super::centuries::of_years;
-use super::clocks::midnights;
+use super::clocks::{in_zone_of, midnights};
 use super::decimals::{found_by_kind, keys_of_one_kind};
 use super::dictionaries::{OF_ONE_ROW, of_several, without_dictionaries, without_repeated};
 use super::distinct_on::of_distinct_on;
@@ -91,6 +91,9 @@ impl ExprPlanner for Operations {
                     expr.right = cast(expr.right, MOMENT);
                 }
                 with_room(&mut expr.left, &expr.right, schema);
+                if expr.op == BinaryOperator::Minus {
+                    in_zone_of(&mut expr.right, &expr.left, schema);
+                }
                 if expr.op == BinaryOperator::Plus {
                     with_room(&mut expr.right, &expr.left, schema);
                     let is_before = is_day_at(&expr.left, schema);

@@ -3,6 +3,7 @@
 //! Comes in: a statement. Goes out: the same with what they stand for in their place; columns that are called as they are written keep that name. A function that somebody has registered comes before one of these. Never here: functions of
 //! which the engine has what they do under several names (`aliases.rs`).
 
+mod aggregates;
 mod known;
 
 use std::ops::ControlFlow;
@@ -20,7 +21,8 @@ use super::row_in::parsed;
 use super::using::folded;
 use super::written::{Meant, name_items, without_parentheses};
 use crate::error::{Error, ErrorKind, Result};
-use known::{AGGREGATE, BETWEEN};
+use aggregates::{is_of_several, of_aggregates, of_list, plain_arguments, several_of};
+use known::{AGGREGATE, BETWEEN, OF_LARGEST, OF_LEAST};
 pub(super) use known::{SYNONYMS, Synonym};
 
 /// Puts what they stand for in their place.
@@ -65,7 +67,9 @@ impl Visitor for Calls<'_> {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Function(call) if synonym_of(call, self.state).is_some() => {
+            Expr::Function(call)
+                if synonym_of(call, self.state).is_some() || is_of_several(call).is_some() =>
+            {
                 ControlFlow::Break(())
             }
             expr if list_of_any(expr).is_some() || json::is_written(expr) => ControlFlow::Break(()),
@@ -99,11 +103,14 @@ impl VisitorMut for Writing<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let Expr::Function(call) = expr
-            && let Some(synonym) = synonym_of(call, self.state)
-        {
-            match synonym.in_place_of(call) {
-                Ok(meant) => *expr = meant,
+        if let Expr::Function(call) = expr {
+            let meant = match synonym_of(call, self.state) {
+                Some(synonym) => synonym.in_place_of(call, self.state).map(Some),
+                None => several_of(call, self.state),
+            };
+            match meant {
+                Ok(Some(meant)) => *expr = meant,
+                Ok(None) => {}
                 Err(error) => return ControlFlow::Break(error),
             }
         }
@@ -163,7 +170,7 @@ impl Synonym {
         }
     }
 
-    fn in_place_of(&self, call: &Function) -> Result<Expr> {
+    fn in_place_of(&self, call: &Function, state: &SessionState) -> Result<Expr> {
         if self.takes.is_empty() {
             let mut meant = Function {
                 name: ObjectName::from(Ident::new(self.stands_for)),
@@ -183,31 +190,33 @@ impl Synonym {
         if self.name == "struct_pack" {
             return self.of_fields(call);
         }
+        if matches!(self.name, "arg_max" | "arg_min" | "max_by" | "min_by")
+            && let Some([value, by, number]) = plain_arguments(call)
+        {
+            let text = match self.name {
+                "arg_max" | "max_by" => OF_LARGEST,
+                _ => OF_LEAST,
+            };
+            let takes = ["value", "by", "number"];
+            return of_aggregates(text, &takes, &[value, by, number], call, state);
+        }
+        if self.stands_for.is_empty() && self.takes == ["list", "name"] {
+            return of_list(self.name, call);
+        }
         let mut values = self.values(call)?;
         let text = match self.name {
             "date_diff" | "datediff" => between(self.name, &mut values)?,
             "time_bucket" => bucket(&values),
             _ => self.stands_for,
         };
-        let mut meant = put(text, self.takes, &values)?;
-        if let Expr::Function(whole) = &mut meant
-            && self.kind == AGGREGATE
-        {
-            if call.over.is_some() && whole.name.to_string() == "first_value" {
-                let text = format!("{} over a window is not supported", self.name);
-                return Err(Error::unsupported(text)
-                    .with_hint("first_value(value) OVER (PARTITION BY … ORDER BY by DESC) has its value in each row"));
-            }
-            whole.over.clone_from(&call.over);
-            if let Some(filter) = &call.filter {
-                let own = whole.filter.take();
-                whole.filter = Some(match own {
-                    Some(own) => Box::new(and(*own, filter.as_ref().clone())),
-                    None => filter.clone(),
-                });
-            }
+        // Either order is known.
+        if self.name == "strftime" && is_text(values.first()) && !is_text(values.get(1)) {
+            values.reverse();
         }
-        Ok(meant)
+        match self.kind == AGGREGATE {
+            true => of_aggregates(text, self.takes, &values, call, state),
+            false => put(text, self.takes, &values),
+        }
     }
 
     /// A struct of fields that are named: `struct_pack(a := 1)`.
@@ -274,6 +283,10 @@ impl Synonym {
     }
 }
 
+fn is_text(value: Option<&Expr>) -> bool {
+    matches!(value, Some(Expr::Value(value)) if matches!(value.value, Value::SingleQuotedString(_)))
+}
+
 /// What `time_bucket` stands for: months are counted from the begin of a year, and all else from a Monday.
 fn bucket(values: &[Expr]) -> &'static str {
     let width = values.first().map(ToString::to_string).unwrap_or_default();
@@ -314,15 +327,6 @@ fn between(name: &str, values: &mut [Expr]) -> Result<&'static str> {
     })
 }
 
-fn and(one: Expr, other: Expr) -> Expr {
-    let nested = |part| Box::new(Expr::Nested(Box::new(part)));
-    Expr::BinaryOp {
-        left: nested(one),
-        op: BinaryOperator::And,
-        right: nested(other),
-    }
-}
-
 /// Puts arguments in place of their names.
 struct Putting<'a> {
     takes: &'a [&'a str],
@@ -352,6 +356,7 @@ impl VisitorMut for Putting<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::known::{LARGEST, LEAST, OF_LIST};
     use super::*;
 
     #[test]
@@ -361,7 +366,9 @@ mod tests {
         let texts = all
             .map(|synonym| synonym.stands_for)
             .filter(|text| !text.is_empty());
-        for text in texts.chain(BETWEEN.iter().map(|(_, text)| *text)) {
+        let others = BETWEEN.iter().chain(OF_LIST).map(|(_, text)| *text);
+        let several = [LARGEST, LEAST, OF_LARGEST, OF_LEAST];
+        for text in texts.chain(others).chain(several) {
             assert!(parsed(text).is_ok(), "{text}");
         }
     }

@@ -3,8 +3,8 @@
 //! Comes in: the tables on its left and right, and those columns. Goes out: the columns after it, and a condition where USING alone would compare what the engine takes for the column. Never here: select lists.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint,
-    JoinOperator, ObjectNamePart,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Join,
+    JoinConstraint, JoinOperator, ObjectNamePart, TableFactor,
 };
 
 use super::{Column, of_table, one_of, same, value_in_where};
@@ -41,6 +41,52 @@ pub(super) fn sides(operator: &JoinOperator) -> Option<(Side, &JoinConstraint)> 
         JoinConstraint::Using(_) | JoinConstraint::Natural
     );
     is_by_name.then_some((side, constraint))
+}
+
+/// Whether a join is by names, of whatever kind.
+pub(super) fn is_by_names(operator: &JoinOperator) -> bool {
+    let constraint = match operator {
+        JoinOperator::Semi(constraint)
+        | JoinOperator::LeftSemi(constraint)
+        | JoinOperator::RightSemi(constraint)
+        | JoinOperator::Anti(constraint)
+        | JoinOperator::LeftAnti(constraint)
+        | JoinOperator::RightAnti(constraint) => constraint,
+        other => return sides(other).is_some(),
+    };
+    matches!(
+        constraint,
+        JoinConstraint::Using(_) | JoinConstraint::Natural
+    )
+}
+
+/// Refuses a join by names with joins in parentheses of which the engine takes the wrong column.
+///
+/// # Errors
+/// `Unsupported` where the right side is a RIGHT or FULL JOIN by names.
+pub(super) fn check_parentheses(join: &Join) -> Result<()> {
+    fn has_other_side(factor: &TableFactor) -> bool {
+        let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = factor
+        else {
+            return false;
+        };
+        let is_other = |join: &Join| {
+            matches!(
+                sides(&join.join_operator),
+                Some((Side::Right | Side::Either, _))
+            ) || has_other_side(&join.relation)
+        };
+        has_other_side(&table_with_joins.relation) || table_with_joins.joins.iter().any(is_other)
+    }
+    match is_by_names(&join.join_operator) && has_other_side(&join.relation) {
+        false => Ok(()),
+        true => Err(Error::unsupported(
+            "USING and NATURAL with a RIGHT or FULL JOIN by names in parentheses on the right are not supported",
+        )
+        .with_hint("write a query: JOIN (SELECT * FROM b FULL JOIN c USING (k)) AS q USING (k)")),
+    }
 }
 
 /// What a join by names joins.

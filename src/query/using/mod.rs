@@ -16,9 +16,9 @@ use datafusion::sql::sqlparser::ast::{
     TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 
-use self::joined::{Joined, Side, sides};
+use self::joined::{Joined, Side, is_by_names, sides};
 pub(super) use self::natural::as_using;
-pub(super) use self::one_of::planned;
+pub(super) use self::one_of::{planned, sql_of};
 use crate::error::{Error, Result};
 
 /// A column of USING, and what its name stands for.
@@ -155,7 +155,7 @@ fn columns(from: &mut [TableWithJoins]) -> Result<Columns> {
     let mut columns = Columns::default();
     for (number, table) in from.iter_mut().enumerate() {
         open_parentheses(table);
-        let is_joined = |operator: &JoinOperator| sides(operator).is_some();
+        let is_joined = |operator: &JoinOperator| is_by_names(operator);
         if !table
             .joins
             .iter()
@@ -165,6 +165,7 @@ fn columns(from: &mut [TableWithJoins]) -> Result<Columns> {
         }
         let mut left = vec![name_of(&mut table.relation, &format!("__from_{number}"))];
         for (place, join) in table.joins.iter_mut().enumerate() {
+            joined::check_parentheses(join)?;
             let right = name_of(&mut join.relation, &format!("__from_{number}_{place}"));
             if let Some((side, constraint)) = sides(&join.join_operator) {
                 let joined = Joined {
@@ -242,7 +243,7 @@ fn open_parentheses(table: &mut TableWithJoins) {
 }
 
 /// What a join has of ON and USING; `None` for those of other kinds.
-fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+pub(super) fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
     match operator {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)

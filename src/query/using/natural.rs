@@ -6,16 +6,16 @@
 use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
-use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, SetExpr,
-    Statement as SqlStatement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, With,
+    Expr, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, TableFactor,
+    TableWithJoins, Value, VisitMut, VisitorMut,
 };
 
 use super::one_of::sql_of;
-use super::{constraint, folded, open_parentheses};
+use super::{constraint, open_parentheses};
 use crate::error::Result;
-use crate::query::standard;
+use crate::query::around::{Around, planned_alone, statement_of};
 
 /// How many joins are looked at.
 const MAX_JOINS: usize = 64;
@@ -59,10 +59,7 @@ pub(in crate::query) async fn as_using(
 
 /// The names of the columns of a query; `None` where it cannot be planned.
 async fn columns(query: Query, state: &SessionState) -> Option<Vec<String>> {
-    let statement = SqlStatement::Query(Box::new(query));
-    let mut statement = Statement::Statement(Box::new(statement));
-    standard::rewrite(&mut statement, state).ok()?;
-    let plan = state.statement_to_plan(statement).await.ok()?;
+    let plan = planned_alone(statement_of(query), state).await.ok()?;
     let fields = plan.schema().fields().iter();
     Some(fields.map(|field| field.name().clone()).collect())
 }
@@ -75,27 +72,7 @@ struct Natural {
     common: Option<Vec<String>>,
     /// What is found: a query of all columns for each side.
     sides: Option<(Query, Query)>,
-    /// Each query that is open.
-    open: Vec<Open>,
-}
-
-/// A query that is open.
-struct Open {
-    with: Option<With>,
-    /// How many queries within it were opened; those of its WITH come first.
-    opened: usize,
-}
-
-impl Open {
-    /// What its WITH names for the query within it that was opened last: of others of WITH only those before it.
-    fn known(&self) -> Option<With> {
-        let mut with = self.with.clone()?;
-        let known = self.opened.saturating_sub(1);
-        if known < with.cte_tables.len() {
-            with.cte_tables.truncate(known);
-        }
-        (!with.cte_tables.is_empty()).then_some(with)
-    }
+    around: Around,
 }
 
 impl Natural {
@@ -103,37 +80,6 @@ impl Natural {
         if let Some(statement) = sql_of(statement) {
             let _: ControlFlow<()> = VisitMut::visit(statement, self);
         }
-    }
-
-    /// A query of all columns of some tables, with what is named around them.
-    fn all_of(&self, table: TableWithJoins) -> Option<Query> {
-        let mut query = all()?;
-        let SetExpr::Select(select) = query.body.as_mut() else {
-            return None;
-        };
-        select.from = vec![table];
-        let mut all: Option<With> = None;
-        // Of one name the innermost is meant.
-        let mut opened = self.open.iter().rev();
-        let innermost = opened.next().and_then(|open| open.with.clone());
-        for with in innermost.into_iter().chain(opened.filter_map(Open::known)) {
-            match &mut all {
-                None => all = Some(with),
-                Some(all) => {
-                    all.recursive |= with.recursive;
-                    let is_new = |name: &Ident, all: &With| {
-                        let mut known = all.cte_tables.iter();
-                        known.all(|cte| folded(&cte.alias.name) != folded(name))
-                    };
-                    let outer = with.cte_tables.iter();
-                    let outer = outer.filter(|cte| is_new(&cte.alias.name, all));
-                    let outer: Vec<_> = outer.cloned().collect();
-                    all.cte_tables.splice(0..0, outer);
-                }
-            }
-        }
-        query.with = all;
-        Some(query)
     }
 
     fn in_table(&mut self, table: &mut TableWithJoins) -> ControlFlow<()> {
@@ -173,7 +119,8 @@ impl Natural {
                         relation: join.relation.clone(),
                         joins: Vec::new(),
                     };
-                    self.sides = self.all_of(left).zip(self.all_of(right));
+                    let all_of = |table| self.around.all_of(vec![table]);
+                    self.sides = all_of(left).zip(all_of(right));
                 }
             }
             return ControlFlow::Break(());
@@ -186,36 +133,18 @@ impl VisitorMut for Natural {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let Some(around) = self.open.last_mut() {
-            around.opened += 1;
-        }
-        self.open.push(Open {
-            with: query.with.clone(),
-            opened: 0,
-        });
+        self.around.open(query);
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.open.pop();
+        self.around.close();
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let mut tables = select.from.iter_mut();
         tables.try_for_each(|table| self.in_table(table))
-    }
-}
-
-/// `SELECT *`, of which the tables are to come.
-fn all() -> Option<Query> {
-    let statement = DFParser::parse_sql("SELECT * FROM t").ok()?.pop_front()?;
-    match statement {
-        Statement::Statement(statement) => match *statement {
-            SqlStatement::Query(query) => Some(*query),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

@@ -137,7 +137,7 @@ fn put(statement: &mut Statement, (tables, column): (&str, &str), table: &str) {
     }
 }
 
-pub(super) fn sql_of(statement: &mut Statement) -> Option<&mut SqlStatement> {
+pub(in crate::query) fn sql_of(statement: &mut Statement) -> Option<&mut SqlStatement> {
     match statement {
         Statement::Statement(statement) => Some(statement),
         Statement::Explain(explain) => sql_of(&mut explain.statement),
