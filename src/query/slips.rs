@@ -16,6 +16,7 @@ pub(super) fn slips(text: &str) -> Option<Worded> {
         .or_else(|| rows(text))
         .or_else(|| frames(text))
         .or_else(|| columns(text))
+        .or_else(|| unknown(text))
         .or_else(|| named(text))
         .or_else(|| fields(text))
         .or_else(|| times(text))
@@ -168,8 +169,8 @@ fn named(text: &str) -> Option<Worded> {
     None
 }
 
-/// How many columns there are, and where they may stand.
-fn columns(text: &str) -> Option<Worded> {
+/// Tables and parts of time that there are not.
+fn unknown(text: &str) -> Option<Worded> {
     if let Some(name) = text.strip_prefix("Invalid qualifier ") {
         return worded(
             format!("no table `{name}` in FROM, in {name}.*"),
@@ -183,6 +184,11 @@ fn columns(text: &str) -> Option<Worded> {
             "decades are date_trunc('year', x) - to_years(year(x) % 10)",
         );
     }
+    None
+}
+
+/// How many columns there are, and where they may stand.
+fn columns(text: &str) -> Option<Worded> {
     if let Some(rest) = text.strip_prefix("Source table contains ") {
         let (there, rest) = rest.split_once(" columns but only ")?;
         let (given, _) = rest.split_once(" names given as column alias")?;

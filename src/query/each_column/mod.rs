@@ -262,32 +262,8 @@ fn calls_in(select: &Select) -> Vec<Expr> {
 
 fn in_select(select: &mut Select, columns: &InFrom) -> Result<()> {
     let mut items = Vec::new();
-    for mut item in std::mem::take(&mut select.projection) {
-        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = &mut item {
-            as_arguments(expr, columns)?;
-        }
-        match item {
-            SelectItem::UnnamedExpr(expr) => match written(&expr, columns)? {
-                None => items.push(SelectItem::UnnamedExpr(expr)),
-                Some(all) => items.extend(all.into_iter().map(|(expr, chosen)| {
-                    // Those of two tables may have one name.
-                    if expr == chosen.expr && !chosen.is_replaced {
-                        return SelectItem::UnnamedExpr(expr);
-                    }
-                    let alias = Ident::with_quote('"', chosen.name.clone());
-                    SelectItem::ExprWithAlias { expr, alias }
-                })),
-            },
-            SelectItem::ExprWithAlias { expr, alias } => match written(&expr, columns)? {
-                None => items.push(SelectItem::ExprWithAlias { expr, alias }),
-                Some(all) => items.extend(all.into_iter().map(|(expr, chosen)| {
-                    let name = chosen.called(&alias.value);
-                    let alias = Ident::with_quote('"', name);
-                    SelectItem::ExprWithAlias { expr, alias }
-                })),
-            },
-            other => items.push(other),
-        }
+    for item in std::mem::take(&mut select.projection) {
+        in_item(item, columns, &mut items)?;
         if items.len() > MAX_WRITTEN {
             return Err(too_many());
         }
@@ -300,40 +276,71 @@ fn in_select(select: &mut Select, columns: &InFrom) -> Result<()> {
     ];
     for condition in conditions.into_iter().flatten() {
         as_arguments(condition, columns)?;
-        if let Some(all) = written(condition, columns)? {
-            let all = all
-                .into_iter()
-                .map(|(expr, _)| Expr::Nested(Box::new(expr)));
-            *condition = all_of(all.collect()).unwrap_or_else(|| condition.clone());
-        }
+        as_condition(condition, columns)?;
     }
     if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
         for key in keys.iter_mut() {
-            match key {
-                Expr::Rollup(sets) | Expr::Cube(sets) => {
-                    let mut all = Vec::new();
-                    for mut set in std::mem::take(sets) {
-                        let is_one = set.len() == 1;
-                        each_in(&mut set, columns, |_, expr| expr, |key| key)?;
-                        match is_one {
-                            true => all.extend(set.into_iter().map(|key| vec![key])),
-                            false => all.push(set),
-                        }
-                    }
-                    *sets = all;
-                }
-                Expr::GroupingSets(sets) => {
-                    for set in sets {
-                        each_in(set, columns, |_, expr| expr, |key| key)?;
-                    }
-                }
-                _ => {}
-            }
+            in_sets(key, columns)?;
         }
         each_in(keys, columns, |_, expr| expr, |key| key)?;
     }
     if let Some(Distinct::On(keys)) = &mut select.distinct {
         each_in(keys, columns, |_, expr| expr, |key| key)?;
+    }
+    Ok(())
+}
+
+/// Puts what an item of SELECT stands for behind others.
+fn in_item(mut item: SelectItem, columns: &InFrom, items: &mut Vec<SelectItem>) -> Result<()> {
+    if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = &mut item {
+        as_arguments(expr, columns)?;
+    }
+    match item {
+        SelectItem::UnnamedExpr(expr) => match written(&expr, columns)? {
+            None => items.push(SelectItem::UnnamedExpr(expr)),
+            Some(all) => items.extend(all.into_iter().map(|(expr, chosen)| {
+                // Those of two tables may have one name.
+                if expr == chosen.expr && !chosen.is_replaced {
+                    return SelectItem::UnnamedExpr(expr);
+                }
+                let alias = Ident::with_quote('"', chosen.name.clone());
+                SelectItem::ExprWithAlias { expr, alias }
+            })),
+        },
+        SelectItem::ExprWithAlias { expr, alias } => match written(&expr, columns)? {
+            None => items.push(SelectItem::ExprWithAlias { expr, alias }),
+            Some(all) => items.extend(all.into_iter().map(|(expr, chosen)| {
+                let name = chosen.called(&alias.value);
+                let alias = Ident::with_quote('"', name);
+                SelectItem::ExprWithAlias { expr, alias }
+            })),
+        },
+        other => items.push(other),
+    }
+    Ok(())
+}
+
+/// Puts keys in place within ROLLUP, CUBE and GROUPING SETS; a set of one there is one for each.
+fn in_sets(key: &mut Expr, columns: &InFrom) -> Result<()> {
+    match key {
+        Expr::Rollup(sets) | Expr::Cube(sets) => {
+            let mut all = Vec::new();
+            for mut set in std::mem::take(sets) {
+                let is_one = set.len() == 1;
+                each_in(&mut set, columns, |_, expr| expr, |key| key)?;
+                match is_one {
+                    true => all.extend(set.into_iter().map(|key| vec![key])),
+                    false => all.push(set),
+                }
+            }
+            *sets = all;
+        }
+        Expr::GroupingSets(sets) => {
+            for set in sets {
+                each_in(set, columns, |_, expr| expr, |key| key)?;
+            }
+        }
+        _ => {}
     }
     Ok(())
 }

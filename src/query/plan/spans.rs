@@ -149,9 +149,7 @@ impl Scaled {
             (Kind::Times, Some(numbers)) => try_binary(units, numbers, |units, number| {
                 units.checked_mul(number).ok_or_else(too_long)
             }),
-            (Kind::Over, Some(numbers)) => {
-                try_binary(units, numbers, |units, number| divided(units, number))
-            }
+            (Kind::Over, Some(numbers)) => try_binary(units, numbers, divided),
             (kind, _) => {
                 let numbers = numbers.as_primitive::<Float64Type>();
                 try_binary(units, numbers, |units, number| match kind {
