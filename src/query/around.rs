@@ -37,7 +37,6 @@ impl Open {
                 }
                 _ => false,
             };
-            with.recursive = false;
             with.cte_tables.truncate(known + usize::from(is_known));
         }
         (!with.cte_tables.is_empty()).then_some(with)

@@ -24,7 +24,6 @@ use self::asked::{planned, tables_of};
 use self::chosen::{Chosen, Meant, columns_of};
 use self::stars::{is_joined_by_names, turn_star};
 use super::around::Around;
-use super::guard::too_much;
 use super::using::sql_of;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -90,7 +89,8 @@ pub(super) async fn written_out(statement: &mut Statement, state: &SessionState)
         }
     }
     let text = format!("COLUMNS(…) may stand in {MAX_QUERIES} queries of a statement");
-    Err(too_much(text))
+    let error = Error::new(ErrorKind::ResourcesExhausted, text);
+    Err(error.with_hint("name the columns of some of them"))
 }
 
 fn wrong(text: impl Into<String>) -> Error {
