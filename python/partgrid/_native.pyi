@@ -368,11 +368,10 @@ class DeviceColumn:
     @property
     def __cuda_array_interface__(self, /) -> dict:
         """
-        The array interface of CUDA, version 3. Missing unless CUDA reads the memory. What must be waited for has been waited for when this returns.
+        The array interface of CUDA, version 3. What must be waited for has been waited for when this returns.
 
         Raises:
-            UnsupportedError: The column is no plain number; the text says what to cast.
-            InvalidDataError: The column has nulls.
+            AttributeError: CUDA does not read the memory, or the column has nulls or is no plain number; the text says what to cast. So `hasattr` tells whether there is one.
         """
     def __dlpack__(self, /, *, stream: Any | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
         """

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_int};
 
 use partgrid::device::dlpack::{Sharing, export_copy, export_device_tensor};
 use partgrid::device::{DeviceColumn, DeviceNumbers};
-use partgrid::error::{Error, Result as CoreResult};
+use partgrid::error::{Error, ErrorKind, Result as CoreResult};
 use partgrid::grid::Numbers;
 use partgrid::location::Device;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
@@ -21,7 +21,7 @@ use crate::buffer::{DEVICE, DeviceInfo, PLAIN_FLAGS, Request};
 use crate::capsule::field_capsule;
 use crate::device::{device_capsules, refuse_cast, refuse_reserved};
 use crate::dlpack::capsule_of;
-use crate::error::{Outcome, buffer_error};
+use crate::error::{Outcome, Raised, buffer_error};
 use crate::runtime::Aside;
 use crate::view::{Described, fill, release};
 
@@ -211,11 +211,10 @@ impl PyDeviceColumn {
         Err(PyTypeError::new_err(self.not_here("numpy")))
     }
 
-    /// The array interface of CUDA, version 3. Missing unless CUDA reads the memory. What must be waited for has been waited for when this returns.
+    /// The array interface of CUDA, version 3. What must be waited for has been waited for when this returns.
     ///
     /// Raises:
-    ///     UnsupportedError: The column is no plain number; the text says what to cast.
-    ///     InvalidDataError: The column has nulls.
+    ///     AttributeError: CUDA does not read the memory, or the column has nulls or is no plain number; the text says what to cast. So `hasattr` tells whether there is one.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
         let device = self.column.device();
@@ -226,6 +225,12 @@ impl PyDeviceColumn {
         let numbers = py.detach(|| {
             self.column.wait()?;
             self.column.numbers()
+        });
+        let numbers = numbers.map_err(|error| match error.kind() {
+            ErrorKind::Unsupported | ErrorKind::InvalidData => {
+                Raised::from(PyAttributeError::new_err(error.to_string()))
+            }
+            _ => error.into(),
         })?;
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;

@@ -10,6 +10,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 
 use super::answer::Query;
 use super::bounds::RunPool;
+use super::exec::asof::spread;
 use super::exec::between::Place;
 use super::exec::connect::connected;
 use super::exec::dense::dense;
@@ -71,7 +72,8 @@ impl Begun {
     pub(super) fn ready(&self, stop: &Stop) -> Result<Arc<dyn ExecutionPlan>> {
         // A run learns its dynamic filters itself: those of the plan belong to nobody.
         let options = self.context.session_config().options();
-        let plan = connected(reset_plan_states(Arc::clone(&self.plan))?, options)?;
+        let plan = spread(reset_plan_states(Arc::clone(&self.plan))?)?;
+        let plan = connected(plan, options)?;
         let plan = bounded(dense(waiting(plan)?, &self.context)?, Place::Above)?;
         Ok(joined(reported(stoppable(plan, stop)?)?)?)
     }

@@ -55,13 +55,29 @@ fn arguments(text: &str) -> Option<Worded> {
         ));
     }
     let hint = match candidates.as_slice() {
-        [] => CAST.to_owned(),
+        [] => reason(text).unwrap_or(CAST).to_owned(),
         candidates => format!("it takes {}", listed(candidates)),
     };
     Some(worded(
         format!("no function takes these arguments: {call}"),
         hint,
     ))
+}
+
+/// What a function says itself of arguments that it does not take.
+fn reason(text: &str) -> Option<&str> {
+    let (_, said) = text.split_once("user-defined coercion failed with: ")?;
+    let (said, _) = said.split_once(" No function matches")?;
+    let said = said.strip_prefix("Error during planning: ")?;
+    let is_plain = [
+        "Internal error",
+        "Function '",
+        "The function '",
+        "Execution error",
+    ]
+    .into_iter()
+    .all(|begin| !said.contains(begin));
+    is_plain.then_some(said.trim_end_matches('.'))
 }
 
 /// The name of a function, and how many arguments of any type it takes.
@@ -255,6 +271,11 @@ mod tests {
                 "Failed to coerce arguments to satisfy a call to 'sqrt' function: coercion from Utf8 to the signature Uniform(1, [Float64, Float32]) failed",
                 "no function takes these arguments: sqrt(Utf8)",
                 "cast the arguments: cast(… AS …)",
+            ),
+            (
+                "Execution error: Function 'hex' user-defined coercion failed with: Error during planning: it is hex(value), got 0 arguments No function matches the given name and argument types 'hex()'. You might need to add explicit type casts.\n\tCandidate functions:\n\thex(UserDefined)",
+                "no function takes these arguments: hex()",
+                "it is hex(value), got 0 arguments",
             ),
             (
                 "Failed to coerce then (Int64) and else (List(Int64)) to common types in CASE WHEN expression",

@@ -1,15 +1,18 @@
-//! The SQL that is read here: that of the generic dialect of the parser, lambdas (`x -> x + 1`), and columns of JSON (`j -> 'a'`).
+//! The SQL that is read here: that of the generic dialect of the parser, lambdas (`x -> x + 1`), columns of JSON (`j -> 'a'`), and lists behind IN (`x IN [1, 2]`).
 //!
 //! Comes in: the words of a text; questions of the parser. Goes out: the words, in which arrows of JSON and of lambdas are told apart; what the parser reads. Never here: what is allowed of it.
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator};
+use datafusion::sql::sqlparser::ast::{Array, Expr, UnaryOperator, Value};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::called::called;
 use super::each_column;
+use super::synonyms::put;
 
 /// The functions that take lambdas.
 const BY_LAMBDA: [&str; 13] = [
@@ -62,6 +65,22 @@ macro_rules! as_generic {
             fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
                 let is_of_bits = parser.peek_token_ref().token == Token::Tilde;
                 is_of_bits.then(|| self.parse_bits(parser))
+            }
+
+            fn parse_infix(
+                &self,
+                parser: &mut Parser<'_>,
+                expr: &Expr,
+                _: u8,
+            ) -> Option<Result<Expr, ParserError>> {
+                let token = |place| &parser.peek_nth_token_ref(place).token;
+                let is = |place, keyword| matches!(token(place), Token::Word(word) if word.keyword == keyword);
+                let is_negated = is(0, Keyword::NOT);
+                let place = usize::from(is_negated);
+                let is_in_list = is(place, Keyword::IN)
+                    && *token(place + 1) != Token::LParen
+                    && !is(place + 1, Keyword::UNNEST);
+                is_in_list.then(|| self.parse_in_list(parser, expr.clone(), is_negated))
             }
 
             // As `||`, so that `j ->> 'a' || 'b'` and `j ->> 'a' = 'b'` begin with what the text has.
@@ -163,6 +182,73 @@ impl Sql {
             expr: Box::new(bits),
         })
     }
+
+    /// `a IN [1, 2]`, and `a IN list`, is whether the list has `a`.
+    fn parse_in_list(
+        &self,
+        parser: &mut Parser<'_>,
+        expr: Expr,
+        negated: bool,
+    ) -> Result<Expr, ParserError> {
+        for _ in 0..=usize::from(negated) {
+            parser.advance_token();
+        }
+        let list = parser.parse_subexpr(self.prec_value(Precedence::Between))?;
+        let has = match list {
+            Expr::Array(list) => match has_one(expr, list.elem, negated)? {
+                Has::Done(done) => return Ok(done),
+                Has::ToNegate(has) => has,
+            },
+            list => called("array_has", [list, expr]),
+        };
+        Ok(match negated {
+            true => Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: Box::new(Expr::Nested(Box::new(has))),
+            },
+            false => has,
+        })
+    }
+}
+
+/// Whether a list has a value.
+enum Has {
+    Done(Expr),
+    ToNegate(Expr),
+}
+
+/// What is null in the list is not looked for: `2 IN [1, NULL]` is false.
+fn has_one(expr: Expr, mut list: Vec<Expr>, negated: bool) -> Result<Has, ParserError> {
+    let has_nothing = list.is_empty();
+    list.retain(|element| !is_null(element));
+    if !list.is_empty() && list.iter().all(is_value) {
+        return Ok(Has::Done(Expr::InList {
+            expr: Box::new(expr),
+            list,
+            negated,
+        }));
+    }
+    let text = match list.is_empty() {
+        true if has_nothing => "(wanted IS NULL AND FALSE)",
+        true => "(CASE WHEN wanted IS NOT NULL THEN FALSE END)",
+        false => "array_has(list, wanted)",
+    };
+    let elements = Expr::Array(Array {
+        elem: list,
+        named: false,
+    });
+    let has = put(text, &["wanted", "list"], &[expr, elements]);
+    let has = has.map_err(|error| ParserError::ParserError(error.message().to_owned()))?;
+    Ok(Has::ToNegate(has))
+}
+
+/// Whether it is a value that is not null.
+fn is_value(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(_)) && !is_null(expr)
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if value.value == Value::Null)
 }
 
 /// The words, with another token for arrows that are not those of lambdas: these stand behind the names with which an argument of a function that takes lambdas begins.

@@ -29,13 +29,14 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use super::bounds::size;
 use super::formats;
 use super::plan::concatenate::Concatenate;
+use super::simple;
 use crate::error::{Error, ErrorKind};
 
 /// How many bytes the values of a call may have, at most.
 type Estimate = fn(&[ArrayRef]) -> f64;
 
 /// By name, with all aliases.
-const GROWING: [(&[&str], Estimate); 12] = [
+const GROWING: [(&[&str], Estimate); 13] = [
     (&["repeat"], repeated),
     (&["lpad", "rpad"], padded),
     (&["replace"], replaced),
@@ -51,6 +52,7 @@ const GROWING: [(&[&str], Estimate); 12] = [
     (&["concat_ws"], joined_with),
     (&["array_to_string", "list_to_string"], lists_joined),
     (&["format", "printf"], formats::most_bytes),
+    (&["list_select", "array_select"], simple::most_bytes),
 ];
 
 /// The bounded functions that are put in place of those of a state, and those of ours.
@@ -62,6 +64,7 @@ pub(super) fn bounded(state: &SessionState, limit: usize) -> Vec<ScalarUDF> {
     let functions = state.scalar_functions().values().cloned();
     let mut bounded: Vec<ScalarUDF> = functions
         .chain(formats::functions().map(Arc::new))
+        .chain(simple::that_grow().map(Arc::new))
         .filter_map(|inner| {
             let estimate = of(inner.name())?;
             Some(ScalarUDF::from(Bounded {

@@ -9,15 +9,17 @@ use super::plan::asof::Condition;
 use super::plan::listed_text::HasNull;
 use super::plan::unsigned::Quotient;
 use super::{
-    ages, aliases, alike, by_lambda, chosen, extremes, gathered, json, letters, matches, moments,
-    neighbours, operators, placed, ranks, sliding, sorted_lists, sums, timezone, type_names, years,
+    ages, aliases, buckets, by_lambda, chosen, contained, extremes, gathered, json, letters,
+    matches, moments, neighbours, operators, placed, ranks, simple, sliding, sorted_lists, sums,
+    timezone, type_names, vectors, years,
 };
 
 /// Puts all of them in place.
 pub(super) fn add_to(context: &SessionContext) {
     aliases::add_to(context);
     ages::add_to(context);
-    alike::add_to(context);
+    buckets::add_to(context);
+    contained::add_to(context);
     sums::add_to(context);
     extremes::add_to(context);
     gathered::add_to(context);
@@ -34,7 +36,9 @@ pub(super) fn add_to(context: &SessionContext) {
     matches::add_to(context);
     moments::add_to(context);
     operators::add_to(context);
+    simple::add_to(context);
     type_names::add_to(context);
+    vectors::add_to(context);
     years::add_to(context);
     context.register_udf(ScalarUDF::from(Condition::new()));
     context.register_udf(ScalarUDF::from(HasNull::new()));

@@ -87,11 +87,11 @@ impl MemorySource for Host {
 #[cfg(target_os = "linux")]
 fn advise_large_pages(memory: &HostMemory) {
     const PAGE_BYTES: usize = 4096;
-    // Advice is for whole pages, and those at the ends belong to others too.
+    // The first page is that of the allocator too; the last one is advised with the others, as numpy does: pages with other advice at both ends would be three areas of memory in place of two, which takes time.
     let (start, num_bytes) = (memory.as_ptr(), memory.num_bytes());
     let before = start.addr().next_multiple_of(PAGE_BYTES) - start.addr();
-    let within = num_bytes.saturating_sub(before) / PAGE_BYTES * PAGE_BYTES;
-    // SAFETY: these pages lie within the memory, and the advice changes nothing that is in them.
+    let within = num_bytes.saturating_sub(before);
+    // SAFETY: these pages have some of the memory, and the advice changes nothing that is in them.
     unsafe {
         libc::madvise(
             start.wrapping_add(before).cast(),

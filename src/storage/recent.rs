@@ -20,9 +20,12 @@ use crate::error::Result;
 /// So many plans a thread remembers.
 const MAX_PLANS: usize = 4;
 
-/// At most this much memory of freed storages waits for each plan, in so many storages.
-const MAX_SPARE_BYTES: usize = 512 << 10;
+/// At most this much memory of freed storages waits on a thread, of which each plan has so many. It is less than what the allocator of the system keeps back of freed memory.
+const MAX_SPARE_BYTES: usize = 32 << 20;
 const MAX_SPARE: usize = 8;
+
+/// From this size on zeros are fresh pages, that come when they are first touched, and not memory that is cleared here and now.
+const FRESH_ZEROS_FROM_BYTES: usize = 512 << 10;
 
 struct Recent {
     parameters: Parameters,
@@ -37,9 +40,35 @@ impl Recent {
             && self.parameters == *parameters
     }
 
-    fn has_room(&self) -> bool {
-        let count = self.spare.len() + 1;
-        count <= MAX_SPARE && self.plan.num_bytes().saturating_mul(count) <= MAX_SPARE_BYTES
+    fn spare_bytes(&self) -> usize {
+        self.plan.num_bytes() * self.spare.len()
+    }
+}
+
+/// What has been freed waits for the next of its plan; of older plans it goes where that has no room.
+#[inline]
+fn wait(all: &mut [Recent], storage: Arc<Storage>) {
+    let is_it = |each: &Recent| Arc::ptr_eq(&each.plan, &storage.plan);
+    let Some(place) = all.iter().position(is_it) else {
+        return;
+    };
+    let (older, rest) = all.split_at_mut(place);
+    let Some((known, newer)) = rest.split_first_mut() else {
+        return;
+    };
+    let fixed: usize = newer.iter().map(Recent::spare_bytes).sum();
+    let fixed = fixed + known.spare_bytes() + known.plan.num_bytes();
+    if known.spare.len() == MAX_SPARE || fixed > MAX_SPARE_BYTES {
+        return;
+    }
+    known.spare.push(storage);
+    let mut bytes = fixed + older.iter().map(Recent::spare_bytes).sum::<usize>();
+    for each in older {
+        if bytes <= MAX_SPARE_BYTES {
+            break;
+        }
+        bytes -= each.spare_bytes();
+        each.spare.clear();
     }
 }
 
@@ -107,6 +136,8 @@ impl Storage {
         })?;
         let pattern = match fill {
             Fill::Undefined => return Some(storage),
+            // The allocator has it back, for these zeros among others.
+            Fill::Zeros if storage.plan.num_bytes() >= FRESH_ZEROS_FROM_BYTES => return None,
             Fill::Zeros => &[0],
             Fill::Item(value) if value.len() == item.item_bytes() => value,
             Fill::Item(_) => return None,
@@ -165,11 +196,7 @@ fn keep(storage: Arc<Storage>) {
             let Ok(mut all) = all.try_borrow_mut() else {
                 return;
             };
-            let mut known = all.iter_mut();
-            let known = known.find(|each| Arc::ptr_eq(&each.plan, &storage.plan));
-            if let Some(known) = known.filter(|known| known.has_room()) {
-                known.spare.push(storage);
-            }
+            wait(&mut all, storage);
         })
         .unwrap_or_default();
 }
@@ -256,8 +283,9 @@ mod tests {
         drop(many);
         let kept = std::iter::from_fn(|| spare(&[2], &FLOATS)).count();
         assert_eq!(kept, MAX_SPARE);
-        drop(made(&[1 << 20]));
-        assert!(spare(&[1 << 20], &FLOATS).is_none(), "it is too large");
+        let too_large = MAX_SPARE_BYTES / 8 + 1;
+        drop(made(&[too_large]));
+        assert!(spare(&[too_large], &FLOATS).is_none());
         drop(made(&[2]));
         for extent in 10..10 + MAX_PLANS - 1 {
             drop(made(&[extent]));
@@ -269,5 +297,38 @@ mod tests {
             spare(&[2], &FLOATS).is_some(),
             "it was asked for after that one"
         );
+    }
+
+    #[test]
+    fn older_plans_make_room_for_newer_ones() {
+        let half = MAX_SPARE_BYTES / 8 / 2;
+        drop(made(&[half + 1]));
+        drop(made(&[half + 2]));
+        assert!(spare(&[half + 1], &FLOATS).is_none(), "both are too much");
+        drop(Handle::from(spare(&[half + 2], &FLOATS).unwrap()));
+        let (older, newer) = (made(&[half + 3]), made(&[half + 4]));
+        drop(newer);
+        drop(older);
+        assert!(
+            spare(&[half + 3], &FLOATS).is_none(),
+            "there is a newer one"
+        );
+        drop([made(&[half - 9]), made(&[half - 9]), made(&[half - 9])]);
+        let kept = std::iter::from_fn(|| spare(&[half - 9], &FLOATS)).count();
+        assert_eq!(kept, 2);
+    }
+
+    #[test]
+    fn large_zeros_are_fresh_pages() {
+        let zeros = |extent: usize| {
+            let of_nothing = Parameters::NONE;
+            Storage::spare(&[extent], &FLOATS, Fill::Zeros, &of_nothing).is_some()
+        };
+        let large = FRESH_ZEROS_FROM_BYTES / 8;
+        drop(made(&[large]));
+        assert!(!zeros(large));
+        assert!(spare(&[large], &FLOATS).is_none(), "it went back");
+        drop(made(&[9]));
+        assert!(zeros(9));
     }
 }

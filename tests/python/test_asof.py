@@ -86,6 +86,87 @@ def test_what_is_found_is_what_pandas_finds(
     np.testing.assert_array_equal(inner["v"].to_pandas(), [wanted[row] for row in kept])
 
 
+# Tables of one key, which is not asked for: all tiles of the right one are beside each of the left one.
+WITHOUT_KEYS = [
+    (11, 90_000, 40_000, 1, 60_000),
+    (12, 40, 50_000, 1, 60_000),
+    (13, 90_000, 3, 1, 10),
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("sizes", WITHOUT_KEYS)
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_without_keys_all_rows_are_near(
+    sizes: tuple[int, int, int, int, int], operator: str, threads: int, kind: str
+) -> None:
+    left, right = tables(*sizes)
+    wanted = expected(left, right, operator)
+    if kind == "string":
+        texts = [
+            pa.array([f"{moment:09}" for moment in table["m"].to_pylist()])
+            for table in (left, right)
+        ]
+        left, right = (
+            table.set_column(1, "m", moments)
+            for table, moments in zip((left, right), texts, strict=True)
+        )
+    session = pg.Session(threads=threads)
+    session.register("a", tiled(left, 9_000))
+    session.register("b", tiled(right, 4_000))
+    text = f"SELECT a.row, b.v FROM a ASOF LEFT JOIN b ON a.m {operator} b.m"
+    rows = session.sql(text).to_arrow().sort_by("row")
+    assert rows["row"].to_pylist() == list(range(left.num_rows))
+    np.testing.assert_array_equal(rows["v"].to_pandas().astype(float), wanted)
+    text = f"SELECT sum(b.v) AS s, count(*) AS n FROM a ASOF JOIN b ON a.m {operator} b.m"
+    found = [int(value) for value in wanted if not np.isnan(value)]
+    # Of the same plan once more, too.
+    for _ in range(2):
+        [row] = session.sql(text).to_arrow().to_pylist()
+        assert row == {"s": sum(found) if found else None, "n": len(found)}
+
+
+def test_without_keys_and_room_all_rows_are_sorted(tmp_path: object) -> None:
+    left, right = tables(14, 300_000, 300_000, 1, 400_000)
+    session = pg.Session(threads=3, memory_limit=12_000_000, spill_to=str(tmp_path))
+    session.register("a", tiled(left, 20_000))
+    session.register("b", tiled(right, 20_000))
+    text = "SELECT sum(b.v) AS s, count(b.v) AS n FROM a ASOF JOIN b ON a.m >= b.m"
+    result = session.sql(text).collect()
+    [row] = result.to_arrow().to_pylist()
+    wanted = [value for value in expected(left, right, ">=") if not np.isnan(value)]
+    assert row == {"s": int(sum(wanted)), "n": len(wanted)}
+    assert result.metrics.spilled_bytes > 0
+
+
+def test_without_keys_the_right_table_is_read_once() -> None:
+    left, right = tables(15, 50_000, 40_000, 1, 60_000)
+    session = pg.Session(threads=2)
+    session.register("a", tiled(left, 5_000))
+    session.register("b", tiled(right, 5_000))
+    text = "SELECT count(b.v) AS n FROM a ASOF JOIN b ON a.m >= b.m"
+    plan = session.sql(text).explain(analyze=True)
+    [line] = [line for line in plan.splitlines() if "AsofJoinExec" in line]
+    assert "mode=CollectRight" in line
+    assert "build_input_rows=40.00 K" in line or "build_input_rows=40000" in line
+    some = session.sql("SELECT a.row, b.v FROM a ASOF LEFT JOIN b ON a.m >= b.m LIMIT 7").to_arrow()
+    wanted = expected(left, right, ">=")
+    found = some["v"].to_pandas().astype(float)
+    np.testing.assert_array_equal(found, [wanted[row] for row in some["row"].to_pylist()])
+    assert some.num_rows == 7
+
+
+def test_without_keys_an_error_of_the_right_table_is_told() -> None:
+    left, right = tables(16, 50_000, 40_000, 1, 60_000)
+    session = pg.Session(threads=3)
+    session.register("a", tiled(left, 5_000))
+    session.register("b", tiled(right, 5_000))
+    text = "SELECT count(*) FROM a ASOF JOIN (SELECT 10 / (v - 39999) AS q, m FROM b) b ON a.m >= b.m WHERE q > 0"
+    with pytest.raises(pg.errors.QueryError, match="(?i)divi"):
+        session.sql(text).to_arrow()
+
+
 def test_a_match_condition_keeps_rows_without_one() -> None:
     left, right = tables(7, 500, 300, 4, 200)
     text = "SELECT a.row, b.v FROM a ASOF JOIN b MATCH_CONDITION (a.m >= b.m) ON a.k = b.k"

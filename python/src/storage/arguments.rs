@@ -63,7 +63,8 @@ pub(super) fn is_plain(value: &Bound<'_, PyAny>, numbers: &mut Extents) -> bool 
     };
     parts.iter_borrowed().all(|part| {
         let number = part.cast_exact::<PyInt>().ok();
-        let number = number.and_then(|number| number.extract().ok());
+        let number = number.and_then(|number| number.extract::<u64>().ok());
+        let number = number.and_then(|number| usize::try_from(number).ok());
         number.map(|number| numbers.push(number)).is_some()
     })
 }

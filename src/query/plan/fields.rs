@@ -134,8 +134,14 @@ impl ScalarUDFImpl for FieldOf {
                 arg_fields: &step,
                 scalar_arguments: &[None, literal],
             })?;
+            let Some(name) = key_of(&value.data_type(), name) else {
+                let nothing = ScalarValue::try_new_null(found.data_type())?;
+                value = ColumnarValue::Array(nothing.to_array_of_size(arguments.number_rows)?);
+                field = found;
+                continue;
+            };
             let child = self.inner.invoke_with_args(ScalarFunctionArgs {
-                args: vec![value.clone(), name.clone()],
+                args: vec![value.clone(), name],
                 arg_fields: step.to_vec(),
                 number_rows: arguments.number_rows,
                 return_field: Arc::clone(&found),
@@ -146,6 +152,27 @@ impl ScalarUDFImpl for FieldOf {
         }
         Ok(value)
     }
+}
+
+/// The name of a field; of a map a key, in the type of its keys. `None` where no key can be equal to it.
+fn key_of(of: &DataType, name: &ColumnarValue) -> Option<ColumnarValue> {
+    let (DataType::Map(entries, _), ColumnarValue::Scalar(key)) = (of, name) else {
+        return Some(name.clone());
+    };
+    let kind = match entries.data_type() {
+        DataType::Struct(fields) => fields.first()?.data_type(),
+        _ => return Some(name.clone()),
+    };
+    let (given, is_text) = (key.data_type(), |kind: &DataType| kind.is_string());
+    if given == *kind
+        || !(given.is_numeric() && kind.is_numeric() || is_text(&given) && is_text(kind))
+    {
+        return Some(name.clone());
+    }
+    let cast = key.cast_to(kind).ok()?;
+    // A part of the number may be lost.
+    let is_same = cast.cast_to(&given).ok()? == *key;
+    is_same.then(|| ColumnarValue::Scalar(cast))
 }
 
 /// The children, null where their parents are.

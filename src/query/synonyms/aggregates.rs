@@ -33,24 +33,67 @@ pub(super) fn plain_arguments<const N: usize>(call: &Function) -> Option<[Expr; 
     values.try_into().ok().filter(|_| is_plain)
 }
 
-/// The arguments of `max(x, n)` and `min(x, n)`, and what that stands for.
-pub(super) fn is_of_several(call: &Function) -> Option<(&'static str, [Expr; 2])> {
+/// A call that stands for a list of several values.
+pub(super) enum Several {
+    /// `max(x, n)` and `min(x, n)`: what they stand for, and the arguments.
+    Ends(&'static str, [Expr; 2]),
+    /// `quantile_cont(x, [0.1, 0.9])`: the function, the value and the shares.
+    Shares(&'static str, Expr, Vec<Expr>),
+}
+
+/// The functions that take shares of the values, and what they are to the engine.
+const OF_SHARES: [(&str, &str); 4] = [
+    ("approx_quantile", "approx_percentile_cont"),
+    ("quantile", "quantile_disc"),
+    ("quantile_cont", "quantile_cont"),
+    ("quantile_disc", "quantile_disc"),
+];
+
+/// Whether a call is one of these.
+pub(super) fn is_of_several(call: &Function, state: &SessionState) -> Option<Several> {
     let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
         return None;
     };
-    let text = match folded(name).as_str() {
-        "max" => LARGEST,
-        "min" => LEAST,
-        _ => return None,
-    };
-    Some((text, plain_arguments(call)?))
+    let name = folded(name);
+    match name.as_str() {
+        "max" => Some(Several::Ends(LARGEST, plain_arguments(call)?)),
+        "min" => Some(Several::Ends(LEAST, plain_arguments(call)?)),
+        name => {
+            let (said, name) = OF_SHARES.iter().find(|(known, _)| *known == name)?;
+            // Somebody may have a function of this name.
+            if said != name && state.aggregate_functions().contains_key(*said) {
+                return None;
+            }
+            let [value, shares] = plain_arguments(call)?;
+            match without_parentheses(&shares) {
+                Expr::Array(shares) if !shares.elem.is_empty() => {
+                    Some(Several::Shares(name, value, shares.elem.clone()))
+                }
+                _ => None,
+            }
+        }
+    }
 }
 
-/// A list of the largest, or least, values.
+/// A list of the largest, or least, values, or of those at several shares.
 pub(super) fn several_of(call: &Function, state: &SessionState) -> Result<Option<Expr>> {
-    match is_of_several(call) {
-        Some((text, values)) => {
+    match is_of_several(call, state) {
+        Some(Several::Ends(text, values)) => {
             of_aggregates(text, &["value", "number"], &values, call, state).map(Some)
+        }
+        Some(Several::Shares(name, value, shares)) => {
+            let names: Vec<String> = (0..shares.len())
+                .map(|place| format!("share{place}"))
+                .collect();
+            let each = names.iter().map(|share| format!("{name}(value, {share})"));
+            let each = each.collect::<Vec<_>>().join(", ");
+            let text = format!("CASE WHEN count(value) > 0 THEN make_array({each}) END");
+            let takes = ["value"]
+                .into_iter()
+                .chain(names.iter().map(String::as_str));
+            let takes: Vec<&str> = takes.collect();
+            let values: Vec<Expr> = [value].into_iter().chain(shares).collect();
+            of_aggregates(&text, &takes, &values, call, state).map(Some)
         }
         None => Ok(None),
     }
@@ -113,7 +156,7 @@ pub(super) fn of_list(name: &str, call: &Function) -> Result<Expr> {
         let known = known.collect::<Vec<_>>().join(", ");
         let text = format!("{name} takes a list and one of {known}, got `{call}`");
         Error::new(ErrorKind::Query, text)
-            .with_hint("of others write a query: (SELECT median(x) FROM unnest(list) AS u(x))")
+            .with_hint("of others write a query: (SELECT stddev(x) FROM unnest(list) AS u(x))")
     };
     let (list, aggregate, separator) = match plain_arguments(call) {
         Some([list, aggregate]) => (list, aggregate, None),

@@ -4,6 +4,7 @@
 //! which the engine has what they do under several names (`aliases.rs`).
 
 mod aggregates;
+mod extracts;
 mod known;
 
 use std::ops::ControlFlow;
@@ -22,7 +23,8 @@ use super::using::folded;
 use super::written::{Meant, name_items, without_parentheses};
 use crate::error::{Error, ErrorKind, Result};
 use aggregates::{is_of_several, of_aggregates, of_list, plain_arguments, several_of};
-use known::{AGGREGATE, BETWEEN, OF_LARGEST, OF_LEAST};
+use extracts::with_names_or_flags;
+use known::{AGGREGATE, BETWEEN, OF_LARGEST, OF_LEAST, OF_MICROSECONDS};
 pub(super) use known::{SYNONYMS, Synonym};
 
 /// Puts what they stand for in their place.
@@ -68,7 +70,8 @@ impl Visitor for Calls<'_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Function(call)
-                if synonym_of(call, self.state).is_some() || is_of_several(call).is_some() =>
+                if synonym_of(call, self.state).is_some()
+                    || is_of_several(call, self.state).is_some() =>
             {
                 ControlFlow::Break(())
             }
@@ -105,8 +108,10 @@ impl VisitorMut for Writing<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if let Expr::Function(call) = expr {
             let meant = match synonym_of(call, self.state) {
-                Some(synonym) => synonym.in_place_of(call, self.state).map(Some),
-                None => several_of(call, self.state),
+                Some(synonym) if is_of_several(call, self.state).is_none() => {
+                    synonym.in_place_of(call, self.state).map(Some)
+                }
+                _ => several_of(call, self.state),
             };
             match meant {
                 Ok(Some(meant)) => *expr = meant,
@@ -154,7 +159,7 @@ fn or_unknown(any: &Expr, list: &Expr) -> Result<Expr> {
 }
 
 /// The expression that a text is, with values in place of names.
-fn put(text: &str, takes: &[&str], values: &[Expr]) -> Result<Expr> {
+pub(super) fn put(text: &str, takes: &[&str], values: &[Expr]) -> Result<Expr> {
     let mut meant = parsed(text)?;
     let visited: ControlFlow<()> = VisitMut::visit(&mut meant, &mut Putting { takes, values });
     debug_assert!(visited.is_continue());
@@ -165,12 +170,22 @@ impl Synonym {
     /// How it is called.
     pub(super) fn syntax(&self) -> String {
         match self.takes {
+            [] if self.stands_for.is_empty() => format!("{}()", self.name),
             [] => format!("{}(…), as {}", self.name, self.stands_for),
             takes => format!("{}({})", self.name, takes.join(", ")),
         }
     }
 
     fn in_place_of(&self, call: &Function, state: &SessionState) -> Result<Expr> {
+        if self.takes.is_empty() && self.stands_for.is_empty() {
+            self.values(call)?;
+            let names = &state.config_options().catalog;
+            let name = match self.name {
+                "current_schema" => &names.default_schema,
+                _ => &names.default_catalog,
+            };
+            return Ok(Expr::value(Value::SingleQuotedString(name.clone())));
+        }
         if self.takes.is_empty() {
             let mut meant = Function {
                 name: ObjectName::from(Ident::new(self.stands_for)),
@@ -187,8 +202,14 @@ impl Synonym {
             }
             return Ok(Expr::Function(meant));
         }
-        if self.name == "struct_pack" {
-            return self.of_fields(call);
+        match self.name {
+            "struct_pack" | "struct_insert" | "struct_update" => return self.of_fields(call),
+            "regexp_extract" => {
+                if let Some(meant) = with_names_or_flags(call, self.stands_for)? {
+                    return Ok(meant);
+                }
+            }
+            _ => {}
         }
         if matches!(self.name, "arg_max" | "arg_min" | "max_by" | "min_by")
             && let Some([value, by, number]) = plain_arguments(call)
@@ -206,7 +227,9 @@ impl Synonym {
         let mut values = self.values(call)?;
         let text = match self.name {
             "date_diff" | "datediff" => between(self.name, &mut values)?,
-            "time_bucket" => bucket(&values),
+            "make_timestamp" if values.len() == 1 => {
+                return put(OF_MICROSECONDS, &["number"], &values);
+            }
             _ => self.stands_for,
         };
         // Either order is known.
@@ -219,11 +242,45 @@ impl Synonym {
         }
     }
 
-    /// A struct of fields that are named: `struct_pack(a := 1)`.
+    /// A struct of fields that are named, `struct_pack(a := 1)`, behind those of another one: `struct_insert(s, a := 1)`.
     fn of_fields(&self, call: &Function) -> Result<Expr> {
         let fields = match &call.args {
-            FunctionArguments::List(list) => list.args.as_slice(),
-            _ => &[],
+            FunctionArguments::List(list)
+                if list.duplicate_treatment.is_none()
+                    && list.clauses.is_empty()
+                    && call.filter.is_none()
+                    && call.over.is_none()
+                    && call.within_group.is_empty()
+                    && call.null_treatment.is_none() =>
+            {
+                list.args.as_slice()
+            }
+            _ => {
+                let text = format!(
+                    "{} takes {}, got `{call}`",
+                    self.name,
+                    self.takes.join(", ")
+                );
+                return Err(Error::new(ErrorKind::Query, text));
+            }
+        };
+        let (before, fields) = match (self.stands_for, fields) {
+            ("", fields) => (None, fields),
+            (
+                _,
+                [
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(before)),
+                    fields @ ..,
+                ],
+            ) if !fields.is_empty() => (Some(before), fields),
+            (_, _) => {
+                let text = format!(
+                    "{} takes a struct and fields with names, got {call}",
+                    self.name
+                );
+                let hint = format!("{}(s, a := 1)", self.name);
+                return Err(Error::new(ErrorKind::Query, text).with_hint(hint));
+            }
         };
         let mut parts = Vec::new();
         for field in fields {
@@ -243,7 +300,11 @@ impl Synonym {
                 }
             }
         }
-        Ok(called("named_struct", parts))
+        let fields = called("named_struct", parts);
+        Ok(match before {
+            Some(before) => called(self.stands_for, [before.clone(), fields]),
+            None => fields,
+        })
     }
 
     /// The arguments of a call.
@@ -276,7 +337,11 @@ impl Synonym {
         if self.name == "regexp_extract" && values.len() == 2 {
             values.push(Expr::value(Value::Number("0".to_owned(), false)));
         }
-        match values.len() == self.takes.len() {
+        let may_have = match self.name {
+            "make_timestamp" => 1,
+            _ => self.takes.len(),
+        };
+        match values.len() == self.takes.len() || values.len() == may_have {
             true => Ok(values),
             false => Err(wrong(&format!("{} arguments", values.len()))),
         }
@@ -285,17 +350,6 @@ impl Synonym {
 
 fn is_text(value: Option<&Expr>) -> bool {
     matches!(value, Some(Expr::Value(value)) if matches!(value.value, Value::SingleQuotedString(_)))
-}
-
-/// What `time_bucket` stands for: months are counted from the begin of a year, and all else from a Monday.
-fn bucket(values: &[Expr]) -> &'static str {
-    let width = values.first().map(ToString::to_string).unwrap_or_default();
-    let width = width.to_lowercase();
-    let of_months = ["month", "quarter", "year", "decade", "centur", "mon'"];
-    match of_months.iter().any(|unit| width.contains(unit)) {
-        true => "date_bin(width, moment, TIMESTAMP '2000-01-01')",
-        false => "date_bin(width, moment, TIMESTAMP '2000-01-03')",
-    }
 }
 
 /// What `date_diff` stands for.
@@ -367,7 +421,7 @@ mod tests {
             .map(|synonym| synonym.stands_for)
             .filter(|text| !text.is_empty());
         let others = BETWEEN.iter().chain(OF_LIST).map(|(_, text)| *text);
-        let several = [LARGEST, LEAST, OF_LARGEST, OF_LEAST];
+        let several = [LARGEST, LEAST, OF_LARGEST, OF_LEAST, OF_MICROSECONDS];
         for text in texts.chain(others).chain(several) {
             assert!(parsed(text).is_ok(), "{text}");
         }

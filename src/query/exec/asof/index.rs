@@ -1,276 +1,94 @@
 //! An index of the right side: its rows by their keys, and among those by what is compared.
 //!
-//! Comes in: the batches of the right side, in any order, and then those of the left one. Goes out: for each row of the left side the nearest one of the right. Never here: what is done where there is no room for it; the search (`sorted.rs`).
+//! Comes in: the rows of the right side, and then the batches of the left one. Goes out: for each row of the left side the nearest one of the right. Never here: what is done where there is no room for it; how it is made (`builder.rs`); the search (`sorted.rs`).
+
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::utils::memory::RecordBatchMemoryCounter;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use super::Nearest;
 use super::columns::{Columns, nulls_of};
 use super::compared::{Compared, Comparing};
 use super::groups::Groups;
 use super::joined::Found;
 use super::sorted::Sorted;
 
-/// Batches are put together until they have so many bytes.
-const CHUNK_BYTES: usize = 64 << 20;
-
-/// So many rows of those that were read are handed on at once.
-const USUAL_ROWS: usize = 8_192;
-
-/// What a row takes while an index is made, beside its values and what is compared: its number of keys, its place, and both again while they are sorted.
-const BYTES_OF_ROW: usize = 32;
-
-/// What is known of the right side so far.
-pub(super) struct Builder {
-    columns: Columns,
-    comparing: Comparing,
-    /// `None` without keys: all rows are near to all.
-    groups: Option<Groups>,
-    group_of_row: Vec<u32>,
-    compared: Compared,
-    num_rows: u32,
-    schema: SchemaRef,
-    /// Whether values are run-end encoded, somewhere.
-    has_runs: bool,
-    chunks: Vec<RecordBatch>,
-    chunk_bytes: usize,
-    /// Those that are not put together yet.
-    batches: Vec<RecordBatch>,
-    counter: RecordBatchMemoryCounter,
-    reservation: MemoryReservation,
-}
-
-impl Builder {
-    pub(super) fn try_new(
-        schema: SchemaRef,
-        nearest: &Nearest,
-        reservation: MemoryReservation,
-    ) -> Result<Self> {
-        let columns = Columns::of(&schema, nearest, super::right);
-        let (kind, options) = columns.compared()?;
-        let comparing = Comparing::try_new(&kind, options)?;
-        Ok(Self {
-            groups: match nearest.equal.is_empty() {
-                true => None,
-                false => Some(Groups::try_new(columns.of_keys())?),
-            },
-            compared: comparing.none(),
-            comparing,
-            columns,
-            group_of_row: Vec::new(),
-            num_rows: 0,
-            has_runs: schema
-                .fields()
-                .iter()
-                .any(|field| has_runs(field.data_type())),
-            schema,
-            chunks: Vec::new(),
-            chunk_bytes: 0,
-            batches: Vec::new(),
-            counter: RecordBatchMemoryCounter::new(),
-            reservation,
-        })
-    }
-
-    /// Takes the rows of a batch. Whether there is room for them; they are among those that [`Self::into_batches`] gives in any case.
-    pub(super) fn push(&mut self, batch: RecordBatch) -> Result<bool> {
-        let batch = self.columns.without_nulls(batch)?;
-        if batch.num_rows() == 0 {
-            return Ok(true);
-        }
-        let values = self.columns.values(&batch)?;
-        let has_room = match u32::try_from(batch.num_rows()) {
-            Ok(added) => self.num_rows.checked_add(added),
-            Err(_) => None,
-        };
-        self.counter.count_batch(&batch);
-        self.batches.push(batch);
-        let (Some(num_rows), Some((last, keys))) = (has_room, values.split_last()) else {
-            return Ok(false);
-        };
-        self.num_rows = num_rows;
-        self.comparing.append(last, &mut self.compared)?;
-        if let Some(groups) = &mut self.groups {
-            let numbers = groups.numbers(keys)?.iter();
-            // There are no more of them than rows.
-            let numbers = numbers.map(|number| u32::try_from(*number).unwrap_or(u32::MAX));
-            self.group_of_row.extend(numbers);
-        }
-        let size = self.size();
-        match self.reservation.try_resize(size) {
-            Ok(()) if self.counter.memory_usage() >= CHUNK_BYTES => self.put_together(),
-            Ok(()) => Ok(true),
-            Err(error) => is_no_room(error),
-        }
-    }
-
-    fn size(&self) -> usize {
-        let groups = self.groups.as_ref().map_or(0, Groups::size);
-        let rows = (self.num_rows as usize).saturating_mul(BYTES_OF_ROW);
-        let batches = self.chunk_bytes + self.counter.memory_usage();
-        batches + self.compared.size() + groups + rows
-    }
-
-    /// Makes one batch of those that came last. Whether there is room for both.
-    fn put_together(&mut self) -> Result<bool> {
-        let bytes = self.counter.memory_usage();
-        if self.has_runs {
-            // Ends of runs count rows, of which many batches may have more than their type.
-            self.chunks.append(&mut self.batches);
-            self.counter = RecordBatchMemoryCounter::new();
-            self.chunk_bytes += bytes;
-            return Ok(true);
-        }
-        if let Err(error) = self.reservation.try_grow(bytes) {
-            return is_no_room(error);
-        }
-        let chunk = concat_batches(&self.schema, &self.batches)?;
-        self.batches.clear();
-        self.counter = RecordBatchMemoryCounter::new();
-        self.chunk_bytes += RecordBatchMemoryCounter::new().count_batch(&chunk);
-        self.chunks.push(chunk);
-        let size = self.size();
-        self.reservation.resize(size);
-        Ok(true)
-    }
-
-    /// All rows that may be near to something, in batches of usual size, and what is reserved for them.
-    pub(super) fn into_batches(self) -> (Vec<RecordBatch>, MemoryReservation) {
-        let Self {
-            mut chunks,
-            batches,
-            reservation,
-            ..
-        } = self;
-        chunks.extend(batches);
-        let mut counter = RecordBatchMemoryCounter::new();
-        chunks.iter().for_each(|chunk| {
-            counter.count_batch(chunk);
-        });
-        reservation.resize(counter.memory_usage());
-        let slices = chunks.iter().flat_map(|chunk| {
-            let begins = (0..chunk.num_rows()).step_by(USUAL_ROWS);
-            begins.map(|begin| chunk.slice(begin, USUAL_ROWS.min(chunk.num_rows() - begin)))
-        });
-        (slices.collect(), reservation)
-    }
-
-    /// The index, or the rows if there is no room for it.
-    pub(super) fn finish(
-        mut self,
-        left: &Schema,
-        nearest: &Nearest,
-    ) -> Result<Result<Index, Self>> {
-        if !self.batches.is_empty() && !self.put_together()? {
-            return Ok(Err(self));
-        }
-        let num_groups = self.groups.as_ref().map_or(1, Groups::len);
-        let sorted = Sorted::of(&self.group_of_row, self.num_rows, num_groups, self.compared);
-        let mut index = Index {
-            columns: Columns::of(left, nearest, super::left),
-            is_other: nearest.is_other,
-            comparing: self.comparing,
-            groups: self.groups,
-            hints: sorted.starts.clone(),
-            sorted,
-            begins: begins(&self.chunks),
-            chunks: self.chunks,
-            own_bytes: self.chunk_bytes,
-            reservation: self.reservation,
-        };
-        index.own_bytes += index.sorted.size() + index.hints.capacity() * size_of::<u32>();
-        index.count();
-        Ok(Ok(index))
-    }
-}
-
-fn has_runs(kind: &DataType) -> bool {
-    match kind {
-        DataType::RunEndEncoded(..) => true,
-        DataType::Dictionary(_, values) => has_runs(values),
-        DataType::List(field)
-        | DataType::LargeList(field)
-        | DataType::ListView(field)
-        | DataType::LargeListView(field)
-        | DataType::FixedSizeList(field, _)
-        | DataType::Map(field, _) => has_runs(field.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| has_runs(field.data_type())),
-        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_runs(field.data_type())),
-        _ => false,
-    }
-}
-
-/// Whether it is only that there is no room.
-fn is_no_room(error: DataFusionError) -> Result<bool> {
-    match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => Ok(false),
-        _ => Err(error),
-    }
-}
-
-/// The first row of each batch.
-fn begins(batches: &[RecordBatch]) -> Vec<usize> {
-    let mut next = 0;
-    let begins = batches.iter().map(|batch| {
-        let first = next;
-        next += batch.num_rows();
-        first
-    });
-    begins.collect()
-}
-
 /// The right side, by keys and what is compared.
 pub(super) struct Index {
-    /// Of the left side.
-    columns: Columns,
-    is_other: bool,
-    comparing: Comparing,
+    kept: Arc<Kept>,
     groups: Option<Groups>,
-    sorted: Sorted,
     /// Where the last search among the rows of each number of keys ended.
     hints: Vec<u32>,
-    chunks: Vec<RecordBatch>,
+}
+
+/// What of it does not change.
+pub(super) struct Kept {
+    /// Of the left side.
+    pub(super) columns: Columns,
+    pub(super) is_other: bool,
+    pub(super) comparing: Comparing,
+    pub(super) sorted: Sorted,
+    pub(super) chunks: Vec<RecordBatch>,
     /// The first row of each.
-    begins: Vec<usize>,
+    pub(super) begins: Vec<usize>,
     /// Bytes without those of the keys.
-    own_bytes: usize,
-    reservation: MemoryReservation,
+    pub(super) own_bytes: usize,
+    pub(super) reservation: MemoryReservation,
 }
 
 impl Index {
+    pub(super) fn of(kept: Arc<Kept>, groups: Option<Groups>, hints: Vec<u32>) -> Self {
+        let index = Self {
+            kept,
+            groups,
+            hints,
+        };
+        index.count();
+        index
+    }
+
+    /// That of an input without keys, for rows of the left side that come while others do.
+    pub(super) fn over(kept: &Arc<Kept>) -> Self {
+        Self {
+            hints: kept.sorted.starts.clone(),
+            kept: Arc::clone(kept),
+            groups: None,
+        }
+    }
+
+    pub(super) fn into_kept(self) -> Arc<Kept> {
+        self.kept
+    }
+
     pub(super) fn num_rows(&self) -> usize {
-        self.sorted.rows.len()
+        self.kept.sorted.rows.len()
     }
 
     /// How many bytes are reserved.
     pub(super) fn size(&self) -> usize {
-        self.reservation.size()
+        self.kept.reservation.size()
     }
 
     /// The right side, whose batches are counted from one in what is found.
     pub(super) fn batches(&self) -> Vec<&RecordBatch> {
-        self.chunks.iter().collect()
+        self.kept.chunks.iter().collect()
     }
 
     /// The number of keys of the right side.
     fn num_groups(&self) -> usize {
-        self.sorted.starts.len().saturating_sub(1)
+        self.kept.sorted.starts.len().saturating_sub(1)
     }
 
     /// What is nearest to the rows of a batch of the left side.
     pub(super) fn find(&mut self, batch: &RecordBatch) -> Result<Vec<Found>> {
-        let values = self.columns.values(batch)?;
+        let values = self.kept.columns.values(batch)?;
         let nulls = nulls_of(&values);
         let Some((last, keys)) = values.split_last() else {
             return Ok(Vec::new());
         };
-        let mut bounds = self.comparing.none();
-        self.comparing.append(last, &mut bounds)?;
+        let mut bounds = self.kept.comparing.none();
+        self.kept.comparing.append(last, &mut bounds)?;
         let found = self.nearest(keys, &bounds, batch.num_rows(), |row| {
             nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
         })?;
@@ -289,24 +107,24 @@ impl Index {
         num_rows: usize,
         has_all: impl Fn(usize) -> bool,
     ) -> Result<Vec<Option<u32>>> {
-        let (sorted, hints) = (&self.sorted, &mut self.hints);
+        let (kept, hints) = (&self.kept, &mut self.hints);
         Ok(match &mut self.groups {
             None => {
                 let groups = (0..num_rows).map(|row| has_all(row).then_some(0));
-                sorted.nearest(bounds, groups, hints, self.is_other)
+                kept.sorted.nearest(bounds, groups, hints, kept.is_other)
             }
             Some(groups) => {
                 let numbers = groups.numbers(keys)?.iter().enumerate();
                 let groups = numbers.map(|(row, number)| has_all(row).then_some(*number));
-                sorted.nearest(bounds, groups, hints, self.is_other)
+                kept.sorted.nearest(bounds, groups, hints, kept.is_other)
             }
         })
     }
 
     /// In which batch a row is, and where.
     fn place(&self, row: usize) -> Found {
-        let batch = self.begins.partition_point(|first| *first <= row);
-        let first = self.begins.get(batch.saturating_sub(1)).copied();
+        let batch = self.kept.begins.partition_point(|first| *first <= row);
+        let first = self.kept.begins.get(batch.saturating_sub(1)).copied();
         (batch, row - first.unwrap_or_default())
     }
 
@@ -319,8 +137,8 @@ impl Index {
         if groups.len() == num_groups {
             return Ok(());
         }
-        let size = self.own_bytes + groups.size();
-        let has_no_room = self.reservation.try_resize(size).is_err();
+        let size = self.kept.own_bytes + groups.size();
+        let has_no_room = self.kept.reservation.try_resize(size).is_err();
         if groups.has_many_others(num_groups) || has_no_room && groups.has_some_others(num_groups) {
             groups.forget_others(num_groups)?;
         }
@@ -328,23 +146,24 @@ impl Index {
         Ok(())
     }
 
-    fn count(&mut self) {
+    fn count(&self) {
         let groups = self.groups.as_ref().map_or(0, Groups::size);
-        self.reservation.resize(self.own_bytes + groups);
+        self.kept.reservation.resize(self.kept.own_bytes + groups);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{AsArray, Int64Array, StringArray};
-    use arrow::datatypes::{Field, Int64Type};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+    use datafusion::common::utils::memory::RecordBatchMemoryCounter;
     use datafusion::execution::memory_pool::{
         GreedyMemoryPool, MemoryConsumer, MemoryPool, UnboundedMemoryPool,
     };
     use datafusion::logical_expr::Operator;
 
+    use super::super::Nearest;
+    use super::super::builder::Builder;
     use super::*;
 
     fn schema() -> SchemaRef {
@@ -425,5 +244,50 @@ mod tests {
         assert!(pool.reserved() > 0);
         drop(reservation);
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn parts_of_one_input_are_one_index() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+        let nearest = Nearest::of(Operator::GtEq, Vec::new(), (1, 1), true).unwrap();
+        for kind in [DataType::Int64, DataType::Utf8] {
+            let fields = vec![
+                Field::new("k", DataType::Utf8, true),
+                Field::new("m", kind.clone(), true),
+            ];
+            let schema = Arc::new(Schema::new(fields));
+            let batch = |moments: &[i64]| {
+                let keys = Arc::new(StringArray::from(vec!["x"; moments.len()]));
+                let moments = Int64Array::from(moments.to_vec());
+                let columns: Vec<ArrayRef> =
+                    vec![keys, arrow::compute::cast(&moments, &kind).unwrap()];
+                RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()
+            };
+            let reservation = MemoryConsumer::new("test").register(&pool);
+            let builder = Builder::try_new(Arc::clone(&schema), &nearest, reservation).unwrap();
+            let parts = [batch(&[10, 30]), batch(&[]), batch(&[20]), batch(&[40, 25])];
+            let mut counter = RecordBatchMemoryCounter::new();
+            for part in &parts {
+                counter.count_batch(part);
+            }
+            let Ok(all) = builder.of_counted(parts.to_vec(), counter).unwrap() else {
+                panic!("there are few")
+            };
+            let Ok(mut index) = all.finish(&schema, &nearest).unwrap() else {
+                panic!("there is room for it")
+            };
+            let mut again = Index::over(&index.kept);
+            for index in [&mut index, &mut again] {
+                let found = index.find(&batch(&[22, 99, 10, 29, 31])).unwrap();
+                let values = found.into_iter().map(|(batch, row)| {
+                    let column = index.batches()[batch - 1].column(1);
+                    let column = arrow::compute::cast(column, &DataType::Int64).unwrap();
+                    column.as_primitive::<Int64Type>().value(row)
+                });
+                assert_eq!(values.collect::<Vec<_>>(), [20, 40, 10, 25, 30]);
+            }
+            drop((index, again));
+            assert_eq!(pool.reserved(), 0);
+        }
     }
 }

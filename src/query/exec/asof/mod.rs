@@ -1,16 +1,17 @@
 //! The operator of nearest joins: beside each row of the left input the nearest row of the right one.
 //!
 //! Comes in: two inputs in any order, with rows of equal keys in the same partition. Goes out: the rows of the left input with those of the right; one that has none goes out with nulls or not at all. The right input is kept, with an index, and the left one goes by (`index.rs`); where there is no
-//! room for that, both are sorted, which may spill, and are read side by side (`merge.rs`). Nulls are near to nothing. Never here: expressions, which are columns of the inputs; which of both ways is taken (`run.rs`).
+//! room for that, both are sorted, which may spill, and are read side by side (`merge.rs`). Nulls are near to nothing. Never here: expressions, which are columns of the inputs; which of both ways is taken (`run.rs`), and over which partitions (`spread.rs`).
 
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinType, internal_err};
 use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::equivalence::join_equivalence_properties;
@@ -18,7 +19,9 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, EmissionType};
 use datafusion::physical_plan::joins::utils::build_join_schema;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
@@ -26,9 +29,13 @@ use datafusion::physical_plan::{
 };
 use futures::{TryStreamExt, stream};
 
+use self::builder::Builder;
+use self::index::Index;
 use self::run::Run;
+pub(in crate::query) use self::spread::spread;
 use crate::query::plan::bare::values_of;
 
+mod builder;
 mod columns;
 mod compared;
 mod groups;
@@ -37,6 +44,7 @@ mod joined;
 mod merge;
 mod run;
 mod sorted;
+mod spread;
 
 /// More keys than statements have: those of one that came from elsewhere are not believed.
 const MOST_KEYS: usize = 1024;
@@ -125,11 +133,22 @@ pub(crate) struct AsofJoinExec {
     left: Arc<dyn ExecutionPlan>,
     right: Arc<dyn ExecutionPlan>,
     nearest: Nearest,
+    /// Where the partitions of the left input have all of the right one.
+    once: Option<spread::Once>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
 
 impl AsofJoinExec {
+    /// The same, over all partitions of both inputs.
+    fn spread(&self, left: Arc<dyn ExecutionPlan>, right: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        let join = Self::try_new(left, right, self.nearest.clone())?;
+        Ok(Self {
+            once: Some(spread::Once::default()),
+            ..join
+        })
+    }
+
     /// # Errors
     /// `Internal` for columns that there are not, or of two types.
     pub(crate) fn try_new(
@@ -175,6 +194,7 @@ impl AsofJoinExec {
             left,
             right,
             nearest,
+            once: None,
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
         })
@@ -186,6 +206,28 @@ impl AsofJoinExec {
     }
 }
 
+impl AsofJoinExec {
+    /// One partition of both inputs.
+    fn run_of(&self, partition: Partition, schema: SchemaRef) -> Result<Run> {
+        let count = |plan: &Arc<dyn ExecutionPlan>| plan.output_partitioning().partition_count();
+        if count(&self.left) != count(&self.right) {
+            return internal_err!(
+                "a nearest join of {} and {} partitions",
+                count(&self.left),
+                count(&self.right)
+            );
+        }
+        let (number, context) = (partition.number, &partition.context);
+        Ok(Run::new(
+            self.left.execute(number, Arc::clone(context))?,
+            self.right.execute(number, Arc::clone(context))?,
+            self.nearest.clone(),
+            schema,
+            partition,
+        ))
+    }
+}
+
 fn column(schema: &Schema, place: usize) -> Arc<dyn PhysicalExpr> {
     let name = schema.fields().get(place).map_or("", |field| field.name());
     Arc::new(Column::new(name, place))
@@ -193,7 +235,15 @@ fn column(schema: &Schema, place: usize) -> Arc<dyn PhysicalExpr> {
 
 impl DisplayAs for AsofJoinExec {
     fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "AsofJoinExec: join_type={}", self.nearest.kind())?;
+        let mode = match self.once {
+            Some(_) => "mode=CollectRight, ",
+            None => "",
+        };
+        write!(
+            formatter,
+            "AsofJoinExec: {mode}join_type={}",
+            self.nearest.kind()
+        )?;
         let (of_left, of_right) = (self.left.schema(), self.right.schema());
         let mut written = |pair: &Pair, op: &str| {
             let (one, other) = (column(&of_left, pair.0), column(&of_right, pair.1));
@@ -227,6 +277,12 @@ impl ExecutionPlan for AsofJoinExec {
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        if self.once.is_some() {
+            return InputDistributionRequirements::new(vec![
+                Distribution::UnspecifiedDistribution;
+                2
+            ]);
+        }
         if self.nearest.equal.is_empty() {
             let single = vec![Distribution::SinglePartition; 2];
             return InputDistributionRequirements::new(single);
@@ -248,7 +304,10 @@ impl ExecutionPlan for AsofJoinExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let right = children.pop().unwrap_or_else(|| Arc::clone(&self.right));
         let left = children.pop().unwrap_or_else(|| Arc::clone(&self.left));
-        Ok(Arc::new(Self::try_new(left, right, self.nearest.clone())?))
+        Ok(Arc::new(match self.once {
+            Some(_) => self.spread(left, right)?,
+            None => Self::try_new(left, right, self.nearest.clone())?,
+        }))
     }
 
     fn with_new_children(
@@ -268,27 +327,23 @@ impl ExecutionPlan for AsofJoinExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let count = |plan: &Arc<dyn ExecutionPlan>| plan.output_partitioning().partition_count();
-        if count(&self.left) != count(&self.right) {
-            return internal_err!(
-                "a nearest join of {} and {} partitions",
-                count(&self.left),
-                count(&self.right)
-            );
-        }
         let schema = self.schema();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let run = Run::new(
-            self.left.execute(partition, Arc::clone(&context))?,
-            self.right.execute(partition, Arc::clone(&context))?,
-            self.nearest.clone(),
-            Arc::clone(&schema),
-            Partition {
-                number: partition,
-                context,
-                metrics: self.metrics.clone(),
-            },
-        );
+        let partition = Partition {
+            number: partition,
+            context,
+            metrics: self.metrics.clone(),
+        };
+        let run = match &self.once {
+            Some(once) => Run::spread(
+                Arc::clone(&self.left),
+                once.right(self, partition.clone())?,
+                self.nearest.clone(),
+                Arc::clone(&schema),
+                partition,
+            ),
+            None => self.run_of(partition, Arc::clone(&schema))?,
+        };
         let batches = stream::try_unfold(run, |mut run| async move {
             let batch = run.next_batch().await?;
             Ok(batch.map(|batch| (batch, run)))
@@ -299,8 +354,27 @@ impl ExecutionPlan for AsofJoinExec {
 }
 
 /// The partition that is run.
+#[derive(Clone)]
 struct Partition {
     number: usize,
     context: Arc<TaskContext>,
     metrics: ExecutionPlanMetricsSet,
+}
+
+impl Partition {
+    /// For the right input.
+    fn builder(&self, nearest: &Nearest, schema: SchemaRef) -> Result<Builder> {
+        let consumer = MemoryConsumer::new(format!("AsofJoin[{}]", self.number));
+        let reservation = consumer.with_can_spill(true);
+        let reservation = reservation.register(self.context.memory_pool());
+        Builder::try_new(schema, nearest, reservation)
+    }
+
+    /// Counts what an index is made of.
+    fn count(&self, index: &Index) {
+        let counter = MetricBuilder::new(&self.metrics).counter("build_input_rows", self.number);
+        counter.add(index.num_rows());
+        let used = MetricBuilder::new(&self.metrics).gauge("build_mem_used", self.number);
+        used.add(index.size());
+    }
 }

@@ -9,19 +9,21 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::internal_err;
 use datafusion::error::Result;
-use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
-use datafusion::physical_plan::metrics::{MetricBuilder, MetricValue};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::metrics::MetricValue;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
 use futures::{StreamExt, stream};
 
-use super::index::{Builder, Index};
+use super::builder::Builder;
+use super::index::Index;
 use super::joined::{beside, nothing};
 use super::merge::Merge;
+use super::spread::{Right, SharedRight};
 use super::{Nearest, Pair, Partition, column};
 use crate::query::exec::own::own;
 
@@ -38,6 +40,11 @@ enum Way {
     Begin {
         left: SendableRecordBatchStream,
         right: SendableRecordBatchStream,
+    },
+    /// The right input is read for all partitions at once.
+    BeginSpread {
+        left: Arc<dyn ExecutionPlan>,
+        right: SharedRight,
     },
     ByIndex(Box<ByIndex>),
     BySorts(Box<Merge>),
@@ -67,11 +74,27 @@ impl Run {
         }
     }
 
+    /// One of several, beside the right input that all have.
+    pub(super) fn spread(
+        left: Arc<dyn ExecutionPlan>,
+        right: SharedRight,
+        nearest: Nearest,
+        schema: SchemaRef,
+        partition: Partition,
+    ) -> Self {
+        Self {
+            way: Way::BeginSpread { left, right },
+            nearest,
+            schema,
+            partition,
+        }
+    }
+
     /// The next rows; `None` after the last.
     pub(super) async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             match &mut self.way {
-                Way::Begin { .. } => self.begin().await?,
+                Way::Begin { .. } | Way::BeginSpread { .. } => self.begin().await?,
                 Way::ByIndex(way) => {
                     let Some(batch) = way.left.next().await.transpose()? else {
                         self.way = Way::End;
@@ -90,38 +113,60 @@ impl Run {
         }
     }
 
-    /// Reads the right input.
     async fn begin(&mut self) -> Result<()> {
-        let Way::Begin { left, mut right } = std::mem::replace(&mut self.way, Way::End) else {
-            return Ok(());
-        };
-        let consumer = MemoryConsumer::new(format!("AsofJoin[{}]", self.partition.number));
-        let pool = self.partition.context.memory_pool();
-        let reservation = consumer.with_can_spill(true).register(pool);
-        let mut builder = Builder::try_new(right.schema(), &self.nearest, reservation)?;
+        match std::mem::replace(&mut self.way, Way::End) {
+            Way::Begin { left, right } => self.read(left, right).await,
+            Way::BeginSpread { left, right } => self.wait(left, right).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the right input.
+    async fn read(
+        &mut self,
+        left: SendableRecordBatchStream,
+        mut right: SendableRecordBatchStream,
+    ) -> Result<()> {
+        let partition = &self.partition;
+        let mut builder = partition.builder(&self.nearest, right.schema())?;
         while let Some(batch) = right.next().await.transpose()? {
             if !builder.push(batch)? {
-                return self.by_sorts(left, builder, right);
+                return self.by_sorts(left, builder, vec![right]);
             }
         }
         match builder.finish(&left.schema(), &self.nearest)? {
-            Err(builder) => self.by_sorts(left, builder, right),
+            Err(builder) => self.by_sorts(left, builder, vec![right]),
             Ok(index) => {
+                self.partition.count(&index);
                 self.by_index(left, index, &right.schema());
                 Ok(())
             }
         }
     }
 
+    /// Waits until the right input was read.
+    async fn wait(&mut self, left: Arc<dyn ExecutionPlan>, right: SharedRight) -> Result<()> {
+        let schema = right.schema();
+        let context = Arc::clone(&self.partition.context);
+        match right.read().await?.as_ref() {
+            Right::Index(kept) => {
+                let left = left.execute(self.partition.number, context)?;
+                self.by_index(left, Index::over(kept), &schema);
+                Ok(())
+            }
+            Right::NoRoom(rows) => {
+                let rows = rows.lock().unwrap_or_else(PoisonError::into_inner).take();
+                // Who comes first does the work of all.
+                let Some((builder, rest)) = rows else {
+                    return Ok(());
+                };
+                let left = CoalescePartitionsExec::new(left).execute(0, context)?;
+                self.by_sorts(left, builder, rest)
+            }
+        }
+    }
+
     fn by_index(&mut self, left: SendableRecordBatchStream, index: Index, right: &SchemaRef) {
-        let partition = &self.partition;
-        let counter = |name: &'static str| {
-            MetricBuilder::new(&partition.metrics).counter(name, partition.number)
-        };
-        counter("build_input_rows").add(index.num_rows());
-        let used = MetricBuilder::new(&partition.metrics);
-        used.gauge("build_mem_used", partition.number)
-            .add(index.size());
         // Nobody has a nearest row.
         let is_over = index.num_rows() == 0 && !self.nearest.keeps_left;
         self.way = match is_over {
@@ -139,9 +184,9 @@ impl Run {
         &mut self,
         left: SendableRecordBatchStream,
         read: Builder,
-        right: SendableRecordBatchStream,
+        rest: Vec<SendableRecordBatchStream>,
     ) -> Result<()> {
-        let schema = right.schema();
+        let schema = read.schema();
         // They stay counted until the sort has them.
         let (read, reservation) = read.into_batches();
         let bytes = reservation.size() / read.len().max(1);
@@ -149,7 +194,7 @@ impl Run {
             reservation.shrink(bytes.min(reservation.size()));
             Ok(batch)
         });
-        let right = RecordBatchStreamAdapter::new(schema, read.chain(right));
+        let right = RecordBatchStreamAdapter::new(schema, read.chain(stream::select_all(rest)));
         let left = self.sorted(left, super::left)?;
         let right = self.sorted(Box::pin(right), super::right)?;
         let schema = Arc::clone(&self.schema);
