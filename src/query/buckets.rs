@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
+use super::plan::bare::values_of;
 use crate::error::{Error, ErrorKind};
 
 /// Adds the function.
@@ -78,32 +79,24 @@ impl ScalarUDFImpl for TimeBucket {
         if !is_interval(width) && !is_text(width) {
             return plan_err!("width of time_bucket must be an interval, got {width}");
         }
-        let moment = match moment {
-            DataType::Timestamp(..) => moment.clone(),
-            DataType::Date32 | DataType::Date64 => DataType::Date32,
+        let moment = match values_of(moment) {
+            DataType::Date32 | DataType::Date64 => match origin.map(values_of) {
+                // What begins within a day is no date.
+                Some(DataType::Timestamp(..)) => DataType::Timestamp(TimeUnit::Microsecond, None),
+                _ => DataType::Date32,
+            },
+            kind @ DataType::Timestamp(..) => kind.clone(),
             kind if is_text(kind) => DataType::Timestamp(TimeUnit::Microsecond, None),
             other => {
                 return plan_err!("moment of time_bucket must be a point in time, got {other}");
             }
         };
-        let origin = match origin {
+        let origin = match origin.map(values_of) {
             None => None,
             Some(kind) if is_interval(kind) => Some(interval.clone()),
-            Some(DataType::Timestamp(..)) if matches!(moment, DataType::Timestamp(..)) => {
-                Some(moment.clone())
-            }
-            Some(kind)
-                if is_text(kind)
-                    || matches!(
-                        kind,
-                        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
-                    ) =>
-            {
-                Some(match &moment {
-                    DataType::Timestamp(..) => moment.clone(),
-                    _ => DataType::Timestamp(TimeUnit::Microsecond, None),
-                })
-            }
+            Some(kind @ DataType::Timestamp(..)) => Some(kind.clone()),
+            Some(DataType::Date32 | DataType::Date64) => Some(DataType::Date32),
+            Some(kind) if is_text(kind) => Some(DataType::Timestamp(TimeUnit::Microsecond, None)),
             Some(other) => {
                 return plan_err!(
                     "origin of time_bucket must be a point in time or an interval, got {other}"
@@ -137,10 +130,8 @@ fn is_interval(kind: &DataType) -> bool {
 }
 
 fn is_text(kind: &DataType) -> bool {
-    match kind {
-        DataType::Dictionary(_, values) => is_text(values),
-        kind => kind.is_string() || kind.is_null(),
-    }
+    let kind = values_of(kind);
+    kind.is_string() || kind.is_null()
 }
 
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;

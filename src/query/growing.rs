@@ -253,12 +253,10 @@ impl Bounded {
             .all(|value| matches!(value, ColumnarValue::Scalar(_)));
         // A call with literals is worked out once, for all rows.
         let num_rows = if literal { 1 } else { arguments.number_rows };
-        let arrays: Vec<ArrayRef> = arguments
-            .args
-            .iter()
-            .map(|value| value.to_array(num_rows))
-            .collect::<PlanResult<_>>()?;
-        let wanted = (self.estimate)(&arrays);
+        let mut wanted = 0.0;
+        for arrays in simple::in_steps(&arguments.args, num_rows) {
+            wanted += (self.estimate)(&arrays?);
+        }
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

@@ -163,15 +163,31 @@ fn key_of(of: &DataType, name: &ColumnarValue) -> Option<ColumnarValue> {
         DataType::Struct(fields) => fields.first()?.data_type(),
         _ => return Some(name.clone()),
     };
-    let (given, is_text) = (key.data_type(), |kind: &DataType| kind.is_string());
-    if given == *kind
-        || !(given.is_numeric() && kind.is_numeric() || is_text(&given) && is_text(kind))
-    {
+    if key.is_null() {
+        return None;
+    }
+    let given = key.data_type();
+    let is_moment = |kind: &DataType| {
+        matches!(
+            kind,
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+        )
+    };
+    let goes_together = given.is_numeric() && kind.is_numeric()
+        || given.is_string() && kind.is_string()
+        || is_moment(&given) && is_moment(kind);
+    if given == *kind || !goes_together {
         return Some(name.clone());
     }
+    let key = match key {
+        // Zero has no sign.
+        ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(0.0)),
+        ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(0.0)),
+        key => key.clone(),
+    };
     let cast = key.cast_to(kind).ok()?;
     // A part of the number may be lost.
-    let is_same = cast.cast_to(&given).ok()? == *key;
+    let is_same = cast.cast_to(&given).ok()? == key;
     is_same.then(|| ColumnarValue::Scalar(cast))
 }
 

@@ -6,18 +6,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, ListArray, MapArray,
-    StructArray, UInt64Array,
+    Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, MapArray, StructArray,
+    UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Float64Type};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::internal_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
 
-use super::{Function, Takes, float};
+use super::{Function, Takes, float, without_signs};
 
 pub(super) const ALL: &[Function] = &[
     Function {
@@ -93,37 +93,6 @@ fn places(lists: &ListArray, row: usize) -> Range<usize> {
             place(begin)..place(end)
         }
         _ => 0..0,
-    }
-}
-
-/// Neither zero nor what is no number has a sign when values are counted.
-fn without_signs(values: &ArrayRef) -> ArrayRef {
-    match values.data_type() {
-        DataType::Float64 => {
-            let values = values.as_primitive::<Float64Type>();
-            let plain = |value: f64| {
-                if value.is_nan() {
-                    f64::NAN
-                } else {
-                    value + 0.0
-                }
-            };
-            let values: Float64Array = values.unary(plain);
-            Arc::new(values)
-        }
-        DataType::Float32 => {
-            let values = values.as_primitive::<Float32Type>();
-            let plain = |value: f32| {
-                if value.is_nan() {
-                    f32::NAN
-                } else {
-                    value + 0.0
-                }
-            };
-            let values: Float32Array = values.unary(plain);
-            Arc::new(values)
-        }
-        _ => Arc::clone(values),
     }
 }
 

@@ -272,25 +272,36 @@ impl ScalarUDFImpl for Registered {
                 &made, 0,
             )?));
         }
-        let bytes_of_row: usize = arguments.args.iter().map(same_bytes).sum();
-        let step = (WRITTEN_OUT_BYTES / bytes_of_row.max(1)).max(1);
-        let rows = arguments.number_rows;
-        if rows <= step {
-            let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-            return Ok(ColumnarValue::Array((self.function.made)(&arrays)?));
-        }
-        let parts = (0..rows).step_by(step).map(|begin| {
-            let count = step.min(rows - begin);
-            let arrays = arguments.args.iter().map(|value| match value {
-                ColumnarValue::Array(array) => Ok(array.slice(begin, count)),
-                ColumnarValue::Scalar(value) => value.to_array_of_size(count),
-            });
-            (self.function.made)(&arrays.collect::<Result<Vec<_>>>()?)
-        });
+        let parts = in_steps(&arguments.args, arguments.number_rows);
+        let parts = parts.map(|arrays| (self.function.made)(&arrays?));
         let parts: Vec<ArrayRef> = parts.collect::<Result<_>>()?;
-        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-        Ok(ColumnarValue::Array(concat(&parts)?))
+        Ok(ColumnarValue::Array(match parts.as_slice() {
+            [all] => Arc::clone(all),
+            parts => {
+                let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+                concat(&parts)?
+            }
+        }))
     }
+}
+
+/// Arguments as columns, of few rows at once where a long one is the same in each row.
+pub(in crate::query) fn in_steps(
+    arguments: &[ColumnarValue],
+    rows: usize,
+) -> impl Iterator<Item = Result<Vec<ArrayRef>>> {
+    let bytes_of_row: usize = arguments.iter().map(same_bytes).sum();
+    let step = (WRITTEN_OUT_BYTES / bytes_of_row.max(1)).max(1);
+    // Of no rows there are columns too.
+    let begins = (0..rows.max(1)).step_by(step);
+    begins.map(move |begin| {
+        let count = step.min(rows - begin);
+        let arrays = arguments.iter().map(|value| match value {
+            ColumnarValue::Array(array) => Ok(array.slice(begin, count)),
+            ColumnarValue::Scalar(value) => value.to_array_of_size(count),
+        });
+        arrays.collect()
+    })
 }
 
 /// The bytes of a value that is the same in each row, once it is written out for one.

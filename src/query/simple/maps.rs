@@ -14,7 +14,7 @@ use datafusion::common::{internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::scalar_doc_sections::DOC_SECTION_MAP;
 
-use super::{Function, Takes, wrong};
+use super::{Function, Takes, without_signs, wrong};
 
 pub(super) const ALL: &[Function] = &[
     Function {
@@ -159,9 +159,11 @@ fn merged(arrays: &[ArrayRef]) -> Result<ArrayRef> {
     let converter = RowConverter::new(vec![SortField::new(first.key_type().clone())])?;
     let of_keys = maps
         .iter()
-        .map(|map| converter.convert_columns(&[Arc::clone(map.keys())]))
+        .map(|map| converter.convert_columns(&[without_signs(map.keys())]))
         .collect::<Result<Vec<_>, _>>()?;
+    // A key stays where it came first, with the value that came last.
     let mut places: Vec<(usize, usize)> = Vec::new();
+    let mut of_values: Vec<(usize, usize)> = Vec::new();
     let mut lengths = Vec::with_capacity(rows);
     let mut is_there = Vec::with_capacity(rows);
     for row in 0..rows {
@@ -177,9 +179,10 @@ fn merged(arrays: &[ArrayRef]) -> Result<ArrayRef> {
                     std::collections::hash_map::Entry::Vacant(entry) => {
                         entry.insert(places.len());
                         places.push((number, place));
+                        of_values.push((number, place));
                     }
                     std::collections::hash_map::Entry::Occupied(entry) => {
-                        if let Some(known) = places.get_mut(*entry.get()) {
+                        if let Some(known) = of_values.get_mut(*entry.get()) {
                             *known = (number, place);
                         }
                     }
@@ -190,7 +193,10 @@ fn merged(arrays: &[ArrayRef]) -> Result<ArrayRef> {
     }
     let entries = match field.data_type() {
         DataType::Struct(fields) => {
-            let columns = vec![interleave(&keys, &places)?, interleave(&values, &places)?];
+            let columns = vec![
+                interleave(&keys, &places)?,
+                interleave(&values, &of_values)?,
+            ];
             StructArray::try_new(fields.clone(), columns, None)?
         }
         other => return internal_err!("a map of {other}"),
@@ -308,7 +314,7 @@ fn new_null_maps(field: &FieldRef, lists: &ListArray) -> ArrayRef {
 /// Refuses a key that a map would have twice.
 fn check_different(keys: &ArrayRef, offsets: &OffsetBuffer<i32>) -> Result<()> {
     let converter = RowConverter::new(vec![SortField::new(keys.data_type().clone())])?;
-    let rows = converter.convert_columns(&[Arc::clone(keys)])?;
+    let rows = converter.convert_columns(&[without_signs(keys)])?;
     for row in 0..offsets.len().saturating_sub(1) {
         let mut known = std::collections::HashSet::new();
         for place in span(offsets, row)? {

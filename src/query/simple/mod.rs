@@ -15,13 +15,14 @@ mod texts;
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Field};
+use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type};
 use datafusion::error::Result;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 
 use crate::error::{Error, ErrorKind};
+pub(super) use function::in_steps;
 use function::{Function, Registered, Takes, is_text};
 
 /// Adds the functions.
@@ -75,6 +76,37 @@ fn float(_: &[DataType]) -> Result<DataType> {
 
 fn truth(_: &[DataType]) -> Result<DataType> {
     Ok(DataType::Boolean)
+}
+
+/// Neither zero nor what is no number has a sign when values are counted.
+fn without_signs(values: &ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Float64 => {
+            let values = values.as_primitive::<Float64Type>();
+            let plain = |value: f64| {
+                if value.is_nan() {
+                    f64::NAN
+                } else {
+                    value + 0.0
+                }
+            };
+            let values: Float64Array = values.unary(plain);
+            Arc::new(values)
+        }
+        DataType::Float32 => {
+            let values = values.as_primitive::<Float32Type>();
+            let plain = |value: f32| {
+                if value.is_nan() {
+                    f32::NAN
+                } else {
+                    value + 0.0
+                }
+            };
+            let values: Float32Array = values.unary(plain);
+            Arc::new(values)
+        }
+        _ => Arc::clone(values),
+    }
 }
 
 #[cfg(test)]

@@ -19,13 +19,10 @@ use super::index::{Index, Kept};
 use super::sorted::Sorted;
 
 /// Batches are put together until they have so many bytes.
-const CHUNK_BYTES: usize = 64 << 20;
+pub(super) const CHUNK_BYTES: usize = 64 << 20;
 
 /// So many rows of those that were read are handed on at once.
-const USUAL_ROWS: usize = 8_192;
-
-/// From this number on batches of few rows are put together.
-const MOST_BATCHES: usize = 256;
+pub(super) const USUAL_ROWS: usize = 8_192;
 
 /// What a row takes while an index is made, beside its values and what is compared: its number of keys, its place, and both again while they are sorted.
 pub(super) const BYTES_OF_ROW: usize = 32;
@@ -80,6 +77,11 @@ impl Builder {
             counter: RecordBatchMemoryCounter::new(),
             reservation,
         })
+    }
+
+    /// Whether batches may become one.
+    pub(super) fn may_be_put_together(&self) -> bool {
+        !self.has_runs
     }
 
     pub(super) fn reservation(&self) -> &MemoryReservation {
@@ -192,30 +194,25 @@ impl Builder {
             batches,
             ..self
         };
-        let mut num_rows = Some(0_u32);
-        for batch in &all.batches {
+        for place in 0..all.batches.len() {
+            let Some(batch) = all.batches.get(place) else {
+                break;
+            };
             let added = u32::try_from(batch.num_rows()).ok();
-            num_rows = num_rows.and_then(|rows| rows.checked_add(added?));
-            if let (Some(_), Some(last)) = (num_rows, all.columns.values(batch)?.last()) {
-                all.comparing.append(last, &mut all.compared)?;
+            let values = all.columns.values(batch)?;
+            let num_rows = added.and_then(|added| all.num_rows.checked_add(added));
+            let (Some(num_rows), Some(last)) = (num_rows, values.last()) else {
+                return Ok(Err(all));
+            };
+            all.comparing.append(last, &mut all.compared)?;
+            all.num_rows = num_rows;
+            let has_room = match all.reservation.try_resize(all.size()) {
+                Ok(()) => true,
+                Err(error) => is_no_room(error)?,
+            };
+            if !has_room {
+                return Ok(Err(all));
             }
-        }
-        let Some(num_rows) = num_rows else {
-            return Ok(Err(all));
-        };
-        all.num_rows = num_rows;
-        let has_room = match all.reservation.try_resize(all.size()) {
-            Ok(()) => true,
-            Err(error) => is_no_room(error)?,
-        };
-        if !has_room {
-            return Ok(Err(all));
-        }
-        // Few rows in each of many batches would be looked for among them again and again.
-        let are_many = all.batches.len() > MOST_BATCHES
-            && all.num_rows as usize / all.batches.len() < USUAL_ROWS / 8;
-        if are_many && !all.put_together()? {
-            return Ok(Err(all));
         }
         all.chunk_bytes += all.counter.memory_usage();
         all.counter = RecordBatchMemoryCounter::new();

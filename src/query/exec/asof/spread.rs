@@ -1,11 +1,13 @@
 //! Nearest joins without keys over all partitions of their inputs: the right one is read once, and its index is there for all of the left one.
 //!
-//! Comes in: a plan that is about to run. Goes out: the same plan, in which such a join does not have its inputs brought together in one partition, but its rows. Never here: plans of clusters, whose processes have not all of the right input.
+//! Comes in: a plan that is about to run. Goes out: the same plan, in which such a join does not have its inputs brought together in one partition, but its rows. Never here: plans of clusters, whose processes have not all of the right input, and where a partition
+//! that is not read on could keep others waiting.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
+use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::internal_err;
 use datafusion::common::runtime::SpawnedTask;
@@ -18,7 +20,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::future::{BoxFuture, Shared, try_join_all};
 use futures::{FutureExt, StreamExt};
 
-use super::builder::{BYTES_OF_ROW, Builder, is_no_room};
+use super::builder::{BYTES_OF_ROW, Builder, CHUNK_BYTES, USUAL_ROWS, is_no_room};
 use super::columns::Columns;
 use super::index::Kept;
 use super::{AsofJoinExec, Nearest, Partition};
@@ -216,20 +218,83 @@ async fn part(
     columns: Arc<Columns>,
     counted: Arc<Mutex<Counted>>,
 ) -> Result<Part> {
-    let mut batches = Vec::new();
-    while let Some(batch) = rows.next().await.transpose()? {
-        let batch = columns.without_nulls(batch)?;
-        if batch.num_rows() == 0 {
-            continue;
+    let (mut batches, mut small) = (Vec::new(), Small::new(rows.schema(), &counted));
+    loop {
+        let batch = rows.next().await.transpose()?;
+        let is_over = batch.is_none();
+        let batch = batch
+            .map(|batch| columns.without_nulls(batch))
+            .transpose()?;
+        for batch in small.with(batch)? {
+            let has_room = {
+                let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                counted.count(&batch)?
+            };
+            batches.push(batch);
+            if !has_room {
+                batches.extend(small.batches);
+                return Ok((batches, Some(rows)));
+            }
         }
-        let has_room = {
-            let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
-            counted.count(&batch)?
-        };
-        batches.push(batch);
-        if !has_room {
-            return Ok((batches, Some(rows)));
+        if is_over {
+            break;
         }
     }
     Ok((batches, None))
+}
+
+/// Batches of few rows, which become one: each is looked into for every batch of the left side.
+struct Small {
+    schema: SchemaRef,
+    may_be_put_together: bool,
+    batches: Vec<RecordBatch>,
+    num_rows: usize,
+    bytes: usize,
+}
+
+impl Small {
+    fn new(schema: SchemaRef, counted: &Mutex<Counted>) -> Self {
+        let counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            schema,
+            may_be_put_together: counted.builder.may_be_put_together(),
+            batches: Vec::new(),
+            num_rows: 0,
+            bytes: 0,
+        }
+    }
+
+    /// The batches that are there with one more; `None` is behind the last.
+    fn with(&mut self, batch: Option<RecordBatch>) -> Result<Vec<RecordBatch>> {
+        let Some(batch) = batch else {
+            return self.taken();
+        };
+        let num_rows = batch.num_rows();
+        if num_rows == 0 {
+            return Ok(Vec::new());
+        }
+        if !self.may_be_put_together || num_rows >= USUAL_ROWS / 8 {
+            let mut all = self.taken()?;
+            all.push(batch);
+            return Ok(all);
+        }
+        for column in batch.columns() {
+            self.bytes += column.to_data().get_slice_memory_size()?;
+        }
+        self.num_rows += num_rows;
+        self.batches.push(batch);
+        match self.num_rows >= USUAL_ROWS || self.bytes >= CHUNK_BYTES {
+            true => self.taken(),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    fn taken(&mut self) -> Result<Vec<RecordBatch>> {
+        let batches = std::mem::take(&mut self.batches);
+        (self.num_rows, self.bytes) = (0, 0);
+        Ok(match batches.len() {
+            0 | 1 => batches,
+            _ => vec![concat_batches(&self.schema, &batches)?],
+        })
+    }
 }
