@@ -166,6 +166,12 @@ fn key_of(of: &DataType, name: &ColumnarValue) -> Option<ColumnarValue> {
     if key.is_null() {
         return None;
     }
+    let key = match key {
+        // Zero has no sign.
+        ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(0.0)),
+        ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(0.0)),
+        key => key.clone(),
+    };
     let given = key.data_type();
     let is_moment = |kind: &DataType| {
         matches!(
@@ -177,14 +183,8 @@ fn key_of(of: &DataType, name: &ColumnarValue) -> Option<ColumnarValue> {
         || given.is_string() && kind.is_string()
         || is_moment(&given) && is_moment(kind);
     if given == *kind || !goes_together {
-        return Some(name.clone());
+        return Some(ColumnarValue::Scalar(key));
     }
-    let key = match key {
-        // Zero has no sign.
-        ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(0.0)),
-        ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(0.0)),
-        key => key.clone(),
-    };
     let cast = key.cast_to(kind).ok()?;
     // A part of the number may be lost.
     let is_same = cast.cast_to(&given).ok()? == key;
