@@ -3,6 +3,7 @@
 //! Comes in: maps, lists of structs of two fields. Goes out: maps. Never here: keys and values alone, which the engine has.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, new_empty_array};
@@ -156,53 +157,19 @@ fn merged(arrays: &[ArrayRef]) -> Result<ArrayRef> {
     let Some(first) = maps.first() else {
         return internal_err!("no map of several");
     };
-    let converter = RowConverter::new(vec![SortField::new(first.key_type().clone())])?;
-    let of_keys = maps
-        .iter()
-        .map(|map| converter.convert_columns(&[without_signs(map.keys())]))
-        .collect::<Result<Vec<_>, _>>()?;
-    // A key stays where it came first, with the value that came last.
-    let mut places: Vec<(usize, usize)> = Vec::new();
-    let mut of_values: Vec<(usize, usize)> = Vec::new();
-    let mut lengths = Vec::with_capacity(rows);
-    let mut is_there = Vec::with_capacity(rows);
-    for row in 0..rows {
-        let begin = places.len();
-        let mut known = HashMap::new();
-        is_there.push(maps.iter().any(|map| map.is_valid(row)));
-        for (number, (map, keys)) in maps.iter().zip(&of_keys).enumerate() {
-            if map.is_null(row) {
-                continue;
-            }
-            for place in span(map.value_offsets(), row)? {
-                match known.entry(keys.row(place)) {
-                    std::collections::hash_map::Entry::Vacant(entry) => {
-                        entry.insert(places.len());
-                        places.push((number, place));
-                        of_values.push((number, place));
-                    }
-                    std::collections::hash_map::Entry::Occupied(entry) => {
-                        if let Some(known) = of_values.get_mut(*entry.get()) {
-                            *known = (number, place);
-                        }
-                    }
-                }
-            }
-        }
-        lengths.push(places.len() - begin);
-    }
+    let merged = Merged::of(&maps, first.key_type(), rows)?;
     let entries = match field.data_type() {
         DataType::Struct(fields) => {
             let columns = vec![
-                interleave(&keys, &places)?,
-                interleave(&values, &of_values)?,
+                interleave(&keys, &merged.keys)?,
+                interleave(&values, &merged.values)?,
             ];
             StructArray::try_new(fields.clone(), columns, None)?
         }
         other => return internal_err!("a map of {other}"),
     };
-    let offsets = OffsetBuffer::from_lengths(lengths);
-    let nulls = NullBuffer::from(is_there);
+    let offsets = OffsetBuffer::from_lengths(merged.lengths);
+    let nulls = NullBuffer::from(merged.is_there);
     Ok(Arc::new(MapArray::try_new(
         Arc::clone(field),
         offsets,
@@ -210,6 +177,58 @@ fn merged(arrays: &[ArrayRef]) -> Result<ArrayRef> {
         Some(nulls),
         false,
     )?))
+}
+
+/// Where the entries of maps of several are: in which map, and at which place there.
+struct Merged {
+    keys: Vec<(usize, usize)>,
+    values: Vec<(usize, usize)>,
+    /// How many each row has.
+    lengths: Vec<usize>,
+    is_there: Vec<bool>,
+}
+
+impl Merged {
+    /// A key stays where it came first, with the value that came last.
+    fn of(maps: &[&MapArray], key_type: &DataType, rows: usize) -> Result<Self> {
+        let converter = RowConverter::new(vec![SortField::new(key_type.clone())])?;
+        let of_keys = maps
+            .iter()
+            .map(|map| converter.convert_columns(&[without_signs(map.keys())]))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut merged = Self {
+            keys: Vec::new(),
+            values: Vec::new(),
+            lengths: Vec::with_capacity(rows),
+            is_there: Vec::with_capacity(rows),
+        };
+        for row in 0..rows {
+            let begin = merged.keys.len();
+            let mut known = HashMap::new();
+            let there = maps.iter().zip(&of_keys).enumerate();
+            for (number, (map, keys)) in there.filter(|(_, (map, _))| map.is_valid(row)) {
+                for place in span(map.value_offsets(), row)? {
+                    match known.entry(keys.row(place)) {
+                        Entry::Vacant(entry) => {
+                            entry.insert(merged.keys.len());
+                            merged.keys.push((number, place));
+                            merged.values.push((number, place));
+                        }
+                        Entry::Occupied(entry) => {
+                            if let Some(known) = merged.values.get_mut(*entry.get()) {
+                                *known = (number, place);
+                            }
+                        }
+                    }
+                }
+            }
+            merged.lengths.push(merged.keys.len() - begin);
+            merged
+                .is_there
+                .push(maps.iter().any(|map| map.is_valid(row)));
+        }
+        Ok(merged)
+    }
 }
 
 /// The places of the entries of a row.

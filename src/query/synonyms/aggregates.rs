@@ -36,9 +36,9 @@ pub(super) fn plain_arguments<const N: usize>(call: &Function) -> Option<[Expr; 
 /// A call that stands for a list of several values.
 pub(super) enum Several {
     /// `max(x, n)` and `min(x, n)`: what they stand for, and the arguments.
-    Ends(&'static str, [Expr; 2]),
+    Ends(&'static str, Box<[Expr; 2]>),
     /// `quantile_cont(x, [0.1, 0.9])`: the function, the value and the shares.
-    Shares(&'static str, Expr, Vec<Expr>),
+    Shares(&'static str, Box<Expr>, Vec<Expr>),
 }
 
 /// The functions that take shares of the values, and what they are to the engine.
@@ -56,8 +56,8 @@ pub(super) fn is_of_several(call: &Function, state: &SessionState) -> Option<Sev
     };
     let name = folded(name);
     match name.as_str() {
-        "max" => Some(Several::Ends(LARGEST, plain_arguments(call)?)),
-        "min" => Some(Several::Ends(LEAST, plain_arguments(call)?)),
+        "max" => Some(Several::Ends(LARGEST, Box::new(plain_arguments(call)?))),
+        "min" => Some(Several::Ends(LEAST, Box::new(plain_arguments(call)?))),
         name => {
             let (said, name) = OF_SHARES.iter().find(|(known, _)| *known == name)?;
             // Somebody may have a function of this name.
@@ -67,7 +67,7 @@ pub(super) fn is_of_several(call: &Function, state: &SessionState) -> Option<Sev
             let [value, shares] = plain_arguments(call)?;
             match without_parentheses(&shares) {
                 Expr::Array(shares) if !shares.elem.is_empty() => {
-                    Some(Several::Shares(name, value, shares.elem.clone()))
+                    Some(Several::Shares(name, Box::new(value), shares.elem.clone()))
                 }
                 _ => None,
             }
@@ -79,7 +79,7 @@ pub(super) fn is_of_several(call: &Function, state: &SessionState) -> Option<Sev
 pub(super) fn several_of(call: &Function, state: &SessionState) -> Result<Option<Expr>> {
     match is_of_several(call, state) {
         Some(Several::Ends(text, values)) => {
-            of_aggregates(text, &["value", "number"], &values, call, state).map(Some)
+            of_aggregates(text, &["value", "number"], values.as_slice(), call, state).map(Some)
         }
         Some(Several::Shares(name, value, shares)) => {
             let names: Vec<String> = (0..shares.len())
@@ -92,7 +92,7 @@ pub(super) fn several_of(call: &Function, state: &SessionState) -> Result<Option
                 .into_iter()
                 .chain(names.iter().map(String::as_str));
             let takes: Vec<&str> = takes.collect();
-            let values: Vec<Expr> = [value].into_iter().chain(shares).collect();
+            let values: Vec<Expr> = [*value].into_iter().chain(shares).collect();
             of_aggregates(&text, &takes, &values, call, state).map(Some)
         }
         None => Ok(None),

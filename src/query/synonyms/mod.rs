@@ -178,13 +178,7 @@ impl Synonym {
 
     fn in_place_of(&self, call: &Function, state: &SessionState) -> Result<Expr> {
         if self.takes.is_empty() && self.stands_for.is_empty() {
-            self.values(call)?;
-            let names = &state.config_options().catalog;
-            let name = match self.name {
-                "current_schema" => &names.default_schema,
-                _ => &names.default_catalog,
-            };
-            return Ok(Expr::value(Value::SingleQuotedString(name.clone())));
+            return self.of_session(call, state);
         }
         if self.takes.is_empty() {
             let mut meant = Function {
@@ -242,9 +236,20 @@ impl Synonym {
         }
     }
 
-    /// A struct of fields that are named, `struct_pack(a := 1)`, behind those of another one: `struct_insert(s, a := 1)`.
-    fn of_fields(&self, call: &Function) -> Result<Expr> {
-        let fields = match &call.args {
+    /// A name of the session: `current_schema()`.
+    fn of_session(&self, call: &Function, state: &SessionState) -> Result<Expr> {
+        self.values(call)?;
+        let names = &state.config_options().catalog;
+        let name = match self.name {
+            "current_schema" => &names.default_schema,
+            _ => &names.default_catalog,
+        };
+        Ok(Expr::value(Value::SingleQuotedString(name.clone())))
+    }
+
+    /// The arguments of a call that says nothing else.
+    fn plain<'a>(&self, call: &'a Function) -> Result<&'a [FunctionArg]> {
+        match &call.args {
             FunctionArguments::List(list)
                 if list.duplicate_treatment.is_none()
                     && list.clauses.is_empty()
@@ -253,17 +258,19 @@ impl Synonym {
                     && call.within_group.is_empty()
                     && call.null_treatment.is_none() =>
             {
-                list.args.as_slice()
+                Ok(list.args.as_slice())
             }
             _ => {
-                let text = format!(
-                    "{} takes {}, got `{call}`",
-                    self.name,
-                    self.takes.join(", ")
-                );
-                return Err(Error::new(ErrorKind::Query, text));
+                let takes = self.takes.join(", ");
+                let text = format!("{} takes {takes}, got `{call}`", self.name);
+                Err(Error::new(ErrorKind::Query, text))
             }
-        };
+        }
+    }
+
+    /// A struct of fields that are named, `struct_pack(a := 1)`, behind those of another one: `struct_insert(s, a := 1)`.
+    fn of_fields(&self, call: &Function) -> Result<Expr> {
+        let fields = self.plain(call)?;
         let (before, fields) = match (self.stands_for, fields) {
             ("", fields) => (None, fields),
             (

@@ -61,8 +61,11 @@ fn partitions(input: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> 
 pub(super) enum Right {
     Index(Arc<Kept>),
     /// What was read, and the rest of each partition; nothing once somebody has taken it.
-    NoRoom(Mutex<Option<(Builder, Vec<SendableRecordBatchStream>)>>),
+    NoRoom(Box<NoRoom>),
 }
+
+/// A builder with the rows that it has no room for, and the rest of each partition.
+type NoRoom = Mutex<Option<(Builder, Vec<SendableRecordBatchStream>)>>;
 
 type Read = BoxFuture<'static, Result<Arc<Right>, Arc<DataFusionError>>>;
 
@@ -160,7 +163,7 @@ async fn read(
         batches.extend(read);
         rest.extend(rows);
     }
-    let no_room = |builder, rest| Right::NoRoom(Mutex::new(Some((builder, rest))));
+    let no_room = |builder, rest| Right::NoRoom(Box::new(Mutex::new(Some((builder, rest)))));
     if !counted.has_room {
         return Ok(no_room(counted.builder.of_rows(batches), rest));
     }
