@@ -49,6 +49,7 @@ impl Takes {
     /// The type that an argument is cast to; `None` where it is none of these.
     fn type_of(self, given: &DataType) -> Option<DataType> {
         let list_of = |kind| DataType::List(Arc::new(Field::new_list_field(kind, true)));
+        let list_if = |is_any: bool, kind| is_any.then(|| list_of(kind));
         match (self, given) {
             (_, DataType::Dictionary(_, values)) => self.type_of(values),
             (_, DataType::RunEndEncoded(_, values)) => self.type_of(values.data_type()),
@@ -61,42 +62,29 @@ impl Takes {
                 Some(DataType::Float64)
             }
             (Self::Truth, DataType::Boolean | DataType::Null) => Some(DataType::Boolean),
-            (
-                Self::List,
-                DataType::List(element)
-                | DataType::LargeList(element)
-                | DataType::FixedSizeList(element, _),
-            ) => Some(DataType::List(Arc::clone(element))),
             (Self::List, DataType::Null) => Some(list_of(DataType::Null)),
-            (
-                Self::Wholes,
-                DataType::List(element)
-                | DataType::LargeList(element)
-                | DataType::FixedSizeList(element, _),
-            ) if element.data_type().is_integer() || element.data_type().is_null() => {
-                Some(list_of(DataType::Int64))
-            }
-            (
-                Self::Floats,
-                DataType::List(element)
-                | DataType::LargeList(element)
-                | DataType::FixedSizeList(element, _),
-            ) if element.data_type().is_numeric() || element.data_type().is_null() => {
-                Some(list_of(DataType::Float64))
-            }
-            (
-                Self::Truths,
-                DataType::List(element)
-                | DataType::LargeList(element)
-                | DataType::FixedSizeList(element, _),
-            ) if matches!(element.data_type(), DataType::Boolean | DataType::Null) => {
-                Some(list_of(DataType::Boolean))
-            }
             (Self::Wholes, DataType::Null) => Some(list_of(DataType::Int64)),
             (Self::Floats, DataType::Null) => Some(list_of(DataType::Float64)),
             (Self::Truths, DataType::Null) => Some(list_of(DataType::Boolean)),
             (Self::Struct, DataType::Struct(_) | DataType::Null)
             | (Self::Map, DataType::Map(..) | DataType::Null) => Some(given.clone()),
+            (
+                takes,
+                DataType::List(element)
+                | DataType::LargeList(element)
+                | DataType::FixedSizeList(element, _),
+            ) => {
+                let (kind, is_null) = (element.data_type(), element.data_type().is_null());
+                match takes {
+                    Self::List => Some(DataType::List(Arc::clone(element))),
+                    Self::Wholes => list_if(kind.is_integer() || is_null, DataType::Int64),
+                    Self::Floats => list_if(kind.is_numeric() || is_null, DataType::Float64),
+                    Self::Truths => {
+                        list_if(*kind == DataType::Boolean || is_null, DataType::Boolean)
+                    }
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }

@@ -228,15 +228,17 @@ async fn part(
         let batch = batch
             .map(|batch| columns.without_nulls(batch))
             .transpose()?;
-        for batch in small.with(batch)? {
+        let mut taken = small.with(batch)?.into_iter();
+        while let Some(batch) = taken.next() {
             let has_room = {
                 let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
                 counted.count(&batch)?
             };
             batches.push(batch);
             if !has_room {
+                batches.extend(taken);
                 batches.extend(small.batches);
-                return Ok((batches, Some(rows)));
+                return Ok((batches, (!is_over).then_some(rows)));
             }
         }
         if is_over {
@@ -299,5 +301,52 @@ impl Small {
             0 | 1 => batches,
             _ => vec![concat_batches(&self.schema, &batches)?],
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
+    use datafusion::logical_expr::Operator;
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+    use futures::{TryStreamExt, stream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_row_is_lost_where_there_is_no_room() {
+        let schema = Arc::new(Schema::new(vec![Field::new("m", DataType::Int64, true)]));
+        let nearest = Nearest::of(Operator::GtEq, Vec::new(), (0, 0), true).unwrap();
+        let batch = |count: i64| {
+            let moments = Arc::new(Int64Array::from_iter_values(0..count));
+            RecordBatch::try_new(Arc::clone(&schema), vec![moments])
+        };
+        let sizes = [10, 5_000, 20, 30, 9_000, 40];
+        let total: i64 = sizes.iter().sum();
+        for room in [1, 400_000, 500_000, 10_000_000] {
+            let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(room));
+            let reservation = MemoryConsumer::new("test").register(&pool);
+            let builder = Builder::try_new(Arc::clone(&schema), &nearest, reservation).unwrap();
+            let counted = Arc::new(Mutex::new(Counted {
+                counter: RecordBatchMemoryCounter::new(),
+                num_rows: 0,
+                has_room: true,
+                builder,
+            }));
+            let batches = stream::iter(sizes.map(|count| Ok(batch(count)?)));
+            let rows = RecordBatchStreamAdapter::new(Arc::clone(&schema), batches);
+            let columns = Arc::new(Columns::of(&schema, &nearest, super::super::right));
+            let read = part(Box::pin(rows), columns, Arc::clone(&counted)).await;
+            let (mut read, rest) = read.unwrap();
+            if let Some(rest) = rest {
+                read.extend(rest.try_collect::<Vec<_>>().await.unwrap());
+            }
+            let count: usize = read.iter().map(RecordBatch::num_rows).sum();
+            assert_eq!(i64::try_from(count).unwrap(), total, "with {room} bytes");
+            let has_room = counted.lock().unwrap().has_room;
+            assert_eq!(has_room, room == 10_000_000, "with {room} bytes");
+        }
     }
 }
