@@ -1,6 +1,6 @@
 //! A look at the members that a statement asks for whose rows are gone.
 //!
-//! Comes in: that it asks. Goes out: names that stand for what the members have by then. Never here: the look of every second, which is the same (`mod.rs`); what becomes of the statement (`query/anew.rs`).
+//! Comes in: that it asks. Goes out: names that stand for what the members have by then. Never here: the look of every second, which is the same (`mod.rs`); what becomes of the statement (`query/running/anew.rs`).
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 //! Comes in: paths, folders, patterns. Goes out: a [`PartitionGrid`] in memory. [`load`] takes the steps in `run`, each in a file of its own: `source/` finds the
 //! files, `footer.rs` reads their footers, `schema.rs` (with `hive.rs` and `types.rs`) and `bands.rs` say which columns there are, `layout.rs` decides where to cut,
 //! `read.rs` reads (bytes: `input.rs`, columns: `decode.rs`), `assembly.rs` makes tiles and the grid (rows: `filter.rs`), `keep.rs` keeps them (memory: `budget.rs`, files: `spill.rs`, `checkpoint.rs`), `arrange.rs` sorts (`scatter.rs`: with other processes).
-//! `lazy.rs` makes tiles that read later, of which `lineage.rs` tells other processes where they come from. [`LoadJob`] does the same in the background. `write/` is the way back: a
+//! `lazy.rs` makes tiles that read later, of which `lineage/` tells other processes where they come from. [`LoadJob`] does the same in the background. `write/` is the way back: a
 //! grid -> Parquet files. Never here: SQL.
 
 mod arrange;

@@ -20,8 +20,8 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use super::same_names::{self, Wanted};
 use crate::error::{Error, ErrorKind};
+use crate::query::rewrite::same_names::{self, Wanted};
 
 /// Planning takes time by the square of the aggregates over one input. Of tables so many columns are read at once, which costs no more than reading all of them.
 const AT_ONCE: usize = 16;

@@ -2,7 +2,6 @@
 //!
 //! Comes in: options. Goes out: a state without tables. Never here: names, running.
 
-use std::iter;
 use std::sync::Arc;
 
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -12,11 +11,9 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionConfig;
 
-use super::bounds::SessionMemory;
 use super::exec::first_seen::FirstSeen;
 use super::exec::spool::ShowMakers;
 use super::exec::twins::{FiltersWhole, TwinsApart};
-use super::letters::Subscripts;
 use super::names::{CATALOG, SCHEMA};
 use super::options::SessionOptions;
 use super::plan::apply::Apply;
@@ -24,15 +21,11 @@ use super::plan::asof::{AsofJoins, AsofPairs};
 use super::plan::casts::InOrder;
 use super::plan::constants::Constants;
 use super::plan::copies::CountCopies;
-use super::plan::exact;
-use super::plan::floats::BothZeros;
+use super::plan::early_groups::EarlyGroups;
 use super::plan::join_order::JoinOrder;
-use super::plan::lambdas::{Lambdas, LambdasApart};
 use super::plan::long_limit::LongLimits;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
-use super::plan::nested::KeysOfJoins;
-use super::plan::nested_order::NestedOrders;
 use super::plan::offsets::{AllRows, Offsets};
 use super::plan::one_step::OneStep;
 use super::plan::outer::OuterJoins;
@@ -44,9 +37,16 @@ use super::plan::set_keys::SetKeys;
 use super::plan::settings::for_tiles;
 use super::plan::steps::Steps;
 use super::plan::types::{Operations, Types, with_operations};
-use super::spill::SpillFolder;
-use super::years::Extracts;
 use crate::error::Result;
+use crate::query::functions::letters::Subscripts;
+use crate::query::functions::years::Extracts;
+use crate::query::plan::meaning::exact;
+use crate::query::plan::meaning::floats::BothZeros;
+use crate::query::plan::meaning::lambdas::{Lambdas, LambdasApart};
+use crate::query::plan::meaning::nested::KeysOfJoins;
+use crate::query::plan::meaning::nested_order::NestedOrders;
+use crate::query::running::bounds::SessionMemory;
+use crate::query::running::spill::SpillFolder;
 
 /// The places of a table of a join, of four bytes each, that cost next to nothing.
 const SMALL_TABLE_PLACES: usize = 256 * 1024;
@@ -152,5 +152,7 @@ fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule +
         }
         _ => vec![Arc::clone(rule)],
     });
-    iter::once(Arc::new(RollUp) as _).chain(rules).collect()
+    let first: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
+        [Arc::new(RollUp), Arc::new(EarlyGroups)];
+    first.into_iter().chain(rules).collect()
 }

@@ -10,14 +10,14 @@ use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::parser::ParserError;
 
 use super::names::Known;
-use super::synonyms::SYNONYMS;
-use super::values::plain;
-use super::words::{Worded, in_our_words};
 use crate::error::{Error, ErrorKind};
 use crate::grid::unknown_column;
+use crate::query::messages::values::plain;
+use crate::query::messages::words::{Worded, in_our_words};
+use crate::query::rewrite::synonyms::SYNONYMS;
 
-use super::letter_case::FOLDED;
-pub(super) use super::place::{placed, placed_in};
+pub(super) use crate::query::messages::place::{placed, placed_in};
+use crate::query::rewrite::letter_case::FOLDED;
 
 impl From<Error> for DataFusionError {
     fn from(error: Error) -> Self {

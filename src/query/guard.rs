@@ -13,19 +13,20 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use super::asof;
-use super::comprehensions;
 use super::described;
-use super::dialect::{Sql, with_arrows_of_json};
-use super::digits;
-use super::each_column;
-use super::from_first;
 use super::options::Statements;
 use super::shape::check_shape;
-use super::standard;
-use super::trimmed;
-use super::using::as_using;
 use crate::error::{Error, ErrorKind, Result};
+use crate::query::rewrite::asof;
+use crate::query::rewrite::comprehensions;
+use crate::query::rewrite::dialect::{Sql, with_arrows_of_json, with_powers};
+use crate::query::rewrite::digits;
+use crate::query::rewrite::each_column;
+use crate::query::rewrite::from_first;
+use crate::query::rewrite::standard;
+use crate::query::rewrite::struct_stars;
+use crate::query::rewrite::trimmed;
+use crate::query::rewrite::using::as_using;
 
 /// The longest SQL text that is read, in bytes.
 pub const MAX_SQL_BYTES: usize = 256 * 1024;
@@ -71,7 +72,7 @@ pub(super) async fn parse(
     let tokens = Tokenizer::new(&GenericDialect {}, text)
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
-    let tokens = described::with_known_words(digits::joined(tokens));
+    let tokens = described::with_known_words(digits::joined(with_powers(tokens)));
     let tokens = comprehensions::as_functions(tokens);
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
@@ -82,6 +83,7 @@ pub(super) async fn parse(
     let has_natural = tokens
         .iter()
         .any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::NATURAL));
+    let has_stars_of_names = tokens.windows(2).any(|pair| matches!(pair, [dot, star] if dot.token == Token::Period && star.token == Token::Mul));
     let nesting = state.config().options().sql_parser.recursion_limit.get();
     let mut statements = DFParserBuilder::new(tokens)
         .with_dialect(&Sql)
@@ -101,6 +103,10 @@ pub(super) async fn parse(
     };
     let does = check_kind(&statement, may)?;
     check_shape(&statement)?;
+    if has_stars_of_names {
+        Box::pin(struct_stars::written_out(&mut statement, state)).await?;
+        check_shape(&statement)?;
+    }
     if has_each_column {
         Box::pin(each_column::written_out(&mut statement, state)).await?;
         check_shape(&statement)?;

@@ -16,8 +16,8 @@ use datafusion::sql::sqlparser::ast::{ShowStatementFilter, Statement as SqlState
 
 use super::names::{Known, Table};
 use super::statement::constant;
-use super::synonyms::SYNONYMS;
 use crate::error::{Error, Result};
+use crate::query::rewrite::synonyms::SYNONYMS;
 
 /// `SHOW TABLES`: a row for each name.
 pub(super) fn tables_listed(known: &Known) -> Result<Arc<dyn ExecutionPlan>> {

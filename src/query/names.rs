@@ -18,14 +18,14 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 use futures::future::{BoxFuture, ready};
 
-use super::asof;
 use super::cache::PlanCache;
 use super::function::Function;
-use super::one_value;
 use super::table::GridTable;
-use super::using;
 use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
+use crate::query::rewrite::asof;
+use crate::query::rewrite::one_value;
+use crate::query::rewrite::using;
 
 /// The catalog and the schema of all grids and views, as SQL names them.
 pub const CATALOG: &str = "partgrid";

@@ -14,7 +14,6 @@ use datafusion::prelude::SessionConfig;
 use futures::future::BoxFuture;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::answer::Query;
 use super::error::is_a_view;
 use super::error::no_table;
 use super::exec::own::own;
@@ -25,6 +24,7 @@ use super::statement::{Change, constant, nothing_to_drop};
 use super::table::GridTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
+use crate::query::running::answer::Query;
 
 /// Makes grids under names outlive the process.
 pub trait Keeper: Debug + Send + Sync {

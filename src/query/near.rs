@@ -15,10 +15,10 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::exec::scan::GridScanExec;
-use super::physical::Physical;
 use super::spread::Spread;
 use super::table::GridTable;
 use crate::grid::{GridId, PartitionGrid};
+use crate::query::running::physical::Physical;
 
 /// What a statement reads of a grid, in all its places together.
 #[derive(Debug, Clone)]

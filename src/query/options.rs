@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::allowance::Allowance;
-use super::answer::Query;
-use super::limits::{LimitNames, MemoryBound, TimeLimit, Whose};
 use crate::error::{Error, Result};
 use crate::memory::default_memory_limit_bytes;
+use crate::query::messages::limits::{LimitNames, MemoryBound, TimeLimit, Whose};
+use crate::query::running::allowance::Allowance;
+use crate::query::running::answer::Query;
 
 /// The environment variable that says on how many threads queries run.
 pub const MAX_THREADS_VARIABLE: &str = "PARTGRID_MAX_THREADS";

@@ -15,22 +15,22 @@ use tokio::sync::{Semaphore, oneshot};
 use super::cache::{CachedPlan, Question, means_the_same_later};
 use super::described;
 use super::error::{placed, placed_in};
-use super::faults::own_text;
 use super::guard::{self, Does};
-use super::letter_case::{self, Where};
-use super::limits::TimeLimit;
 use super::listed::{functions_listed, tables_listed};
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
 #[cfg(feature = "distributed")]
 use super::near::{Near, planned_near};
 use super::parameters::Parameters;
 use super::permission;
-use super::physical::Physical;
 use super::plan::types::{Operations, with_operations};
-use super::same_names::Wanted;
 use super::spread::{apart, spread_out, spreads};
 use super::statement::{Change, executed, named};
 use crate::error::{Error, Result};
+use crate::query::messages::faults::own_text;
+use crate::query::messages::limits::TimeLimit;
+use crate::query::rewrite::letter_case::{self, Where};
+use crate::query::rewrite::same_names::Wanted;
+use crate::query::running::physical::Physical;
 use crate::still::wait_for;
 
 /// Parsing, planning and dropping of the deepest text that the guard lets through need about a tenth of it. Only touched pages cost memory.

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::anew::Anew;
-use super::answer::Query;
-use super::faults::own_text;
 use super::names::PreparedStatement;
 use super::options::QueryOptions;
 use super::parameters::Parameters;
 use super::planner::{Found, Looked, within};
 use super::session::Session;
 use crate::error::Result;
+use crate::query::messages::faults::own_text;
+use crate::query::running::anew::Anew;
+use crate::query::running::answer::Query;
 
 /// A statement whose names were looked up, and whose parameters wait for values.
 #[derive(Clone)]

@@ -18,25 +18,14 @@ use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use super::anew::Anew;
-use super::answer::{Bounds, Query};
-#[cfg(feature = "distributed")]
-use super::bounds::RunPool;
-use super::bounds::{Queue, SessionMemory};
 use super::cache::{CachedPlan, Question, reads_grids_only};
-use super::coerced::coerced;
 use super::engine;
 use super::error::{is_a_view, no_grid};
-use super::faults::own_text;
 use super::function::{Function, Kind};
-use super::growing::bounded;
-use super::limits::TimeLimit;
 use super::names::{CATALOG, Catalog, Known, Names, Table, state_of};
 use super::naming::Naming;
 use super::options::{QueryOptions, SessionOptions};
-use super::own_functions;
 use super::parameters::Parameters;
-use super::physical::Physical;
 use super::planner::{Planned, Planner, within};
 use super::prepared::Prepared;
 #[cfg(feature = "distributed")]
@@ -46,6 +35,17 @@ use super::table::GridTable;
 use super::tiles::Tiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
+use crate::query::functions;
+use crate::query::functions::coerced::coerced;
+use crate::query::functions::growing::bounded;
+use crate::query::messages::faults::own_text;
+use crate::query::messages::limits::TimeLimit;
+use crate::query::running::anew::Anew;
+use crate::query::running::answer::{Bounds, Query};
+#[cfg(feature = "distributed")]
+use crate::query::running::bounds::RunPool;
+use crate::query::running::bounds::{Queue, SessionMemory};
+use crate::query::running::physical::Physical;
 
 /// Of the memory of a query, each thread's sort keeps one such part for merging what it spilled.
 const SORT_PARTS: usize = 8;
@@ -154,7 +154,7 @@ impl Session {
         for function in functions {
             context.register_udf(function);
         }
-        own_functions::add_to(&context);
+        functions::add_to(&context);
         let tiles = Tiles {
             names: names.clone(),
         };

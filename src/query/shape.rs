@@ -14,10 +14,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::guard::{MAX_EXPRESSION_DEPTH, too_much};
-use super::positions::nested;
-use super::slips::TWO_OF_WITH;
-use super::using::folded;
 use crate::error::{Error, ErrorKind, Result};
+use crate::query::messages::slips::TWO_OF_WITH;
+use crate::query::rewrite::positions::nested;
+use crate::query::rewrite::using::folded;
 
 /// The deepest nesting of queries; planning time of some forms doubles with each level.
 const MAX_QUERY_DEPTH: usize = 16;

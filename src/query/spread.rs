@@ -25,8 +25,6 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;
 use futures::future::BoxFuture;
 
-#[cfg(feature = "distributed")]
-use super::begun::bounded;
 use super::cache::reads_grids_only;
 #[cfg(feature = "distributed")]
 use super::exec::{
@@ -40,28 +38,31 @@ use super::exec::{
 };
 #[cfg(feature = "distributed")]
 use super::near::{Alone, Reads};
-#[cfg(feature = "distributed")]
-use super::plan::facts::Facts;
+use super::plan::early_groups::EarlyGroups;
 #[cfg(feature = "distributed")]
 use super::plan::join_order::JoinOrder;
 use super::plan::narrow::Arithmetic;
-#[cfg(feature = "distributed")]
-use super::plan::not_in::NotIn;
 use super::plan::one_step::OneStep;
 #[cfg(feature = "distributed")]
 use super::plan::repeated::made_once_of_few;
 use super::plan::roll_up::RollUp;
-#[cfg(feature = "distributed")]
-use super::plan::semi_early::SemiEarly;
-#[cfg(feature = "distributed")]
-use super::plan::semi_reduce::SemiReduce;
-#[cfg(feature = "distributed")]
-use super::plan::single::SingleValues;
-#[cfg(feature = "distributed")]
-use super::plan::values_below::ValuesBelow;
 use super::table::GridTable;
 use crate::error::Error;
 use crate::grid::PartitionGrid;
+#[cfg(feature = "distributed")]
+use crate::query::plan::spread::not_in::NotIn;
+#[cfg(feature = "distributed")]
+use crate::query::plan::spread::semi_early::SemiEarly;
+#[cfg(feature = "distributed")]
+use crate::query::plan::spread::semi_reduce::SemiReduce;
+#[cfg(feature = "distributed")]
+use crate::query::plan::spread::single::SingleValues;
+#[cfg(feature = "distributed")]
+use crate::query::plan::spread::values_below::ValuesBelow;
+#[cfg(feature = "distributed")]
+use crate::query::plan::statistics::facts::Facts;
+#[cfg(feature = "distributed")]
+use crate::query::running::begun::bounded;
 
 /// Spreads the plans of a session over processes.
 pub(crate) trait Spread: fmt::Debug + Send + Sync {
@@ -189,7 +190,12 @@ pub(super) fn spreads(state: &SessionState, logical: &LogicalPlan) -> Option<Arc
 /// The state that plans for several processes: without what counts on all rows being here, and without what cannot travel and is done where the plan arrives.
 pub(super) fn apart(state: &SessionState, spread: &Arc<dyn Spread>) -> SessionState {
     let rules = state.physical_optimizers().iter();
-    let left_out = [OneStep.name(), RollUp.name(), Arithmetic.name()];
+    let left_out = [
+        OneStep.name(),
+        RollUp.name(),
+        EarlyGroups.name(),
+        Arithmetic.name(),
+    ];
     let rules: Vec<_> = rules
         .filter(|rule| !left_out.contains(&rule.name()))
         .map(Arc::clone)

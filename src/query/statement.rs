@@ -21,13 +21,13 @@ use datafusion::sql::sqlparser::ast::{
     ObjectName, ObjectType, Query, Statement as SqlStatement, Visit, Visitor,
 };
 
-use super::aliased;
 use super::error::{near, no_table};
 use super::names::{CATALOG, Known, PreparedStatement, SCHEMA, Table, View};
-use super::one_value;
 use super::parameters::Parameters;
 use super::planner::physical;
 use crate::error::{Error, ErrorKind, Result};
+use crate::query::rewrite::aliased;
+use crate::query::rewrite::one_value;
 
 /// What a session shall do.
 pub(super) enum Change {

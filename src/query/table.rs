@@ -1,6 +1,6 @@
 //! A grid as a table of DataFusion.
 //!
-//! Comes in: a grid. Goes out: plans that scan only the tiles, columns and rows that a query needs. Never here: reading, which is `exec/scan.rs`.
+//! Comes in: a grid. Goes out: plans that scan only the tiles, columns and rows that a query needs. Never here: reading, which is `exec/scan/`.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::future::{BoxFuture, ready};
 
 use super::exec::scan::GridScanExec;
-use super::plan::checked::all_checked_late;
-use super::plan::facts::Facts;
 use super::spread::is_apart;
 use crate::grid::PartitionGrid;
+use crate::query::plan::meaning::checked::all_checked_late;
+use crate::query::plan::statistics::facts::Facts;
 
 /// Of a scan of one share the engine makes plans that are not cut into parts, and would run where they are planned.
 const LEAST_APART: usize = 2;

@@ -10,19 +10,19 @@ use arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::ScalarUDF;
 
-use super::plan::checked::Checked;
-use super::plan::concatenate::Concatenate;
-use super::plan::days::Moved;
-use super::plan::fields::{FieldOf, StructOf};
-use super::plan::floats::Settled;
-use super::plan::lengths::{Length, PartOf};
-use super::plan::listed_text::ListText;
-use super::plan::moments::Moments;
-use super::plan::nested::NestedKey;
 use super::plan::only::Only;
-use super::plan::spans::Scaled;
 use super::plan::subqueries::MaybeNull;
+use super::plan::types::spans::Scaled;
 use crate::error::{Error, ErrorKind};
+use crate::query::plan::meaning::checked::Checked;
+use crate::query::plan::meaning::concatenate::Concatenate;
+use crate::query::plan::meaning::days::Moved;
+use crate::query::plan::meaning::fields::{FieldOf, StructOf};
+use crate::query::plan::meaning::floats::Settled;
+use crate::query::plan::meaning::lengths::{Length, PartOf};
+use crate::query::plan::meaning::listed_text::ListText;
+use crate::query::plan::meaning::moments::Moments;
+use crate::query::plan::meaning::nested::NestedKey;
 
 /// What the text of an error that travels begins with.
 const MARK: &str = "partgrid error ";

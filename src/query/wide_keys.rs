@@ -1,7 +1,7 @@
 //! Dictionaries whose keys have room for all values that meet in a query. Tiles may have a dictionary each, as frames with categories do, and the engine puts these together: keys of 8 or 16 bits are soon used up.
 //!
 //! Comes in: a grid, and batches of it. Goes out: its columns, with keys of 32 bits where narrower ones may not count the values of all tiles together; batches with such keys. Values are not copied. Never here: values of
-//! rows in place of dictionaries (`plan/dictionaries.rs`).
+//! rows in place of dictionaries (`plan/types/dictionaries.rs`).
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Functions with lambdas, as they are sent.
 //!
-//! Comes in: a plan in stages. Goes out: the same with the engine's functions in place of ours (`query/plan/lambdas/`) in what is written down: members are sent names of functions, and no lambdas of ours. What scans compare is put right where they are written (`codec/`). Never here: how the two differ.
+//! Comes in: a plan in stages. Goes out: the same with the engine's functions in place of ours (`query/plan/meaning/lambdas/`) in what is written down: members are sent names of functions, and no lambdas of ours. What scans compare is put right where they are written (`codec/`). Never here: how the two differ.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Windows, with what the engine does not write down of them.
 //!
 //! Comes in: a plan in stages. Goes out: the same plan with a node above each operator of windows whose functions skip nulls, or run backwards, since another window of the statement has the other order: the engine forgets
-//! both when it writes a part of a plan down. A condition of an aggregate (`FILTER`) it forgets as well; none is left here (`query/plan/conditions.rs`) but those of few functions, which are refused. Never here: what windows mean.
+//! both when it writes a part of a plan down. A condition of an aggregate (`FILTER`) it forgets as well; none is left here (`query/plan/meaning/conditions.rs`) but those of few functions, which are refused. Never here: what windows mean.
 
 use std::fmt;
 use std::sync::Arc;

@@ -29,7 +29,7 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 use super::over::over_one_input;
-use crate::query::plan::nested::settled_within;
+use crate::query::plan::meaning::nested::settled_within;
 
 /// Has each step of such a query, and its first rows, pass through a node of this kind.
 #[derive(Debug)]

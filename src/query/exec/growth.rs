@@ -23,7 +23,7 @@ use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
 use crate::grid::slice_bytes;
-use crate::query::growing::said_bytes;
+use crate::query::functions::growing::said_bytes;
 
 /// From this size on it matters how often a value is written out.
 const WIDE_BYTES: u64 = 4096;

@@ -1,6 +1,6 @@
 //! Few rows at a time for operators with functions whose values are large.
 //!
-//! Comes in: a plan. Goes out: the same plan, in which operators that call such functions (`query/growing.rs`) get as many rows at once as they made a part of the memory limit of before, at first a few. What a
+//! Comes in: a plan. Goes out: the same plan, in which operators that call such functions (`functions/growing.rs`) get as many rows at once as they made a part of the memory limit of before, at first a few. What a
 //! function makes stays within the limit by itself; here it is what several make of one batch, and how long the batch of an answer is that others keep.
 //! Never here: what is known before it is made (`portion.rs`).
 
@@ -16,7 +16,7 @@ use futures::{StreamExt, stream};
 
 use super::between::{Between, Place, Room, put_under};
 use super::portion::most_of_a_batch;
-use crate::query::growing::{grows, made_bytes};
+use crate::query::functions::growing::{grows, made_bytes};
 
 /// The first rows: a thousand such values are larger than a machine where each is a gigabyte.
 const FIRST: usize = 4;

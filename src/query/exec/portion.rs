@@ -20,7 +20,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::between::{Between, Place, Room, put_under};
 use super::growth::{Growth, Meter};
 use crate::error::{Error, ErrorKind};
-use crate::query::bounds::size;
+use crate::query::running::bounds::size;
 
 /// An operator makes at most this part of the memory limit of one batch, and at most so many bytes: several of what it makes wait for a client that does not read.
 const PART: u64 = 16;

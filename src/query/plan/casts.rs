@@ -14,7 +14,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use super::bare::values_of;
+use super::types::bare::values_of;
 
 /// The rule, where it is right.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, Join, LogicalPlan, LogicalPlanBuilder, col};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::query::ranks::row_number;
+use crate::query::functions::ranks::row_number;
 
 /// The numbers of copies on the left and on the right.
 const COPIES: [&str; 2] = ["__copy_on_the_left", "__copy_on_the_right"];

@@ -10,8 +10,8 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use super::cardinality::{distinct_of, rows_of};
 use super::join_search::{Class, MAX_RELATIONS, Relations, Tree, cost, search};
+use super::statistics::cardinality::{distinct_of, rows_of};
 
 /// A tree is changed when it costs this much less.
 const GAIN: f64 = 0.9;

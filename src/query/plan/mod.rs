@@ -1,75 +1,44 @@
-//! Runs while a query is planned: which tiles it needs, and what is known of them.
+//! Runs while a query is planned: what it means, which tiles it needs, and what is known of them.
+//!
+//! Comes in: logical and physical plans of the engine. Goes out: plans that mean the same as the SQL, and cost less. In the order in which they act:
+//!
+//! 1. On what the SQL planner made: `repeated` (what stands in a statement twice), `copies`, `types/` (before types are settled), `meaning/` (after). `walk` passes all expressions of a plan.
+//! 2. Subqueries and nodes of ours: `subqueries`, `apply/`, `only`, `steps`, `asof/`, which `own_nodes` makes physical; in clusters `spread/`.
+//! 3. What is known of grids: `statistics/`, `dependencies`, `sorted`; with it the order of joins (`join_order`, `join_search`, `outer`) and groups (`early_groups`, `one_step`, `roll_up`, `set_keys`).
+//! 4. Physical plans: `casts`, `constants`, `offsets`, `unions`, `stay`, `long_limit`, `narrow`, `required`, `settings`, `pause`.
+//!
+//! Never here: what is done to a plan just before it runs, which is in `exec`.
 
 pub(super) mod apply;
 pub(in crate::query) mod asof;
-pub(super) mod bare;
-#[cfg(feature = "distributed")]
-pub(crate) mod beyond;
-mod cardinality;
 pub(super) mod casts;
-mod centuries;
-pub(super) mod checked;
-mod clocks;
-pub(super) mod concatenate;
-mod conditions;
 pub(crate) mod constants;
 pub(super) mod copies;
-pub(super) mod days;
-pub(in crate::query) mod decimals;
 mod dependencies;
-mod dictionaries;
-mod distinct_on;
-mod elements;
-pub(crate) mod estimate;
-pub(in crate::query) mod exact;
-pub(super) mod facts;
-pub(super) mod fields;
-pub(super) mod floats;
+pub(super) mod early_groups;
 pub(super) mod join_order;
 mod join_search;
-pub(super) mod lambdas;
-pub(super) mod lengths;
-pub(super) mod listed_text;
 pub(super) mod long_limit;
-mod longest;
 pub(super) mod meaning;
-pub(super) mod moments;
 pub(super) mod narrow;
-pub(super) mod nested;
-pub(super) mod nested_order;
-#[cfg(feature = "distributed")]
-pub(super) mod not_in;
 pub(super) mod offsets;
 pub(super) mod one_step;
 pub(super) mod only;
 pub(super) mod outer;
-mod outside;
 pub(super) mod own_nodes;
 pub(super) mod pause;
-pub(super) mod prune;
 pub(super) mod repeated;
 pub(super) mod required;
 pub(super) mod roll_up;
-#[cfg(feature = "distributed")]
-pub(super) mod semi_early;
-#[cfg(feature = "distributed")]
-pub(super) mod semi_reduce;
 pub(super) mod set_keys;
 pub(super) mod settings;
-#[cfg(feature = "distributed")]
-pub(super) mod single;
 pub(super) mod sorted;
-pub(super) mod spans;
+#[cfg(feature = "distributed")]
+pub(super) mod spread;
+pub(in crate::query) mod statistics;
 mod stay;
 pub(super) mod steps;
 pub(super) mod subqueries;
 pub(super) mod types;
 mod unions;
-mod united;
-mod units;
-mod unnested;
-pub(super) mod unsigned;
-mod uuids;
-#[cfg(feature = "distributed")]
-pub(super) mod values_below;
 mod walk;

@@ -13,10 +13,10 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::meaning::checked::checked_late;
 use crate::query::exec::expressions::with_expressions;
 use crate::query::exec::guarded::guarded;
 use crate::query::exec::narrow::Narrow;
-use crate::query::plan::checked::checked_late;
 
 /// The arithmetic of projections, filters and arguments of aggregates.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 
-use super::estimate::column_here;
-use super::facts::{ColumnFacts, Facts};
+use super::statistics::estimate::column_here;
+use super::statistics::facts::{ColumnFacts, Facts};
 use crate::grid::{FIRST_ROWS, PartitionGrid, SortColumn, ascends, can_ascend};
 
 /// Whether the rows are in ascending order of the column, and none is null.

@@ -13,7 +13,7 @@ use datafusion::common::internal_err;
 use datafusion::error::Result;
 
 use super::{Nearest, Pair};
-use crate::query::plan::bare::values_of;
+use crate::query::plan::types::bare::values_of;
 
 /// Those of one side: the keys, and behind them what is compared.
 pub(super) struct Columns {

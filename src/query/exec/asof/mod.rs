@@ -33,7 +33,7 @@ use self::builder::Builder;
 use self::index::Index;
 use self::run::Run;
 pub(in crate::query) use self::spread::spread;
-use crate::query::plan::bare::values_of;
+use crate::query::plan::types::bare::values_of;
 
 mod builder;
 mod columns;

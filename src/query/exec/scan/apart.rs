@@ -21,13 +21,15 @@ use super::{GridScanExec, properties};
 #[cfg(feature = "distributed")]
 use super::{MAX_ORDERINGS, Stitch};
 #[cfg(feature = "distributed")]
-use crate::{
-    error::Error,
-    grid::PartitionGrid,
-    query::plan::facts::{Extent, Facts},
-    query::plan::sorted::known_order,
-    query::travel::traveling,
-};
+use crate::error::Error;
+#[cfg(feature = "distributed")]
+use crate::grid::PartitionGrid;
+#[cfg(feature = "distributed")]
+use crate::query::plan::sorted::known_order;
+#[cfg(feature = "distributed")]
+use crate::query::plan::statistics::facts::{Extent, Facts};
+#[cfg(feature = "distributed")]
+use crate::query::travel::traveling;
 
 impl GridScanExec {
     /// The scan in exactly so many shares, the last of which may be empty.

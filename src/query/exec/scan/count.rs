@@ -10,14 +10,14 @@ use std::sync::atomic::Ordering;
 use arrow::array::RecordBatch;
 use datafusion::physical_plan::metrics::{Count, Label, Metric, MetricValue, MetricsSet};
 
-use super::super::stitch::is_brought;
 use super::GridScanExec;
+use super::stitch::is_brought;
 use crate::grid::bytes_apart;
 use crate::location::Locality;
 #[cfg(feature = "distributed")]
-use crate::query::metrics::PROCESS;
-use crate::query::metrics::{LocalityMetrics, ScanMetrics};
-use crate::query::progress::QueryProgress;
+use crate::query::running::metrics::PROCESS;
+use crate::query::running::metrics::{LocalityMetrics, ScanMetrics};
+use crate::query::running::progress::QueryProgress;
 
 impl GridScanExec {
     /// The tiles of the grid by locality, nearest first; only localities that it has. Those of other parts of the same scan do not count.

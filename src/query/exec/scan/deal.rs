@@ -1,7 +1,7 @@
 //! Whole row bands for each share, where rows that belong together are in one row band.
 //!
 //! Comes in: a scan, the columns by which rows belong together. Goes out: the same scan whose shares have no value of these columns in common. Never here: shares of equal length
-//! (`exec/morsel.rs`).
+//! (`morsel.rs`).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
-use super::super::morsel::Morsel;
+use super::morsel::Morsel;
 use super::{GridScanExec, properties};
 
 impl GridScanExec {

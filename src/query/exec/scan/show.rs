@@ -9,7 +9,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 
 use super::GridScanExec;
-use crate::query::metrics::LocalityMetrics;
+use crate::query::running::metrics::LocalityMetrics;
 
 /// Expressions with AND between them.
 pub(super) fn joined(expressions: &[Arc<dyn PhysicalExpr>]) -> String {

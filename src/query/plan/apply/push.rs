@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use super::domain::{Domain, Keyed};
 use super::reach::{has_subquery, inside, outside};
 use crate::error::Error;
-use crate::query::ranks::row_number;
+use crate::query::functions::ranks::row_number;
 
 /// How deep a subquery may be.
 const DEEPEST: usize = 200;

@@ -26,7 +26,7 @@ use datafusion::optimizer::AnalyzerRule;
 pub(in crate::query) use self::left::AsofLeft;
 pub(super) use self::planned::WithAsofJoins;
 use crate::error::{Error, ErrorKind};
-use crate::query::slips::ASOF;
+use crate::query::messages::slips::ASOF;
 
 mod left;
 mod planned;

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{LogicalPlan, TableScan};
 
 use super::made_once;
 use super::table::RepeatedTable;
-use crate::query::plan::cardinality::rows_of;
+use crate::query::plan::statistics::cardinality::rows_of;
 
 /// The most rows of each part, and of each scan beside them, as far as is known.
 const MOST_ROWS: f64 = 100_000.0;

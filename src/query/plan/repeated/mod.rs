@@ -2,7 +2,7 @@
 //!
 //! Comes in: a logical plan that nothing was done to. Goes out: the same plan, optimised, in which groups, windows and distinct rows that stand in it more than once (a query of `WITH`, a view, or text
 //! that was written twice) are a table, which all of them read. Where conditions around every one of these places would take rows away before they are grouped, each is planned for itself, as before.
-//! Never here: keeping rows (`exec/spool.rs`).
+//! Never here: keeping rows (`exec/spool/`).
 
 #[cfg(feature = "distributed")]
 mod few;

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
 use crate::query::exec::spool::SpoolExec;
-use crate::query::plan::cardinality::{distinct_of, rows_of};
+use crate::query::plan::statistics::cardinality::{distinct_of, rows_of};
 
 /// The table, whose columns are named by their numbers.
 #[derive(Debug)]

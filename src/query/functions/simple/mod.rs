@@ -1,0 +1,140 @@
+//! Functions of ours that make a value of each row and need nothing but their arguments: bits, digits, texts, paths, lists, fields of structs, maps.
+//!
+//! Comes in: a context of the engine. Goes out: the same with these functions, named as DuckDB names them. Read on in `numbers.rs`, `texts.rs`, `likeness.rs` (how alike two texts are), `paths.rs`, `lists.rs`, `counted.rs` (how often elements are there), `structs.rs`, `maps.rs`, each a table of functions and what they do.
+//! Never here: functions that are other ones by another name (`rewrite/synonyms/`), values far larger than what they are made of (`functions/growing.rs`).
+
+mod counted;
+mod function;
+mod likeness;
+mod lists;
+mod maps;
+mod numbers;
+mod paths;
+mod structs;
+mod texts;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type};
+use datafusion::error::Result;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::prelude::SessionContext;
+
+use crate::error::{Error, ErrorKind};
+pub(super) use function::in_steps;
+use function::{Function, Registered, Takes, is_text};
+
+/// Adds the functions.
+pub(super) fn add_to(context: &SessionContext) {
+    let all = [
+        numbers::ALL,
+        likeness::ALL,
+        texts::ALL,
+        paths::ALL,
+        lists::ALL,
+        counted::ALL,
+        structs::ALL,
+        maps::ALL,
+    ];
+    for function in all.into_iter().flatten() {
+        context.register_udf(ScalarUDF::from(Registered::of(function)));
+    }
+}
+
+/// Those whose values may be far larger than their arguments, with the bytes that they have at most.
+pub(super) fn that_grow() -> impl Iterator<Item = ScalarUDF> {
+    std::iter::once(ScalarUDF::from(Registered::of(lists::SELECT)))
+}
+
+/// The bytes of the values of those, at most.
+pub(super) fn most_bytes(arrays: &[ArrayRef]) -> f64 {
+    lists::most_bytes(arrays)
+}
+
+/// A wrong value.
+fn wrong(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Query, text.into())
+}
+
+fn text(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Utf8View)
+}
+
+fn texts(_: &[DataType]) -> Result<DataType> {
+    let element = Field::new_list_field(DataType::Utf8View, true);
+    Ok(DataType::List(Arc::new(element)))
+}
+
+fn whole(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Int64)
+}
+
+fn float(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Float64)
+}
+
+fn truth(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Boolean)
+}
+
+/// Neither zero nor what is no number has a sign when values are counted.
+fn without_signs(values: &ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Float64 => {
+            let values = values.as_primitive::<Float64Type>();
+            let plain = |value: f64| {
+                if value.is_nan() {
+                    f64::NAN
+                } else {
+                    value + 0.0
+                }
+            };
+            let values: Float64Array = values.unary(plain);
+            Arc::new(values)
+        }
+        DataType::Float32 => {
+            let values = values.as_primitive::<Float32Type>();
+            let plain = |value: f32| {
+                if value.is_nan() {
+                    f32::NAN
+                } else {
+                    value + 0.0
+                }
+            };
+            let values: Float32Array = values.unary(plain);
+            Arc::new(values)
+        }
+        _ => Arc::clone(values),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_there_once() {
+        let context = SessionContext::new();
+        add_to(&context);
+        let all = [numbers::ALL, likeness::ALL, texts::ALL, paths::ALL];
+        let more = [lists::ALL, counted::ALL, structs::ALL, maps::ALL];
+        let more = more
+            .into_iter()
+            .chain([std::slice::from_ref(lists::SELECT)]);
+        let mut names: Vec<&str> = all
+            .into_iter()
+            .chain(more)
+            .flatten()
+            .flat_map(|function| {
+                [function.name]
+                    .into_iter()
+                    .chain(function.aliases.iter().copied())
+            })
+            .collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
