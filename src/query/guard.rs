@@ -109,6 +109,9 @@ pub(super) async fn parse(
     }
     if has_each_column {
         Box::pin(each_column::written_out(&mut statement, state)).await?;
+        if has_stars_of_names {
+            Box::pin(struct_stars::written_out(&mut statement, state)).await?;
+        }
         check_shape(&statement)?;
     }
     if has_natural {

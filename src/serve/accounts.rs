@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use toml::Value;
 
-use super::auth::Caller;
 use crate::error::{Error, Result};
 use crate::memory::parse_size;
 use crate::query::Allowance;
+use crate::serve::door::auth::Caller;
 
 /// What one caller may use; what is not said is bounded by the limits of the server alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

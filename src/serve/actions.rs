@@ -18,8 +18,6 @@ use futures::stream::{self, BoxStream};
 use prost::Message;
 use tonic::{Response, Status};
 
-use super::answers::Answer;
-use super::call::{Call, message};
 use super::flight::{any_of, check_size, endpoint, protocol};
 use super::own;
 use super::service::Service;
@@ -29,6 +27,8 @@ use crate::flight::messages::{Named, PartTicket, PollCommand};
 use crate::flight::options::{
     CloseSessionResult, GetSessionOptionsResult, SetSessionOptionsRequest, SetSessionOptionsResult,
 };
+use crate::serve::door::call::{Call, message};
+use crate::serve::queries::answers::Answer;
 
 /// The names and what they do.
 const KNOWN: [(&str, &str); 29] = [

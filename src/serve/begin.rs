@@ -10,18 +10,18 @@ use tokio::net::TcpSocket;
 #[cfg(feature = "distributed")]
 use tonic::metadata::{Ascii, MetadataValue};
 
-use super::auth::Tokens;
-#[cfg(feature = "distributed")]
-use super::auth::{Presented, token_of};
-use super::listen::cannot_listen;
 use super::options::{ServerOptions, TokenSource};
 use super::service::Service;
-use super::tls::Tls;
-#[cfg(feature = "distributed")]
-use super::tls::names_but;
 #[cfg(feature = "distributed")]
 use crate::cluster::Join;
 use crate::error::{Error, Result};
+use crate::serve::door::auth::Tokens;
+#[cfg(feature = "distributed")]
+use crate::serve::door::auth::{Presented, token_of};
+use crate::serve::door::listen::cannot_listen;
+use crate::serve::door::tls::Tls;
+#[cfg(feature = "distributed")]
+use crate::serve::door::tls::names_but;
 
 /// What is said where the address is that of all interfaces and nobody said what other hosts call it.
 const NO_LOCATION: &str = "the server listens at all interfaces and was not told what other hosts call it (server.advertised): answers name no location, and are to be fetched on the connection that asked";
@@ -227,10 +227,10 @@ fn host_of(uri: &str) -> Option<String> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::auth::{Scope, new_token};
     use super::*;
     use crate::cluster::ClusterOptions;
     use crate::error::ErrorKind;
+    use crate::serve::door::auth::{Scope, new_token};
 
     #[test]
     fn hosts_are_as_certificates_have_them() {

@@ -18,17 +18,18 @@ use prost::Message;
 use prost_types::Timestamp;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::answers::{Answer, KEPT_FOR};
-use super::call::{Call, Endpoints, message};
-use super::counts::Timer;
-use super::poll::Polled;
-use super::rows::{Rows, rows};
 use super::service::Service;
-use super::visit::Visit;
-use super::{actions, put, sql, tiles};
+use super::{actions, sql, tiles};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{Named, PartTicket, PollCommand, TileTicket};
 use crate::flight::{Compression, encoded, schema_bytes};
+use crate::serve::door::call::{Call, Endpoints, message};
+use crate::serve::queries::answers::{Answer, KEPT_FOR};
+use crate::serve::queries::poll::Polled;
+use crate::serve::queries::rows::{Rows, rows};
+use crate::serve::receive::put;
+use crate::serve::receive::visit::Visit;
+use crate::serve::watch::counts::Timer;
 
 /// An endpoint with this location can be fetched on the connection that it came on.
 const SAME_CONNECTION: &str = "arrow-flight-reuse-connection://?";
@@ -56,7 +57,7 @@ impl Flight {
             self.0.call("Handshake", request.metadata())?;
             let header = request.metadata().get("authorization");
             let header = header.and_then(|value| value.to_str().ok());
-            let token = header.and_then(super::auth::token_of);
+            let token = header.and_then(crate::serve::door::auth::token_of);
             let answer = HandshakeResponse {
                 protocol_version: 0,
                 payload: token.clone().unwrap_or_default().into_bytes().into(),

@@ -8,10 +8,11 @@ use std::sync::{Arc, Weak};
 use futures::future::BoxFuture;
 
 use super::service::Service;
-use super::{health, shared};
+use super::shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grid::PartitionGrid;
 use crate::query::Keeper;
+use crate::serve::watch::health;
 
 /// Sees that grids that clients name have room, and keeps them in the catalog, if there is one.
 pub(super) struct Keeps(pub(super) Weak<Service>);

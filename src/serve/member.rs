@@ -8,15 +8,15 @@ use prost::Message;
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
-use super::auth::{Caller, Scope};
-use super::call::Call;
 use super::service::Service;
-use super::status::figures;
 use super::tiles;
 use crate::cluster::{Admit, BandThere, Cluster, GrpcService, tell_sample};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::messages::{GridPart, GridParts, RebalanceRequest, RebalanceResult};
 use crate::grid::{GridId, PartitionGrid};
+use crate::serve::door::auth::{Caller, Scope};
+use crate::serve::door::call::Call;
+use crate::serve::watch::status::figures;
 use crate::share::told;
 
 /// # Errors

@@ -10,8 +10,6 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::accounts::CallerLimits;
-use super::auth::Tokens;
-use super::tls::TlsFiles;
 use crate::catalog::Catalog;
 #[cfg(feature = "distributed")]
 use crate::cluster::ClusterOptions;
@@ -20,6 +18,8 @@ use crate::grid::PartitionGrid;
 use crate::load::LoadOptions;
 use crate::memory::default_memory_limit_bytes;
 use crate::query::max_threads;
+use crate::serve::door::auth::Tokens;
+use crate::serve::door::tls::TlsFiles;
 
 /// What clients may use. All are bounds of the server, whoever calls.
 #[derive(Debug, Clone, PartialEq, Eq)]

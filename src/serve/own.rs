@@ -8,21 +8,21 @@ use std::time::Duration;
 use arrow_flight::sql::{Any, Command};
 use prost::Message;
 
-use super::answers::{Answer, Reader};
-use super::call::Call;
 use super::flight::{any_of, command, protocol};
 use super::jobs;
 #[cfg(feature = "distributed")]
 use super::member;
-use super::poll::WAIT;
-use super::running::Task;
 use super::service::Service;
-use super::status;
-use super::upload::{self, Construction};
 use crate::error::{Error, Result};
 use crate::flight::messages::{
     BeginUpload, ExplainRequest, JobName, Named, PartTicket, RunName, Upload,
 };
+use crate::serve::door::call::Call;
+use crate::serve::queries::answers::{Answer, Reader};
+use crate::serve::queries::poll::WAIT;
+use crate::serve::queries::running::Task;
+use crate::serve::receive::upload::{self, Construction};
+use crate::serve::watch::status;
 
 /// Those by which a member deals tiles or files to others: their bodies may be as long as a message.
 pub(super) const DEALT: [&str; 4] = ["TakeTiles", "WriteTiles", "ArrangeTiles", "ReadTiles"];

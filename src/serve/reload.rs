@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::auth::Tokens;
 #[cfg(feature = "distributed")]
 use super::begin::check_shown;
 use super::options::TokenSource;
 use super::service::Service;
 use crate::error::Result;
+use crate::serve::door::auth::Tokens;
 
 impl Service {
     /// Reads the tokens, and lets in those who have one of them from now on.

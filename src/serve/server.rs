@@ -14,17 +14,17 @@ use tokio::task::JoinHandle;
 
 use super::begin::warnings;
 use super::flight::Flight;
-use super::get::Methods;
-use super::listen::{Listening, Phase, bind, connections};
 use super::options::ServerOptions;
 use super::service::Service;
-use super::speak::{Allowed, speak};
-use super::tls::Speaks;
 #[cfg(feature = "distributed")]
 use crate::cluster::{Cluster, ClusterOptions, PartOf};
 use crate::error::{Error, Result};
 use crate::grid::PartitionGrid;
 use crate::query::Session;
+use crate::serve::door::get::Methods;
+use crate::serve::door::listen::{Listening, Phase, bind, connections};
+use crate::serve::door::speak::{Allowed, speak};
+use crate::serve::door::tls::Speaks;
 use crate::still::{self, TakesPart};
 
 /// Threads that speak with clients.
@@ -171,8 +171,8 @@ impl Server {
     /// # Errors
     /// `InvalidArgument` for a name that no grid may have; `InvalidData` for that of a table of the catalog that is damaged.
     pub fn register(&self, name: &str, grid: Arc<PartitionGrid>) -> Result<()> {
-        super::ingest::check_name(name)?;
-        super::health::check_whole(&self.service, name)?;
+        crate::serve::receive::ingest::check_name(name)?;
+        crate::serve::watch::health::check_whole(&self.service, name)?;
         self.service.session.register(name, grid)
     }
 
@@ -316,7 +316,11 @@ async fn open(
             address,
         };
         // It is not waited for: it ends when all else has.
-        tokio::spawn(super::http::serve(Arc::clone(&service), listening, stopped));
+        tokio::spawn(crate::serve::watch::http::serve(
+            Arc::clone(&service),
+            listening,
+            stopped,
+        ));
     }
     Ok((address, http_address, tasks))
 }
@@ -341,7 +345,7 @@ fn no_address(error: std::io::Error) -> Error {
 
 async fn flight(
     service: Arc<Service>,
-    incoming: super::listen::Connections,
+    incoming: crate::serve::door::listen::Connections,
     mut stopped: watch::Receiver<Phase>,
 ) {
     let (message_bytes, silence) = (service.limits.message_bytes, service.limits.silence);

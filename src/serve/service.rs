@@ -15,19 +15,11 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
 use super::accounts::Accounts;
-use super::again;
-use super::answers::Answers;
-use super::auth::{Caller, Presented, Scope, Tokens, token_of};
-use super::call::{Call, CallBounds, Endpoints, RecentErrors};
-use super::counts::{By, Times};
 use super::jobs::Jobs;
 use super::keeps::Keeps;
 use super::options::{Limits, ServerOptions, TokenSource};
-use super::rows::Room;
-use super::running::Running;
 use super::sessions::ClientSessions;
 use super::shared::Looks;
-use super::tls::Tls;
 use crate::catalog::Catalog;
 #[cfg(feature = "distributed")]
 use crate::cluster::Cluster;
@@ -36,6 +28,14 @@ use crate::flight::{REQUEST, TOKEN_EXPIRED, TOKEN_UNKNOWN, status_of};
 use crate::grid::PartitionGrid;
 use crate::location::Locality;
 use crate::query::{LimitNames, QueryOptions, Session, SessionOptions, Statements, max_threads};
+use crate::serve::door::auth::{Caller, Presented, Scope, Tokens, token_of};
+use crate::serve::door::call::{Call, CallBounds, Endpoints, RecentErrors};
+use crate::serve::door::tls::Tls;
+use crate::serve::queries::answers::Answers;
+use crate::serve::queries::rows::Room;
+use crate::serve::queries::running::Running;
+use crate::serve::receive::again;
+use crate::serve::watch::counts::{By, Times};
 use crate::share::copied_bytes;
 
 /// Why somebody is not let in.
@@ -194,14 +194,14 @@ impl Service {
             for (name, grid) in catalog.grids().await? {
                 self.session.register(&name, grid)?;
             }
-            super::health::leave_out(self);
+            crate::serve::watch::health::leave_out(self);
         }
         self.watch();
         let keeps = Keeps(Arc::downgrade(self));
         self.session.keep_with(Arc::new(keeps));
         for (name, grid) in options.own_grids() {
-            super::ingest::check_name(name)?;
-            super::health::check_whole(self, name)?;
+            crate::serve::receive::ingest::check_name(name)?;
+            crate::serve::watch::health::check_whole(self, name)?;
             self.session.register(name, Arc::clone(grid))?;
         }
         Ok(())
@@ -306,7 +306,7 @@ impl Service {
         }
     }
 
-    /// Who makes a request of gRPC, to which method. Nothing of the body was read before somebody was let in (`get.rs`).
+    /// Who makes a request of gRPC, to which method. Nothing of the body was read before somebody was let in (`door/get.rs`).
     ///
     /// # Errors
     /// `Unauthenticated` for those who may not come in.

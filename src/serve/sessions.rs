@@ -10,13 +10,13 @@ use std::time::Duration;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use super::auth::Caller;
-use super::call::{Call, Endpoints, hex, random_name};
 use crate::error::Result;
 use crate::flight::Compression;
 use crate::flight::options::{OptionError, OptionValue, SessionOptionError, SessionOptionValue};
 use crate::memory::parse_size;
 use crate::query::{CATALOG, SCHEMA};
+use crate::serve::door::auth::Caller;
+use crate::serve::door::call::{Call, Endpoints, hex, random_name};
 
 /// The name of the cookie, as Flight has it.
 const COOKIE: &str = "arrow_flight_session_id";

@@ -66,7 +66,7 @@ async fn look_over(service: &Service, catalog: &Catalog) -> Result<()> {
         let taken = changed.and_then(|changed| take_in_one(service, catalog, &changed));
         failed = failed.and(taken);
     }
-    super::health::leave_out(service);
+    crate::serve::watch::health::leave_out(service);
     failed
 }
 

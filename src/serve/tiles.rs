@@ -11,15 +11,15 @@ use arrow_flight::{FlightDescriptor, FlightInfo};
 use futures::{StreamExt, stream};
 use glob::Pattern;
 
-use super::call::{Call, unknown};
-use super::describe;
 use super::flight::{endpoint, protocol};
-use super::rows::Rows;
 use super::service::Service;
 use crate::error::{Error, Result};
 use crate::flight::messages::{Named, TileTicket};
 use crate::flight::schema_bytes;
 use crate::grid::{GridId, PartitionGrid};
+use crate::serve::door::call::{Call, unknown};
+use crate::serve::queries::rows::Rows;
+use crate::serve::watch::describe;
 
 /// Rows of one batch of a tile that is sent.
 const BATCH_ROWS: usize = 64 * 1024;

@@ -42,6 +42,8 @@ def _tables() -> dict[str, pa.Table]:
                 "weight": pa.array([number % 9 for number in items], pa.int64()),
             }
         ),
+        "kinds": pa.table({"kind": [f"kind {number}" for number in range(5)], "word": [f"word {number % 2}" for number in range(5)]}),
+        "shares": pa.table({"share": [number / 4.0 for number in range(64)], "label": [f"label {number % 6}" for number in range(64)]}),
         "brands": pa.table({"brand": pa.array(range(7), pa.int64()), "maker": [f"maker {number % 3}" for number in range(7)]}),
         "shops": pa.table({"shop": pa.array(range(SHOPS), pa.int64()), "town": [None if number == 4 else f"town {number % 5}" for number in range(SHOPS)]}),
         "days": pa.table({"day": pa.array(range(DAYS), pa.int32()), "month": pa.array([number // 30 for number in range(DAYS)], pa.int32())}),
@@ -93,6 +95,12 @@ EARLY = [
     "SELECT name, sum(number), count(*), count(number), min(number), max(price) FROM facts JOIN items USING (item) GROUP BY name",
     "SELECT name, kind, sum(price), avg(share) FROM facts JOIN items USING (item) GROUP BY name, kind",
     "SELECT i.item, name, brand, sum(number) FROM facts f JOIN items i ON i.item = f.item GROUP BY ALL",
+    "SELECT kind = 'kind 3' AS is_third, name, sum(number) FROM facts JOIN items USING (item) GROUP BY ALL",
+    "SELECT name, sum(number) FROM facts JOIN items ON CAST(facts.item AS BIGINT) = CAST(items.item AS BIGINT) GROUP BY name",
+    "SELECT word, sum(number) FROM facts JOIN kinds USING (kind) GROUP BY word",
+    "SELECT name, sum(number) FROM facts JOIN items ON facts.item IS NOT DISTINCT FROM items.item GROUP BY name",
+    "SELECT weight / 4.0 AS w, sum(number) FROM facts JOIN items USING (item) GROUP BY w",
+    "SELECT g.w, s, f.share FROM (SELECT weight * 0.25 AS w, sum(number) AS s FROM facts JOIN items USING (item) GROUP BY w) g JOIN facts f ON f.share = g.w WHERE f.item < 2",
     "SELECT upper(name) AS u, brand % 2 AS odd, sum(number) FROM facts JOIN items USING (item) GROUP BY ALL",
     # Several tables, a table of a table, and one that stands on either side.
     "SELECT name, town, sum(number), avg(number) FROM facts JOIN items USING (item) JOIN shops USING (shop) GROUP BY name, town",
@@ -138,6 +146,7 @@ LATE = [
     "SELECT name, number, day, part, sum(share) FROM facts JOIN items USING (item) GROUP BY ALL",
     "SELECT maker, town, month, kind, sum(price), count(*) FROM facts JOIN items USING (item) JOIN brands USING (brand) JOIN shops USING (shop) JOIN days USING (day) GROUP BY ALL",
     "SELECT sum(number) FROM facts JOIN items USING (item)",
+    "SELECT label, sum(number) FROM facts JOIN shares USING (share) GROUP BY label",
 ]
 
 
@@ -169,3 +178,23 @@ def test_groups_with_little_memory(peer: duckdb.DuckDBPyConnection) -> None:
         session.register(name, _tiled(table, 17_000))
     for text in EARLY[:8]:
         _same(session, peer, text)
+
+
+def test_a_key_that_is_another_one_each_time_is_made_for_each_row(session: pg.Session) -> None:
+    for key in ["weight + random()", "name || uuid()"]:
+        text = f"SELECT {key} AS k, count(*) FROM facts JOIN items USING (item) GROUP BY k"
+        assert session.sql(text).to_arrow().num_rows > 100_000
+        text = f"SELECT k, count(*) FROM (SELECT {key} AS k FROM facts JOIN items USING (item)) GROUP BY k"
+        assert session.sql(text).to_arrow().num_rows > 100_000
+
+
+def test_conditions_get_to_the_columns_that_they_are_about() -> None:
+    """A column may be called as a key that is worked out."""
+    session = pg.Session(threads=2)
+    facts = TABLES["facts"].append_column("key 0", pa.array(np.arange(ROWS) + 10_000))
+    session.register("facts", _tiled(facts, 17_000))
+    session.register("items", TABLES["items"])
+    text = 'SELECT name, sum(number) AS s, max("key 0") FROM facts JOIN items ON CAST(facts.item AS BIGINT) = CAST(items.item AS BIGINT) GROUP BY name'
+    assert _is_early(session.sql(text).explain())
+    found = session.sql(text).to_arrow()
+    assert found.num_rows == 40 and sum(found["s"].to_pylist()) == session.sql(text.replace("CAST(facts.item AS BIGINT) = CAST(items.item AS BIGINT)", "facts.item = items.item")).to_arrow()["s"].to_numpy().sum()

@@ -54,3 +54,21 @@ def test_lists_of_rows_of_lists() -> None:
         FROM t ORDER BY id"""
     found = pg.sql(text, t=table).to_arrow()
     assert found["l"].to_pylist() == [[4, 2], [], []]
+
+
+def test_fields_of_structs_are_columns_within_limits() -> None:
+    session = pg.Session()
+    rows = [{"s": {"A": {"x": 1}, "a": {"x": 2, "Y": 3}}}, {"s": None}]
+    session.register("t", pa.Table.from_pylist(rows))
+    assert session.sql('SELECT t.s."A".* FROM t').to_arrow().to_pydict() == {"x": [1, None]}
+    names = session.sql("SELECT s.* FROM t").to_arrow().column_names
+    assert names == ["A", "a"]
+    assert session.sql("SELECT s.* EXCLUDE (a) FROM t").to_arrow().column_names == ["A"]
+    session.sql("CREATE VIEW v AS SELECT s.a.* EXCLUDE (x) FROM t")
+    assert session.sql("SELECT * FROM v ORDER BY 1").to_arrow().to_pydict() == {"Y": [3, None]}
+    looked = session.prepare("SELECT s.a.* FROM t WHERE s.a.x < $1")
+    assert looked.sql([5]).to_arrow().to_pydict() == {"x": [2], "Y": [3]}
+    fields = ", ".join(f"'f{number}': 1" for number in range(900))
+    for stars in ("s.*, " * 12, "s.*, " * 3_000):
+        with pytest.raises(pg.errors.ResourcesExhaustedError, match=r"come to 10000 columns"):
+            session.sql(f"SELECT {stars} 1 FROM (SELECT {{{fields}}} AS s)")

@@ -92,22 +92,19 @@ pub(super) fn put_under<B: Between>(
     node.replace_children(children, recompute).map(Some)
 }
 
-/// The operator with a node under each input that is such.
+/// The operator with a node under each input, by its place, that is to have one.
 pub(super) fn put_under_all<B: Between>(
     node: Arc<dyn ExecutionPlan>,
-    is_such: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
-    what: impl Fn() -> B,
+    what: impl Fn(usize, &Arc<dyn ExecutionPlan>) -> Option<B>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let children = node.children().into_iter().map(|input| {
-        let input = Arc::clone(input);
-        match is_such(&input) {
-            false => input,
-            true => Arc::new(BetweenExec {
-                input,
-                what: Arc::new(what()),
-                place: Place::Above,
-            }),
-        }
+    let children = node.children().into_iter().enumerate();
+    let children = children.map(|(place, input)| match what(place, input) {
+        None => Arc::clone(input),
+        Some(what) => Arc::new(BetweenExec {
+            input: Arc::clone(input),
+            what: Arc::new(what),
+            place: Place::Above,
+        }),
     });
     let children = children.collect();
     let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);

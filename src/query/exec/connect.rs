@@ -60,12 +60,15 @@ fn untested(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
 fn undivided(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         let groups_floats = match node.downcast_ref::<AggregateExec>() {
-            Some(aggregate) if aggregate.mode().input_mode() == AggregateInputMode::Raw => {
-                let schema = aggregate.input_schema();
+            Some(aggregate) => {
+                let schema = match aggregate.mode().input_mode() {
+                    AggregateInputMode::Raw => aggregate.input_schema(),
+                    AggregateInputMode::Partial => aggregate.input().schema(),
+                };
                 let mut keys = aggregate.group_expr().expr().iter();
                 keys.any(|(key, _)| key.data_type(&schema).is_ok_and(|kind| kind.is_floating()))
             }
-            _ => false,
+            None => false,
         };
         if !groups_floats {
             return Ok(Transformed::no(node));

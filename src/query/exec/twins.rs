@@ -1,7 +1,7 @@
 //! Conditions on columns that share their name with another one.
 //!
 //! Comes in: a rule of the engine that moves conditions towards scans. Goes out: the same rule, by which no condition gets to another column than it is about: from node to node the engine looks columns up by
-//! their names, and takes the first of several that have one, as of both sides of a join of a table with itself. Such conditions stay where they are. Comes in: its rule that moves columns. Goes out: the same rule, by which no filter has other columns than it is about:
+//! their names, and takes the first of several that have one, as of both sides of a join of a table with itself, or one that has the name of a key of a semi join and is not what it is compared with. Such conditions stay where they are. Comes in: its rule that moves columns. Goes out: the same rule, by which no filter has other columns than it is about:
 //! where it gives on some of its columns only, the engine looks for those of its condition among them; nor is what may fail in the condition of a join worked out below it (`guarded.rs`). Never here: conditions that name no such column.
 
 use std::collections::{HashMap, HashSet};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
@@ -17,7 +18,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
-use datafusion::physical_plan::joins::NestedLoopJoinExec;
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -40,10 +41,17 @@ impl PhysicalOptimizerRule for TwinsApart {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let apart = plan.transform_up(|node| {
             let has_twins = |input: &Arc<dyn ExecutionPlan>| has_twins(&input.schema());
-            match node.children().into_iter().any(has_twins) {
-                true => put_under_all(node, has_twins, || Twins).map(Transformed::yes),
-                false => Ok(Transformed::no(node)),
+            let of_semi_join = of_semi_join(&node);
+            if of_semi_join.is_none() && !node.children().into_iter().any(has_twins) {
+                return Ok(Transformed::no(node));
             }
+            let twins = |place: usize, input: &Arc<dyn ExecutionPlan>| match &of_semi_join {
+                Some((of, passing)) if place == *of => Some(Twins {
+                    passing: Some(passing.clone()),
+                }),
+                _ => has_twins(input).then_some(Twins { passing: None }),
+            };
+            put_under_all(node, twins).map(Transformed::yes)
         });
         let moved = self.0.optimize(apart.data()?, config)?;
         // It has done what it is for.
@@ -149,15 +157,54 @@ fn single(schema: &Schema) -> HashSet<usize> {
     single.flatten().collect()
 }
 
-/// Lets conditions through that are only on columns whose names are their own.
+/// Of a semi join the input that gives no columns, and its columns that conditions may get to from above. The engine hands those on a key of the rows that come out on to the other side, by the name of that key, whatever it is
+/// compared with there (`CAST(b.k AS …)`, or another column beside one that is called so).
+fn of_semi_join(node: &Arc<dyn ExecutionPlan>) -> Option<(usize, HashSet<usize>)> {
+    let join = node.downcast_ref::<HashJoinExec>()?;
+    let (left, right) = (join.left().schema(), join.right().schema());
+    let (place, out, other) = match join.join_type() {
+        JoinType::RightSemi => (0, right, left),
+        JoinType::LeftSemi => (1, left, right),
+        _ => return None,
+    };
+    let keys = join.on().iter().map(|(left, right)| {
+        let (left, right) = (
+            left.downcast_ref::<Column>(),
+            right.downcast_ref::<Column>(),
+        );
+        match place {
+            0 => (right, left),
+            _ => (left, right),
+        }
+    });
+    let keys: Vec<(Option<&Column>, Option<&Column>)> = keys.collect();
+    let name = |column: &Column| Some(out.fields().get(column.index())?.name().as_str());
+    let passes = |own: usize, called: &str| {
+        let mut named = keys
+            .iter()
+            .filter(|(key, _)| key.and_then(name) == Some(called));
+        named.all(|(_, partner)| partner.is_some_and(|partner| partner.index() == own))
+    };
+    let columns = other.fields().iter().enumerate();
+    let passing = columns.filter(|(own, field)| passes(*own, field.name()));
+    Some((place, passing.map(|(own, _)| own).collect()))
+}
+
+/// Lets conditions through that are only on columns whose names are their own, and of these only on some, where only these may be meant.
 #[derive(Debug)]
-struct Twins;
+struct Twins {
+    passing: Option<HashSet<usize>>,
+}
 
 impl Between for Twins {
     const NAME: &'static str = "TwinsExec";
 
     fn lets_through(&self, schema: &Schema) -> HashSet<usize> {
-        single(schema)
+        let single = single(schema);
+        match &self.passing {
+            Some(passing) => single.intersection(passing).copied().collect(),
+            None => single,
+        }
     }
 
     fn hand_on(

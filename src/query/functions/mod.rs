@@ -4,11 +4,12 @@
 //!
 //! - Aggregates: `sums`, `extremes`, `moments`, `gathered`, `placed`, `percentiles`; over windows `ranks`, `neighbours`, `sliding`.
 //! - Lists: `by_lambda`, `contained`, `sorted_lists`, `vectors`. Texts: `formats`, `letters`, `matches`, `json`, `type_names`. Times: `ages`, `buckets`, `timezone`, `years`.
-//! - Of values of any type: `chosen`, `coerced`, and in `simple` tables of functions that need nothing but their arguments.
+//! - Of numbers: `bit_not`. Of values of any type: `chosen`, `coerced`, and in `simple` tables of functions that need nothing but their arguments.
 //! - Of all: `aliases` (more names), `growing` (values within the memory limit), `passed_on` (what they have of the engine's).
 
 mod ages;
 mod aliases;
+pub(super) mod bit_not;
 mod buckets;
 mod by_lambda;
 mod chosen;
@@ -42,7 +43,6 @@ use datafusion::prelude::SessionContext;
 use crate::query::plan::asof::Condition;
 use crate::query::plan::meaning::listed_text::HasNull;
 use crate::query::plan::types::unsigned::Quotient;
-use crate::query::rewrite::operators;
 
 /// Puts all of them in place.
 pub(super) fn add_to(context: &SessionContext) {
@@ -65,7 +65,7 @@ pub(super) fn add_to(context: &SessionContext) {
     letters::add_to(context);
     matches::add_to(context);
     moments::add_to(context);
-    operators::add_to(context);
+    bit_not::add_to(context);
     simple::add_to(context);
     type_names::add_to(context);
     vectors::add_to(context);

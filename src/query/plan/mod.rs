@@ -1,11 +1,12 @@
 //! Runs while a query is planned: what it means, which tiles it needs, and what is known of them.
 //!
-//! Comes in: logical and physical plans of the engine. Goes out: plans that mean the same as the SQL, and cost less. In the order in which they act:
+//! Comes in: logical and physical plans of the engine. Goes out: plans that mean the same as the SQL, and cost less.
 //!
-//! 1. On what the SQL planner made: `repeated` (what stands in a statement twice), `copies`, `types/` (before types are settled), `meaning/` (after). `walk` passes all expressions of a plan.
-//! 2. Subqueries and nodes of ours: `subqueries`, `apply/`, `only`, `steps`, `asof/`, which `own_nodes` makes physical; in clusters `spread/`.
-//! 3. What is known of grids: `statistics/`, `dependencies`, `sorted`; with it the order of joins (`join_order`, `join_search`, `outer`) and groups (`early_groups`, `one_step`, `roll_up`, `set_keys`).
-//! 4. Physical plans: `casts`, `constants`, `offsets`, `unions`, `stay`, `long_limit`, `narrow`, `required`, `settings`, `pause`.
+//! - What a plan means: `types/` (before types are settled) and `meaning/` (after), which `walk` past all expressions; `copies`, `steps`, `subqueries`, `apply/`, `only`, `asof/`, and `own_nodes`, which makes nodes of ours physical.
+//! - What is said in several places: `repeated/`.
+//! - What is known of grids: `statistics/`, `dependencies`, `sorted`.
+//! - Logical plans that cost less: `join_order` with `join_search`, `outer`, `unions`, `stay`; in clusters `spread/`.
+//! - Physical plans, first `roll_up` and `early_groups`, then among the engine's rules `casts`, `set_keys`, `constants`, `offsets`, `required`, at last `long_limit`, `one_step`, `narrow`, `pause`. `settings` are the engine's.
 //!
 //! Never here: what is done to a plan just before it runs, which is in `exec`.
 

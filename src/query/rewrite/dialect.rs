@@ -66,8 +66,12 @@ macro_rules! as_generic {
             }
 
             fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
-                let is_of_bits = parser.peek_token_ref().token == Token::Tilde;
-                is_of_bits.then(|| self.parse_bits(parser))
+                match parser.peek_token_ref().token {
+                    Token::Tilde => Some(self.parse_bits(parser)),
+                    Token::Minus => Some(self.parse_signed(parser, UnaryOperator::Minus)),
+                    Token::Plus => Some(self.parse_signed(parser, UnaryOperator::Plus)),
+                    _ => None,
+                }
             }
 
             fn parse_infix(
@@ -90,7 +94,7 @@ macro_rules! as_generic {
             fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
                 match &parser.peek_token_ref().token {
                     Token::CustomBinaryOperator(name) if name == POWER => {
-                        Some(Ok(self.prec_value(Precedence::MulDivModOp) + 1))
+                        Some(Ok(self.power()))
                     }
                     Token::CustomBinaryOperator(name) if name != ARROW => None,
                     Token::CustomBinaryOperator(_) | Token::LongArrow => {
@@ -188,6 +192,25 @@ impl Sql {
         Ok(Expr::UnaryOp {
             op: UnaryOperator::BitwiseNot,
             expr: Box::new(bits),
+        })
+    }
+
+    /// What is between `*` and a sign.
+    fn power(&self) -> u8 {
+        self.prec_value(Precedence::MulDivModOp) + 1
+    }
+
+    /// `-2 ** 2` is `(-2) ** 2`, as in DuckDB.
+    fn parse_signed(
+        &self,
+        parser: &mut Parser<'_>,
+        op: UnaryOperator,
+    ) -> Result<Expr, ParserError> {
+        parser.advance_token();
+        let number = parser.parse_subexpr(self.power())?;
+        Ok(Expr::UnaryOp {
+            op,
+            expr: Box::new(number),
         })
     }
 

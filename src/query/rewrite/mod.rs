@@ -3,9 +3,9 @@
 //! Comes in: the words of a text, or a statement as it was parsed. Goes out: the same with what means the same to the engine. One construct a file; `standard` walks past the expressions of a
 //! statement, and `dialect` tells the parser what to read.
 //!
-//! - Words of a text, before it is parsed: `asof`, `comprehensions`, `dialect`, `digits`, `trimmed`, and in `each_column`.
+//! - Words of a text, before it is parsed: `asof`, `comprehensions`, `dialect`, `digits`, `from_first`, `trimmed`, and in `each_column`.
 //! - Items and names of SELECT: `aliased`, `each_column` with `around`, `one_value`, `renamed`, `same_names`, `struct_stars`, `value_names`, `wide`, `written`.
-//! - FROM: `derived`, `from_first`, `inner_with`, `laterals`, `pivot`, `using`.
+//! - FROM: `derived`, `inner_with`, `laterals`, `pivot`, `using`.
 //! - GROUP BY and ORDER BY: `order`, `positions`.
 //! - Expressions: `array_of`, `called`, `distinct_from`, `fields`, `lambdas`, `long_numbers`, `of_one_row`, `operators`, `pattern`, `row_in`, `shifts`, `standard`, `synonyms`, `type_words`.
 //! - After an error of the planner: `letter_case`, `same_names`.

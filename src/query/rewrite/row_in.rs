@@ -6,10 +6,11 @@
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SetExpr, TableAliasColumnDef, TableFactor,
 };
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
 use super::called::called;
-use super::dialect::Sql;
+use super::dialect::{Sql, with_powers};
 use crate::error::{Error, Result};
 
 /// With what the name of the rows of the query begins.
@@ -154,7 +155,10 @@ fn select_of(exists: &mut Expr) -> Option<&mut datafusion::sql::sqlparser::ast::
 
 /// An expression of our own.
 pub(in crate::query) fn parsed(text: &str) -> Result<Expr> {
-    let read = Parser::new(&Sql).try_with_sql(text);
-    let read = read.and_then(|mut parser| parser.parse_expr());
+    let tokens = Tokenizer::new(&Sql, text).tokenize_with_location();
+    let read = tokens.map_err(ParserError::from).and_then(|tokens| {
+        let mut parser = Parser::new(&Sql).with_tokens_with_locations(with_powers(tokens));
+        parser.parse_expr()
+    });
     read.map_err(|error| Error::internal(format!("`{text}`: {error}")))
 }

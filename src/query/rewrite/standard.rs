@@ -193,7 +193,6 @@ impl VisitorMut for Rewriting<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        operators::regroup(expr);
         match self.rewrite(expr) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),

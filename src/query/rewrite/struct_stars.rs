@@ -3,9 +3,10 @@
 //! Comes in: a statement, in which a name before `.*` is that of no table. Goes out: the same with a column for each field, called like the field. Which fields there are is asked of the planner, by a query of all columns of FROM.
 //! Never here: `unnest(s)`, which the engine knows.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
@@ -25,37 +26,54 @@ use crate::query::functions::type_names::name_of;
 /// So many queries of a statement may name structs so.
 const MAX_QUERIES: usize = 64;
 
+/// So many columns may come of one statement.
+const MAX_WRITTEN: usize = 10_000;
+
 /// Writes the fields out.
 ///
 /// # Errors
-/// `Query` for a column that is no struct, and for fields left out that it has not; what the planner says of FROM.
+/// `Query` for a column that is no struct, and for fields left out that it has not; `ResourcesExhausted` for too many.
 pub(in crate::query) async fn written_out(
     statement: &mut Statement,
     state: &SessionState,
 ) -> Result<()> {
+    let (mut skipped, mut left) = (0, MAX_WRITTEN);
     for _ in 0..MAX_QUERIES {
-        let mut finding = Writing::default();
+        let mut finding = Writing::after(skipped, left);
         finding.visit(statement)?;
         let Some(query) = finding.found else {
             return Ok(());
         };
-        // Tables that look at others around them: the engine says what it does not find.
+        // Tables that look at others around them, or that the planner does not know yet: the engine says what it does not find.
         let Ok(plan) = planned(*query, state).await else {
-            return Ok(());
+            skipped += 1;
+            continue;
         };
         let mut writing = Writing {
             columns: Some(plan.schema().as_ref().clone()),
-            ..Writing::default()
+            ..Writing::after(skipped, left)
         };
         writing.visit(statement)?;
+        left = writing.left;
     }
-    Ok(())
+    Err(too_many())
+}
+
+fn too_many() -> Error {
+    let text = format!(
+        "`.*` of structs may stand in {MAX_QUERIES} queries of a statement, and come to {MAX_WRITTEN} columns"
+    );
+    let error = Error::new(ErrorKind::ResourcesExhausted, text);
+    error.with_hint("name the fields of some of them")
 }
 
 /// Looks for the first query that has such an item, those within it before it.
-#[derive(Default)]
 struct Writing {
     around: Around,
+    /// How many of these are passed by.
+    skipped: usize,
+    /// How many columns may still be written.
+    left: usize,
     /// What is put into it: the columns of its FROM.
     columns: Option<DFSchema>,
     /// A query of all its columns.
@@ -63,6 +81,16 @@ struct Writing {
 }
 
 impl Writing {
+    fn after(skipped: usize, left: usize) -> Self {
+        Self {
+            around: Around::default(),
+            skipped,
+            left,
+            columns: None,
+            found: None,
+        }
+    }
+
     fn visit(&mut self, statement: &mut Statement) -> Result<()> {
         let Some(statement) = sql_of(statement) else {
             return Ok(());
@@ -93,11 +121,15 @@ impl VisitorMut for Writing {
         if select.from.is_empty() || !select.projection.iter().any(|item| is_star(item, &tables)) {
             return ControlFlow::Continue(());
         }
+        if let Some(skipped) = self.skipped.checked_sub(1) {
+            self.skipped = skipped;
+            return ControlFlow::Continue(());
+        }
         let Some(columns) = &self.columns else {
             self.found = self.around.all_of(select.from.clone()).map(Box::new);
             return ControlFlow::Break(None);
         };
-        let done = in_select(select, &tables, columns);
+        let done = in_select(select, &tables, columns, &mut self.left);
         ControlFlow::Break(done.err().map(Box::new))
     }
 }
@@ -116,16 +148,29 @@ fn star(item: &SelectItem) -> Option<(Vec<Ident>, &WildcardAdditionalOptions)> {
     ))
 }
 
-/// Whether what stands before `.*` is no table.
+/// Whether what stands before `.*` is no table. A table may have the name of its schema before its own.
 fn is_star(item: &SelectItem, tables: &Tables) -> bool {
-    star(item).is_some_and(|(names, _)| names.last().is_some_and(|last| !tables.has(last)))
+    star(item).is_some_and(|(names, _)| match names.as_slice() {
+        [] => false,
+        [name] => !tables.has(name),
+        [first, .., last] => tables.has(first) || !tables.has(last),
+    })
 }
 
-fn in_select(select: &mut Select, tables: &Tables, columns: &DFSchema) -> Result<()> {
+fn in_select(
+    select: &mut Select,
+    tables: &Tables,
+    columns: &DFSchema,
+    left: &mut usize,
+) -> Result<()> {
     let mut items = Vec::new();
     for item in std::mem::take(&mut select.projection) {
         match star(&item).filter(|_| is_star(&item, tables)) {
-            Some((names, options)) => items.extend(fields_of(&names, options, columns)?),
+            Some((names, options)) => {
+                let fields = fields_of(&names, options, columns)?;
+                *left = left.checked_sub(fields.len()).ok_or_else(too_many)?;
+                items.extend(fields);
+            }
             None => items.push(item),
         }
     }
@@ -140,10 +185,7 @@ fn fields_of(
     columns: &DFSchema,
 ) -> Result<Vec<SelectItem>> {
     let written = joined(names);
-    let (root, within) = root_of(names, columns).ok_or_else(|| {
-        let text = format!("{written}.* is of no table and no column of FROM");
-        wrong(text).with_hint("write the name of a table, or of a column that is a struct")
-    })?;
+    let (root, within) = root_of(names, columns)?;
     let (mut kind, mut access) = (root, String::new());
     for name in within {
         let field = field(kind, name).ok_or_else(|| not_a_struct(&written, kind))?;
@@ -154,16 +196,19 @@ fn fields_of(
         return Err(not_a_struct(&written, kind));
     };
     let left_out = left_out(options, &written)?;
-    if let Some(unknown) = left_out.iter().find(|name| field(kind, name).is_none()) {
-        let has = fields.iter().map(|field| field.name().as_str());
-        let has = has.collect::<Vec<_>>().join(", ");
-        return Err(wrong(format!(
-            "{written} has no field {unknown}; it has {has}"
-        )));
+    let mut out = HashSet::new();
+    for name in left_out {
+        let Some(field) = field(kind, name) else {
+            let has = fields.iter().map(|field| field.name().as_str());
+            let has = has.collect::<Vec<_>>().join(", ");
+            return Err(wrong(format!(
+                "{written} has no field {name}; it has {has}"
+            )));
+        };
+        out.insert(field.name());
     }
     let (root, _) = names.split_at(names.len() - within.len());
-    let stays = |name: &str| !left_out.iter().any(|out| is_named(out, name));
-    let kept = fields.iter().filter(|field| stays(field.name()));
+    let kept = fields.iter().filter(|field| !out.contains(field.name()));
     kept.map(|field| {
         let text = format!("{}{access}{}", joined(root), bracket(field.name()));
         Ok(SelectItem::ExprWithAlias {
@@ -178,38 +223,68 @@ fn fields_of(
 fn root_of<'a, 'b>(
     names: &'a [Ident],
     columns: &'b DFSchema,
-) -> Option<(&'b DataType, &'a [Ident])> {
+) -> Result<(&'b DataType, &'a [Ident])> {
     let of = |table: Option<&Ident>, column: &Ident| {
-        let mut found = columns.iter().filter(|(qualifier, field)| {
-            let is_of_table = table.is_none_or(|table| {
+        let of_table = columns.iter().filter(|(qualifier, _)| {
+            table.is_none_or(|table| {
                 qualifier.is_some_and(|qualifier| is_named(table, qualifier.table()))
-            });
-            is_of_table && is_named(column, field.name())
+            })
         });
-        let (_, field) = found.next().filter(|_| found.next().is_none())?;
-        Some(field.data_type())
+        let fields: Vec<&FieldRef> = of_table.map(|(_, field)| field).collect();
+        one_of(&fields, column)
     };
-    if let [table, column, within @ ..] = names
-        && let Some(kind) = of(Some(table), column)
-    {
-        return Some((kind, within));
+    let written = joined(names);
+    let found = match names {
+        [table, column, within @ ..] => of(Some(table), column).map(|found| (found, within)),
+        _ => None,
+    };
+    let found = found.or_else(|| {
+        let (column, within) = names.split_first()?;
+        Some((of(None, column)?, within))
+    });
+    match found {
+        Some((Ok(field), within)) => Ok((field.data_type(), within)),
+        Some((Err(Several), _)) => {
+            let text = format!("{written}.* is of several columns of FROM");
+            Err(wrong(text).with_hint("write the name of the table before it"))
+        }
+        None => {
+            let text = format!("{written}.* is of no table and no column of FROM");
+            Err(wrong(text).with_hint("write the name of a table, or of a column that is a struct"))
+        }
     }
-    let [column, within @ ..] = names else {
-        return None;
-    };
-    Some((of(None, column)?, within))
 }
 
-fn field<'a>(kind: &'a DataType, name: &Ident) -> Option<&'a arrow::datatypes::FieldRef> {
+fn field<'a>(kind: &'a DataType, name: &Ident) -> Option<&'a FieldRef> {
     let DataType::Struct(fields) = kind else {
         return None;
     };
-    fields.iter().find(|field| is_named(name, field.name()))
+    one_of(&fields.iter().collect::<Vec<_>>(), name)?.ok()
+}
+
+/// Several fields are meant by one name.
+struct Several;
+
+/// The field of that name; of none the one whose name differs in the case of letters only.
+fn one_of<'a>(
+    fields: &[&'a FieldRef],
+    name: &Ident,
+) -> Option<std::result::Result<&'a FieldRef, Several>> {
+    let of_all = |is: &dyn Fn(&str) -> bool| {
+        let mut named = fields.iter().filter(|field| is(field.name()));
+        let first = named.next()?;
+        Some(named.next().map_or(Ok(*first), |_| Err(Several)))
+    };
+    let folded = folded(name);
+    of_all(&|of| of == folded).or_else(|| of_all(&|of| is_named(name, of)))
 }
 
 /// Names without quotes mean what differs in the case of letters, too.
 fn is_named(name: &Ident, of: &str) -> bool {
-    folded(name) == of || name.quote_style.is_none() && name.value.eq_ignore_ascii_case(of)
+    match name.quote_style {
+        None => name.value.eq_ignore_ascii_case(of),
+        Some(_) => name.value == of,
+    }
 }
 
 /// What EXCLUDE names.

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use super::super::auth::is_token;
 use super::Settings;
 use crate::cluster::{ClusterOptions, Join, NEAR_BYTES};
 use crate::error::{Error, Result};
+use crate::serve::door::auth::is_token;
 
 impl Settings {
     /// How the server is a member of a cluster, if it is one.

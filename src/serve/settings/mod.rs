@@ -18,10 +18,10 @@ use toml::Value;
 use self::keys::{KEYS, Kind};
 use super::accounts::CallerLimits;
 use super::options::{Limits, ServerOptions};
-use super::tls::TlsFiles;
 #[cfg(feature = "distributed")]
 use crate::cluster::NEAR_BYTES;
 use crate::error::{Error, ErrorKind, Result};
+use crate::serve::door::tls::TlsFiles;
 
 /// With what the names of our variables begin.
 const PREFIX: &str = "PARTGRID_";

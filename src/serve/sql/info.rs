@@ -16,15 +16,15 @@ use arrow_flight::sql::{
     SqlTransactionIsolationLevel,
 };
 
-use super::super::answers::{MOST, PREPARED_FOR};
-use super::super::auth::Scope;
-use super::super::call::Call;
-use super::super::ingest::MAX_NAME_BYTES;
 use super::super::service::Service;
 use super::converts::converts;
 use crate::error::{Error, Result};
 use crate::flight::of_flight;
 use crate::query::{KEYWORDS, MAX_SQL_BYTES, Subject};
+use crate::serve::door::auth::Scope;
+use crate::serve::door::call::Call;
+use crate::serve::queries::answers::{MOST, PREPARED_FOR};
+use crate::serve::receive::ingest::MAX_NAME_BYTES;
 
 /// What is another text in another server, or for another caller.
 struct Facts {

@@ -8,12 +8,12 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::sql::{Command, CommandGetTables};
 
-use super::super::call::Call;
 use super::super::service::Service;
 use super::{info, keys, no_command, types};
 use crate::error::{Error, Result};
 use crate::flight::of_flight;
 use crate::query::{CATALOG, SCHEMA};
+use crate::serve::door::call::Call;
 
 /// The type of a table that is a grid, and of a view.
 const TABLE: &str = "TABLE";

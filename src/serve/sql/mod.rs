@@ -17,16 +17,16 @@ use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};
 use bytes::Bytes;
 use tracing::Instrument;
 
-use super::answers::{Answer, Statement};
-use super::call::Call;
 use super::flight::protocol;
-use super::poll::Polled;
-use super::rows::columns_of;
-use super::running::Task;
 use super::service::Service;
 use crate::error::{Error, Result};
 use crate::flight::schema_bytes;
 use crate::query::Parameters;
+use crate::serve::door::call::Call;
+use crate::serve::queries::answers::{Answer, Statement};
+use crate::serve::queries::poll::Polled;
+use crate::serve::queries::rows::columns_of;
+use crate::serve::queries::running::Task;
 
 /// What a command gives: a ticket for it, and its columns. A statement that names something does so now; its ticket gives a row that says what was done.
 ///

@@ -9,14 +9,14 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow_flight::sql::ActionCreatePreparedStatementResult;
 use bytes::Bytes;
 
-use super::super::answers::Statement;
-use super::super::call::Call;
-use super::super::running::Task;
 use super::super::service::Service;
 use super::{columns, task};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::schema_bytes;
 use crate::query::Parameters;
+use crate::serve::door::call::Call;
+use crate::serve::queries::answers::Statement;
+use crate::serve::queries::running::Task;
 
 /// How many sets of values one statement takes at a time.
 const MAX_SETS: usize = 10_000;

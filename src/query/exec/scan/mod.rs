@@ -3,6 +3,10 @@
 //! Comes in: a grid, columns, conditions on its rows, the row bands that pruning kept. Goes out: one stream of batches for each share of the rows, of exactly the rows
 //! that pass; without conditions slices of the tiles, not copies (sliced nested columns excepted, see `grid::compact`). Never here: how tiles are opened, which is
 //! `TileData`; how rows are tested, which is `sieve`.
+//!
+//! - Who reads what: `morsel` and `align` (shares), `deal` (whole row bands for shares), `apart` (in several processes).
+//! - Reading: `read` (one share), `stitch` (column bands side by side), `ahead` (what is told before tiles from elsewhere are brought), `sieve` with `condition` (which rows pass), `learnt` (what operators above have learned).
+//! - What it did, and how it looks: `tally`, `count`, `show`.
 
 mod ahead;
 mod align;

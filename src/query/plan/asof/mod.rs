@@ -1,6 +1,6 @@
 //! Nearest joins: beside each row of the left table the nearest row of the right one.
 //!
-//! Comes in: a logical plan with joins whose condition is the argument of a function (`asof.rs` of the parent). Goes out: nodes of ours in their place, whose conditions are pairs of equal keys and one
+//! Comes in: a logical plan with joins whose condition is the argument of a function (`rewrite/asof.rs`). Goes out: nodes of ours in their place, whose conditions are pairs of equal keys and one
 //! inequality of a value of each side, of which `planned.rs` makes operators (`exec/asof/`). Conditions of the right table alone are asked before the nearest row is looked for. What is above a node never goes below it, but for conditions of the left table (`left.rs`): the nearest row is another one if some
 //! are left out. Never here: SQL text, running.
 

@@ -3,13 +3,14 @@
 //! Comes in: a physical plan. Goes out: the same plan, in which the first step of GROUP BY stands below inner joins with tables that bring keys and no values, wherever far fewer rows then take part in them. What
 //! aggregates keep of a group passes the joins as columns; a row that meets several counts as often, as it would have before. Never here: the order of joins (`join_order.rs`), and what it costs (`saving.rs`).
 
+mod joined;
 mod safe;
 mod saving;
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinType, NullEquality};
@@ -17,14 +18,16 @@ use datafusion::error::Result;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
-use datafusion::physical_plan::joins::{HashJoinExec, HashJoinExecBuilder};
+use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
+use self::joined::{Joined, replaced};
 use self::safe::{has_room_for_sums, never_fails};
-use self::saving::{Saving, leaves_rows, rows_of};
+use self::saving::{Known, Saving};
 
 /// The aggregates whose states may be put together in any order and grouping.
 const MERGED: [&str; 7] = ["avg", "bool_and", "bool_or", "count", "max", "min", "sum"];
@@ -92,6 +95,7 @@ struct Named {
 
 /// An aggregate, whose joins are taken off one by one.
 struct Taking {
+    known: Known,
     /// What is left.
     base: Arc<dyn ExecutionPlan>,
     /// Of the last table first joined again.
@@ -105,22 +109,29 @@ fn early(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let keys = aggregate.group_expr().expr().iter();
     let functions = aggregate.aggr_expr().iter();
     let mut taking = Taking {
+        known: Known::new(),
         base: Arc::clone(aggregate.input()),
         tables: Vec::new(),
         keys: keys.map(|(key, _)| Arc::clone(key)).collect(),
         arguments: functions.map(|function| function.expressions()).collect(),
         filters: aggregate.filter_expr().to_vec(),
     };
+    if aggregate.input().children().is_empty() || !taking.known.has_many_rows(&taking.base) {
+        return Ok(None);
+    }
     while taking.pass_projection()? || taking.take_join()? {}
-    if taking.tables.is_empty() {
+    let varies = || taking.outer().any(is_volatile) || taking.own_sides().any(is_volatile);
+    if taking.tables.is_empty() || varies() {
         return Ok(None);
     }
     let early_keys = taking.early_keys();
     let schema = taking.base.schema();
-    let Some(rows) = rows_of(&taking.base) else {
+    let Some(rows) = taking.known.most_rows(&taking.base) else {
         return Ok(None);
     };
-    let never_fail = early_keys.iter().all(|key| never_fails(key, &schema))
+    let never_fail = early_keys
+        .iter()
+        .all(|key| never_fails(key, &schema) && is_key(key, &schema))
         && taking
             .values()
             .all(|value| never_fails(value, &schema) && has_room_for_sums(value, &schema, rows));
@@ -128,7 +139,10 @@ fn early(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         return Ok(None);
     }
     let tables: Vec<_> = taking.tables.iter().map(|named| &named.table).collect();
-    match Saving::of(&taking.base, &tables, &early_keys, &taking.keys) {
+    let joined = taking.tables.iter().flat_map(|named| &named.on);
+    let joined: Vec<Expr> = joined.map(|(_, value)| Arc::clone(value)).collect();
+    let keys = [&early_keys, &joined, &taking.keys].map(Vec::as_slice);
+    match Saving::of(&taking.known, &taking.base, &tables, keys) {
         Some(saving) => taking.joined_again(aggregate, early_keys, saving.puts_together),
         None => Ok(None),
     }
@@ -147,6 +161,12 @@ impl Taking {
     fn outer(&self) -> impl Iterator<Item = &Expr> {
         let joined = self.tables.iter().flat_map(|named| &named.on);
         self.keys.iter().chain(joined.map(|(_, value)| value))
+    }
+
+    /// What is compared with those, of the tables.
+    fn own_sides(&self) -> impl Iterator<Item = &Expr> {
+        let joined = self.tables.iter().flat_map(|named| &named.on);
+        joined.map(|(own, _)| own)
     }
 
     /// Puts another expression in place of each column of what is left.
@@ -168,6 +188,9 @@ impl Taking {
             return Ok(false);
         };
         let items = projection.expr();
+        if items.iter().any(|item| is_volatile(&item.expr)) {
+            return Ok(false);
+        }
         self.replace(&|column| Some(Arc::clone(&items.get(column.index())?.expr)))?;
         self.base = Arc::clone(projection.input());
         Ok(true)
@@ -191,7 +214,7 @@ impl Taking {
             true => (join.left(), join.right()),
             false => (join.right(), join.left()),
         };
-        if !leaves_rows(&base, rest) {
+        if !self.known.leaves_rows(&base, rest) {
             return Ok(false);
         }
         let first = (self.tables.len() + 1) * TABLE;
@@ -245,7 +268,9 @@ impl Taking {
             [true, true] => None,
             [true, false] => Some(false),
             [false, true] => Some(true),
-            [false, false] => Some(rows_of(join.left())? < rows_of(join.right())?),
+            [false, false] => {
+                Some(self.known.rows_of(join.left())? < self.known.rows_of(join.right())?)
+            }
         }
     }
 
@@ -274,12 +299,7 @@ impl Taking {
             return Ok(None);
         };
         let num_states = groups.schema().fields().len() - early_keys.len();
-        let mut joined = Joined {
-            plan: Arc::new(groups),
-            groups_at: 0,
-            tables_at: BTreeMap::new(),
-            early_keys,
-        };
+        let mut joined = Joined::new(Arc::new(groups), early_keys);
         for (number, named) in self.tables.iter().enumerate().rev() {
             joined.join(number + 1, named)?;
         }
@@ -346,19 +366,13 @@ impl Taking {
             }
             functions.push(Arc::new(early));
         }
-        let keys = early_keys.iter().enumerate().map(|(place, key)| {
-            let column = key.downcast_ref::<Column>();
-            let name = column.map_or("key", |column| column.name());
-            let is_taken = |other: &Expr| {
-                let other = other.downcast_ref::<Column>();
-                other.is_some_and(|other| other.name() == name)
-            };
-            let is_one =
-                column.is_some() && early_keys.iter().filter(|other| is_taken(other)).count() == 1;
-            let name = if is_one {
-                name.to_owned()
-            } else {
-                format!("{name}:{place}")
+        let mut names = HashSet::new();
+        let keys = early_keys.iter().map(|key| {
+            let column = key.downcast_ref::<Column>().map(Column::name);
+            let name = match column.filter(|name| names.insert((*name).to_owned())) {
+                Some(name) => name.to_owned(),
+                // Of no column: by their names conditions find those that they are about.
+                None => name_of_none(&schema, &mut names),
             };
             (Arc::clone(key), name)
         });
@@ -374,61 +388,20 @@ impl Taking {
     }
 }
 
-/// The groups, joined with some of the tables.
-struct Joined {
-    plan: Arc<dyn ExecutionPlan>,
-    /// Where the columns of the groups begin.
-    groups_at: usize,
-    /// Where those of each table begin that is joined.
-    tables_at: BTreeMap<usize, usize>,
-    early_keys: Vec<Expr>,
+/// Whether groups and joins take the same values for one: not of floats, which have two zeros.
+fn is_key(key: &Expr, schema: &Schema) -> bool {
+    let kind = key.data_type(schema);
+    kind.is_ok_and(|kind| !kind.is_floating() && !kind.is_nested())
 }
 
-impl Joined {
-    /// Joins the table of this number.
-    fn join(&mut self, number: usize, named: &Named) -> Result<()> {
-        let on = named.on.iter().map(|(own, value)| {
-            let value = self.over(value)?;
-            Ok(match named.is_left {
-                true => (Arc::clone(own), value),
-                false => (value, Arc::clone(own)),
-            })
-        });
-        let on = on.collect::<Result<Vec<_>>>()?;
-        let (plan, table) = (Arc::clone(&self.plan), Arc::clone(&named.table));
-        let (before, width) = (plan.schema().fields().len(), table.schema().fields().len());
-        let (left, right) = if named.is_left {
-            (table, plan)
-        } else {
-            (plan, table)
-        };
-        self.plan = HashJoinExecBuilder::new(left, right, on, JoinType::Inner)
-            .with_null_equality(named.nulls)
-            .build_exec()?;
-        if named.is_left {
-            self.groups_at += width;
-            self.tables_at.values_mut().for_each(|at| *at += width);
+/// A name that no column has, and no other key.
+fn name_of_none(schema: &Schema, names: &mut HashSet<String>) -> String {
+    let mut numbers = names.len()..;
+    loop {
+        let name = format!("key {}", numbers.next().unwrap_or_default());
+        if schema.index_of(&name).is_err() && names.insert(name.clone()) {
+            return name;
         }
-        let at = if named.is_left { 0 } else { before };
-        self.tables_at.insert(number, at);
-        Ok(())
-    }
-
-    /// The expression over the columns that are here.
-    fn over(&self, expression: &Expr) -> Result<Expr> {
-        let known = self.early_keys.iter().position(|key| key.eq(expression));
-        if let Some(place) = known {
-            return Ok(self.column(self.groups_at + place));
-        }
-        replaced(expression, &|column| {
-            let (table, place) = (column.index() / TABLE, column.index() % TABLE);
-            Some(self.column(self.tables_at.get(&table)? + place))
-        })
-    }
-
-    fn column(&self, place: usize) -> Expr {
-        let schema = self.plan.schema();
-        Arc::new(Column::new(schema.field(place).name(), place))
     }
 }
 
@@ -438,19 +411,6 @@ fn place_in(join: &HashJoinExec, column: usize) -> Option<usize> {
         Some(projection) => projection.get(column).copied(),
         None => Some(column),
     }
-}
-
-/// The expression with others in place of columns of what is left.
-fn replaced(expression: &Expr, new: &dyn Fn(&Column) -> Option<Expr>) -> Result<Expr> {
-    Arc::clone(expression)
-        .transform_up(|part| {
-            let column = part.downcast_ref::<Column>();
-            Ok(match column.and_then(new) {
-                Some(new) => Transformed::yes(new),
-                None => Transformed::no(part),
-            })
-        })
-        .data()
 }
 
 /// The aggregate as a first step.

@@ -4,14 +4,15 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PhysicalExpr};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use super::TABLE;
+use super::{Expr, TABLE};
 
 /// With fewer rows whatever is done is done soon.
 const LEAST_ROWS: f64 = 50_000.0;
@@ -26,8 +27,7 @@ const MUCH_LESS: f64 = 0.7;
 const NEAR_GROUPS: f64 = 16_384.0;
 const FURTHER: f64 = 0.5;
 
-/// The price of looking up a row of a table, and of a key by its type.
-const JOIN: f64 = 1.0;
+/// The price of looking up a key by its type, in groups and in tables.
 const NUMBER: f64 = 1.0;
 const TEXT: f64 = 2.5;
 const NESTED: f64 = 5.0;
@@ -39,32 +39,32 @@ pub(super) struct Saving {
 }
 
 impl Saving {
-    /// `early_keys` are of the base, `keys` of it and of the tables in their order; none, if nothing is saved.
+    /// Of keys the first are those of the base, then come those that tables are joined by, and the keys of groups, which are of the base and of the tables in their order; none, if nothing is saved.
     pub(super) fn of(
+        known: &Known,
         base: &Arc<dyn ExecutionPlan>,
         tables: &[&Arc<dyn ExecutionPlan>],
-        early_keys: &[Arc<dyn PhysicalExpr>],
-        keys: &[Arc<dyn PhysicalExpr>],
+        [early_keys, joined, keys]: [&[Expr]; 3],
     ) -> Option<Self> {
-        let of_base = Known::of(base)?;
-        let rows = of_base.rows.filter(|rows| *rows >= LEAST_ROWS)?;
-        let of_tables: Vec<Known> = tables
-            .iter()
-            .map(|table| Known::of(table))
-            .collect::<Option<_>>()?;
-        let values = |key: &Arc<dyn PhysicalExpr>| -> Option<f64> {
-            let number = key.downcast_ref::<Column>()?.index();
-            match number / TABLE {
-                0 => of_base.values(number),
-                table => of_tables.get(table - 1)?.values(number % TABLE),
-            }
+        let of_base = Plan::of(known, base)?;
+        let rows = known.most_rows(base).filter(|rows| *rows >= LEAST_ROWS)?;
+        let of_tables = tables.iter().map(|table| Plan::of(known, table));
+        let of_tables: Vec<Plan> = of_tables.collect::<Option<_>>()?;
+        let of = |column: &Column| match column.index() / TABLE {
+            0 => Some(&of_base),
+            table => of_tables.get(table - 1),
         };
-        let price = |key: &Arc<dyn PhysicalExpr>| -> f64 {
-            let number = key.downcast_ref::<Column>().map(Column::index);
-            let kind = number.and_then(|number| match number / TABLE {
-                0 => of_base.kind(number),
-                table => of_tables.get(table - 1)?.kind(number % TABLE),
-            });
+        // What is worked out of columns has no more values than these.
+        let values = |key: &Expr| -> Option<f64> {
+            let columns = collect_columns(key);
+            let values = columns
+                .iter()
+                .map(|column| of(column)?.values(column.index() % TABLE));
+            values.product()
+        };
+        let price = |key: &Expr| -> f64 {
+            let column = key.downcast_ref::<Column>();
+            let kind = column.and_then(|column| of(column)?.kind(column.index() % TABLE));
             kind.map_or(TEXT, price_of)
         };
         let groups = early_keys.iter().map(|key| values(key).unwrap_or(rows));
@@ -76,9 +76,7 @@ impl Saving {
         let left = (seen * shares).min(rows);
         let named = keys.iter().map(|key| values(key).unwrap_or(groups));
         let named = named.product::<f64>().clamp(1.0, groups);
-        #[expect(clippy::cast_precision_loss, reason = "there are few")]
-        let joins = tables.len() as f64 * JOIN;
-        let late = joins + keys.iter().map(price).sum::<f64>() + further(named);
+        let late = joined.iter().chain(keys).map(price).sum::<f64>() + further(named);
         let early = early_keys.iter().map(price).sum::<f64>() + further(groups);
         let is_less = rows * early + left * late < rows * late * MUCH_LESS;
         (is_less && left <= rows / 2.0).then_some(Self {
@@ -87,21 +85,60 @@ impl Saving {
     }
 }
 
-/// What is known of a plan.
-struct Known {
-    statistics: Arc<Statistics>,
-    rows: Option<f64>,
-    plan: Arc<dyn ExecutionPlan>,
-}
+/// What is known of the plans of one aggregate, looked up once.
+pub(super) struct Known(StatisticsContext);
 
 impl Known {
-    fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
-        let found = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
-        let statistics = found.ok()?;
+    pub(super) fn new() -> Self {
+        Self(StatisticsContext::new())
+    }
+
+    fn of(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {
+        self.0.compute(plan.as_ref(), &StatisticsArgs::new()).ok()
+    }
+
+    /// About how many rows a plan gives.
+    pub(super) fn rows_of(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
+        number(&self.of(plan)?.num_rows)
+    }
+
+    /// About how many rows a plan gives at most: as many as its largest table, if joins below leave all of them. How many these leave is hard to tell; where groups are made of too few rows after all, little is lost, and
+    /// a first step that finds no two rows of one group soon gives rows on as they come.
+    pub(super) fn most_rows(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
+        let below = plan.children().into_iter();
+        let below = below.filter_map(|input| self.most_rows(input));
+        below.chain(self.rows_of(plan)).reduce(f64::max)
+    }
+
+    /// Whether it is worth a look.
+    pub(super) fn has_many_rows(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+        self.most_rows(plan).is_some_and(|rows| rows >= LEAST_ROWS)
+    }
+
+    /// Whether a join leaves nearly all rows of what is joined with a table.
+    pub(super) fn leaves_rows(
+        &self,
+        join: &Arc<dyn ExecutionPlan>,
+        rest: &Arc<dyn ExecutionPlan>,
+    ) -> bool {
+        let rows = |plan| self.rows_of(plan).filter(|rows| *rows > 0.0);
+        rows(join)
+            .zip(rows(rest))
+            .is_some_and(|(joined, before)| joined >= before * LEFT)
+    }
+}
+
+/// A plan, and what is known of it.
+struct Plan {
+    statistics: Arc<Statistics>,
+    schema: SchemaRef,
+}
+
+impl Plan {
+    fn of(known: &Known, plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
         Some(Self {
-            rows: number(&statistics.num_rows),
-            statistics,
-            plan: Arc::clone(plan),
+            statistics: known.of(plan)?,
+            schema: plan.schema(),
         })
     }
 
@@ -112,22 +149,8 @@ impl Known {
     }
 
     fn kind(&self, column: usize) -> Option<DataType> {
-        let schema = self.plan.schema();
-        Some(schema.fields().get(column)?.data_type().clone())
+        Some(self.schema.fields().get(column)?.data_type().clone())
     }
-}
-
-/// About how many rows a plan gives.
-pub(super) fn rows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
-    Known::of(plan)?.rows
-}
-
-/// Whether a join leaves nearly all rows of what is joined with a table.
-pub(super) fn leaves_rows(join: &Arc<dyn ExecutionPlan>, rest: &Arc<dyn ExecutionPlan>) -> bool {
-    let rows = |plan| rows_of(plan).filter(|rows| *rows > 0.0);
-    rows(join)
-        .zip(rows(rest))
-        .is_some_and(|(joined, before)| joined >= before * LEFT)
 }
 
 fn number(known: &Precision<usize>) -> Option<f64> {

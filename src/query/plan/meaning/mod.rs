@@ -1,6 +1,10 @@
 //! Gives expressions the meaning that SQL gives them, where the engine has another.
 //!
 //! Comes in: a logical plan whose types are settled. Goes out: the same plan, each expression of which went past the rules that are listed here, once. Never here: the rules.
+//!
+//! - Numbers: `checked` (overflow), `floats` (0.0 and -0.0, NaN). Times: `clocks` with `moments` (casts and texts of instants), `days` (after instants), `lengths` (of intervals), `units` (constants between two seconds).
+//! - Nulls and conditions: `exact`, `conditions` (FILTER over windows). Texts: `concatenate`, `uuids`.
+//! - Nested values: `fields` (of structs), `nested` (as keys), `nested_order` (in ORDER BY), `listed_text`, `lambdas/`.
 
 pub(in crate::query) mod checked;
 pub(in crate::query) mod clocks;

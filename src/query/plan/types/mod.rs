@@ -2,6 +2,9 @@
 //!
 //! Comes in: an operation that the SQL planner meets (`operations.rs`), or a logical plan whose types are not settled yet. Goes out: comparisons of times of different units, durations and days that are given as
 //! parameters, windows that are ordered by what has no distances, sums of NULL, and an error for a comparison of a date with a number. Never here: the meaning of nulls, overflow.
+//!
+//! - Operations as the SQL planner meets them: `operations`, `spans` (times numbers), `unsigned` (quotients), `elements` (of groups).
+//! - The whole plan: `bare` (as functions of the engine take values), `centuries`, `decimals` beside floats, `dictionaries`, `distinct_on`, `united` (parts of UNION), `unnested`, `outside` (what subqueries say of types).
 
 pub(in crate::query) mod bare;
 mod centuries;
