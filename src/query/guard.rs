@@ -83,7 +83,7 @@ pub(super) async fn parse(
     let has_natural = tokens
         .iter()
         .any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::NATURAL));
-    let has_stars_of_names = tokens.windows(2).any(|pair| matches!(pair, [dot, star] if dot.token == Token::Period && star.token == Token::Mul));
+    let has_stars_of_names = has_stars_of_names(&tokens);
     let nesting = state.config().options().sql_parser.recursion_limit.get();
     let mut statements = DFParserBuilder::new(tokens)
         .with_dialect(&Sql)
@@ -119,6 +119,20 @@ pub(super) async fn parse(
     }
     standard::rewrite(&mut statement, state)?;
     Ok((statement, does))
+}
+
+/// Whether a star follows a dot, blanks in between or not.
+fn has_stars_of_names(tokens: &[TokenWithSpan]) -> bool {
+    let words = tokens.iter().map(|token| &token.token);
+    let words = words.filter(|token| !matches!(token, Token::Whitespace(_)));
+    let mut follows_dot = false;
+    for word in words {
+        if follows_dot && *word == Token::Mul {
+            return true;
+        }
+        follows_dot = *word == Token::Period;
+    }
+    false
 }
 
 /// Numbers the parameters that are written `?`, which the planner does not know.

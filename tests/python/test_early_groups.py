@@ -27,6 +27,7 @@ def _tables() -> dict[str, pa.Table]:
             "number": pa.array(random.integers(-50, 50, ROWS), pa.int64(), mask=random.random(ROWS) < 0.02),
             "part": pa.array(random.integers(0, 4, ROWS), pa.int64()),
             "price": pa.array(random.integers(0, 10_000, ROWS), pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(9, 2)),
+            "serial": pa.array(np.arange(ROWS)),
             "share": pa.array(random.integers(0, 64, ROWS) / 4.0),
         }
     )
@@ -42,6 +43,7 @@ def _tables() -> dict[str, pa.Table]:
                 "weight": pa.array([number % 9 for number in items], pa.int64()),
             }
         ),
+        "serials": pa.table({"serial": pa.array(np.arange(ROWS))}),
         "kinds": pa.table({"kind": [f"kind {number}" for number in range(5)], "word": [f"word {number % 2}" for number in range(5)]}),
         "shares": pa.table({"share": [number / 4.0 for number in range(64)], "label": [f"label {number % 6}" for number in range(64)]}),
         "brands": pa.table({"brand": pa.array(range(7), pa.int64()), "maker": [f"maker {number % 3}" for number in range(7)]}),
@@ -107,6 +109,9 @@ EARLY = [
     "SELECT town, month, count(*), sum(share) FROM shops JOIN facts USING (shop) JOIN days USING (day) GROUP BY town, month",
     "SELECT maker, name, sum(number) FROM facts JOIN items USING (item) JOIN brands USING (brand) GROUP BY maker, name",
     "SELECT maker, town, sum(price), count(*) FROM facts JOIN items USING (item) JOIN brands USING (brand) JOIN shops USING (shop) GROUP BY ALL",
+    # A join that stays below, since its key would make too many groups.
+    "SELECT name, sum(number) FROM facts JOIN days USING (day) JOIN items USING (item) JOIN shops USING (shop) GROUP BY name",
+    "SELECT name, sum(number) FROM facts JOIN serials USING (serial) JOIN items USING (item) GROUP BY name",
     # Conditions of aggregates, and on the facts; constants; values that are worked out.
     "SELECT name, sum(number) FILTER (WHERE part = 2), count(*) FILTER (WHERE kind LIKE '%3') FROM facts JOIN items USING (item) GROUP BY name",
     "SELECT name, sum(price * 2), sum(price + price), max(share * 2 - 1) FROM facts JOIN items USING (item) WHERE part < 3 GROUP BY name",

@@ -169,6 +169,10 @@ fn in_select(
             Some((names, options)) => {
                 let fields = fields_of(&names, options, columns)?;
                 *left = left.checked_sub(fields.len()).ok_or_else(too_many)?;
+                if fields.is_empty() {
+                    let text = format!("{}.* EXCLUDE (…) leaves no column", joined(&names));
+                    return Err(wrong(text));
+                }
                 items.extend(fields);
             }
             None => items.push(item),

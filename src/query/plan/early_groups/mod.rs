@@ -85,6 +85,7 @@ fn goes(aggregate: &AggregateExec) -> bool {
 }
 
 /// A table that is joined after the groups were made.
+#[derive(Clone)]
 struct Named {
     table: Arc<dyn ExecutionPlan>,
     is_left: bool,
@@ -94,8 +95,8 @@ struct Named {
 }
 
 /// An aggregate, whose joins are taken off one by one.
+#[derive(Clone)]
 struct Taking {
-    known: Known,
     /// What is left.
     base: Arc<dyn ExecutionPlan>,
     /// Of the last table first joined again.
@@ -105,50 +106,66 @@ struct Taking {
     filters: Vec<Option<Expr>>,
 }
 
+/// Takes joins off, and groups before those of them with which most is saved.
 fn early(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let known = Known::new();
+    let input = aggregate.input();
+    if input.children().is_empty() || !known.has_many_rows(input) {
+        return Ok(None);
+    }
     let keys = aggregate.group_expr().expr().iter();
     let functions = aggregate.aggr_expr().iter();
     let mut taking = Taking {
-        known: Known::new(),
-        base: Arc::clone(aggregate.input()),
+        base: Arc::clone(input),
         tables: Vec::new(),
         keys: keys.map(|(key, _)| Arc::clone(key)).collect(),
         arguments: functions.map(|function| function.expressions()).collect(),
         filters: aggregate.filter_expr().to_vec(),
     };
-    if aggregate.input().children().is_empty() || !taking.known.has_many_rows(&taking.base) {
-        return Ok(None);
+    let mut best: Option<(Saving, Taking)> = None;
+    loop {
+        while taking.pass_projection()? {}
+        if let Some(saving) = taking.saving(&known)
+            && best
+                .as_ref()
+                .is_none_or(|(best, _)| best.gain < saving.gain)
+        {
+            best = Some((saving, taking.clone()));
+        }
+        if !taking.take_join(&known)? {
+            break;
+        }
     }
-    while taking.pass_projection()? || taking.take_join()? {}
-    let varies = || taking.outer().any(is_volatile) || taking.own_sides().any(is_volatile);
-    if taking.tables.is_empty() || varies() {
-        return Ok(None);
-    }
-    let early_keys = taking.early_keys();
-    let schema = taking.base.schema();
-    let Some(rows) = taking.known.most_rows(&taking.base) else {
-        return Ok(None);
-    };
-    let never_fail = early_keys
-        .iter()
-        .all(|key| never_fails(key, &schema) && is_key(key, &schema))
-        && taking
-            .values()
-            .all(|value| never_fails(value, &schema) && has_room_for_sums(value, &schema, rows));
-    if !never_fail {
-        return Ok(None);
-    }
-    let tables: Vec<_> = taking.tables.iter().map(|named| &named.table).collect();
-    let joined = taking.tables.iter().flat_map(|named| &named.on);
-    let joined: Vec<Expr> = joined.map(|(_, value)| Arc::clone(value)).collect();
-    let keys = [&early_keys, &joined, &taking.keys].map(Vec::as_slice);
-    match Saving::of(&taking.known, &taking.base, &tables, keys) {
-        Some(saving) => taking.joined_again(aggregate, early_keys, saving.puts_together),
+    match best {
+        Some((saving, taking)) => taking.joined_again(aggregate, saving.puts_together),
         None => Ok(None),
     }
 }
 
 impl Taking {
+    /// What is saved by groups at this place; nothing, where they would mean something else.
+    fn saving(&self, known: &Known) -> Option<Saving> {
+        let varies = || self.outer().chain(self.own_sides()).any(is_volatile);
+        if self.tables.is_empty() || varies() {
+            return None;
+        }
+        let (early_keys, schema) = (self.early_keys(), self.base.schema());
+        let rows = known.most_rows(&self.base)?;
+        let never_fail = early_keys
+            .iter()
+            .all(|key| never_fails(key, &schema) && is_key(key, &schema))
+            && self.values().all(|value| {
+                never_fails(value, &schema) && has_room_for_sums(value, &schema, rows)
+            });
+        let tables: Vec<_> = self.tables.iter().map(|named| &named.table).collect();
+        let joined = self.tables.iter().flat_map(|named| &named.on);
+        let joined: Vec<Expr> = joined.map(|(_, value)| Arc::clone(value)).collect();
+        let keys = [&early_keys, &joined, &self.keys].map(Vec::as_slice);
+        never_fail
+            .then(|| Saving::of(known, &self.base, &tables, keys))
+            .flatten()
+    }
+
     /// What aggregates are made of.
     fn values(&self) -> impl Iterator<Item = &Expr> {
         self.arguments
@@ -197,7 +214,7 @@ impl Taking {
     }
 
     /// Takes the join off that is uppermost, if one of its sides brings no values, and nearly all rows of the other one find something in it.
-    fn take_join(&mut self) -> Result<bool> {
+    fn take_join(&mut self, known: &Known) -> Result<bool> {
         let base = Arc::clone(&self.base);
         let Some(join) = base.downcast_ref::<HashJoinExec>() else {
             return Ok(false);
@@ -207,14 +224,14 @@ impl Taking {
             && join.fetch().is_none()
             && !join.null_aware;
         let width = join.left().schema().fields().len();
-        let Some(is_left) = self.side(join, width).filter(|_| is_plain) else {
+        let Some(is_left) = self.side(join, width, known).filter(|_| is_plain) else {
             return Ok(false);
         };
         let (table, rest) = match is_left {
             true => (join.left(), join.right()),
             false => (join.right(), join.left()),
         };
-        if !self.known.leaves_rows(&base, rest) {
+        if !known.leaves_rows(&base, rest) {
             return Ok(false);
         }
         let first = (self.tables.len() + 1) * TABLE;
@@ -241,7 +258,7 @@ impl Taking {
     }
 
     /// Whether the left side is the one that brings no values, or the right one; the smaller one, if neither does. No expression may be over both.
-    fn side(&self, join: &HashJoinExec, width: usize) -> Option<bool> {
+    fn side(&self, join: &HashJoinExec, width: usize, known: &Known) -> Option<bool> {
         let sides = |expression: &Expr| -> Option<[bool; 2]> {
             let mut sides = [false, false];
             for column in collect_columns(expression) {
@@ -268,9 +285,7 @@ impl Taking {
             [true, true] => None,
             [true, false] => Some(false),
             [false, true] => Some(true),
-            [false, false] => {
-                Some(self.known.rows_of(join.left())? < self.known.rows_of(join.right())?)
-            }
+            [false, false] => Some(known.rows_of(join.left())? < known.rows_of(join.right())?),
         }
     }
 
@@ -292,9 +307,9 @@ impl Taking {
     fn joined_again(
         &self,
         aggregate: &AggregateExec,
-        early_keys: Vec<Expr>,
         puts_together: bool,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let early_keys = self.early_keys();
         let Some(groups) = self.groups(aggregate, &early_keys)? else {
             return Ok(None);
         };

@@ -34,6 +34,8 @@ const NESTED: f64 = 5.0;
 
 /// What becomes of an aggregate whose groups are made before.
 pub(super) struct Saving {
+    /// How much.
+    pub(super) gain: f64,
     /// Whether the groups after the joins are far fewer than the rows that have come of them, so that each share puts them together for itself first.
     pub(super) puts_together: bool,
 }
@@ -78,8 +80,9 @@ impl Saving {
         let named = named.product::<f64>().clamp(1.0, groups);
         let late = joined.iter().chain(keys).map(price).sum::<f64>() + further(named);
         let early = early_keys.iter().map(price).sum::<f64>() + further(groups);
-        let is_less = rows * early + left * late < rows * late * MUCH_LESS;
-        (is_less && left <= rows / 2.0).then_some(Self {
+        let (early, late) = (rows * early + left * late, rows * late);
+        (early < late * MUCH_LESS && left <= rows / 2.0).then_some(Self {
+            gain: late - early,
             puts_together: named <= left / 2.0,
         })
     }
