@@ -24,9 +24,13 @@ def _tables() -> dict[str, pa.Table]:
             "shop": pa.array(random.integers(0, SHOPS, ROWS), pa.int64()),
             "day": pa.array(random.integers(0, DAYS, ROWS), pa.int32()),
             "kind": pa.array([f"kind {number}" for number in random.integers(0, 5, ROWS)]),
-            "number": pa.array(random.integers(-50, 50, ROWS), pa.int64(), mask=random.random(ROWS) < 0.02),
+            "number": pa.array(
+                random.integers(-50, 50, ROWS), pa.int64(), mask=random.random(ROWS) < 0.02
+            ),
             "part": pa.array(random.integers(0, 4, ROWS), pa.int64()),
-            "price": pa.array(random.integers(0, 10_000, ROWS), pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(9, 2)),
+            "price": pa.array(random.integers(0, 10_000, ROWS), pa.int64())
+            .cast(pa.decimal128(19, 0))
+            .cast(pa.decimal128(9, 2)),
             "serial": pa.array(np.arange(ROWS)),
             "share": pa.array(random.integers(0, 64, ROWS) / 4.0),
         }
@@ -44,11 +48,36 @@ def _tables() -> dict[str, pa.Table]:
             }
         ),
         "serials": pa.table({"serial": pa.array(np.arange(ROWS))}),
-        "kinds": pa.table({"kind": [f"kind {number}" for number in range(5)], "word": [f"word {number % 2}" for number in range(5)]}),
-        "shares": pa.table({"share": [number / 4.0 for number in range(64)], "label": [f"label {number % 6}" for number in range(64)]}),
-        "brands": pa.table({"brand": pa.array(range(7), pa.int64()), "maker": [f"maker {number % 3}" for number in range(7)]}),
-        "shops": pa.table({"shop": pa.array(range(SHOPS), pa.int64()), "town": [None if number == 4 else f"town {number % 5}" for number in range(SHOPS)]}),
-        "days": pa.table({"day": pa.array(range(DAYS), pa.int32()), "month": pa.array([number // 30 for number in range(DAYS)], pa.int32())}),
+        "kinds": pa.table(
+            {
+                "kind": [f"kind {number}" for number in range(5)],
+                "word": [f"word {number % 2}" for number in range(5)],
+            }
+        ),
+        "shares": pa.table(
+            {
+                "share": [number / 4.0 for number in range(64)],
+                "label": [f"label {number % 6}" for number in range(64)],
+            }
+        ),
+        "brands": pa.table(
+            {
+                "brand": pa.array(range(7), pa.int64()),
+                "maker": [f"maker {number % 3}" for number in range(7)],
+            }
+        ),
+        "shops": pa.table(
+            {
+                "shop": pa.array(range(SHOPS), pa.int64()),
+                "town": [None if number == 4 else f"town {number % 5}" for number in range(SHOPS)],
+            }
+        ),
+        "days": pa.table(
+            {
+                "day": pa.array(range(DAYS), pa.int32()),
+                "month": pa.array([number // 30 for number in range(DAYS)], pa.int32()),
+            }
+        ),
     }
 
 
@@ -79,7 +108,9 @@ def _is_early(plan: str) -> bool:
     """Whether groups are made below a join."""
     lines = plan.splitlines()
     joins = [re.match(r"[ |]*", line).end() for line in lines if "JoinExec" in line]
-    groups = [re.match(r"[ |]*", line).end() for line in lines if "AggregateExec: mode=Partial," in line]
+    groups = [
+        re.match(r"[ |]*", line).end() for line in lines if "AggregateExec: mode=Partial," in line
+    ]
     return bool(joins) and any(group > min(joins) for group in groups)
 
 
@@ -89,7 +120,9 @@ def _rows(rows: list[tuple]) -> list[tuple]:
 
 def _same(session: pg.Session, peer: duckdb.DuckDBPyConnection, text: str) -> None:
     found = session.sql(text).to_arrow()
-    assert _rows(list(zip(*(column.to_pylist() for column in found.columns)))) == _rows(peer.execute(text).fetchall())
+    assert _rows(list(zip(*(column.to_pylist() for column in found.columns)))) == _rows(
+        peer.execute(text).fetchall()
+    )
 
 
 EARLY = [
@@ -129,7 +162,9 @@ EARLY = [
 
 
 @pytest.mark.parametrize("text", EARLY)
-def test_groups_before_joins(session: pg.Session, peer: duckdb.DuckDBPyConnection, text: str) -> None:
+def test_groups_before_joins(
+    session: pg.Session, peer: duckdb.DuckDBPyConnection, text: str
+) -> None:
     assert _is_early(session.sql(text).explain())
     _same(session, peer, text)
 
@@ -156,7 +191,9 @@ LATE = [
 
 
 @pytest.mark.parametrize("text", LATE)
-def test_groups_after_joins(session: pg.Session, peer: duckdb.DuckDBPyConnection, text: str) -> None:
+def test_groups_after_joins(
+    session: pg.Session, peer: duckdb.DuckDBPyConnection, text: str
+) -> None:
     assert not _is_early(session.sql(text).explain())
     _same(session, peer, text)
 
@@ -167,12 +204,30 @@ def test_a_row_that_is_dropped_is_no_reason_of_an_error(session: pg.Session) -> 
     item = facts["item"].to_numpy(zero_copy_only=False)
     number = pa.array(np.where(item == ITEMS - 1, 0, 5), pa.int64())
     whole = pa.array(np.where(item == ITEMS - 1, 2**62, 5), pa.int64())
-    session.register("failing", facts.append_column("divisor", number).append_column("whole", whole))
-    for value in ["100 / divisor", "100 % divisor", "whole * whole", "whole + whole + whole", "CAST(whole AS INTEGER)", "CAST(CAST(divisor AS VARCHAR) AS INTEGER)"]:
-        found = session.sql(f"SELECT name, count({value}) AS n FROM failing JOIN items USING (item) GROUP BY name").to_arrow()
+    session.register(
+        "failing", facts.append_column("divisor", number).append_column("whole", whole)
+    )
+    for value in [
+        "100 / divisor",
+        "100 % divisor",
+        "whole * whole",
+        "whole + whole + whole",
+        "CAST(whole AS INTEGER)",
+        "CAST(CAST(divisor AS VARCHAR) AS INTEGER)",
+    ]:
+        found = session.sql(
+            f"SELECT name, count({value}) AS n FROM failing JOIN items USING (item) GROUP BY name"
+        ).to_arrow()
         assert found.num_rows == 40 and sum(found["n"].to_pylist()) > 100_000, value
     # A sum without room is found where a group is done, and its rows were dropped before.
-    assert session.sql("SELECT name, sum(whole) AS s FROM failing JOIN items USING (item) GROUP BY name").to_arrow().num_rows == 40
+    assert (
+        session.sql(
+            "SELECT name, sum(whole) AS s FROM failing JOIN items USING (item) GROUP BY name"
+        )
+        .to_arrow()
+        .num_rows
+        == 40
+    )
     with pytest.raises(pg.errors.QueryError, match="overflow|room"):
         session.sql("SELECT kind, sum(whole) AS s FROM failing GROUP BY kind").to_arrow()
 
@@ -202,4 +257,15 @@ def test_conditions_get_to_the_columns_that_they_are_about() -> None:
     text = 'SELECT name, sum(number) AS s, max("key 0") FROM facts JOIN items ON CAST(facts.item AS BIGINT) = CAST(items.item AS BIGINT) GROUP BY name'
     assert _is_early(session.sql(text).explain())
     found = session.sql(text).to_arrow()
-    assert found.num_rows == 40 and sum(found["s"].to_pylist()) == session.sql(text.replace("CAST(facts.item AS BIGINT) = CAST(items.item AS BIGINT)", "facts.item = items.item")).to_arrow()["s"].to_numpy().sum()
+    assert (
+        found.num_rows == 40
+        and sum(found["s"].to_pylist())
+        == session.sql(
+            text.replace(
+                "CAST(facts.item AS BIGINT) = CAST(items.item AS BIGINT)", "facts.item = items.item"
+            )
+        )
+        .to_arrow()["s"]
+        .to_numpy()
+        .sum()
+    )

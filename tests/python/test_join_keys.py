@@ -111,10 +111,19 @@ def test_rows_that_are_in_two_tables_by_converted_keys(
     session.register("e", pg.from_arrow(pa.table({"key": as_other, "k": as_other[::-1]})))
     for text, expected in [
         ("SELECT count(*) FROM f SEMI JOIN d a ON f.k = a.k SEMI JOIN d b ON f.k = b.k", 3600),
-        ("SELECT count(*) FROM (SELECT DISTINCT f.k FROM f JOIN d a ON f.k = a.k JOIN d b ON f.k = b.k)", 400),
+        (
+            "SELECT count(*) FROM (SELECT DISTINCT f.k FROM f JOIN d a ON f.k = a.k JOIN d b ON f.k = b.k)",
+            400,
+        ),
         ("SELECT count(*) FROM f WHERE k IN (SELECT k FROM d) AND k IN (SELECT k FROM d)", 3600),
-        ("SELECT count(*) FROM f SEMI JOIN e a ON f.k = a.key AND a.k IS NOT NULL SEMI JOIN (SELECT k FROM d LIMIT 200) b ON f.k = b.k", 1800),
-        ("SELECT count(*) FROM (SELECT k FROM d LIMIT 200) b JOIN (SELECT * FROM f SEMI JOIN e ON f.k = e.key AND e.k IS NOT NULL) x ON x.k = b.k", 1800),
+        (
+            "SELECT count(*) FROM f SEMI JOIN e a ON f.k = a.key AND a.k IS NOT NULL SEMI JOIN (SELECT k FROM d LIMIT 200) b ON f.k = b.k",
+            1800,
+        ),
+        (
+            "SELECT count(*) FROM (SELECT k FROM d LIMIT 200) b JOIN (SELECT * FROM f SEMI JOIN e ON f.k = e.key AND e.k IS NOT NULL) x ON x.k = b.k",
+            1800,
+        ),
     ]:
         [[found]] = session.sql(text).to_arrow().to_pydict().values()
         assert found == expected, text

@@ -13,7 +13,9 @@ MADE = {"target/", "target/release/", "deploy/secrets/", "member.py"}
 
 
 def _sources():
-    return [path for top in TOPS for path in (ROOT / top).rglob("*") if "__pycache__" not in path.parts]
+    return [
+        path for top in TOPS for path in (ROOT / top).rglob("*") if "__pycache__" not in path.parts
+    ]
 
 
 def _named(path):
@@ -30,15 +32,23 @@ def there():
     ends = set()
     for path in [*_sources(), *ROOT.glob("*")]:
         parts = path.relative_to(ROOT).parts
-        ends.update("/".join(parts[start:]) + ("/" if path.is_dir() else "") for start in range(len(parts)))
+        ends.update(
+            "/".join(parts[start:]) + ("/" if path.is_dir() else "") for start in range(len(parts))
+        )
     return ends
 
 
-@pytest.mark.parametrize("where", ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs", "src", "python/src", "sql"])
+@pytest.mark.parametrize(
+    "where", ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs", "src", "python/src", "sql"]
+)
 def test_what_is_named_is_there(where, there):
     place = ROOT / where
     files = [place] if place.is_file() else [*place.rglob("*.md"), *place.rglob("*.rs")]
-    missing = [f"{path.relative_to(ROOT)}: {name}" for path in files for name in sorted(_named(path) - there - MADE)]
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in files
+        for name in sorted(_named(path) - there - MADE)
+    ]
     assert not missing, "\n".join(missing)
     if where in ("ARCHITECTURE.md", "src"):
         assert sum(len(_named(path)) for path in files) > 40

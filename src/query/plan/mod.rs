@@ -16,7 +16,7 @@ pub(super) mod casts;
 pub(crate) mod constants;
 pub(super) mod copies;
 mod dependencies;
-pub(super) mod early_groups;
+pub(in crate::query) mod early_groups;
 pub(super) mod join_order;
 mod join_search;
 pub(super) mod long_limit;

@@ -69,11 +69,6 @@ impl PhysicalOptimizerRule for EarlyGroups {
 /// Whether it is a first step, or the only one, whose groups may be made in parts.
 fn goes(aggregate: &AggregateExec) -> bool {
     let keys = aggregate.group_expr();
-    let is_merged = |function: &Arc<AggregateFunctionExpr>| {
-        MERGED.contains(&function.fun().name())
-            && !function.is_distinct()
-            && function.order_bys().is_empty()
-    };
     matches!(
         aggregate.mode(),
         AggregateMode::Partial | AggregateMode::Single
@@ -81,7 +76,17 @@ fn goes(aggregate: &AggregateExec) -> bool {
         && !keys.expr().is_empty()
         && !aggregate.aggr_expr().is_empty()
         && aggregate.limit_options().is_none()
-        && aggregate.aggr_expr().iter().all(is_merged)
+        && aggregate
+            .aggr_expr()
+            .iter()
+            .all(|function| is_merged(function))
+}
+
+/// Whether what it keeps of parts of a group may be put together in several steps.
+pub(in crate::query) fn is_merged(function: &AggregateFunctionExpr) -> bool {
+    MERGED.contains(&function.fun().name())
+        && !function.is_distinct()
+        && function.order_bys().is_empty()
 }
 
 /// A table that is joined after the groups were made.

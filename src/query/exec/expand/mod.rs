@@ -1,16 +1,19 @@
 //! Groups of several sets of keys, made of the groups of all keys.
 //!
-//! Comes in: the groups of all keys, with what their aggregates keep. Goes out: the same rows once for each set, without the keys that are not in it, and with the number of the set, as the engine's own first step
-//! gives them. Never here: putting rows of one group together.
+//! Comes in: the groups of all keys, with what their aggregates keep. Goes out: the groups of each set, without the keys that are not in it, and with the number of the set, as the engine's own first step gives them. Those
+//! of a set are made of the fewest rows that have all of its keys (`levels.rs`); where memory or an aggregate does not allow that, they are the rows of all keys, and the last step puts them together. Never here: that step.
+
+mod levels;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
@@ -22,7 +25,11 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
     ReplaceChildrenOptions,
 };
-use futures::{StreamExt, TryStreamExt, future, stream};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+
+use self::levels::{Levels, bytes_of};
+use crate::query::plan::early_groups::is_merged;
 
 /// A set of keys.
 #[derive(Debug, Clone)]
@@ -93,18 +100,44 @@ impl ExpandExec {
         })
     }
 
-    fn of_set(&self, groups: &RecordBatch, set: &Set) -> Result<RecordBatch> {
+    /// Groups by some keys, which stand first in their order, as those of a set, whose keys are among these.
+    fn of_set(&self, groups: &RecordBatch, keys: &[usize], set: &Set) -> Result<RecordBatch> {
         let schema = self.schema();
         let rows = groups.num_rows();
-        let (keys, kept) = groups.columns().split_at(set.left_out.len());
-        let keys = keys.iter().zip(&set.left_out);
-        let keys = keys.map(|(key, is_out)| match is_out {
-            true => new_null_array(key.data_type(), rows),
-            false => Arc::clone(key),
+        let (columns, states) = groups.columns().split_at(keys.len());
+        let all = set.left_out.iter().enumerate().zip(schema.fields());
+        let all = all.map(|((key, is_out), field)| {
+            let place = keys.iter().position(|known| *known == key);
+            let column = place.and_then(|place| columns.get(place));
+            match column.filter(|_| !is_out) {
+                Some(column) => Arc::clone(column),
+                None => new_null_array(field.data_type(), rows),
+            }
         });
         let number = set.number.to_array_of_size(rows)?;
-        let columns = keys.chain([number]).chain(kept.iter().map(Arc::clone));
-        Ok(RecordBatch::try_new(schema, columns.collect())?)
+        let columns = all.chain([number]).chain(states.iter().map(Arc::clone));
+        let columns: Vec<ArrayRef> = columns.collect();
+        Ok(RecordBatch::try_new(schema, columns)?)
+    }
+
+    /// The rows of all keys, once for each set.
+    fn repeated(
+        self,
+        groups: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    ) -> BoxStream<'static, Result<RecordBatch>> {
+        let keys: Arc<[usize]> = (0..self.num_keys()).collect();
+        let expanded = groups.map_ok(move |groups| {
+            let (this, keys) = (self.clone(), Arc::clone(&keys));
+            stream::iter(0..self.sets.len()).map(move |place| match this.sets.get(place) {
+                Some(set) => this.of_set(&groups, &keys, set),
+                None => datafusion::common::internal_err!("there is no set {place}"),
+            })
+        });
+        expanded.try_flatten().boxed()
+    }
+
+    fn num_keys(&self) -> usize {
+        self.without_rows.group_expr().expr().len()
     }
 }
 
@@ -177,26 +210,32 @@ impl ExecutionPlan for ExpandExec {
     ) -> Result<SendableRecordBatchStream> {
         let counted = BaselineMetrics::new(&self.metrics, partition);
         let this = self.clone();
-        let groups = self.input.execute(partition, Arc::clone(&context))?;
-        let mut groups = groups.try_filter(|groups| future::ready(groups.num_rows() > 0));
+        let mut groups = self.input.execute(partition, Arc::clone(&context))?;
         let batches = stream::once(async move {
+            let consumer = MemoryConsumer::new(format!("ExpandExec[{partition}]"));
+            let held = consumer.register(context.memory_pool());
+            let are_merged = this
+                .without_rows
+                .aggr_expr()
+                .iter()
+                .all(|one| is_merged(one));
+            let mut all = Vec::new();
+            while let Some(batch) = groups.try_next().await? {
+                if batch.num_rows() == 0 {
+                    continue;
+                }
+                let has_room = are_merged && held.try_grow(bytes_of(&batch)).is_ok();
+                all.push(batch);
+                if !has_room {
+                    let all = stream::iter(all).map(Ok).chain(groups);
+                    return Ok::<_, DataFusionError>(this.repeated(all));
+                }
+            }
             // The groups of no key are there without any row.
-            let first = match groups.try_next().await? {
-                None => return this.without_rows.execute(0, context),
-                Some(first) => first,
-            };
-            let all = stream::once(async { Ok(first) }).chain(groups);
-            let schema = this.schema();
-            let expanded = all.map_ok(move |groups| {
-                let sets = Arc::clone(&this.sets);
-                let this = this.clone();
-                stream::iter(0..sets.len()).map(move |place| match sets.get(place) {
-                    Some(set) => this.of_set(&groups, set),
-                    None => datafusion::common::internal_err!("there is no set {place}"),
-                })
-            });
-            let expanded = expanded.try_flatten();
-            Ok(Box::pin(RecordBatchStreamAdapter::new(schema, expanded)) as _)
+            match all.is_empty() {
+                true => Ok(this.without_rows.execute(0, context)?.boxed()),
+                false => Ok(Levels::new(this, all, held, context).made()),
+            }
         });
         let batches = batches
             .try_flatten()
