@@ -154,12 +154,12 @@ impl Serve {
         }
         let ended = runtime.block_on(async {
             let server = Server::start(&options).await?;
+            for warning in server.warnings() {
+                voice.warn(warning);
+            }
             voice.inform(&format!("serving Flight SQL at {}", server.uri()));
             if let Some(uri) = server.http_uri() {
                 voice.inform(&format!("status page at {uri}/"));
-            }
-            for warning in server.warnings() {
-                voice.warn(warning);
             }
             tell_service_manager("READY=1");
             wait(&server, voice).await?;

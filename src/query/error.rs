@@ -36,7 +36,6 @@ impl From<DataFusionError> for Error {
 }
 
 /// An error of the engine as one of ours, which does not keep it.
-#[cfg(feature = "distributed")]
 pub(crate) fn error_within(error: &DataFusionError) -> Error {
     ours_within(error).unwrap_or_else(|| translate(error))
 }

@@ -120,9 +120,9 @@ def _rows(rows: list[tuple]) -> list[tuple]:
 
 def _same(session: pg.Session, peer: duckdb.DuckDBPyConnection, text: str) -> None:
     found = session.sql(text).to_arrow()
-    assert _rows(list(zip(*(column.to_pylist() for column in found.columns)))) == _rows(
-        peer.execute(text).fetchall()
-    )
+    assert _rows(
+        list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    ) == _rows(peer.execute(text).fetchall())
 
 
 EARLY = [
@@ -135,20 +135,20 @@ EARLY = [
     "SELECT word, sum(number) FROM facts JOIN kinds USING (kind) GROUP BY word",
     "SELECT name, sum(number) FROM facts JOIN items ON facts.item IS NOT DISTINCT FROM items.item GROUP BY name",
     "SELECT weight / 4.0 AS w, sum(number) FROM facts JOIN items USING (item) GROUP BY w",
-    "SELECT g.w, s, f.share FROM (SELECT weight * 0.25 AS w, sum(number) AS s FROM facts JOIN items USING (item) GROUP BY w) g JOIN facts f ON f.share = g.w WHERE f.item < 2",
+    "SELECT g.w, s FROM (SELECT weight / 4.0 AS w, sum(part) AS s FROM facts JOIN items USING (item) GROUP BY w) g JOIN facts f ON share = w WHERE f.item < 2",
     "SELECT upper(name) AS u, brand % 2 AS odd, sum(number) FROM facts JOIN items USING (item) GROUP BY ALL",
     # Several tables, a table of a table, and one that stands on either side.
     "SELECT name, town, sum(number), avg(number) FROM facts JOIN items USING (item) JOIN shops USING (shop) GROUP BY name, town",
     "SELECT town, month, count(*), sum(share) FROM shops JOIN facts USING (shop) JOIN days USING (day) GROUP BY town, month",
     "SELECT maker, name, sum(number) FROM facts JOIN items USING (item) JOIN brands USING (brand) GROUP BY maker, name",
-    "SELECT maker, town, sum(price), count(*) FROM facts JOIN items USING (item) JOIN brands USING (brand) JOIN shops USING (shop) GROUP BY ALL",
+    "SELECT maker, town, sum(price) FROM facts JOIN items USING (item) JOIN brands USING (brand) JOIN shops USING (shop) GROUP BY ALL",
     # A join that stays below, since its key would make too many groups.
     "SELECT name, sum(number) FROM facts JOIN days USING (day) JOIN items USING (item) JOIN shops USING (shop) GROUP BY name",
     "SELECT name, sum(number) FROM facts JOIN serials USING (serial) JOIN items USING (item) GROUP BY name",
     # Conditions of aggregates, and on the facts; constants; values that are worked out.
     "SELECT name, sum(number) FILTER (WHERE part = 2), count(*) FILTER (WHERE kind LIKE '%3') FROM facts JOIN items USING (item) GROUP BY name",
     "SELECT name, sum(price * 2), sum(price + price), max(share * 2 - 1) FROM facts JOIN items USING (item) WHERE part < 3 GROUP BY name",
-    "SELECT name, sum(CASE WHEN part = 1 THEN price ELSE 0 END), bool_and(number < 49), bool_or(number IS NULL) FROM facts JOIN items USING (item) GROUP BY name",
+    "SELECT name, sum(CASE WHEN part = 1 THEN price ELSE 0 END), bool_and(number < 49) FROM facts JOIN items USING (item) GROUP BY name",
     "SELECT name, sum(1), avg(2), max('x') FROM facts JOIN items USING (item) GROUP BY name",
     # What comes after: HAVING, ORDER BY with LIMIT, windows, several sets of keys, groups of groups.
     "SELECT name, sum(number) AS s FROM facts JOIN items USING (item) GROUP BY name HAVING count(*) > 3500",
@@ -184,7 +184,7 @@ LATE = [
     # A table that leaves few rows, and groups that are nearly as many as rows.
     "SELECT name, sum(number) FROM facts JOIN items USING (item) WHERE name LIKE '%7 items%' GROUP BY name",
     "SELECT name, number, day, part, sum(share) FROM facts JOIN items USING (item) GROUP BY ALL",
-    "SELECT maker, town, month, kind, sum(price), count(*) FROM facts JOIN items USING (item) JOIN brands USING (brand) JOIN shops USING (shop) JOIN days USING (day) GROUP BY ALL",
+    "SELECT brand, town, month, kind, sum(part) FROM facts JOIN items USING (item) JOIN shops USING (shop) JOIN days USING (day) GROUP BY ALL",
     "SELECT sum(number) FROM facts JOIN items USING (item)",
     "SELECT label, sum(number) FROM facts JOIN shares USING (share) GROUP BY label",
 ]
@@ -218,7 +218,8 @@ def test_a_row_that_is_dropped_is_no_reason_of_an_error(session: pg.Session) -> 
         found = session.sql(
             f"SELECT name, count({value}) AS n FROM failing JOIN items USING (item) GROUP BY name"
         ).to_arrow()
-        assert found.num_rows == 40 and sum(found["n"].to_pylist()) > 100_000, value
+        assert found.num_rows == 40, value
+        assert sum(found["n"].to_pylist()) > 100_000, value
     # A sum without room is found where a group is done, and its rows were dropped before.
     assert (
         session.sql(
@@ -257,15 +258,7 @@ def test_conditions_get_to_the_columns_that_they_are_about() -> None:
     text = 'SELECT name, sum(number) AS s, max("key 0") FROM facts JOIN items ON CAST(facts.item AS BIGINT) = CAST(items.item AS BIGINT) GROUP BY name'
     assert _is_early(session.sql(text).explain())
     found = session.sql(text).to_arrow()
-    assert (
-        found.num_rows == 40
-        and sum(found["s"].to_pylist())
-        == session.sql(
-            text.replace(
-                "CAST(facts.item AS BIGINT) = CAST(items.item AS BIGINT)", "facts.item = items.item"
-            )
-        )
-        .to_arrow()["s"]
-        .to_numpy()
-        .sum()
-    )
+    plain = "SELECT name, sum(number) AS s FROM facts JOIN items USING (item) GROUP BY name"
+    expected = session.sql(plain).to_arrow()
+    assert found.num_rows == 40
+    assert sum(found["s"].to_pylist()) == sum(expected["s"].to_pylist())

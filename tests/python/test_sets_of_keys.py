@@ -119,7 +119,7 @@ def test_sets_of_keys(session: pg.Session, peer: duckdb.DuckDBPyConnection, seed
     mask = f"grouping({', '.join(keys)})" if keys else "0"
     text = f"SELECT {', '.join([*keys, mask, *values])} FROM {source} GROUP BY {sets}"
     found = session.sql(text).to_arrow()
-    rows = sorted(zip(*(column.to_pylist() for column in found.columns)), key=str)
+    rows = sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=str)
     assert rows == sorted(peer.execute(text).fetchall(), key=str), text
     result = session.sql(
         f"SELECT count(*) FROM ({text}) WHERE {keys[0] if keys else 1} IS NOT NULL"

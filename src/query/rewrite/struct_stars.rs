@@ -37,8 +37,8 @@ pub(in crate::query) async fn written_out(
     statement: &mut Statement,
     state: &SessionState,
 ) -> Result<()> {
-    let (mut skipped, mut left) = (0, MAX_WRITTEN);
-    for _ in 0..MAX_QUERIES {
+    let (mut skipped, mut left, mut num_queries) = (0, MAX_WRITTEN, 0);
+    loop {
         let mut finding = Writing::after(skipped, left);
         finding.visit(statement)?;
         let Some(query) = finding.found else {
@@ -47,8 +47,15 @@ pub(in crate::query) async fn written_out(
         // Tables that look at others around them, or that the planner does not know yet: the engine says what it does not find.
         let Ok(plan) = planned(*query, state).await else {
             skipped += 1;
+            if skipped > MAX_QUERIES {
+                return Ok(());
+            }
             continue;
         };
+        num_queries += 1;
+        if num_queries > MAX_QUERIES {
+            return Err(too_many());
+        }
         let mut writing = Writing {
             columns: Some(plan.schema().as_ref().clone()),
             ..Writing::after(skipped, left)
@@ -56,7 +63,6 @@ pub(in crate::query) async fn written_out(
         writing.visit(statement)?;
         left = writing.left;
     }
-    Err(too_many())
 }
 
 fn too_many() -> Error {
@@ -150,11 +156,7 @@ fn star(item: &SelectItem) -> Option<(Vec<Ident>, &WildcardAdditionalOptions)> {
 
 /// Whether what stands before `.*` is no table. A table may have the name of its schema before its own.
 fn is_star(item: &SelectItem, tables: &Tables) -> bool {
-    star(item).is_some_and(|(names, _)| match names.as_slice() {
-        [] => false,
-        [name] => !tables.has(name),
-        [first, .., last] => tables.has(first) || !tables.has(last),
-    })
+    star(item).is_some_and(|(names, _)| names.last().is_some_and(|last| !tables.has(last)))
 }
 
 fn in_select(

@@ -28,7 +28,7 @@ use datafusion::physical_plan::{
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
-use self::levels::{Levels, bytes_of};
+use self::levels::{Levels, Step, bytes_of, room, steps_for};
 use crate::query::plan::early_groups::is_merged;
 
 /// A set of keys.
@@ -44,6 +44,7 @@ struct Set {
 pub(in crate::query) struct ExpandExec {
     input: Arc<dyn ExecutionPlan>,
     sets: Arc<[Set]>,
+    steps: Arc<[Step]>,
     /// Gives the groups that there are without any row: those of no key.
     without_rows: Arc<AggregateExec>,
     properties: Arc<PlanProperties>,
@@ -93,6 +94,7 @@ impl ExpandExec {
         );
         Ok(Self {
             input,
+            steps: steps_for(&sets).into(),
             sets: sets.into(),
             without_rows: Arc::new(without_rows),
             properties: Arc::new(properties),
@@ -214,6 +216,7 @@ impl ExecutionPlan for ExpandExec {
         let batches = stream::once(async move {
             let consumer = MemoryConsumer::new(format!("ExpandExec[{partition}]"));
             let held = consumer.register(context.memory_pool());
+            let room = room(&context, this.properties.partitioning.partition_count());
             let are_merged = this
                 .without_rows
                 .aggr_expr()
@@ -224,17 +227,23 @@ impl ExecutionPlan for ExpandExec {
                 if batch.num_rows() == 0 {
                     continue;
                 }
-                let has_room = are_merged && held.try_grow(bytes_of(&batch)).is_ok();
+                let bytes = bytes_of(&batch);
+                let is_within = held.size().saturating_add(bytes) <= room;
+                let has_room = are_merged && is_within && held.try_grow(bytes).is_ok();
                 all.push(batch);
                 if !has_room {
-                    let all = stream::iter(all).map(Ok).chain(groups);
-                    return Ok::<_, DataFusionError>(this.repeated(all));
+                    // They count until the last of them is given on.
+                    let all = stream::iter(all).map(move |batch| {
+                        let _counted = &held;
+                        Ok(batch)
+                    });
+                    return Ok::<_, DataFusionError>(this.repeated(all.chain(groups)));
                 }
             }
             // The groups of no key are there without any row.
             match all.is_empty() {
                 true => Ok(this.without_rows.execute(0, context)?.boxed()),
-                false => Ok(Levels::new(this, all, held, context).made()),
+                false => Ok(Levels::new(this, all, (held, room), context).made()),
             }
         });
         let batches = batches

@@ -111,11 +111,19 @@ struct Taking {
     filters: Vec<Option<Expr>>,
 }
 
+/// Whether the rows are those of a join, in other columns.
+fn is_joined(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<ProjectionExec>() {
+        Some(projection) => is_joined(projection.input()),
+        None => plan.is::<HashJoinExec>(),
+    }
+}
+
 /// Takes joins off, and groups before those of them with which most is saved.
 fn early(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let known = Known::new();
     let input = aggregate.input();
-    if input.children().is_empty() || !known.has_many_rows(input) {
+    if !is_joined(input) || !known.has_many_rows(input) {
         return Ok(None);
     }
     let keys = aggregate.group_expr().expr().iter();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::stats::Precision;
-use datafusion::common::{ScalarValue, Statistics};
+use datafusion::common::{JoinType, ScalarValue, Statistics};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -129,7 +129,9 @@ impl Known {
             let inner = item.expr.downcast_ref::<Column>()?;
             return self.values(projection.input(), inner.index());
         }
-        let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
+        let join = plan.downcast_ref::<HashJoinExec>();
+        let join = join.filter(|join| *join.join_type() == JoinType::Inner);
+        let Some(join) = join else {
             let statistics = self.of(plan)?;
             return number(&statistics.column_statistics.get(column)?.distinct_count);
         };
@@ -140,19 +142,24 @@ impl Known {
             false => (join.right(), join.left(), place - width),
         };
         let values = self.values(own, place)?;
-        let shares = join.on().iter().map(|(left, right)| {
+        let pairs = join.on().iter().filter_map(|(left, right)| {
             let (key, partner) = if is_left {
                 (left, right)
             } else {
                 (right, left)
             };
-            let (key, partner) = (
+            Some((
                 key.downcast_ref::<Column>()?,
                 partner.downcast_ref::<Column>()?,
-            );
-            if key.index() == place {
-                return Some(self.values(other, partner.index())? / values);
-            }
+            ))
+        });
+        let pairs: Vec<(&Column, &Column)> = pairs.collect();
+        // Of one pair alone, so that long chains of joins are looked at once.
+        if let Some((_, partner)) = pairs.iter().find(|(key, _)| key.index() == place) {
+            let others = self.values(other, partner.index());
+            return Some(others.map_or(values, |others| values.min(others)).max(1.0));
+        }
+        let shares = pairs.into_iter().map(|(key, partner)| {
             let (own, other) = (
                 self.range(own, key.index())?,
                 self.range(other, partner.index())?,
