@@ -313,7 +313,6 @@ mod tests {
     #[test]
     fn each_set_is_made_of_the_one_with_the_fewest_keys_that_has_all_of_its_own() {
         let own = |text: &str| text.to_owned();
-        // The first one counts itself as one that is made of it: it never is, and is given on all the same.
         assert_eq!(
             steps(&["abc", "ab", "a", ""]),
             [
