@@ -279,8 +279,10 @@ impl Taking {
                 if column.index() >= TABLE {
                     continue;
                 }
-                let is_right = place_in(join, column.index())? >= width;
-                sides[usize::from(is_right)] = true;
+                match place_in(join, column.index())? < width {
+                    true => sides[0] = true,
+                    false => sides[1] = true,
+                }
             }
             Some(sides)
         };
