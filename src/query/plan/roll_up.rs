@@ -56,7 +56,7 @@ fn goes(aggregate: &AggregateExec) -> bool {
 fn rolled_up(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let first = match aggregate.mode() {
         AggregateMode::Partial => aggregate.clone(),
-        AggregateMode::Single => step(aggregate, AggregateMode::Partial, aggregate)?,
+        AggregateMode::Single => first_step(aggregate)?,
         _ => return Ok(None),
     };
     let keys = first.group_expr();
@@ -84,18 +84,14 @@ fn rolled_up(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>
     Ok(is_same.then(|| Arc::new(last) as _))
 }
 
-/// The same aggregate as a step.
-fn step(
-    aggregate: &AggregateExec,
-    mode: AggregateMode,
-    over: &AggregateExec,
-) -> Result<AggregateExec> {
+/// The aggregate as a first step.
+pub(super) fn first_step(aggregate: &AggregateExec) -> Result<AggregateExec> {
     AggregateExec::try_new(
-        mode,
+        AggregateMode::Partial,
         aggregate.group_expr().clone(),
         aggregate.aggr_expr().to_vec(),
         aggregate.filter_expr().to_vec(),
-        Arc::clone(over.input()),
+        Arc::clone(aggregate.input()),
         aggregate.input_schema(),
     )
 }

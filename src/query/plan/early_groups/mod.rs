@@ -28,6 +28,7 @@ use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use self::joined::{Joined, replaced};
 use self::safe::{has_room_for_sums, never_fails};
 use self::saving::{Known, Saving};
+use super::roll_up::first_step;
 
 /// The aggregates whose states may be put together in any order and grouping.
 const MERGED: [&str; 7] = ["avg", "bool_and", "bool_or", "count", "max", "min", "sum"];
@@ -441,16 +442,4 @@ fn place_in(join: &HashJoinExec, column: usize) -> Option<usize> {
         Some(projection) => projection.get(column).copied(),
         None => Some(column),
     }
-}
-
-/// The aggregate as a first step.
-fn first_step(aggregate: &AggregateExec) -> Result<AggregateExec> {
-    AggregateExec::try_new(
-        AggregateMode::Partial,
-        aggregate.group_expr().clone(),
-        aggregate.aggr_expr().to_vec(),
-        aggregate.filter_expr().to_vec(),
-        Arc::clone(aggregate.input()),
-        aggregate.input_schema(),
-    )
 }
