@@ -54,7 +54,7 @@ test-gpu: extension $(addsuffix /.ready,$(GPU_PEERS))
 
 # Other queries than those of `make test`; a failure names its seed.
 test-queries: extension
-	PARTGRID_RANDOM_QUERIES=5000 PARTGRID_RANDOM_SEED=1 $(VENV)/bin/python -m pytest -q -n 2 tests/python/test_random_queries.py
+	PARTGRID_RANDOM_QUERIES=5000 PARTGRID_RANDOM_SEED=1 $(VENV)/bin/python -m pytest -q -n 2 tests/python/query/test_random_queries.py
 
 # The names are those of docs/reliability.md. One after the other: several measure times and memory.
 test-release: extension
@@ -65,8 +65,9 @@ test-release: extension
 	$(VENV)/bin/python -m pytest -v -s -rs -p no:cacheprovider $(RELEASE)
 	$(VENV)/bin/python tests/benches/soak.py
 
-RELEASE := $(addprefix tests/python/test_,server_mixed.py server_load.py server_resident.py server_memory.py snapshots.py \
-	catalog_deaths.py cluster_kills.py cluster_load_kills.py cluster_stores.py cluster_tpch.py disk_faults.py disk_full.py server_cut.py client_deaths.py upload_deaths.py hostile_requests.py hostile_rows.py hostile_sql.py hostile_catalog.py)
+RELEASE := $(addprefix tests/python/serve/test_,server_mixed.py server_load.py server_resident.py server_memory.py server_cut.py client_deaths.py upload_deaths.py hostile_requests.py hostile_rows.py hostile_sql.py) \
+	$(addprefix tests/python/catalog/test_,snapshots.py catalog_deaths.py disk_faults.py disk_full.py hostile_catalog.py) \
+	$(addprefix tests/python/cluster/test_,cluster_kills.py cluster_load_kills.py cluster_stores.py cluster_tpch.py)
 
 # One environment after the other: they are large, and some start engines of their own.
 test-peers: extension $(PEERS)/mpi/.ready $(PEERS)/mpich/.ready $(PEERS)/heat/.ready $(PEERS)/distarray/.ready $(PEERS)/ray/.ready $(PEERS)/modin/.ready $(PEERS)/opencl/.ready $(PEERS)/tpcds/.ready $(PEERS)/gt4py/.ready

@@ -1,6 +1,6 @@
 //! Manifests that somebody has changed, with a checksum that fits: read as the outline of a grid, or refused.
 //!
-//! Comes in: a good manifest. Goes out: nothing. `PARTGRID_FUZZ_CASES` says how many are tried. Never here: files (`tests/python/test_hostile_catalog.py`).
+//! Comes in: a good manifest. Goes out: nothing. `PARTGRID_FUZZ_CASES` says how many are tried. Never here: files (`tests/python/catalog/test_hostile_catalog.py`).
 
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, set_hook, take_hook};

@@ -1,6 +1,6 @@
 //! Parts of plans, and messages about tiles, that somebody has changed: read as something that makes sense, or refused.
 //!
-//! Comes in: good messages of members. Goes out: nothing. `PARTGRID_FUZZ_CASES` says how many are tried. Never here: who may send them (`tests/python/test_cluster_door.py`), what files tiles are made of (`load/lineage/told.rs`).
+//! Comes in: good messages of members. Goes out: nothing. `PARTGRID_FUZZ_CASES` says how many are tried. Never here: who may send them (`tests/python/cluster/test_cluster_door.py`), what files tiles are made of (`load/lineage/told.rs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -17,6 +17,7 @@ use datafusion::prelude::SessionConfig;
 use super::exec::scan::GridScanExec;
 use super::exec::spool::SpoolExec;
 use super::options::Statements;
+use crate::query::rewrite::pivot::Told;
 
 /// How many plans are kept; the one that was not asked for longest goes.
 const MAX_PLANS: usize = 64;
@@ -28,6 +29,8 @@ const MAX_TEXT_BYTES: usize = 16 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) text: Arc<str>,
+    /// What the rows said that the statement asked first.
+    pub(super) told: Arc<[Told]>,
     pub(super) threads: usize,
     pub(super) memory_limit: usize,
     /// What the statement may do; a plan is only kept of one that may do what it does.

@@ -62,7 +62,10 @@ pub(super) fn with_known_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan>
                 Keyword::FROM,
                 Keyword::VALUES,
             ];
-            word.quote_style.is_none() && begins.contains(&word.keyword)
+            // Alone it is the name of a table.
+            let turns = [Keyword::PIVOT, Keyword::UNPIVOT].contains(&word.keyword);
+            word.quote_style.is_none()
+                && (begins.contains(&word.keyword) || turns && next().is_some())
         }
         _ => false,
     };
@@ -355,6 +358,8 @@ mod tests {
             (" summarize t", " DESCRIBE ESTIMATE SELECT * FROM  t"),
             ("SUMMARIZE SELECT 1", "DESCRIBE ESTIMATE  SELECT 1"),
             ("SUMMARIZE (FROM t)", "DESCRIBE ESTIMATE  (FROM t)"),
+            ("SUMMARIZE PIVOT t ON k", "DESCRIBE ESTIMATE  PIVOT t ON k"),
+            ("SUMMARIZE pivot", "DESCRIBE ESTIMATE SELECT * FROM  pivot"),
             (
                 "SUMMARIZE \"select\"",
                 "DESCRIBE ESTIMATE SELECT * FROM  \"select\"",

@@ -23,6 +23,7 @@ use crate::query::rewrite::dialect::{Sql, with_arrows_of_json, with_powers};
 use crate::query::rewrite::digits;
 use crate::query::rewrite::each_column;
 use crate::query::rewrite::from_first;
+use crate::query::rewrite::pivot::{self, Told};
 use crate::query::rewrite::standard;
 use crate::query::rewrite::struct_stars;
 use crate::query::rewrite::trimmed;
@@ -54,7 +55,14 @@ pub(super) enum Does {
     Prepare,
 }
 
-/// Parses one statement within the limits, of somebody who `may` do so much, which says what is told where it is refused. `?` becomes `$1`, `$2` and so on.
+/// What a text comes to before it is planned.
+pub(super) enum Parsed {
+    Statement(Statement, Does),
+    /// What it comes to depends on the rows of this query.
+    Asks(String),
+}
+
+/// Parses one statement within the limits, of somebody who `may` do so much, which says what is told where it is refused. `?` becomes `$1`, `$2` and so on. What it asks of rows is asked one by one, and told in that order.
 ///
 /// # Errors
 /// `ResourcesExhausted` past a limit, `Query` for text that is not SQL, holds no statement or several, or would change files, grids or settings.
@@ -62,7 +70,8 @@ pub(super) async fn parse(
     state: &SessionState,
     text: &str,
     may: Statements,
-) -> Result<(Statement, Does)> {
+    told: &[Told],
+) -> Result<Parsed> {
     if text.len() > MAX_SQL_BYTES {
         return Err(too_much(format!(
             "a SQL text may have {MAX_SQL_BYTES} bytes, got {}",
@@ -73,9 +82,10 @@ pub(super) async fn parse(
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
     let tokens = described::with_known_words(digits::joined(with_powers(tokens)));
-    let tokens = comprehensions::as_functions(tokens);
+    let mut tokens = comprehensions::as_functions(tokens);
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
+    let is_turned = pivot::as_queries(&mut tokens);
     let tokens = asof::with_known_words(with_arrows_of_json(trimmed::with_blanks(tokens)))?;
     let mut tokens = from_first::with_select(tokens);
     let has_each_column = each_column::with_known_words(&mut tokens);
@@ -103,6 +113,13 @@ pub(super) async fn parse(
     };
     let does = check_kind(&statement, may)?;
     check_shape(&statement)?;
+    if is_turned {
+        if let Some(asks) = pivot::put(&mut statement, state, told)? {
+            check_view(&statement)?;
+            return Ok(Parsed::Asks(asks));
+        }
+        check_shape(&statement)?;
+    }
     if has_stars_of_names {
         Box::pin(struct_stars::written_out(&mut statement, state)).await?;
         check_shape(&statement)?;
@@ -118,7 +135,19 @@ pub(super) async fn parse(
         Box::pin(as_using(&mut statement, state)).await?;
     }
     standard::rewrite(&mut statement, state)?;
-    Ok((statement, does))
+    Ok(Parsed::Statement(statement, does))
+}
+
+/// Refuses a view whose columns depend on rows: it is planned anew each time, and these change.
+fn check_view(statement: &Statement) -> Result<()> {
+    let is_view = matches!(statement, Statement::Statement(inner) if matches!(inner.as_ref(), SqlStatement::CreateView(_)));
+    if !is_view {
+        return Ok(());
+    }
+    let text = "a view has the same columns whatever rows there are, and those of a PIVOT without values depend on them";
+    Err(Error::new(ErrorKind::Query, text).with_hint(
+        "name the values: ON k IN ('a', 'b'); CREATE TABLE … AS keeps what there is now",
+    ))
 }
 
 /// Whether a star follows a dot, blanks in between or not.

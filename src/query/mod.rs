@@ -34,6 +34,7 @@ mod spread;
 mod statement;
 mod table;
 mod tiles;
+mod told;
 #[cfg(feature = "distributed")]
 mod travel;
 mod wide_keys;

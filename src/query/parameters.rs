@@ -70,6 +70,23 @@ impl Parameters {
         }
     }
 
+    /// Those of these names alone.
+    pub(super) fn only(&self, wanted: &BTreeSet<String>) -> Self {
+        let named: Vec<(String, ArrayRef)> = match self {
+            Self::InOrder(values) => {
+                let numbered = values.iter().enumerate();
+                numbered
+                    .map(|(place, value)| ((place + 1).to_string(), ArrayRef::clone(value)))
+                    .collect()
+            }
+            Self::ByName(values) => values.clone().into_iter().collect(),
+        };
+        let wanted = named
+            .into_iter()
+            .filter(|(name, _)| wanted.contains(&format!("${name}")));
+        Self::ByName(wanted.collect())
+    }
+
     /// Whether there are no values.
     pub(super) fn is_empty(&self) -> bool {
         match self {

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::cache::{CachedPlan, Question, means_the_same_later};
 use super::described;
 use super::error::{placed, placed_in};
-use super::guard::{self, Does};
+use super::guard::{self, Does, Parsed};
 use super::listed::{functions_listed, tables_listed};
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
 #[cfg(feature = "distributed")]
@@ -45,6 +45,13 @@ pub(super) enum Planned {
     Rows(Physical),
     /// Something that the session does at once.
     Change(Change),
+}
+
+/// What is made of a statement, unless it asks something first.
+pub(super) enum Asking<T> {
+    Done(T),
+    /// What it comes to depends on the rows of this query.
+    First(String),
 }
 
 /// A statement whose names were looked up.
@@ -87,7 +94,7 @@ impl Planner {
         names: Names,
         question: Question,
         parameters: Parameters,
-    ) -> Result<Planned> {
+    ) -> Result<Asking<Planned>> {
         let state = match parameters.types() {
             values if values.is_empty() => state,
             values => with_operations(state, Operations { values })?,
@@ -103,7 +110,7 @@ impl Planner {
             let planned =
                 planned.map_err(|error| placed_in(error, &question.text, &text, &state, &known))?;
             // Names that changed meanwhile may be in the plan already.
-            if let Planned::Rows(physical) = &planned
+            if let Asking::Done(Planned::Rows(physical)) = &planned
                 && physical.is_lasting
                 && Arc::ptr_eq(&known, &names.now())
             {
@@ -130,7 +137,7 @@ impl Planner {
         state: SessionState,
         names: Names,
         question: Question,
-    ) -> Result<Option<Looked>> {
+    ) -> Result<Asking<Option<Looked>>> {
         self.on_thread(async move {
             let known = names.now();
             plans_with(&known);
@@ -255,20 +262,23 @@ async fn plan(
     known: &Known,
     question: &Question,
     parameters: Parameters,
-) -> Result<Planned> {
+) -> Result<Asking<Planned>> {
     let text = &question.text;
-    let (statement, does) = guard::parse(state, text, question.may).await?;
+    let (statement, does) = match guard::parse(state, text, question.may, &question.told).await? {
+        Parsed::Statement(statement, does) => (statement, does),
+        Parsed::Asks(text) => return Ok(Asking::First(text)),
+    };
     permission::check(question.may, &statement, does)?;
-    match does {
+    let planned = match does {
         Does::Read => {
             let (logical, wanted) = Box::pin(described::planned(state, statement)).await?;
             let lasting = parameters.is_empty() && means_the_same_later(&logical)?;
             let mut plan = physical(state, parameters.bind(logical)?).await?;
             plan.is_lasting &= lasting;
-            Ok(Planned::Rows(plan.restored(wanted)?))
+            Planned::Rows(plan.restored(wanted)?)
         }
-        Does::ListFunctions => Ok(Planned::Rows(functions_listed(state, &statement)?.into())),
-        Does::ListTables => Ok(Planned::Rows(tables_listed(known)?.into())),
+        Does::ListFunctions => Planned::Rows(functions_listed(state, &statement)?.into()),
+        Does::ListTables => Planned::Rows(tables_listed(known)?.into()),
         Does::Name | Does::Prepare => {
             if let Some((prepared, values)) =
                 executed(state, known, &statement, &parameters).await?
@@ -277,25 +287,27 @@ async fn plan(
                 let planned = planned.map_err(|error| placed(error, &prepared.text, state, known));
                 let mut plan = planned?;
                 plan.is_lasting = false;
-                return Ok(Planned::Rows(plan));
+                return Ok(Asking::Done(Planned::Rows(plan)));
             }
-            Ok(Planned::Change(
-                named(state, known, text, statement, &parameters).await?,
-            ))
+            Planned::Change(named(state, known, text, statement, &parameters).await?)
         }
-    }
+    };
+    Ok(Asking::Done(planned))
 }
 
 async fn look_up(
     state: &SessionState,
     known: Arc<Known>,
     question: &Question,
-) -> Result<Option<Looked>> {
+) -> Result<Asking<Option<Looked>>> {
     let text = Arc::clone(&question.text);
-    let (statement, does) = guard::parse(state, &text, question.may).await?;
+    let (statement, does) = match guard::parse(state, &text, question.may, &question.told).await? {
+        Parsed::Statement(statement, does) => (statement, does),
+        Parsed::Asks(text) => return Ok(Asking::First(text)),
+    };
     permission::check(question.may, &statement, does)?;
     if does != Does::Read {
-        return Ok(None);
+        return Ok(Asking::Done(None));
     }
     let (plan, wanted) = Box::pin(described::planned(state, statement.clone())).await?;
     let types = Vec::new();
@@ -309,7 +321,7 @@ async fn look_up(
         wanted,
         known,
     };
-    Ok(Some(Looked { statement, found }))
+    Ok(Asking::Done(Some(Looked { statement, found })))
 }
 
 async fn rows(

@@ -26,7 +26,7 @@ use super::names::{CATALOG, Catalog, Known, Names, Table, state_of};
 use super::naming::Naming;
 use super::options::{QueryOptions, SessionOptions};
 use super::parameters::Parameters;
-use super::planner::{Planned, Planner, within};
+use super::planner::{Planned, Planner};
 use super::prepared::Prepared;
 #[cfg(feature = "distributed")]
 use super::spread::Spread;
@@ -329,11 +329,10 @@ impl Session {
             let query = self.query(&known, plan.into(), config, options);
             return Ok(query.with_text(shown).planned_by(anew));
         }
-        let (state, names) = (self.state(options), self.names.clone());
+        let state = self.state(options);
         let config = state.config().clone();
         let text = Arc::clone(&question.text);
-        let planning = self.planner.plan(state, names, question, parameters);
-        match within(self.timeout(options), planning).await? {
+        match self.planned(&state, question, parameters, options).await? {
             Planned::Rows(plan) => {
                 let shown = own_text(&text, &self.names.now());
                 let query = self.query(&known, plan, config, options);
@@ -371,16 +370,14 @@ impl Session {
         text: &str,
         options: &QueryOptions,
     ) -> Result<Option<Prepared>> {
-        let state = self.state(options);
-        let question = self.question(text, options);
-        let looking = self.planner.prepare(state, self.names.clone(), question);
-        let looked = within(self.timeout(options), looking).await?;
+        let looked = self.looked(self.question(text, options), options).await?;
         Ok(looked.map(|looked| Prepared::new(self.clone(), looked)))
     }
 
     fn question(&self, text: &str, options: &QueryOptions) -> Question {
         Question {
             text: Arc::from(text),
+            told: Arc::default(),
             threads: self.threads(options),
             memory_limit: self.planned_limit(options),
             may: options.statements,

@@ -1,6 +1,6 @@
 //! Packets that somebody has changed: read as something that makes sense, or refused.
 //!
-//! Comes in: good packets. Goes out: nothing. `PARTGRID_FUZZ_CASES` says how many are tried. Never here: sockets and processes (`tests/python/test_shared_memory_lies.py`).
+//! Comes in: good packets. Goes out: nothing. `PARTGRID_FUZZ_CASES` says how many are tried. Never here: sockets and processes (`tests/python/share/test_shared_memory_lies.py`).
 
 use super::SharedSegment;
 use super::wire::{Grant, Part, Reply, Request};

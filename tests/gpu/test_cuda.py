@@ -13,7 +13,7 @@ import pytest
 import partgrid as pg
 from driver import Driver
 from partgrid import errors
-from test_releases import Counted, DeviceArray, DeviceStream, Schema, produce, taken
+from structs import Counted, DeviceArray, DeviceStream, Schema, produce, taken
 from type_samples import others, samples
 
 SAMPLES = samples() | others()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
+# Beside the folders of tests: what several of them need, also in processes of their own.
+TESTS = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="session")

@@ -326,3 +326,18 @@ def service(*arguments: Any, **settings: Any) -> Iterator[Service]:
     finally:
         one.process.kill()
         one.process.wait()
+
+
+def config(*arguments: Any, **environment: str) -> dict[str, tuple[str, str]]:
+    """Value and origin of each setting, as `partgrid config` shows them."""
+    done = configured(*arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    lines = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines()[1:]]
+    # A setting without a value leaves its column empty.
+    return {line[0]: (line[1], line[2]) if len(line) > 3 else ("", line[1]) for line in lines}
+
+
+def configured(*arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+    words = [str(COMMAND), "config", *map(str, arguments)]
+    env = {**os.environ, "COLUMNS": "400", **environment}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=env)

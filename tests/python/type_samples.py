@@ -128,3 +128,18 @@ def others() -> dict[str, pa.Array]:
         for name, (kind, storage) in within.items()
     }
     return plain | extended
+
+
+def of_two_tiles(letters: str = "ab") -> pa.Table:
+    """A dictionary of 100 values in each of two chunks, with keys that count 128."""
+    keys = pa.array([row % 100 for row in range(150)], pa.int8())
+    parts = [
+        pa.table(
+            {
+                "id": range(base, base + 150),
+                "c": pa.DictionaryArray.from_arrays(keys, [f"{x}{n}" for n in range(100)]),
+            }
+        )
+        for base, x in zip((0, 150), letters, strict=True)
+    ]
+    return pa.concat_tables(parts)

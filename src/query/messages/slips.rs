@@ -40,8 +40,12 @@ fn statements(text: &str) -> Option<Worded> {
         .collect();
     let word = word.to_uppercase();
     let hint = match word.as_str() {
-        "PIVOT" => "write SELECT * FROM t PIVOT (sum(x) FOR g IN ('a', 'b'))",
-        "UNPIVOT" => "write SELECT * FROM t UNPIVOT (value FOR name IN (a, b))",
+        "PIVOT" => {
+            "say by what: PIVOT t ON k USING sum(x), or FROM t PIVOT (sum(x) FOR k IN ('a', 'b'))"
+        }
+        "UNPIVOT" => {
+            "say which columns: UNPIVOT t ON a, b, or FROM t UNPIVOT (value FOR name IN (a, b))"
+        }
         "SUMMARIZE" => "a statement begins with it: SUMMARIZE t, or SUMMARIZE SELECT …",
         "TABLE" => "write SELECT * FROM t",
         "ATTACH" | "DETACH" | "USE" => {

@@ -46,7 +46,7 @@ fn is(token: &TokenWithSpan, keyword: Keyword) -> bool {
     word(token) == Some(keyword)
 }
 
-fn word(token: &TokenWithSpan) -> Option<Keyword> {
+pub(super) fn word(token: &TokenWithSpan) -> Option<Keyword> {
     match &token.token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.keyword),
         _ => None,
@@ -60,7 +60,7 @@ fn set(found: &mut [bool], value: bool) {
 }
 
 /// The words without blanks, each looked at once or twice, however many they are.
-struct Words<'a> {
+pub(super) struct Words<'a> {
     /// With their places among all tokens.
     words: Vec<(usize, &'a TokenWithSpan)>,
     /// Where the bracket opens that closes at a word.
@@ -70,7 +70,7 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn of(tokens: &'a [TokenWithSpan]) -> Self {
+    pub(super) fn of(tokens: &'a [TokenWithSpan]) -> Self {
         let words = tokens.iter().enumerate();
         let words = words.filter(|(_, token)| !matches!(token.token, Token::Whitespace(_)));
         let words: Vec<(usize, &TokenWithSpan)> = words.collect();
@@ -122,7 +122,17 @@ impl<'a> Words<'a> {
         found.map(|(_, (token, _))| *token).collect()
     }
 
-    fn keyword(&self, place: Option<usize>) -> Option<Keyword> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// One of them, with its place among all tokens.
+    pub(super) fn at(&self, place: usize) -> Option<(usize, &TokenWithSpan)> {
+        self.words.get(place).copied()
+    }
+
+    pub(super) fn keyword(&self, place: Option<usize>) -> Option<Keyword> {
         word(self.words.get(place?)?.1)
     }
 
@@ -132,7 +142,7 @@ impl<'a> Words<'a> {
     }
 
     /// Whether a query may begin with a word.
-    fn begins_query(&self, place: usize) -> bool {
+    pub(super) fn begins_query(&self, place: usize) -> bool {
         let Some(last) = place.checked_sub(1) else {
             return true;
         };

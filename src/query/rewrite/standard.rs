@@ -2,7 +2,7 @@
 //!
 //! Comes in: a parsed statement. Goes out: one that means the same: `OVER (w …)` with what the window `w` says, `ANY` and `ALL` over a query whose
 //! column cannot be taken for one outside, `FETCH FIRST` as a limit, patterns with another escape, `SIMILAR TO` as a regular expression, SEMI and ANTI JOIN
-//! with their side, ASOF JOIN with a condition of its own (`asof.rs`), names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST (`laterals.rs`), items that are called the same where they are named from outside (`renamed.rs`), what follows IS DISTINCT FROM around it (`distinct_from.rs`), `ARRAY(SELECT …)` (`array_of.rs`), PIVOT and UNPIVOT (`pivot.rs`), rows IN queries, and those that begin with something worked out (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), `AT TIME ZONE` as a function (`functions/timezone.rs`), elements of `array_agg` as values of the group, `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
+//! with their side, ASOF JOIN with a condition of its own (`asof.rs`), names of fields behind a dot as texts, columns of USING as what they stand for (`using/`), queries in FROM with a name where they need one (`derived.rs`), numbers of columns within ROLLUP as these (`positions.rs`), `LATERAL unnest` as UNNEST (`laterals.rs`), items that are called the same where they are named from outside (`renamed.rs`), what follows IS DISTINCT FROM around it (`distinct_from.rs`), `ARRAY(SELECT …)` (`array_of.rs`), PIVOT and UNPIVOT (`pivot/`), rows IN queries, and those that begin with something worked out (`row_in.rs`), names of WITH that stand for something else within (`inner_with.rs`), `AT TIME ZONE` as a function (`functions/timezone.rs`), elements of `array_agg` as values of the group, `lag` and `lead` with another value for each row (`shifts.rs`), columns without a name by what is written (`written.rs`), what ORDER BY says once more by its number (`order.rs`), subqueries in place of values with a name of their own (`value_names.rs`). Never here: what only the plan shows (`plan/copies.rs`).
 
 use std::ops::ControlFlow;
 
@@ -128,6 +128,9 @@ impl VisitorMut for Rewriting<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        if let Err(error) = pivot::rows_of_statement(select) {
+            return ControlFlow::Break(error);
+        }
         // Before anything else is written in their place.
         let meant = self.meant.last();
         written::name_items(select, meant.unwrap_or(&written::Meant::default()));

@@ -11,7 +11,7 @@ import pytest
 
 import partgrid as pg
 from partgrid import errors
-from test_releases import Counted, DeviceArray, Schema, produce, taken
+from structs import Counted, DeviceArray, Schema, produce, taken
 
 cl = pytest.importorskip(
     "pyopencl", reason="pyopencl is not installed; make test-peers installs it"
@@ -91,7 +91,13 @@ def test_a_kernel_computes_on_the_buffer_of_a_tile(engine: Engine) -> None:
     program = cl.Program(
         engine.context,
         "__kernel void twice(__global const int *x, __global int *out) { int i = get_global_id(0); out[i] = 2 * x[i]; }",
-    ).build()
+    )
+    try:
+        program.build()
+    except cl.RuntimeError as error:
+        if "unknown target CPU" in str(error):
+            pytest.skip("PoCL knows no kernels for this processor: unknown target CPU")
+        raise
     out = cl.Buffer(engine.context, cl.mem_flags.WRITE_ONLY, 400)
     program.twice(engine.queue, (100,), None, cl.Buffer.from_int_ptr(handle), out)
     got = np.empty(100, np.int32)
@@ -126,17 +132,13 @@ READS: dict[str, Callable[[pg.Grid], list[int]]] = {
 
 
 @pytest.mark.parametrize("how", READS)
-def test_the_event_of_a_kernel_is_waited_for_before_the_memory_is_read(
-    engine: Engine, how: str
-) -> None:
+def test_an_event_is_waited_for_before_the_memory_is_read(engine: Engine, how: str) -> None:
     there = pg.from_arrow(pa.table({"x": np.zeros(100, np.int32)})).to("kDLOpenCL:0")
-    program = cl.Program(
-        engine.context, "__kernel void late(__global int *x) { x[get_global_id(0)] = 7; }"
-    ).build()
-    # A kernel in a queue of its own, which begins a while after somebody waits for it.
+    # Somebody writes there from a queue of their own, which begins a while after we wait for it.
     begin, queue = cl.UserEvent(engine.context), cl.CommandQueue(engine.context)
     memory = cl.Buffer.from_int_ptr(_first_buffer(there.tile(0)))
-    done = program.late(queue, (100,), None, memory, wait_for=[begin])
+    sevens = np.full(100, 7, np.int32)
+    done = cl.enqueue_copy(queue, memory, sevens, wait_for=[begin], is_blocking=False)
     queue.flush()
     place = ctypes.c_void_p(done.int_ptr)
     grid = _with_event(there.tile(0), place)

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema};
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
@@ -56,7 +57,27 @@ pub(super) fn never_fails(expression: &Arc<dyn PhysicalExpr>, schema: &Schema) -
     let (Ok(left), Ok(right)) = (left, right) else {
         return false;
     };
-    (OF_ANY_VALUE.contains(binary.op()) || is_within(&left, binary.op(), &right)) && of_parts()
+    let has_room = match binary.op() {
+        Operator::Divide => divides_all(&left, binary.right()),
+        operator => OF_ANY_VALUE.contains(operator) || is_within(&left, operator, &right),
+    };
+    has_room && of_parts()
+}
+
+/// Whether each value of a type of decimals has a quotient: the other number stands there and is not zero, and the value has room for the digits that are put after it before it is divided, of which the kernel of Arrow makes four more
+/// than it has, and as many as the other number has.
+fn divides_all(left: &DataType, right: &Arc<dyn PhysicalExpr>) -> bool {
+    let (DataType::Decimal128(digits, scale), Some(number)) =
+        (left, right.downcast_ref::<Literal>())
+    else {
+        return false;
+    };
+    let ScalarValue::Decimal128(Some(number), _, other) = number.value() else {
+        return false;
+    };
+    let more = i16::from(*other) + 4;
+    let most = i16::from(DECIMAL128_MAX_PRECISION);
+    *number != 0 && more >= 0 && i16::from(*digits) + more <= most && i16::from(*scale) + 4 <= most
 }
 
 /// Whether a sum of so many values has room where aggregates keep it: of decimals in 38 digits, of all others anyhow.
@@ -160,6 +181,27 @@ mod tests {
             &Operator::Multiply,
             &DataType::Float64
         ));
+    }
+
+    #[test]
+    fn only_numbers_that_are_there_and_not_zero_divide_all_values() {
+        let number = |number, digits, scale| {
+            let value = ScalarValue::Decimal128(number, digits, scale);
+            Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>
+        };
+        let money = DataType::Decimal128(15, 2);
+        assert!(divides_all(&money, &number(Some(2), 1, 0)));
+        assert!(divides_all(&money, &number(Some(-25), 2, 1)));
+        assert!(!divides_all(&money, &number(Some(0), 1, 0)));
+        assert!(!divides_all(&money, &number(None, 1, 0)));
+        assert!(!divides_all(&money, &number(Some(1), 38, 20)));
+        assert!(!divides_all(
+            &DataType::Decimal128(35, 2),
+            &number(Some(2), 1, 0)
+        ));
+        assert!(!divides_all(&DataType::Int64, &number(Some(2), 1, 0)));
+        let column = Arc::new(Column::new("a", 0)) as Arc<dyn PhysicalExpr>;
+        assert!(!divides_all(&money, &column));
     }
 
     #[test]
