@@ -31,6 +31,8 @@ pub(super) struct Question {
     pub(super) text: Arc<str>,
     /// What the rows said that the statement asked first.
     pub(super) told: Arc<[Told]>,
+    /// Whether what the statement asks next is meant, not the statement.
+    pub(super) asks: bool,
     pub(super) threads: usize,
     pub(super) memory_limit: usize,
     /// What the statement may do; a plan is only kept of one that may do what it does.

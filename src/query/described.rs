@@ -21,6 +21,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{Error, ErrorKind};
+use crate::query::rewrite::pivot;
 use crate::query::rewrite::same_names::{self, Wanted};
 
 /// Planning takes time by the square of the aggregates over one input. Of tables so many columns are read at once, which costs no more than reading all of them.
@@ -63,7 +64,7 @@ pub(super) fn with_known_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan>
                 Keyword::VALUES,
             ];
             // Alone it is the name of a table.
-            let turns = [Keyword::PIVOT, Keyword::UNPIVOT].contains(&word.keyword);
+            let turns = pivot::Turn::of(word).is_some();
             word.quote_style.is_none()
                 && (begins.contains(&word.keyword) || turns && next().is_some())
         }

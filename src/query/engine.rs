@@ -37,6 +37,7 @@ use super::plan::set_keys::SetKeys;
 use super::plan::settings::for_tiles;
 use super::plan::steps::Steps;
 use super::plan::types::{Operations, Types, with_operations};
+use super::plan::unordered::Unordered;
 use crate::error::Result;
 use crate::query::functions::letters::Subscripts;
 use crate::query::functions::years::Extracts;
@@ -114,6 +115,7 @@ pub(super) fn state(
         .with_optimizer_rule(Arc::new(BothZeros))
         .with_optimizer_rule(Arc::new(KeysOfJoins))
         .with_optimizer_rule(Arc::new(NestedOrders))
+        .with_optimizer_rule(Arc::new(Unordered))
         .with_physical_optimizer_rule(Arc::new(FirstSeen))
         .with_physical_optimizer_rule(Arc::new(AllRows))
         .with_physical_optimizer_rule(Arc::new(LongLimits))

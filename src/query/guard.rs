@@ -13,8 +13,11 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::cache::Question;
+use super::depth::{check_nesting, check_runs};
 use super::described;
 use super::options::Statements;
+use super::parameters::Placeholders;
 use super::shape::check_shape;
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::rewrite::asof;
@@ -22,8 +25,11 @@ use crate::query::rewrite::comprehensions;
 use crate::query::rewrite::dialect::{Sql, with_arrows_of_json, with_powers};
 use crate::query::rewrite::digits;
 use crate::query::rewrite::each_column;
+use crate::query::rewrite::filtered;
 use crate::query::rewrite::from_first;
-use crate::query::rewrite::pivot::{self, Told};
+use crate::query::rewrite::pivot;
+use crate::query::rewrite::prefixed;
+use crate::query::rewrite::samples;
 use crate::query::rewrite::standard;
 use crate::query::rewrite::struct_stars;
 use crate::query::rewrite::trimmed;
@@ -34,12 +40,6 @@ pub const MAX_SQL_BYTES: usize = 256 * 1024;
 
 /// The deepest nesting of expressions; a chain of `n` operators without parentheses is `n` deep.
 pub const MAX_EXPRESSION_DEPTH: usize = 500;
-
-/// The longest run of operators between commas and clause words that is parsed at all. Higher than the depth, since `a = 1 AND b = 2` is a run of 3 and 2 deep.
-const MAX_OPERATOR_RUN: usize = 4 * MAX_EXPRESSION_DEPTH;
-
-/// The deepest nesting of parentheses, brackets, braces and CASE, together. From about 48 on, the parser tries each level twice, which doubles its time with every one, and takes the word CASE for a name.
-const MAX_NESTING: usize = 40;
 
 /// What a statement does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,22 +56,67 @@ pub(super) enum Does {
 }
 
 /// What a text comes to before it is planned.
-pub(super) enum Parsed {
-    Statement(Statement, Does),
-    /// What it comes to depends on the rows of this query.
-    Asks(String),
+pub(super) struct Parsed {
+    /// Where it asks for rows first, the statement as it is written; or the query that asks, where that is meant.
+    pub(super) statement: Statement,
+    pub(super) does: Does,
+    /// Whether it asks for rows first.
+    pub(super) asks: bool,
+    /// The parameters, where some may be of the query that asks alone.
+    pub(super) placeholders: Option<Placeholders>,
+}
+
+/// What a text has beside what the parser makes of it.
+struct Read {
+    statement: Statement,
+    is_turned: bool,
+    has_stars_of_names: bool,
+    has_each_column: bool,
+    has_natural: bool,
 }
 
 /// Parses one statement within the limits, of somebody who `may` do so much, which says what is told where it is refused. `?` becomes `$1`, `$2` and so on. What it asks of rows is asked one by one, and told in that order.
 ///
 /// # Errors
 /// `ResourcesExhausted` past a limit, `Query` for text that is not SQL, holds no statement or several, or would change files, grids or settings.
-pub(super) async fn parse(
-    state: &SessionState,
-    text: &str,
-    may: Statements,
-    told: &[Told],
-) -> Result<Parsed> {
+pub(super) async fn parse(state: &SessionState, question: &Question) -> Result<Parsed> {
+    let mut read = read(state, &question.text)?;
+    let does = check_kind(&read.statement, question.may)?;
+    check_shape(&read.statement)?;
+    let mut placeholders = None;
+    if read.is_turned {
+        let before = Placeholders::of(&read.statement);
+        let written = read.statement.clone();
+        if let Some(asks) = pivot::put(&mut read.statement, state, &question.told)? {
+            check_view(&written)?;
+            if !question.asks {
+                return Ok(Parsed {
+                    statement: written,
+                    does,
+                    asks: true,
+                    placeholders: None,
+                });
+            }
+            read = Read::of_ours(asks);
+        }
+        check_shape(&read.statement)?;
+        // Those of a statement that is kept under a name get their values later.
+        let are_due = !question.told.is_empty() && does != Does::Prepare;
+        if question.asks || are_due {
+            placeholders = Some(before.after(&read.statement, question.asks));
+        }
+    }
+    let does = if question.asks { Does::Read } else { does };
+    Ok(Parsed {
+        statement: settled(read, state).await?,
+        does,
+        asks: question.asks,
+        placeholders,
+    })
+}
+
+/// Reads a text.
+fn read(state: &SessionState, text: &str) -> Result<Read> {
     if text.len() > MAX_SQL_BYTES {
         return Err(too_much(format!(
             "a SQL text may have {MAX_SQL_BYTES} bytes, got {}",
@@ -82,14 +127,16 @@ pub(super) async fn parse(
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
     let tokens = described::with_known_words(digits::joined(with_powers(tokens)));
-    let mut tokens = comprehensions::as_functions(tokens);
+    let mut tokens = filtered::with_where(comprehensions::as_functions(tokens));
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
-    let is_turned = pivot::as_queries(&mut tokens);
-    let tokens = asof::with_known_words(with_arrows_of_json(trimmed::with_blanks(tokens)))?;
-    let mut tokens = from_first::with_select(tokens);
-    let has_each_column = each_column::with_known_words(&mut tokens);
+    // Before any of them changes its place.
     number_parameters(&mut tokens)?;
+    let is_turned = pivot::as_queries(&mut tokens)?;
+    let tokens = asof::with_known_words(with_arrows_of_json(trimmed::with_blanks(tokens)))?;
+    let tokens = prefixed::with_names_behind(from_first::with_select(tokens));
+    let mut tokens = samples::in_words(tokens);
+    let has_each_column = each_column::with_known_words(&mut tokens);
     let has_natural = tokens
         .iter()
         .any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::NATURAL));
@@ -100,7 +147,7 @@ pub(super) async fn parse(
         .with_recursion_limit(nesting)
         .build()?
         .parse_statements()?;
-    let (Some(mut statement), 0) = (statements.pop_front(), statements.len()) else {
+    let (Some(statement), 0) = (statements.pop_front(), statements.len()) else {
         let count = if statements.is_empty() {
             "none"
         } else {
@@ -111,31 +158,47 @@ pub(super) async fn parse(
             format!("a SQL text must hold one statement, got {count}"),
         ));
     };
-    let does = check_kind(&statement, may)?;
-    check_shape(&statement)?;
-    if is_turned {
-        if let Some(asks) = pivot::put(&mut statement, state, told)? {
-            check_view(&statement)?;
-            return Ok(Parsed::Asks(asks));
+    Ok(Read {
+        statement,
+        is_turned,
+        has_stars_of_names,
+        has_each_column,
+        has_natural,
+    })
+}
+
+impl Read {
+    /// A query that was made of parts of a text.
+    fn of_ours(statement: Statement) -> Self {
+        Self {
+            statement,
+            is_turned: true,
+            has_stars_of_names: true,
+            has_each_column: true,
+            has_natural: true,
         }
-        check_shape(&statement)?;
     }
-    if has_stars_of_names {
+}
+
+/// The statement in words of the engine.
+async fn settled(read: Read, state: &SessionState) -> Result<Statement> {
+    let mut statement = read.statement;
+    if read.has_stars_of_names {
         Box::pin(struct_stars::written_out(&mut statement, state)).await?;
         check_shape(&statement)?;
     }
-    if has_each_column {
+    if read.has_each_column {
         Box::pin(each_column::written_out(&mut statement, state)).await?;
-        if has_stars_of_names {
+        if read.has_stars_of_names {
             Box::pin(struct_stars::written_out(&mut statement, state)).await?;
         }
         check_shape(&statement)?;
     }
-    if has_natural {
+    if read.has_natural {
         Box::pin(as_using(&mut statement, state)).await?;
     }
     standard::rewrite(&mut statement, state)?;
-    Ok(Parsed::Statement(statement, does))
+    Ok(statement)
 }
 
 /// Refuses a view whose columns depend on rows: it is planned anew each time, and these change.
@@ -189,137 +252,6 @@ fn number_parameters(tokens: &mut [TokenWithSpan]) -> Result<()> {
 pub(super) fn too_much(message: String) -> Error {
     Error::new(ErrorKind::ResourcesExhausted, message)
         .with_hint("register the values as a grid and join, or use IN (…) for long lists")
-}
-
-/// Refuses deep nesting on the tokens, before the parser meets it.
-fn check_nesting(tokens: &[TokenWithSpan]) -> Result<()> {
-    // How many CASE are open within each bracket that is, and outside of all.
-    let mut open = vec![0_usize];
-    let (mut depth, mut is_part_of_name) = (0_usize, false);
-    for token in tokens {
-        match &token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => {
-                open.push(0);
-                depth += 1;
-            }
-            Token::RParen | Token::RBracket | Token::RBrace if open.len() > 1 => {
-                let cases = open.pop().unwrap_or_default();
-                depth = depth.saturating_sub(cases + 1);
-            }
-            // A column that is called `case` has no END.
-            Token::Comma | Token::SemiColon => {
-                let cases = open.last_mut().map_or(0, std::mem::take);
-                depth = depth.saturating_sub(cases);
-            }
-            Token::Word(word) if word.keyword == Keyword::CASE && !is_part_of_name => {
-                if let Some(cases) = open.last_mut() {
-                    *cases += 1;
-                    depth += 1;
-                }
-            }
-            Token::Word(word) if word.keyword == Keyword::END => {
-                if let Some(cases) = open.last_mut().filter(|cases| **cases > 0) {
-                    *cases -= 1;
-                    depth = depth.saturating_sub(1);
-                }
-            }
-            _ => {}
-        }
-        is_part_of_name = token.token == Token::Period;
-        if depth > MAX_NESTING {
-            let text = format!(
-                "parentheses, brackets and CASE may be nested {MAX_NESTING} deep, these are deeper"
-            );
-            return Err(Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
-                "name the parts: WITH part AS (SELECT …); one CASE takes any number of WHEN",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses long runs of operators on the tokens, so that the parser never builds a tree that is too deep to walk or drop.
-fn check_runs(tokens: &[TokenWithSpan]) -> Result<()> {
-    let mut levels = vec![Level::default()];
-    for token in tokens.iter().map(|token| &token.token) {
-        match token {
-            Token::LParen => levels.push(Level::default()),
-            Token::RParen if levels.len() > 1 => {
-                levels.pop();
-            }
-            _ => {}
-        }
-        let Some(level) = levels.last_mut() else {
-            continue;
-        };
-        level.count(token);
-        let longest = level.operators.max(level.members);
-        if longest > MAX_OPERATOR_RUN {
-            return Err(too_much(format!(
-                "a chain of operators may be {MAX_EXPRESSION_DEPTH} deep, got more than {MAX_OPERATOR_RUN} operators in a row"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// What was counted since the parenthesis that opened this level.
-#[derive(Default)]
-struct Level {
-    /// Operators since the last comma or clause word.
-    operators: usize,
-    /// Joins and set operations; clause words do not end such a chain.
-    members: usize,
-}
-
-impl Level {
-    fn count(&mut self, token: &Token) {
-        match token {
-            Token::Comma | Token::SemiColon => self.operators = 0,
-            Token::Word(word) => match word.keyword {
-                Keyword::SELECT
-                | Keyword::FROM
-                | Keyword::WHERE
-                | Keyword::GROUP
-                | Keyword::HAVING
-                | Keyword::ORDER
-                | Keyword::ON
-                | Keyword::WHEN
-                | Keyword::THEN
-                | Keyword::ELSE
-                | Keyword::END => self.operators = 0,
-                Keyword::JOIN | Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => {
-                    self.members += 1;
-                }
-                Keyword::AND
-                | Keyword::OR
-                | Keyword::XOR
-                | Keyword::NOT
-                | Keyword::IS
-                | Keyword::LIKE
-                | Keyword::ILIKE
-                | Keyword::RLIKE
-                | Keyword::REGEXP
-                | Keyword::SIMILAR
-                | Keyword::BETWEEN
-                | Keyword::IN
-                | Keyword::DIV
-                | Keyword::AT
-                | Keyword::COLLATE => self.operators += 1,
-                _ => {}
-            },
-            Token::Number(..)
-            | Token::SingleQuotedString(_)
-            | Token::DoubleQuotedString(_)
-            | Token::Whitespace(_)
-            | Token::LParen
-            | Token::RParen
-            | Token::RBracket
-            | Token::RBrace
-            | Token::EOF => {}
-            _ => self.operators += 1,
-        }
-    }
 }
 
 fn check_kind(statement: &Statement, may: Statements) -> Result<Does> {

@@ -5,6 +5,7 @@
 //! within its bounds. What is said of wrong statements is in `messages`. Never here: how tiles come into being (`load`), and statements that change files, grids or settings.
 
 mod cache;
+mod depth;
 mod described;
 mod engine;
 mod error;

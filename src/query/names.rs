@@ -161,6 +161,14 @@ impl Names {
         }
     }
 
+    /// Those of one moment, for good.
+    pub(super) fn of(known: &Arc<Known>) -> Self {
+        Self {
+            all: Arc::new(ArcSwap::from(Arc::clone(known))),
+            seen: None,
+        }
+    }
+
     /// Whether a table may be seen, or made, under the name.
     pub(super) fn may_see(&self, name: &str) -> bool {
         self.seen.as_ref().is_none_or(|seen| (seen.may_see)(name))

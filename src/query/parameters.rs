@@ -4,11 +4,14 @@
 //! Never here: text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Value, visit_expressions};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -70,8 +73,8 @@ impl Parameters {
         }
     }
 
-    /// Those of these names alone.
-    pub(super) fn only(&self, wanted: &BTreeSet<String>) -> Self {
+    /// Those of the names that are wanted.
+    pub(super) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
         let named: Vec<(String, ArrayRef)> = match self {
             Self::InOrder(values) => {
                 let numbered = values.iter().enumerate();
@@ -81,10 +84,12 @@ impl Parameters {
             }
             Self::ByName(values) => values.clone().into_iter().collect(),
         };
-        let wanted = named
-            .into_iter()
-            .filter(|(name, _)| wanted.contains(&format!("${name}")));
-        Self::ByName(wanted.collect())
+        let wanted = named.into_iter();
+        Self::ByName(
+            wanted
+                .filter(|(name, _)| is_wanted(&format!("${name}")))
+                .collect(),
+        )
     }
 
     /// Whether there are no values.
@@ -144,6 +149,73 @@ impl Parameters {
         let cast: Result<_> = values.iter().zip(types).enumerate().map(cast).collect();
         Ok(Self::InOrder(cast?))
     }
+}
+
+/// The parameters of a statement that asks for rows.
+pub(super) struct Placeholders {
+    /// As it is written.
+    before: BTreeSet<String>,
+    /// Of what is planned: the query that asks, or the statement with what was told in place.
+    now: BTreeSet<String>,
+    asks: bool,
+}
+
+impl Placeholders {
+    /// Of a statement as it is written.
+    pub(super) fn of(statement: &Statement) -> Self {
+        let before = names_in(statement);
+        Self {
+            now: before.clone(),
+            before,
+            asks: false,
+        }
+    }
+
+    /// Of what is planned in its place.
+    pub(super) fn after(self, planned: &Statement, asks: bool) -> Self {
+        let now = names_in(planned);
+        Self { now, asks, ..self }
+    }
+
+    /// The values for what is planned: for a query that asks its own, for the statement all but those that such queries alone have.
+    ///
+    /// # Errors
+    /// `Query` where a query that asks has parameters without values.
+    pub(super) fn values(&self, parameters: Parameters) -> Result<Parameters> {
+        if !self.asks {
+            check(&self.before, &parameters.names())?;
+            let is_gone = |name: &str| self.before.contains(name) && !self.now.contains(name);
+            return Ok(parameters.only(|name| !is_gone(name)));
+        }
+        if parameters.is_empty()
+            && let Some(first) = self.now.first()
+        {
+            let text = format!(
+                "the columns of this PIVOT depend on the rows that there are for {first}, which has no value"
+            );
+            return Err(Error::new(ErrorKind::Query, text).with_hint("name the values, as in ON k IN (1, 2), where it is prepared; otherwise pass params"));
+        }
+        Ok(parameters.only(|name| self.now.contains(name)))
+    }
+}
+
+fn names_in(statement: &Statement) -> BTreeSet<String> {
+    let inner = match statement {
+        Statement::Statement(inner) => inner.as_ref(),
+        Statement::Explain(explain) => return names_in(&explain.statement),
+        _ => return BTreeSet::new(),
+    };
+    let mut names = BTreeSet::new();
+    let visited: ControlFlow<()> = visit_expressions(inner, |expr| {
+        if let SqlExpr::Value(value) = expr
+            && let Value::Placeholder(name) = &value.value
+        {
+            names.insert(name.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(visited.is_continue());
+    names
 }
 
 /// The values of literals, for `EXECUTE`.

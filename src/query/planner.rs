@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::cache::{CachedPlan, Question, means_the_same_later};
 use super::described;
 use super::error::{placed, placed_in};
-use super::guard::{self, Does, Parsed};
+use super::guard::{self, Does};
 use super::listed::{functions_listed, tables_listed};
 use super::names::{Known, Names, PreparedStatement, plans_here, plans_with};
 #[cfg(feature = "distributed")]
@@ -50,8 +50,8 @@ pub(super) enum Planned {
 /// What is made of a statement, unless it asks something first.
 pub(super) enum Asking<T> {
     Done(T),
-    /// What it comes to depends on the rows of this query.
-    First(String),
+    /// What it comes to depends on rows that it asks for.
+    First,
 }
 
 /// A statement whose names were looked up.
@@ -112,6 +112,9 @@ impl Planner {
             // Names that changed meanwhile may be in the plan already.
             if let Asking::Done(Planned::Rows(physical)) = &planned
                 && physical.is_lasting
+                // What rows said is asked anew each time.
+                && question.told.is_empty()
+                && !question.asks
                 && Arc::ptr_eq(&known, &names.now())
             {
                 let (plan, config) = (Arc::clone(&physical.plan), state.config().clone());
@@ -264,11 +267,16 @@ async fn plan(
     parameters: Parameters,
 ) -> Result<Asking<Planned>> {
     let text = &question.text;
-    let (statement, does) = match guard::parse(state, text, question.may, &question.told).await? {
-        Parsed::Statement(statement, does) => (statement, does),
-        Parsed::Asks(text) => return Ok(Asking::First(text)),
+    let parsed = guard::parse(state, question).await?;
+    permission::check(question.may, &parsed.statement, parsed.does)?;
+    if parsed.asks && !question.asks {
+        return Ok(Asking::First);
+    }
+    let (statement, does) = (parsed.statement, parsed.does);
+    let parameters = match parsed.placeholders {
+        Some(placeholders) => placeholders.values(parameters)?,
+        None => parameters,
     };
-    permission::check(question.may, &statement, does)?;
     let planned = match does {
         Does::Read => {
             let (logical, wanted) = Box::pin(described::planned(state, statement)).await?;
@@ -301,11 +309,12 @@ async fn look_up(
     question: &Question,
 ) -> Result<Asking<Option<Looked>>> {
     let text = Arc::clone(&question.text);
-    let (statement, does) = match guard::parse(state, &text, question.may, &question.told).await? {
-        Parsed::Statement(statement, does) => (statement, does),
-        Parsed::Asks(text) => return Ok(Asking::First(text)),
-    };
-    permission::check(question.may, &statement, does)?;
+    let parsed = guard::parse(state, question).await?;
+    permission::check(question.may, &parsed.statement, parsed.does)?;
+    if parsed.asks {
+        return Ok(Asking::First);
+    }
+    let (statement, does) = (parsed.statement, parsed.does);
     if does != Does::Read {
         return Ok(Asking::Done(None));
     }

@@ -332,7 +332,7 @@ impl Session {
         let state = self.state(options);
         let config = state.config().clone();
         let text = Arc::clone(&question.text);
-        match self.planned(&state, question, parameters, options).await? {
+        match self.planned(state, question, parameters, options).await? {
             Planned::Rows(plan) => {
                 let shown = own_text(&text, &self.names.now());
                 let query = self.query(&known, plan, config, options);
@@ -378,6 +378,7 @@ impl Session {
         Question {
             text: Arc::from(text),
             told: Arc::default(),
+            asks: false,
             threads: self.threads(options),
             memory_limit: self.planned_limit(options),
             may: options.statements,

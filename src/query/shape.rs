@@ -115,22 +115,6 @@ impl Visitor for Shape {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Step {
-        let sampled = matches!(
-            factor,
-            TableFactor::Table {
-                sample: Some(_),
-                ..
-            } | TableFactor::Derived {
-                sample: Some(_),
-                ..
-            }
-        );
-        if sampled {
-            return unsupported(
-                "TABLESAMPLE is not supported",
-                "WHERE random() < 0.01 takes a sample of 1 %",
-            );
-        }
         match factor {
             TableFactor::NestedJoin {
                 table_with_joins, ..

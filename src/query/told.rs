@@ -1,30 +1,21 @@
 //! What the rows say before a statement is planned: the values of `PIVOT t ON k`.
 //!
-//! Comes in: the text of a query that a statement asks first, with the parameters and limits of the statement. Goes out: its values. Never here: which query that is, and what becomes of its values (`rewrite/pivot/`).
+//! Comes in: a statement that asks for rows before it can be planned, with its parameters and limits. Goes out: what it comes to, with what was told. All is planned over the names of one moment, within one time limit. Never here: which queries ask,
+//! and what becomes of their values (`rewrite/pivot/`).
 
-use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
 
 use datafusion::execution::SessionState;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use futures::FutureExt;
-use futures::future::BoxFuture;
 
 use super::cache::Question;
+use super::names::{Known, Names};
 use super::options::QueryOptions;
 use super::parameters::Parameters;
 use super::planner::{Asking, Looked, Planned, within};
 use super::session::Session;
 use crate::error::{Error, Result};
 use crate::query::rewrite::pivot::Told;
-
-/// What was told of the questions of a statement, one after the other.
-#[derive(Default)]
-struct Answers {
-    told: Vec<Told>,
-    /// Why the last question was not answered.
-    refused: Option<Error>,
-}
 
 impl Session {
     /// What a statement comes to, with what it asks of rows first.
@@ -33,23 +24,27 @@ impl Session {
     /// As [`Session::sql_with`].
     pub(super) async fn planned(
         &self,
-        state: &SessionState,
-        mut question: Question,
+        state: SessionState,
+        question: Question,
         parameters: Parameters,
         options: &QueryOptions,
     ) -> Result<Planned> {
-        let mut answers = Answers::default();
-        loop {
-            let (state, names) = (state.clone(), self.names.clone());
-            let asked = (question.clone(), parameters.clone());
-            let planning = self.planner.plan(state, names, asked.0, asked.1);
-            let planned = within(self.timeout(options), planning).await?;
-            let text = match planned {
-                Asking::First(text) => text,
-                Asking::Done(planned) => return answers.checked(planned),
-            };
-            answers.ask(text, self, &parameters, options).await?;
-            question.told = answers.told.clone().into();
+        let (asked, names) = ((question.clone(), parameters.clone()), self.names.clone());
+        let planning = self.planner.plan(state, names, asked.0, asked.1);
+        match within(self.timeout(options), planning).await? {
+            Asking::Done(planned) => Ok(planned),
+            Asking::First => {
+                let told = async move {
+                    let mut asker = Asker::new(self, question, parameters, options);
+                    loop {
+                        asker.ask().await?;
+                        if let Asking::Done(planned) = asker.plan(false).await? {
+                            return Ok(planned);
+                        }
+                    }
+                };
+                self.in_time(options, told).await
+            }
         }
     }
 
@@ -59,81 +54,103 @@ impl Session {
     /// As [`Session::sql_with`].
     pub(super) async fn looked(
         &self,
-        mut question: Question,
+        question: Question,
         options: &QueryOptions,
     ) -> Result<Option<Looked>> {
-        let mut answers = Answers::default();
-        loop {
-            let (state, names) = (self.state(options), self.names.clone());
-            let looking = self.planner.prepare(state, names, question.clone());
-            let text = match within(self.timeout(options), looking).await? {
-                Asking::First(text) => text,
-                Asking::Done(looked) => return answers.checked(looked),
-            };
-            let none = Parameters::default();
-            answers.ask(text, self, &none, options).await?;
-            question.told = answers.told.clone().into();
-        }
-    }
-}
-
-impl Answers {
-    /// Asks one more. Where it cannot be answered, the statement is planned all the same, so that what is wrong with it is shown where it stands there.
-    ///
-    /// # Errors
-    /// As the query says, if it was planned and failed.
-    async fn ask(
-        &mut self,
-        text: String,
-        session: &Session,
-        parameters: &Parameters,
-        options: &QueryOptions,
-    ) -> Result<()> {
-        match answered(session.clone(), text, parameters, options.clone()).await? {
-            Ok(told) => self.told.push(told),
-            Err(error) => {
-                self.told.push(Told::Nothing);
-                self.refused.get_or_insert(error);
+        let (state, names) = (self.state(options), self.names.clone());
+        let looking = self.planner.prepare(state, names, question.clone());
+        match within(self.timeout(options), looking).await? {
+            Asking::Done(looked) => Ok(looked),
+            Asking::First => {
+                let told = async move {
+                    let mut asker = Asker::new(self, question, Parameters::default(), options);
+                    loop {
+                        asker.ask().await?;
+                        let (state, names) = (self.state(options), asker.names.clone());
+                        let looking = self.planner.prepare(state, names, asker.question.clone());
+                        if let Asking::Done(looked) = looking.await? {
+                            return Ok(looked);
+                        }
+                    }
+                };
+                self.in_time(options, told).await
             }
         }
+    }
+
+    /// Asks, and plans, within the time for a query.
+    async fn in_time<T>(
+        &self,
+        options: &QueryOptions,
+        told: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let told = Box::pin(told);
+        let Some(limit) = self.timeout(options) else {
+            return told.await;
+        };
+        let told = tokio::time::timeout(limit.time, told).await;
+        told.unwrap_or_else(|_| Err(limit.run_over()))
+    }
+}
+
+/// Asks for one statement, over the names of the moment at which it begins.
+struct Asker<'a> {
+    session: &'a Session,
+    known: Arc<Known>,
+    names: Names,
+    question: Question,
+    parameters: Parameters,
+    options: &'a QueryOptions,
+}
+
+impl<'a> Asker<'a> {
+    fn new(
+        session: &'a Session,
+        question: Question,
+        parameters: Parameters,
+        options: &'a QueryOptions,
+    ) -> Self {
+        let known = session.names.now();
+        Self {
+            session,
+            names: Names::of(&known),
+            known,
+            question,
+            parameters,
+            options,
+        }
+    }
+
+    /// Plans the statement, or what it asks next.
+    async fn plan(&self, asks: bool) -> Result<Asking<Planned>> {
+        let question = Question {
+            asks,
+            ..self.question.clone()
+        };
+        let state = self.session.state(self.options);
+        let (names, parameters) = (self.names.clone(), self.parameters.clone());
+        let planner = &self.session.planner;
+        planner.plan(state, names, question, parameters).await
+    }
+
+    /// Asks what the statement asks next.
+    async fn ask(&mut self) -> Result<()> {
+        let Asking::Done(Planned::Rows(plan)) = self.plan(true).await? else {
+            return Err(Error::internal(
+                "what a statement asks was not planned as rows",
+            ));
+        };
+        let (session, options) = (self.session, self.options);
+        let config = session.state(options).config().clone();
+        let query = session.query(&self.known, plan, config, options);
+        let watched = options.watch.as_ref().map(|watch| watch.begun(&query));
+        let batches = query.collect().await;
+        if let Some(watched) = watched {
+            watched.end(batches.as_ref().err());
+        }
+        let told = Told::of(&query.schema(), &batches?)?;
+        let told = self.question.told.iter().cloned().chain([told]);
+        self.question.told = told.collect();
         Ok(())
     }
-
-    /// What was made of the statement, unless a question was not answered.
-    ///
-    /// # Errors
-    /// What was wrong with the question, where nothing else is with the statement.
-    fn checked<T>(self, made: T) -> Result<T> {
-        self.refused.map_or(Ok(made), Err)
-    }
-}
-
-/// What a query says, or why it cannot be planned. In a box: what asks is planned as that is.
-fn answered(
-    session: Session,
-    text: String,
-    parameters: &Parameters,
-    options: QueryOptions,
-) -> BoxFuture<'static, Result<Result<Told>>> {
-    let parameters = parameters.only(&placeholders(&text));
-    async move {
-        let query = match session.sql_with(&text, parameters, &options).await {
-            Ok(query) => query,
-            Err(error) => return Ok(Err(error)),
-        };
-        let batches = query.collect().await?;
-        Ok(Ok(Told::of(&query.schema(), &batches)?))
-    }
-    .boxed()
-}
-
-/// The parameters that a text names.
-fn placeholders(text: &str) -> BTreeSet<String> {
-    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize();
-    let tokens = tokens.unwrap_or_default().into_iter();
-    let names = tokens.filter_map(|token| match token {
-        Token::Placeholder(name) => Some(name),
-        _ => None,
-    });
-    names.collect()
 }

@@ -143,3 +143,20 @@ def of_two_tiles(letters: str = "ab") -> pa.Table:
         for base, x in zip((0, 150), letters, strict=True)
     ]
     return pa.concat_tables(parts)
+
+
+def nested(num_rows: int) -> pa.Table:
+    """Lists with long offsets, and structs with lists."""
+    numbers = range(num_rows)
+    lists = [
+        None if x % 5 == 4 else [x, None] if x % 5 == 3 else [x % 4] * (x % 3) for x in numbers
+    ]
+    structs = [{"a": x % 4 or None, "l": ["t"] * (x % 2)} for x in numbers]
+    kind = pa.struct([("a", pa.int64()), ("l", pa.large_list(pa.string()))])
+    columns = {
+        "k": pa.array([x % 3 for x in numbers]),
+        "x": pa.array(numbers),
+        "l": pa.array(lists, pa.large_list(pa.int64())),
+        "s": pa.array(structs, kind),
+    }
+    return pa.table(columns)

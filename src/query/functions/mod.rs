@@ -4,7 +4,7 @@
 //!
 //! - Aggregates: `sums`, `extremes`, `moments`, `gathered`, `placed`, `percentiles`; over windows `ranks`, `neighbours`, `sliding`.
 //! - Lists: `by_lambda`, `contained`, `sorted_lists`, `vectors`. Texts: `formats`, `letters`, `matches`, `json`, `type_names`. Times: `ages`, `buckets`, `timezone`, `years`.
-//! - Of numbers: `bit_not`. Of values of any type: `chosen`, `coerced`, and in `simple` tables of functions that need nothing but their arguments.
+//! - Of PIVOT: `cells`. Of numbers: `bit_not`. Of values of any type: `chosen`, `coerced`, and in `simple` tables of functions that need nothing but their arguments.
 //! - Of all: `aliases` (more names), `growing` (values within the memory limit), `passed_on` (what they have of the engine's).
 
 mod ages;
@@ -12,6 +12,7 @@ mod aliases;
 pub(super) mod bit_not;
 mod buckets;
 mod by_lambda;
+pub(super) mod cells;
 mod chosen;
 pub(super) mod coerced;
 mod contained;
@@ -49,6 +50,7 @@ pub(super) fn add_to(context: &SessionContext) {
     aliases::add_to(context);
     ages::add_to(context);
     buckets::add_to(context);
+    cells::add_to(context);
     contained::add_to(context);
     sums::add_to(context);
     extremes::add_to(context);

@@ -41,10 +41,10 @@ fn statements(text: &str) -> Option<Worded> {
     let word = word.to_uppercase();
     let hint = match word.as_str() {
         "PIVOT" => {
-            "say by what: PIVOT t ON k USING sum(x), or FROM t PIVOT (sum(x) FOR k IN ('a', 'b'))"
+            "say by what: PIVOT t ON k USING sum(x) GROUP BY g, or FROM t PIVOT (sum(x) FOR k IN ('a', 'b'))"
         }
         "UNPIVOT" => {
-            "say which columns: UNPIVOT t ON a, b, or FROM t UNPIVOT (value FOR name IN (a, b))"
+            "say which columns: UNPIVOT t ON a, b INTO NAME n VALUE v, or FROM t UNPIVOT (value FOR name IN (a, b))"
         }
         "SUMMARIZE" => "a statement begins with it: SUMMARIZE t, or SUMMARIZE SELECT …",
         "TABLE" => "write SELECT * FROM t",

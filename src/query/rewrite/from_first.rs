@@ -136,9 +136,28 @@ impl<'a> Words<'a> {
         word(self.words.get(place?)?.1)
     }
 
-    fn is_token(&self, place: Option<usize>, token: &Token) -> bool {
+    /// Where the bracket opens that closes at a word.
+    pub(super) fn opened(&self, closed: usize) -> Option<usize> {
+        self.opened.get(closed).copied().flatten()
+    }
+
+    pub(super) fn is_token(&self, place: Option<usize>, token: &Token) -> bool {
         let found = place.and_then(|place| self.words.get(place));
         found.is_some_and(|(_, found)| found.token == *token)
+    }
+
+    /// Whether a bracket closes the arguments of a function, not a query in FROM.
+    pub(super) fn ends_call(&self, closed: usize) -> bool {
+        let name = self
+            .opened(closed)
+            .and_then(|opened| self.words.get(opened.checked_sub(1)?));
+        name.is_some_and(|(_, name)| match &name.token {
+            Token::Word(word) => !matches!(
+                word.keyword,
+                Keyword::FROM | Keyword::JOIN | Keyword::LATERAL | Keyword::AS | Keyword::IN
+            ),
+            _ => false,
+        })
     }
 
     /// Whether a query may begin with a word.

@@ -33,6 +33,7 @@ use super::pivot;
 use super::positions;
 use super::renamed;
 use super::row_in;
+use super::samples;
 use super::shifts;
 use super::synonyms;
 use super::type_words;
@@ -177,7 +178,8 @@ impl VisitorMut for Rewriting<'_> {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         laterals::unnest_without_lateral(factor);
-        if let Err(error) = laterals::with_places(factor) {
+        let sampled = samples::as_query(factor);
+        if let Err(error) = sampled.and_then(|()| laterals::with_places(factor)) {
             return ControlFlow::Break(error);
         }
         written::name_unnested(factor, &mut self.unnested);

@@ -11,7 +11,7 @@ import pytest
 
 import partgrid as pg
 from clusters import Member, cluster
-from type_samples import of_two_tiles
+from type_samples import nested, of_two_tiles
 
 ROWS = 40
 
@@ -29,33 +29,16 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pg.Connecti
 
 def contribute(member: Member, part: int) -> None:
     """Its half of the rows."""
-    half = f"__import__({__name__!r}).rows().slice({part * ROWS // 2}, {ROWS // 2})"
+    half = f"__import__('type_samples').nested({ROWS}).slice({part * ROWS // 2}, {ROWS // 2})"
     told = member.ask(f"server.contribute('t', pg.from_arrow({half}), part={part}, of=2)")
     assert told is None, told
-    half = f"__import__('test_dictionaries').of_two_tiles().slice({part * 150}, 150)"
+    half = f"__import__('type_samples').of_two_tiles().slice({part * 150}, 150)"
     told = member.ask(f"server.contribute('d', pg.from_arrow({half}), part={part}, of=2)")
     assert told is None, told
 
 
-def rows() -> pa.Table:
-    """All rows, in this process."""
-    numbers = range(ROWS)
-    lists = [
-        None if x % 5 == 4 else [x, None] if x % 5 == 3 else [x % 4] * (x % 3) for x in numbers
-    ]
-    structs = [{"a": x % 4 or None, "l": ["t"] * (x % 2)} for x in numbers]
-    kind = pa.struct([("a", pa.int64()), ("l", pa.large_list(pa.string()))])
-    columns = {
-        "k": pa.array([x % 3 for x in numbers]),
-        "x": pa.array(numbers),
-        "l": pa.array(lists, pa.large_list(pa.int64())),
-        "s": pa.array(structs, kind),
-    }
-    return pa.table(columns)
-
-
 def of_one(text: str) -> pa.Table:
-    return pg.sql(text, t=rows()).to_arrow()
+    return pg.sql(text, t=nested(ROWS)).to_arrow()
 
 
 def both(connection: pg.Connection, text: str) -> tuple[Any, Any]:

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import partgrid as pg
-from tpch import QUERIES, TABLES, TILE_ROWS, check
+from tpch import QUERIES, TABLES, TILE_ROWS, check, peer, tables
+
+__all__ = ["peer", "tables"]
 
 
 def in_few_tiles(path: Path) -> pg.Grid:

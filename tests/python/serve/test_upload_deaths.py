@@ -83,7 +83,7 @@ def num_files(catalog: Path) -> int:
 
 SENDING = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 import pyarrow.flight as fl
 from test_upload_deaths import BATCH, begun, place, put
 from services import shown
@@ -134,7 +134,9 @@ def test_of_an_upload_whose_client_is_killed_nothing_stays(tmp_path: Path) -> No
     words = ["--tokens", tmp_path / "t", "--catalog", catalog, "--set", "limits.silence=3"]
     with service(*words) as one:
         connection = pg.connect(one.uri, token=few)
-        code = SENDING.format(folder=str(TESTS), uri=one.uri, token=few)
+        code = SENDING.format(
+            folders=[str(Path(__file__).parent), str(TESTS)], uri=one.uri, token=few
+        )
         with sender(code) as (child, upload):
             until(lambda: incoming(one, admin) >= 1.5 * BYTES)
             # It counts for its caller, also what is under way.

@@ -1,6 +1,6 @@
 //! Which columns `COLUMNS(…)` means.
 //!
-//! Comes in: the columns of FROM, and the arguments: `*`, `* EXCLUDE (a)`, `* REPLACE (a + 1 AS a)`, `t.*`, a regular expression that a part of the name matches, a list of names, or a lambda that is true for the name. Goes out: what stands for each column that is meant. Never here: where it is put.
+//! Comes in: the columns of FROM, and the arguments: `*`, `* EXCLUDE (a)`, `* REPLACE (a + 1 AS a)`, `* RENAME (a AS b)`, `t.*`, a regular expression that a part of the name matches, a list of names, or a lambda that is true for the name. Goes out: what stands for each column that is meant. Never here: where it is put.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -10,8 +10,8 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    LambdaFunction, ObjectName, ReplaceSelectItem, Select, SelectItem, SetExpr, Value,
-    WildcardAdditionalOptions, visit_expressions_mut,
+    LambdaFunction, ObjectName, RenameSelectItem, ReplaceSelectItem, Select, SelectItem, SetExpr,
+    Value, WildcardAdditionalOptions, visit_expressions_mut,
 };
 use regex::Regex;
 
@@ -265,68 +265,111 @@ fn of_table(table: &ObjectName, tables: &[OfTable]) -> Result<Vec<Chosen>> {
     Ok(found.columns.iter().map(chosen).collect())
 }
 
+/// What `*` leaves out, replaces and renames.
+struct Options {
+    excluded: Vec<String>,
+    replaced: Vec<(String, Expr)>,
+    renamed: Vec<(String, String)>,
+}
+
+impl Options {
+    fn of(options: &WildcardAdditionalOptions, wanted: &Expr) -> Result<Self> {
+        let mut rest = options.clone();
+        let excluded = match rest.opt_exclude.take() {
+            None => Vec::new(),
+            Some(ExcludeSelectItem::Single(name)) => vec![name],
+            Some(ExcludeSelectItem::Multiple(names)) => names,
+        };
+        let one = |name: &ObjectName| match name.0.as_slice() {
+            [name] => name.as_ident().map(folded),
+            _ => None,
+        };
+        let excluded: Option<Vec<String>> = excluded.iter().map(one).collect();
+        let excluded = excluded.ok_or_else(|| {
+            let text =
+                format!("* EXCLUDE takes names of columns without those of tables, got {wanted}");
+            wrong(text).with_hint("write a.* EXCLUDE (x), b.*")
+        })?;
+        let replaced = match rest.opt_replace.take() {
+            None => Vec::new(),
+            Some(ReplaceSelectItem { items }) => {
+                let items = items.into_iter();
+                items
+                    .map(|item| (folded(&item.column_name), item.expr))
+                    .collect()
+            }
+        };
+        let renamed = match rest.opt_rename.take() {
+            None => Vec::new(),
+            Some(RenameSelectItem::Single(one)) => vec![one],
+            Some(RenameSelectItem::Multiple(all)) => all,
+        };
+        let names = renamed.iter();
+        let renamed = names.map(|one| (folded(&one.ident), folded(&one.alias)));
+        let renamed = renamed.collect();
+        let plain = WildcardAdditionalOptions {
+            wildcard_token: rest.wildcard_token.clone(),
+            ..WildcardAdditionalOptions::default()
+        };
+        if rest != plain {
+            let text = format!("{wanted}: `*` takes EXCLUDE, REPLACE and RENAME there");
+            return Err(wrong(text));
+        }
+        Ok(Self {
+            excluded,
+            replaced,
+            renamed,
+        })
+    }
+
+    /// Refuses columns that there are not, and those that are named twice.
+    fn check(&self, all: &[Column]) -> Result<()> {
+        let is_known = |name: &str| all.iter().any(|column| column.name == name);
+        let mut seen = HashSet::new();
+        let replaced = self.replaced.iter().map(|(name, _)| name);
+        let renamed = self.renamed.iter().map(|(name, _)| name);
+        for name in self.excluded.iter().chain(replaced).chain(renamed) {
+            if !is_known(name) {
+                return Err(unknown_column(name, all));
+            }
+            if !seen.insert(name) {
+                let text = format!("`*` leaves out, replaces or renames the column `{name}` twice");
+                return Err(wrong(text).with_hint("name it once"));
+            }
+        }
+        Ok(())
+    }
+}
+
 fn with_options(
     options: &WildcardAdditionalOptions,
     wanted: &Expr,
     all: &[Column],
 ) -> Result<Vec<Chosen>> {
-    let mut rest = options.clone();
-    let excluded = match rest.opt_exclude.take() {
-        None => Vec::new(),
-        Some(ExcludeSelectItem::Single(name)) => vec![name],
-        Some(ExcludeSelectItem::Multiple(names)) => names,
-    };
-    let one = |name: &ObjectName| match name.0.as_slice() {
-        [name] => name.as_ident().map(folded),
-        _ => None,
-    };
-    let excluded: Option<Vec<String>> = excluded.iter().map(one).collect();
-    let excluded = excluded.ok_or_else(|| {
-        let text =
-            format!("* EXCLUDE takes names of columns without those of tables, got {wanted}");
-        wrong(text).with_hint("write a.* EXCLUDE (x), b.*")
-    })?;
-    let replaced: Vec<(Ident, Expr)> = match rest.opt_replace.take() {
-        None => Vec::new(),
-        Some(ReplaceSelectItem { items }) => {
-            let items = items.into_iter();
-            items.map(|item| (item.column_name, item.expr)).collect()
-        }
-    };
-    let plain = WildcardAdditionalOptions {
-        wildcard_token: rest.wildcard_token.clone(),
-        ..WildcardAdditionalOptions::default()
-    };
-    if rest != plain {
-        let text = format!("{wanted}: `*` takes EXCLUDE and REPLACE there");
-        return Err(wrong(text));
-    }
-    let is_known = |name: &str| all.iter().any(|column| column.name == name);
-    let mut seen = HashSet::new();
-    let of_replaced = replaced.iter().map(|(name, _)| folded(name));
-    for name in excluded.iter().cloned().chain(of_replaced) {
-        if !is_known(&name) {
-            return Err(unknown_column(&name, all));
-        }
-        if !seen.insert(name.clone()) {
-            let text = format!("`*` leaves out or replaces the column `{name}` twice");
-            return Err(wrong(text).with_hint("name it once"));
-        }
-    }
+    let options = Options::of(options, wanted)?;
+    options.check(all)?;
     // Of several columns of one name the first is replaced, and the others are left out.
     let mut done = HashSet::new();
     let columns = all.iter().filter(|column| {
-        let is_replaced = replaced.iter().any(|(name, _)| folded(name) == column.name);
-        !excluded.contains(&column.name) && (!is_replaced || done.insert(&column.name))
+        let is_replaced = options
+            .replaced
+            .iter()
+            .any(|(name, _)| *name == column.name);
+        !options.excluded.contains(&column.name) && (!is_replaced || done.insert(&column.name))
     });
     let columns = columns.map(|column| {
-        let mut names = replaced.iter();
-        let value = names.find(|(name, _)| folded(name) == column.name);
         let mut chosen = chosen(column);
-        if let Some((_, value)) = value {
+        let mut names = options.replaced.iter();
+        if let Some((_, value)) = names.find(|(name, _)| *name == column.name) {
             chosen.expr = Expr::Nested(Box::new(value.clone()));
             chosen.is_replaced = true;
             chosen.parts = num_parts(value);
+        }
+        let mut names = options.renamed.iter();
+        if let Some((_, alias)) = names.find(|(name, _)| *name == column.name) {
+            chosen.name.clone_from(alias);
+            // It is written with its new name.
+            chosen.is_replaced = true;
         }
         chosen
     });

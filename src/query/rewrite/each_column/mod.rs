@@ -185,9 +185,10 @@ impl VisitorMut for Writing {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        if !self.leaves_stars && is_joined_by_names(select) {
+        if !self.leaves_stars {
+            let is_joined = is_joined_by_names(select);
             for item in &mut select.projection {
-                self.has_turned_stars |= turn_star(item);
+                self.has_turned_stars |= turn_star(item, is_joined);
             }
         }
         self.at(select, calls_in, in_select)

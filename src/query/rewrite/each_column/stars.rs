@@ -1,4 +1,4 @@
-//! Stars that are more than all columns: `f(*COLUMNS(…))`, and `* EXCLUDE (…)` over joins by names.
+//! Stars that are more than all columns: `f(*COLUMNS(…))`, `* RENAME (a AS b)`, and `* EXCLUDE (…)` over joins by names.
 //!
 //! Comes in: the words of a text, and items of a SELECT. Goes out: `*COLUMNS` as one word, and the others as COLUMNS. Never here: which columns are meant.
 
@@ -18,7 +18,7 @@ pub(in crate::query) fn with_known_words(tokens: &mut Vec<TokenWithSpan>) -> boo
     let mut seen = false;
     // The last two that are not blank.
     let mut before: [Option<usize>; 2] = [None; 2];
-    let (mut has_names, mut has_options) = (false, false);
+    let (mut has_names, mut has_options, mut is_renamed) = (false, false, false);
     let mut stars = Vec::new();
     for (place, token) in tokens.iter().enumerate() {
         if is_blank(token) {
@@ -36,6 +36,7 @@ pub(in crate::query) fn with_known_words(tokens: &mut Vec<TokenWithSpan>) -> boo
         if let Token::Word(word) = &token.token {
             has_names |= matches!(word.keyword, Keyword::USING | Keyword::NATURAL);
             has_options |= matches!(word.keyword, Keyword::EXCLUDE | Keyword::REPLACE);
+            is_renamed |= word.keyword == Keyword::RENAME;
         }
         before = [before[1], Some(place)];
     }
@@ -49,7 +50,7 @@ pub(in crate::query) fn with_known_words(tokens: &mut Vec<TokenWithSpan>) -> boo
         }
         tokens.remove(star);
     }
-    seen || has_names && has_options
+    seen || is_renamed || has_names && has_options
 }
 
 fn is_word(token: &Token) -> bool {
@@ -80,12 +81,13 @@ pub(super) fn is_joined_by_names(select: &Select) -> bool {
     })
 }
 
-/// Writes `* EXCLUDE (…)` and `* REPLACE (…)` as COLUMNS, which knows the columns. Whether it is that.
-pub(super) fn turn_star(item: &mut SelectItem) -> bool {
+/// Writes `* RENAME (…)`, and over joins by names `* EXCLUDE (…)` and `* REPLACE (…)`, as COLUMNS, which knows the columns. Whether it is that.
+pub(super) fn turn_star(item: &mut SelectItem, is_joined_by_names: bool) -> bool {
     let SelectItem::Wildcard(options) = item else {
         return false;
     };
-    if options.opt_exclude.is_none() && options.opt_replace.is_none() {
+    let has_options = options.opt_exclude.is_some() || options.opt_replace.is_some();
+    if options.opt_rename.is_none() && !(is_joined_by_names && has_options) {
         return false;
     }
     let options = FunctionArgExpr::WildcardWithOptions(options.clone());

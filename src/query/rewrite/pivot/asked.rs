@@ -5,22 +5,27 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use arrow::array::{Array, RecordBatch, StringArray};
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Distinct, Expr, ExprWithAlias, Ident, OrderByExpr,
+    CastKind, DataType as SqlType, Distinct, Expr, ExprWithAlias, Ident, LimitClause, OrderByExpr,
     PivotValueSource, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
     TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
 };
 
-use super::items::{MAX_COLUMNS, On, named, too_many};
+use super::items::{MAX_COLUMNS, On, Pivot, too_many};
 use super::statement::{self, Said, Values};
+use super::table::{self, query_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::rewrite::around::Around;
+use crate::query::rewrite::around::{Around, statement_of};
+use crate::query::rewrite::called::called;
 use crate::query::rewrite::using::sql_of;
+
+/// So many bytes the values may have as texts: they are written into the statement, as values and as names.
+const MAX_BYTES: usize = 64 * 1024;
 
 /// So many times the rows may be asked for one statement.
 const MAX_ASKED: usize = 16;
@@ -30,21 +35,21 @@ fn name_of(place: usize) -> String {
     format!("__value_{place}")
 }
 
-/// What was told of one question.
+/// What was told of one question: values, each of as many columns, and how those of a column are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::query) enum Told {
-    /// Values, each of as many columns; the type of these decides how they are written.
-    Values(Vec<Written>, Vec<Vec<String>>),
-    /// Nothing could be told: what the statement is planned with then is only looked at for what is wrong with it.
-    Nothing,
+pub(in crate::query) struct Told {
+    columns: Vec<Written>,
+    rows: Vec<Vec<String>>,
 }
 
 /// How values of a column are written in SQL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::query) enum Written {
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Written {
     Number,
     Truth,
     Text,
+    /// As a cast of the text to a type of Arrow.
+    Typed(String),
     /// As texts that are compared with the column as text.
     AsText,
 }
@@ -56,84 +61,95 @@ impl Written {
             DataType::RunEndEncoded(_, values) => Self::of(values.data_type()),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
             DataType::Boolean => Self::Truth,
+            DataType::Float32
+            | DataType::Float64
+            | DataType::Decimal128(..)
+            | DataType::Date32
+            | DataType::Date64
+            | DataType::Timestamp(_, None) => Self::Typed(kind.to_string()),
             kind if kind.is_integer() => Self::Number,
             _ => Self::AsText,
         }
     }
 
-    fn literal(self, text: &str) -> Expr {
-        Expr::value(match self {
-            Self::Number => Value::Number(text.to_owned(), false),
-            Self::Truth => Value::Boolean(text == "true"),
-            Self::Text | Self::AsText => Value::SingleQuotedString(text.to_owned()),
-        })
+    fn literal(&self, text: &str) -> Expr {
+        let written = |text: &str| Expr::value(Value::SingleQuotedString(text.to_owned()));
+        match self {
+            Self::Number => Expr::value(Value::Number(text.to_owned(), false)),
+            Self::Truth => Expr::value(Value::Boolean(text == "true")),
+            Self::Text | Self::AsText => written(text),
+            Self::Typed(kind) => called("arrow_cast", [written(text), written(kind)]),
+        }
     }
 }
 
 impl Told {
-    /// What an answer tells: its first half are the values, the other one their texts.
+    /// What an answer tells: its first half are the values, the other one their texts. Nulls are none.
     ///
     /// # Errors
     /// `ResourcesExhausted` for too many.
     pub(in crate::query) fn of(schema: &Schema, batches: &[RecordBatch]) -> Result<Self> {
         let half = schema.fields().len() / 2;
         let kinds = schema.fields().iter().take(half);
-        let kinds: Vec<Written> = kinds.map(|field| Written::of(field.data_type())).collect();
-        let num_rows = batches.iter().map(RecordBatch::num_rows).sum();
-        if num_rows > MAX_COLUMNS {
-            return Err(too_many("more"));
-        }
-        let (mut rows, mut seen) = (Vec::with_capacity(num_rows), HashSet::new());
+        let columns: Vec<Written> = kinds.map(|field| Written::of(field.data_type())).collect();
+        let (mut rows, mut seen, mut num_bytes) = (Vec::new(), HashSet::new(), 0);
         for batch in batches {
             let texts = batch.columns().iter().skip(half);
             let texts: Result<Vec<_>, _> =
                 texts.map(|column| cast(column, &DataType::Utf8)).collect();
             let texts = texts?;
-            let columns = texts
+            let texts: Vec<&StringArray> = texts
                 .iter()
-                .map(|texts| texts.as_any().downcast_ref::<StringArray>());
-            let columns: Vec<&StringArray> = columns.flatten().collect();
+                .filter_map(|texts| texts.as_string_opt())
+                .collect();
+            let values = batch.columns().iter().take(half);
+            let values: Vec<_> = values.map(|values| values.logical_nulls()).collect();
             for place in 0..batch.num_rows() {
-                let row = columns.iter().map(|texts| texts.value(place).to_owned());
+                let mut nulls = values.iter().flatten();
+                if nulls.any(|nulls| nulls.is_null(place)) {
+                    continue;
+                }
+                let row = texts.iter().map(|texts| texts.value(place).to_owned());
                 let row: Vec<String> = row.collect();
+                num_bytes += row.iter().map(String::len).sum::<usize>();
                 if seen.insert(row.clone()) {
                     rows.push(row);
                 }
+                if rows.len() > MAX_COLUMNS {
+                    return Err(too_many("more"));
+                }
+                if num_bytes > MAX_BYTES {
+                    return Err(too_long());
+                }
             }
         }
-        Ok(Self::Values(kinds, rows))
+        Ok(Self { columns, rows })
     }
 
     /// The values, and the columns as they are compared with them.
-    fn on(&self, mut columns: Vec<Expr>) -> Result<On> {
-        let values = match self {
-            Self::Nothing => {
-                let null = || Expr::value(Value::Null);
-                let expr = match columns.len() {
-                    1 => null(),
-                    _ => Expr::Tuple(columns.iter().map(|_| null()).collect()),
-                };
-                vec![ExprWithAlias { expr, alias: None }]
+    fn on(&self, mut columns: Vec<Expr>) -> On {
+        for (column, kind) in columns.iter_mut().zip(&self.columns) {
+            if *kind == Written::AsText {
+                *column = as_text(column.clone());
             }
-            Self::Values(kinds, rows) => {
-                if kinds.len() != columns.len() {
-                    return Err(other_number(columns.len(), kinds.len()));
-                }
-                for (column, kind) in columns.iter_mut().zip(kinds) {
-                    if *kind == Written::AsText {
-                        *column = as_text(column.clone());
-                    }
-                }
-                rows.iter().map(|row| value_of(kinds, row)).collect()
-            }
-        };
-        Ok(On { columns, values })
+        }
+        let rows = self.rows.iter();
+        let values = rows.map(|row| value_of(&self.columns, row)).collect();
+        On { columns, values }
     }
 }
 
-fn value_of(kinds: &[Written], row: &[String]) -> ExprWithAlias {
-    let parts = kinds.iter().zip(row);
-    let mut parts: Vec<Expr> = parts.map(|(kind, text)| kind.literal(text)).collect();
+fn too_long() -> Error {
+    let text =
+        format!("the values of a PIVOT may have {MAX_BYTES} bytes as texts, here they have more");
+    Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
+        "name the values that are wanted: ON k IN (1, 2), or group by the column instead",
+    )
+}
+
+fn value_of(columns: &[Written], row: &[String]) -> ExprWithAlias {
+    let parts = columns.iter().zip(row);
+    let mut parts: Vec<Expr> = parts.map(|(column, text)| column.literal(text)).collect();
     let expr = match (parts.len(), parts.pop()) {
         (1, Some(only)) => only,
         (_, last) => {
@@ -141,14 +157,8 @@ fn value_of(kinds: &[Written], row: &[String]) -> ExprWithAlias {
             Expr::Tuple(parts)
         }
     };
-    let names: Vec<&str> = row.iter().map(|text| named(text)).collect();
-    let alias = Some(Ident::with_quote('"', names.join("_")));
+    let alias = Some(Ident::with_quote('"', row.join("_")));
     ExprWithAlias { expr, alias }
-}
-
-fn other_number(wanted: usize, got: usize) -> Error {
-    let text = format!("a query for values of PIVOT must have {wanted} columns, got {got}");
-    Error::new(ErrorKind::Query, text)
 }
 
 fn as_text(value: Expr) -> Expr {
@@ -169,7 +179,7 @@ pub(in crate::query) fn put(
     statement: &mut Statement,
     state: &SessionState,
     told: &[Told],
-) -> Result<Option<String>> {
+) -> Result<Option<Statement>> {
     let Some(statement) = sql_of(statement) else {
         return Ok(None);
     };
@@ -189,7 +199,7 @@ pub(in crate::query) fn put(
                 let error = Error::new(ErrorKind::ResourcesExhausted, text);
                 return Err(error.with_hint("name the values: ON k IN (1, 2)"));
             }
-            ControlFlow::Break(Step::Ask(text)) => return Ok(Some(text)),
+            ControlFlow::Break(Step::Ask(query)) => return Ok(Some(statement_of(*query))),
             ControlFlow::Break(Step::Refuse(error)) => return Err(*error),
         }
     }
@@ -199,7 +209,7 @@ pub(in crate::query) fn put(
 enum Step {
     /// Something was put in place, with so much of what was told.
     Put(usize),
-    Ask(String),
+    Ask(Box<Query>),
     Refuse(Box<Error>),
 }
 
@@ -229,17 +239,23 @@ impl Putting<'_> {
             let on = match values {
                 Values::Said(values) => On { columns, values },
                 Values::Of(query) => match told.next() {
-                    Some(told) => told.on(columns)?,
+                    Some(told) => told.on(columns),
                     None => return Err(self.ask_query(*query, columns.len())),
                 },
                 Values::All => match told.next() {
-                    Some(told) => told.on(columns)?,
+                    Some(told) => told.on(columns),
                     None => return Err(self.ask_all(&select.from, &columns, &[])),
                 },
             };
             all.push(on);
         }
-        statement::put(select, &all, &said.aggregates, self.state)?;
+        let pivot = Pivot {
+            aggregates: &said.aggregates,
+            on: &all,
+            otherwise: None,
+            state: self.state,
+        };
+        statement::put(select, &pivot)?;
         Ok(Some(self.told.len() - told.len()))
     }
 
@@ -255,7 +271,10 @@ impl Putting<'_> {
             return Ok(None);
         };
         let asked = match value_source {
-            PivotValueSource::List(_) => return Ok(None),
+            PivotValueSource::List(_) => {
+                table::as_query(factor, self.state)?;
+                return Ok(Some(0));
+            }
             PivotValueSource::Any(order) => {
                 let from = [TableWithJoins {
                     relation: table.as_ref().clone(),
@@ -270,26 +289,15 @@ impl Putting<'_> {
         let Some(told) = self.told.first() else {
             return Err(asked);
         };
-        let on = told.on(std::mem::take(value_column))?;
+        let on = told.on(std::mem::take(value_column));
         *value_column = on.columns;
         *value_source = PivotValueSource::List(on.values);
+        table::as_query(factor, self.state)?;
         Ok(Some(1))
     }
 
     /// Asks for all values that columns of some tables have.
     fn ask_all(&self, from: &[TableWithJoins], columns: &[Expr], order: &[OrderByExpr]) -> Step {
-        let Some(mut query) = self.around.all_of(from.to_vec()) else {
-            return Error::internal("no query asks for the values of PIVOT").into();
-        };
-        if let Some(select) = innermost(&mut query) {
-            let items = columns.iter().enumerate();
-            let items = items.map(|(place, column)| SelectItem::ExprWithAlias {
-                expr: column.clone(),
-                alias: Ident::new(name_of(place)),
-            });
-            select.projection = items.collect();
-            select.distinct = Some(Distinct::Distinct);
-        }
         let mut keys = Vec::with_capacity(columns.len());
         for key in order {
             let Some(place) = columns.iter().position(|column| same(column, &key.expr)) else {
@@ -309,15 +317,41 @@ impl Putting<'_> {
         if keys.is_empty() {
             keys.extend((0..columns.len()).map(name_of));
         }
-        Step::Ask(text_of(&query, columns.len(), &keys))
+        let items = columns.iter().enumerate();
+        let items = items.map(|(place, column)| SelectItem::ExprWithAlias {
+            expr: column.clone(),
+            alias: Ident::new(name_of(place)),
+        });
+        let Some(mut query) = self.around.all_of(from.to_vec()) else {
+            return Error::internal("no query asks for the values of PIVOT").into();
+        };
+        if let Some(select) = innermost(&mut query) {
+            select.projection = items.collect();
+            select.distinct = Some(Distinct::Distinct);
+        }
+        let conditions = (0..columns.len()).map(|place| format!("{} IS NOT NULL", name_of(place)));
+        let conditions: Vec<String> = conditions.collect();
+        let rest = format!(
+            "WHERE {} ORDER BY {} LIMIT {}",
+            conditions.join(" AND "),
+            keys.join(", "),
+            MAX_COLUMNS + 1
+        );
+        asked(query, columns.len(), &rest)
     }
 
     /// Asks a query that stands in place of the values.
-    fn ask_query(&self, query: Query, num_columns: usize) -> Step {
-        let keys = match query.order_by {
-            Some(_) => Vec::new(),
-            None => (0..num_columns).map(name_of).collect(),
-        };
+    fn ask_query(&self, mut query: Query, num_columns: usize) -> Step {
+        // Only an order that a limit depends on is kept within another query.
+        let is_ordered = query.order_by.is_some();
+        if is_ordered && query.limit_clause.is_none() && query.fetch.is_none() {
+            let number = Value::Number((MAX_COLUMNS + 1).to_string(), false);
+            query.limit_clause = Some(LimitClause::LimitOffset {
+                limit: Some(Expr::value(number)),
+                offset: None,
+                limit_by: Vec::new(),
+            });
+        }
         let column = |place| TableAliasColumnDef {
             name: Ident::new(name_of(place)),
             data_type: None,
@@ -336,35 +370,43 @@ impl Putting<'_> {
             },
             joins: Vec::new(),
         };
+        let names: Vec<String> = (0..num_columns).map(name_of).collect();
+        let rest = match is_ordered {
+            true => String::new(),
+            false => format!("ORDER BY {}", names.join(", ")),
+        };
         match self.around.all_of(vec![from]) {
-            Some(query) => Step::Ask(text_of(&query, num_columns, &keys)),
+            Some(query) => asked(query, num_columns, &rest),
             None => Error::internal("no query asks for the values of PIVOT").into(),
         }
     }
 }
 
-/// The values of a query, and their texts, without nulls.
-fn text_of(query: &Query, num_columns: usize, keys: &[String]) -> String {
+/// The values of a query, and their texts.
+fn asked(query: Query, num_columns: usize, rest: &str) -> Step {
     let names: Vec<String> = (0..num_columns).map(name_of).collect();
     let texts = names.iter();
     let texts: Vec<String> = texts
         .map(|name| format!("CAST({name} AS VARCHAR)"))
         .collect();
-    let conditions = names.iter();
-    let conditions: Vec<String> = conditions
-        .map(|name| format!("{name} IS NOT NULL"))
-        .collect();
-    let order = match keys.is_empty() {
-        true => String::new(),
-        false => format!(" ORDER BY {}", keys.join(", ")),
-    };
-    format!(
-        "SELECT {}, {} FROM ({query}) AS __all WHERE {}{order} LIMIT {}",
+    let text = format!(
+        "(SELECT {}, {} FROM (SELECT 1) AS __all {rest})",
         names.join(", "),
-        texts.join(", "),
-        conditions.join(" AND "),
-        MAX_COLUMNS + 1
-    )
+        texts.join(", ")
+    );
+    let mut asked = match query_of(&text) {
+        Ok(asked) => asked,
+        Err(error) => return error.into(),
+    };
+    if let SetExpr::Select(select) = asked.body.as_mut()
+        && let Some(TableWithJoins {
+            relation: TableFactor::Derived { subquery, .. },
+            ..
+        }) = select.from.first_mut()
+    {
+        **subquery = query;
+    }
+    Step::Ask(Box::new(asked))
 }
 
 fn same(column: &Expr, key: &Expr) -> bool {
@@ -402,10 +444,10 @@ impl VisitorMut for Putting<'_> {
     }
 }
 
-/// Ends the walk where something was done.
+/// Ends the walk where something was put in place that was told: what stands around it is to know it. What the text says itself is known already.
 fn ended(done: Result<Option<usize>, Step>) -> ControlFlow<Step> {
     match done {
-        Ok(None) => ControlFlow::Continue(()),
+        Ok(None | Some(0)) => ControlFlow::Continue(()),
         Ok(Some(taken)) => ControlFlow::Break(Step::Put(taken)),
         Err(step) => ControlFlow::Break(step),
     }

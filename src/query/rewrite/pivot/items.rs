@@ -2,23 +2,28 @@
 //!
 //! Comes in: aggregates, what is turned by, and the values. Goes out: items of SELECT, and the names of the columns that they are made of. Never here: where the values come from (`asked.rs`).
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, ExprWithAlias, Function, Ident, SelectItem, Value, Visit,
-    visit_expressions, visit_expressions_mut,
+    BinaryOperator, Expr, ExprWithAlias, Function, Ident, SelectItem, Value, visit_expressions,
+    visit_expressions_mut,
 };
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::messages::group_keys::is_of_several_rows;
 use crate::query::rewrite::called::called;
+use crate::query::rewrite::synonyms;
 use crate::query::rewrite::using::folded;
 use crate::query::rewrite::written::text_of;
 
 /// So many columns may come of one PIVOT: planning takes time by more than their number.
 pub(super) const MAX_COLUMNS: usize = 2_000;
+
+/// So many parts the aggregates of all columns may have together.
+const MAX_PARTS: usize = 50_000;
 
 /// What is turned by, and its values.
 #[derive(Debug)]
@@ -44,15 +49,48 @@ struct Case {
 }
 
 impl Pivot<'_> {
-    /// The columns, those of the first value first.
+    /// How many columns each aggregate becomes.
+    pub(super) fn num_cases(&self) -> usize {
+        let counts = self.on.iter().map(|on| on.values.len());
+        counts.fold(1, usize::saturating_mul)
+    }
+
+    /// The columns, those of the first value first, each made of the rows that fulfil a condition.
     ///
     /// # Errors
     /// `Query` for what is no aggregate, and for values of another number than the columns; `ResourcesExhausted` for too many columns.
     pub(super) fn items(&self) -> Result<Vec<SelectItem>> {
-        let num_cases = self.on.iter().map(|on| on.values.len());
-        let num_columns = num_cases.fold(self.aggregates.len(), usize::saturating_mul);
+        let mut items = Vec::new();
+        for case in self.cases()? {
+            for aggregate in self.aggregates {
+                let mut value = self.value_of(aggregate)?;
+                if let Some(condition) = &case.condition {
+                    self.put_condition(&mut value, condition);
+                }
+                items.push(self.item(aggregate, self.or_otherwise(value), &case.name));
+            }
+        }
+        Ok(items)
+    }
+
+    /// What the columns are called after the values.
+    ///
+    /// # Errors
+    /// As [`Pivot::items`].
+    pub(super) fn names(&self) -> Result<Vec<String>> {
+        let cases = self.cases()?.into_iter();
+        Ok(cases.map(|case| case.name).collect())
+    }
+
+    fn cases(&self) -> Result<Vec<Case>> {
+        let num_columns = self.num_cases().saturating_mul(self.aggregates.len());
         if num_columns > MAX_COLUMNS {
             return Err(too_many(num_columns));
+        }
+        let parts = self.aggregates.iter().map(|value| num_parts(&value.expr));
+        let parts = parts.sum::<usize>().saturating_mul(self.num_cases());
+        if parts > MAX_PARTS {
+            return Err(too_large(parts));
         }
         let mut cases = vec![Case {
             condition: None,
@@ -67,50 +105,47 @@ impl Pivot<'_> {
             }
             cases = with;
         }
-        let mut items = Vec::with_capacity(num_columns);
-        for case in &cases {
-            for aggregate in self.aggregates {
-                items.push(self.item(aggregate, case)?);
-            }
-        }
-        Ok(items)
+        Ok(cases)
     }
 
     /// The columns that aggregates and what is turned by are made of.
     pub(super) fn used(&self) -> Vec<Ident> {
-        let mut used = Vec::new();
-        for aggregate in self.aggregates {
-            names_in(&aggregate.expr, &mut used);
-        }
-        for column in self.on.iter().flat_map(|on| &on.columns) {
-            names_in(column, &mut used);
-        }
-        used
+        let aggregates = self.aggregates.iter().map(|aggregate| &aggregate.expr);
+        names_in(aggregates.chain(self.on.iter().flat_map(|on| &on.columns)))
     }
 
-    fn item(&self, aggregate: &ExprWithAlias, case: &Case) -> Result<SelectItem> {
+    /// What is worked out, in words of the engine.
+    ///
+    /// # Errors
+    /// `Query` for what is no aggregate.
+    pub(super) fn value_of(&self, aggregate: &ExprWithAlias) -> Result<Expr> {
         let mut value = aggregate.expr.clone();
+        synonyms::in_value(&mut value, self.state)?;
         if !is_of_several_rows(&value, self.state) && !self.calls_unknown(&value) {
-            let text = format!("PIVOT works out aggregates, got {value}");
-            return Err(Error::new(ErrorKind::Query, text).with_hint("PIVOT (sum(x) FOR …)"));
+            let text = format!("PIVOT works out aggregates, got {}", aggregate.expr);
+            return Err(Error::new(ErrorKind::Query, text)
+                .with_hint("PIVOT t ON k USING sum(x), or FROM t PIVOT (sum(x) FOR k IN (…))"));
         }
-        if let Some(condition) = &case.condition {
-            self.put_condition(&mut value, condition);
+        Ok(value)
+    }
+
+    /// The value, or what stands for NULL.
+    pub(super) fn or_otherwise(&self, value: Expr) -> Expr {
+        match self.otherwise {
+            Some(otherwise) => called("coalesce", [value, otherwise.clone()]),
+            None => value,
         }
-        if let Some(otherwise) = self.otherwise {
-            value = called("coalesce", [value, otherwise.clone()]);
-        }
+    }
+
+    /// The column of a value.
+    pub(super) fn item(&self, aggregate: &ExprWithAlias, expr: Expr, name: &str) -> SelectItem {
         let name = match &aggregate.alias {
-            Some(alias) => format!("{}_{}", case.name, folded(alias)),
-            None if self.aggregates.len() > 1 => {
-                format!("{}_{}", case.name, text_of(&aggregate.expr))
-            }
-            None => case.name.clone(),
+            Some(alias) => format!("{name}_{}", folded(alias)),
+            None if self.aggregates.len() > 1 => format!("{name}_{}", text_of(&aggregate.expr)),
+            None => name.to_owned(),
         };
-        Ok(SelectItem::ExprWithAlias {
-            expr: value,
-            alias: Ident::with_quote('"', name),
-        })
+        let alias = Ident::with_quote('"', name);
+        SelectItem::ExprWithAlias { expr, alias }
     }
 
     /// Lets only rows take part in the aggregates of a value that fulfil the condition.
@@ -149,7 +184,7 @@ impl Pivot<'_> {
         found.is_break()
     }
 
-    fn is_aggregate(&self, call: &Function) -> bool {
+    pub(super) fn is_aggregate(&self, call: &Function) -> bool {
         let name = call.name.0.last().and_then(|name| name.as_ident());
         name.is_some_and(|name| {
             let name = folded(name);
@@ -179,9 +214,11 @@ impl Case {
                 names.join("_")
             }
         };
-        let name = match self.name.is_empty() && self.condition.is_none() {
-            true => own,
-            false => format!("{}_{own}", self.name),
+        let name = match &self.condition {
+            Some(_) => format!("{}_{own}", self.name),
+            // A name needs a letter; DuckDB writes the text as SQL does.
+            None if own.is_empty() => "''".to_owned(),
+            None => own,
         };
         Ok(Self { condition, name })
     }
@@ -204,6 +241,25 @@ fn parts_of<'a>(on: &On, value: &'a Expr) -> Result<&'a [Expr]> {
     Ok(parts)
 }
 
+fn too_large(parts: usize) -> Error {
+    let text = format!(
+        "the aggregates of a PIVOT may have {MAX_PARTS} parts in all columns, here they would have {parts}"
+    );
+    Error::new(ErrorKind::ResourcesExhausted, text)
+        .with_hint("work out what they are made of in a query below: PIVOT (SELECT …, a + b AS c FROM t) ON k USING sum(c)")
+}
+
+/// How many expressions stand within one.
+fn num_parts(expr: &Expr) -> usize {
+    let mut count = 0;
+    let visited: ControlFlow<()> = visit_expressions(expr, |_| {
+        count += 1;
+        ControlFlow::Continue(())
+    });
+    debug_assert!(visited.is_continue());
+    count
+}
+
 pub(super) fn too_many(num_columns: impl Display) -> Error {
     let text = format!("PIVOT may make {MAX_COLUMNS} columns, here it would make {num_columns}");
     Error::new(ErrorKind::ResourcesExhausted, text).with_hint(
@@ -220,7 +276,7 @@ fn and(left: Expr, right: Expr) -> Expr {
 }
 
 /// A word without quotes is a text, as in DuckDB.
-fn literal(value: &Expr) -> Expr {
+pub(super) fn literal(value: &Expr) -> Expr {
     match value {
         Expr::Identifier(name) => Expr::value(Value::SingleQuotedString(name.value.clone())),
         other => Expr::Nested(Box::new(other.clone())),
@@ -231,37 +287,34 @@ fn shown(value: &Expr) -> String {
     match value {
         Expr::Identifier(name) => name.value.clone(),
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => named(text).to_owned(),
+            Value::SingleQuotedString(text) => text.clone(),
             other => other.to_string(),
         },
         other => other.to_string(),
     }
 }
 
-/// What a column is called after a text: one without letters as it is written, as in DuckDB.
-pub(super) fn named(text: &str) -> &str {
-    match text {
-        "" => "''",
-        text => text,
-    }
-}
-
-/// The columns that an expression names.
-pub(super) fn names_in(part: &impl Visit, names: &mut Vec<Ident>) {
-    let visited: ControlFlow<()> = visit_expressions(part, |part| {
+/// The columns that expressions name.
+pub(super) fn names_in<'a>(parts: impl IntoIterator<Item = &'a Expr>) -> Vec<Ident> {
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
+    let mut named = |part: &Expr| {
         let name = match part {
             Expr::Identifier(name) => Some(name),
             Expr::CompoundIdentifier(parts) => parts.last(),
             _ => None,
         };
         if let Some(name) = name
-            && !names.iter().any(|known| folded(known) == folded(name))
+            && known.insert(folded(name))
         {
             names.push(name.clone());
         }
-        ControlFlow::Continue(())
-    });
-    debug_assert!(visited.is_continue());
+        ControlFlow::<()>::Continue(())
+    };
+    for part in parts {
+        let visited = visit_expressions(part, &mut named);
+        debug_assert!(visited.is_continue());
+    }
+    names
 }
 
 /// A name in quotes: those of EXCLUDE are compared as they are written.

@@ -87,10 +87,7 @@ impl Rows {
 
     /// The query, over a table that is called `__turned`.
     pub(super) fn text(&self) -> String {
-        let mut used = Vec::new();
-        for part in self.parts.iter().flat_map(|(_, parts)| parts) {
-            names_in(part, &mut used);
-        }
+        let used = names_in(self.parts.iter().flat_map(|(_, parts)| parts));
         let names: Vec<String> = self.parts.iter().map(|(name, _)| literal(name)).collect();
         let values = self.values.iter().enumerate().map(|(place, value)| {
             let all = self.parts.iter().filter_map(|(_, parts)| parts.get(place));
@@ -160,7 +157,11 @@ pub(in crate::query::rewrite) fn of_statement(select: &mut Select) -> Result<()>
 
 /// The names into which columns go, if the item says that they do.
 fn into(item: &SelectItem) -> Option<Vec<Ident>> {
-    let SelectItem::UnnamedExpr(Expr::Function(Function { name, args, .. })) = item else {
+    // It has an alias where others were named as they are written.
+    let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
+        return None;
+    };
+    let Expr::Function(Function { name, args, .. }) = expr else {
         return None;
     };
     if name.0.last()?.as_ident()?.value != INTO {
@@ -187,9 +188,7 @@ fn parts_of(columns: &Expr) -> &[Expr] {
 
 /// What a row of a column is called: like the column, also if something is worked out of it.
 fn called(column: &Expr) -> String {
-    let mut names = Vec::new();
-    names_in(column, &mut names);
-    match names.as_slice() {
+    match names_in([column]).as_slice() {
         [only] => folded(only),
         _ => column.to_string(),
     }

@@ -5,11 +5,12 @@
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    Expr, PivotValueSource, Query, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    Expr, PivotValueSource, Query, Select, SetExpr, TableAlias, TableFactor, TableWithJoins,
 };
 
-use super::items::{On, Pivot, exclude};
+use super::items::{On, Pivot};
 use super::rows::Rows;
+use super::statement;
 use crate::error::{Error, Result};
 use crate::query::rewrite::row_in::parsed;
 
@@ -17,7 +18,7 @@ use crate::query::rewrite::row_in::parsed;
 ///
 /// # Errors
 /// `Unsupported` where the text does not say the columns; `Query` for what is no aggregate, and for values of another number than the columns.
-fn as_query(factor: &mut TableFactor, state: &SessionState) -> Result<()> {
+pub(super) fn as_query(factor: &mut TableFactor, state: &SessionState) -> Result<()> {
     let done = match factor {
         TableFactor::Pivot {
             table,
@@ -42,15 +43,12 @@ fn as_query(factor: &mut TableFactor, state: &SessionState) -> Result<()> {
                 otherwise: default_on_null.as_ref(),
                 state,
             };
-            let text = format!(
-                "(SELECT *{} FROM __turned GROUP BY ALL)",
-                exclude(&pivot.used())
-            );
-            let mut query = query_of(&text)?;
+            let mut query = query_of("(SELECT 1 FROM t)")?;
             if let SetExpr::Select(select) = query.body.as_mut() {
-                select.projection.extend(pivot.items()?);
+                select.from = vec![alone(table.as_ref().clone())];
+                statement::put(select, &pivot)?;
             }
-            derived(query, table, alias.take())
+            derived(query, alias.take())
         }
         TableFactor::Unpivot {
             table,
@@ -62,7 +60,9 @@ fn as_query(factor: &mut TableFactor, state: &SessionState) -> Result<()> {
         } => {
             as_query(table, state)?;
             let rows = Rows::of_table(value, name, columns, null_inclusion.as_ref())?;
-            derived(query_of(&rows.text())?, table, alias.take())
+            let mut query = query_of(&rows.text())?;
+            put_from(&mut query.body, vec![alone(table.as_ref().clone())]);
+            derived(query, alias.take())
         }
         TableFactor::NestedJoin {
             table_with_joins, ..
@@ -87,20 +87,23 @@ pub(in crate::query::rewrite) fn in_joins(
 }
 
 /// A query by its text, in brackets.
-pub(super) fn query_of(text: &str) -> Result<Query> {
+pub(in crate::query::rewrite) fn query_of(text: &str) -> Result<Query> {
     match parsed(text)? {
         Expr::Subquery(query) => Ok(*query),
         _ => Err(Error::internal(format!("`{text}` is no query"))),
     }
 }
 
-/// A query as a table, over this one.
-fn derived(mut query: Query, table: &TableFactor, alias: Option<TableAlias>) -> TableFactor {
-    let from = TableWithJoins {
-        relation: table.clone(),
+/// A table that nothing is joined with.
+pub(in crate::query::rewrite) fn alone(relation: TableFactor) -> TableWithJoins {
+    TableWithJoins {
+        relation,
         joins: Vec::new(),
-    };
-    put_from(&mut query.body, vec![from]);
+    }
+}
+
+/// A query as a table.
+fn derived(query: Query, alias: Option<TableAlias>) -> TableFactor {
     TableFactor::Derived {
         lateral: false,
         subquery: Box::new(query),
@@ -109,16 +112,26 @@ fn derived(mut query: Query, table: &TableFactor, alias: Option<TableAlias>) -> 
     }
 }
 
-/// Puts tables into the innermost of the queries that stand in one another.
-pub(super) fn put_from(body: &mut SetExpr, tables: Vec<TableWithJoins>) {
-    let SetExpr::Select(select) = body else {
-        return;
-    };
-    match select.from.first_mut() {
-        Some(TableWithJoins {
-            relation: TableFactor::Derived { subquery, .. },
-            ..
-        }) => put_from(&mut subquery.body, tables),
-        _ => select.from = tables,
+/// Puts tables into the innermost of queries that stand in one another.
+pub(in crate::query::rewrite) fn put_from(body: &mut SetExpr, tables: Vec<TableWithJoins>) {
+    if let SetExpr::Select(select) = body
+        && let Some(inner) = innermost(select)
+    {
+        inner.from = tables;
+    }
+}
+
+/// The innermost SELECT, by the first tables of FROM.
+pub(super) fn innermost(select: &mut Select) -> Option<&mut Select> {
+    let first = select.from.first().map(|from| &from.relation);
+    if !matches!(first, Some(TableFactor::Derived { .. })) {
+        return Some(select);
+    }
+    match select.from.first_mut().map(|from| &mut from.relation) {
+        Some(TableFactor::Derived { subquery, .. }) => match subquery.body.as_mut() {
+            SetExpr::Select(select) => innermost(select),
+            _ => None,
+        },
+        _ => None,
     }
 }

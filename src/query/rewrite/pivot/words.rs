@@ -9,122 +9,44 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::begins::{MAX_STATEMENTS, Turn, starts, turns};
 use super::{IN, INTO, ON, OUT_OF};
+use crate::error::{Error, ErrorKind, Result};
 use crate::query::rewrite::from_first::{Words, word};
-
-/// So many such statements may stand in a text.
-const MAX_STATEMENTS: usize = 64;
 
 /// How deep such statements may stand in one another; brackets may be no deeper.
 const MAX_DEPTH: usize = 40;
 
 /// Puts queries in place of the statements. Whether something is turned at all, in FROM or so.
-pub(in crate::query) fn as_queries(tokens: &mut Vec<TokenWithSpan>) -> bool {
-    let is_turned = tokens.iter().any(|token| {
-        let Token::Word(word) = &token.token else {
-            return false;
-        };
-        matches!(word.keyword, Keyword::PIVOT | Keyword::UNPIVOT)
-            || turns(token).is_some()
-            || [ON, INTO].contains(&word.value.as_str())
-    });
-    if is_turned && tokens.iter().any(|token| turns(token).is_some()) {
-        let starts = {
-            let words = Words::of(tokens);
-            starts(&words)
-        };
-        if !starts.is_empty() {
-            let text = Text { tokens, starts };
-            *tokens = text.of(0..tokens.len(), 0);
+///
+/// # Errors
+/// `Query` for the words of ours that stand for these statements, `ResourcesExhausted` for too many statements.
+pub(in crate::query) fn as_queries(tokens: &mut Vec<TokenWithSpan>) -> Result<bool> {
+    let (mut is_turned, mut may_begin) = (false, false);
+    for token in tokens.iter() {
+        if let Token::Word(word) = &token.token {
+            if [ON, IN, OUT_OF, INTO].contains(&word.value.as_str()) {
+                let text = format!("no function `{}`", word.value);
+                return Err(Error::new(ErrorKind::Query, text));
+            }
+            may_begin |= turns(token).is_some();
+            is_turned |= matches!(word.keyword, Keyword::PIVOT | Keyword::UNPIVOT);
         }
     }
-    is_turned
-}
-
-/// Which of the two a word begins, if it may.
-fn turns(token: &TokenWithSpan) -> Option<Turn> {
-    let Token::Word(word) = &token.token else {
-        return None;
-    };
-    if word.quote_style.is_some() {
-        return None;
+    if !may_begin {
+        return Ok(is_turned);
     }
-    let is = |name: &str| word.value.eq_ignore_ascii_case(name);
-    match () {
-        () if is("pivot") || is("pivot_wider") => Some(Turn::Wider),
-        () if is("unpivot") || is("pivot_longer") => Some(Turn::Longer),
-        () => None,
+    let starts = starts(&Words::of(tokens));
+    if starts.len() > MAX_STATEMENTS {
+        let text = format!("PIVOT and UNPIVOT may stand {MAX_STATEMENTS} times in a text");
+        return Err(Error::new(ErrorKind::ResourcesExhausted, text)
+            .with_hint("CREATE TABLE … AS keeps the rows of some of them"));
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Wider,
-    Longer,
-}
-
-/// Where such statements begin, among all tokens: where a query may begin, and a table follows.
-fn starts(words: &Words<'_>) -> Vec<usize> {
-    let is_as = |place: &usize| words.keyword(Some(*place)) == Some(Keyword::AS);
-    // `CREATE VIEW v AS PIVOT …`; any other AS stands before a name.
-    let first_as = (0..words.len()).find(is_as);
-    let begins = |place: &usize| {
-        let is_it = words
-            .at(*place)
-            .is_some_and(|(_, token)| turns(token).is_some());
-        let before = place.checked_sub(1);
-        is_it
-            && words.begins_query(*place)
-            && is_table(words.at(place + 1))
-            && before.is_none_or(|before| !is_as(&before) || first_as == Some(before))
-    };
-    let starts = (0..words.len()).filter(begins).take(MAX_STATEMENTS);
-    starts
-        .filter_map(|place| Some(words.at(place)?.0))
-        .collect()
-}
-
-/// Whether a table may begin with a word.
-fn is_table(word: Option<(usize, &TokenWithSpan)>) -> bool {
-    match word.map(|(_, token)| &token.token) {
-        Some(Token::LParen | Token::SingleQuotedString(_)) => true,
-        Some(Token::Word(word)) => word.quote_style.is_some() || !is_clause(word.keyword),
-        _ => false,
+    if !starts.is_empty() {
+        let text = Text { tokens, starts };
+        *tokens = text.of(0..tokens.len(), 0);
     }
-}
-
-/// Whether no table is called so without quotes.
-fn is_clause(keyword: Keyword) -> bool {
-    matches!(
-        keyword,
-        Keyword::FROM
-            | Keyword::JOIN
-            | Keyword::LEFT
-            | Keyword::RIGHT
-            | Keyword::FULL
-            | Keyword::INNER
-            | Keyword::CROSS
-            | Keyword::NATURAL
-            | Keyword::WHERE
-            | Keyword::GROUP
-            | Keyword::HAVING
-            | Keyword::ORDER
-            | Keyword::LIMIT
-            | Keyword::OFFSET
-            | Keyword::ON
-            | Keyword::USING
-            | Keyword::AS
-            | Keyword::AND
-            | Keyword::OR
-            | Keyword::IS
-            | Keyword::IN
-            | Keyword::NOT
-            | Keyword::BETWEEN
-            | Keyword::LIKE
-            | Keyword::UNION
-            | Keyword::EXCEPT
-            | Keyword::INTERSECT
-    )
+    Ok(true)
 }
 
 /// A text, and where its statements begin.
@@ -169,61 +91,16 @@ impl Text<'_> {
 
     /// The parts of the statement that begins at a place; none where it has no ON.
     fn clauses(&self, start: usize, turn: Turn) -> Option<Clauses> {
-        let mut marks: Vec<(Keyword, usize)> = Vec::new();
-        let (mut depth, mut end) = (0_usize, self.tokens.len());
-        for (place, token) in self.tokens.iter().enumerate().skip(start + 1) {
-            let last = marks.last().map(|(keyword, _)| *keyword);
-            match &token.token {
-                Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
-                Token::RParen | Token::RBracket | Token::RBrace => match depth.checked_sub(1) {
-                    Some(outer) => depth = outer,
-                    None => {
-                        end = place;
-                        break;
-                    }
-                },
-                Token::SemiColon if depth == 0 => {
-                    end = place;
-                    break;
-                }
-                Token::Word(found) if depth == 0 && found.quote_style.is_none() => {
-                    let keyword = found.keyword;
-                    let follows = match keyword {
-                        Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT => {
-                            end = place;
-                            break;
-                        }
-                        Keyword::ON => last.is_none(),
-                        Keyword::USING => turn == Turn::Wider && last == Some(Keyword::ON),
-                        Keyword::INTO => turn == Turn::Longer && last == Some(Keyword::ON),
-                        Keyword::GROUP => {
-                            turn == Turn::Wider
-                                && matches!(last, Some(Keyword::ON | Keyword::USING))
-                        }
-                        Keyword::ORDER | Keyword::LIMIT | Keyword::OFFSET => {
-                            last.is_some_and(|last| last != Keyword::GROUP || keyword != last)
-                        }
-                        _ => false,
-                    };
-                    if follows {
-                        marks.push((keyword, place));
-                    }
-                }
-                _ => {}
-            }
-        }
+        let (marks, end) = self.marks(start, turn);
         let mut marks = marks.into_iter().peekable();
         let (_, on) = marks.next()?;
         let mut clauses = Clauses {
             table: start + 1..on,
-            on: on + 1..end,
+            on: on + 1..marks.peek().map_or(end, |(_, next)| *next),
             using: None,
             into: None,
             rest: end..end,
         };
-        if let Some((_, next)) = marks.peek() {
-            clauses.on.end = *next;
-        }
         while let Some((keyword, place)) = marks.next() {
             let until = marks.peek().map_or(end, |(_, next)| *next);
             match keyword {
@@ -235,10 +112,51 @@ impl Text<'_> {
                 }
             }
         }
-        Some(clauses)
+        let is_said = |range: &Range<usize>| self.words(range).next().is_some();
+        let is_whole = is_said(&clauses.table)
+            && self.items(clauses.on.clone()).iter().all(is_said)
+            && clauses.using.as_ref().is_none_or(is_said)
+            && clauses
+                .into
+                .as_ref()
+                .is_none_or(|into| self.names(into).is_some());
+        is_whole.then_some(clauses)
     }
 
-    /// Puts the query behind others words.
+    /// The words with which the parts of the statement begin, and where it ends.
+    fn marks(&self, start: usize, turn: Turn) -> (Vec<(Keyword, usize)>, usize) {
+        let mut marks: Vec<(Keyword, usize)> = Vec::new();
+        let (mut depth, mut before) = (0_usize, None);
+        for (place, token) in self.tokens.iter().enumerate().skip(start + 1) {
+            match &token.token {
+                Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+                Token::RParen | Token::RBracket | Token::RBrace if depth == 0 => {
+                    return (marks, place);
+                }
+                Token::RParen | Token::RBracket | Token::RBrace => depth -= 1,
+                Token::SemiColon if depth == 0 => return (marks, place),
+                Token::Word(found) if depth == 0 && found.quote_style.is_none() => {
+                    let keyword = found.keyword;
+                    if matches!(
+                        keyword,
+                        Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT
+                    ) {
+                        return (marks, place);
+                    }
+                    let last = marks.last().map(|(keyword, _)| *keyword);
+                    // `percentile_cont(0.5) WITHIN GROUP (…)`.
+                    if before != Some(Keyword::WITHIN) && turn.is_begun(keyword, last) {
+                        marks.push((keyword, place));
+                    }
+                    before = Some(keyword);
+                }
+                _ => {}
+            }
+        }
+        (marks, self.tokens.len())
+    }
+
+    /// Puts the query behind other words.
     fn put(
         &self,
         begin: &TokenWithSpan,
@@ -262,29 +180,12 @@ impl Text<'_> {
             Turn::Longer => {
                 out.say(&format!("{INTO}("));
                 if let Some(names) = clauses.into {
-                    let is_said = |token: &TokenWithSpan| {
-                        let word = |name: &str| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case(name));
-                        word("name") || word("value")
-                    };
-                    let names = self.tokens.get(names).unwrap_or_default();
-                    out.take(into(names, is_said));
+                    out.take(self.names(&names).unwrap_or_default());
                 }
                 out.say(")");
                 for item in self.items(clauses.on) {
                     out.say(", ");
-                    let is_star = self
-                        .words(&item)
-                        .next()
-                        .is_some_and(|(_, token)| token.token == Token::Mul);
-                    let item = self.of(item, depth);
-                    match is_star {
-                        true => {
-                            out.say("COLUMNS(");
-                            out.take(item);
-                            out.say(")");
-                        }
-                        false => out.take(item),
-                    }
+                    self.put_columns(item, depth, &mut out);
                 }
             }
         }
@@ -292,6 +193,22 @@ impl Text<'_> {
         out.take(self.of(clauses.table, depth));
         out.say(" ");
         out.take(self.of(clauses.rest, depth));
+    }
+
+    /// Columns that become rows: `a`, `(a, b) AS c`, `COLUMNS(…)`, and `*` as COLUMNS.
+    fn put_columns(&self, item: Range<usize>, depth: usize, out: &mut Out<'_>) {
+        let mut words = self.words(&item);
+        let is_star = words
+            .next()
+            .is_some_and(|(_, token)| token.token == Token::Mul);
+        drop(words);
+        if is_star {
+            out.say("COLUMNS(");
+        }
+        out.take(self.of(item, depth));
+        if is_star {
+            out.say(")");
+        }
     }
 
     /// What is turned by: `k`, `k IN (1, 2 AS two)`, `k IN (SELECT …)`.
@@ -331,7 +248,8 @@ impl Text<'_> {
     /// The columns, and what stands in the brackets behind the IN at the end.
     fn parted(&self, item: Range<usize>) -> (Range<usize>, Option<Range<usize>>) {
         let within = self.at_level(item.clone(), |token| word(token) == Some(Keyword::IN));
-        let parted = within.last().and_then(|place| {
+        let is_named = |place: &&usize| self.is_name(item.start..**place);
+        let parted = within.last().filter(is_named).and_then(|place| {
             let behind = place + 1..item.end;
             let mut words = self.words(&behind);
             let (opened, first) = words.next()?;
@@ -343,6 +261,45 @@ impl Text<'_> {
             Some((columns, values)) => (columns, Some(values)),
             None => (item, None),
         }
+    }
+
+    /// Whether a column stands there, or several in brackets: `a + 1 IN (1, 2)` is a condition, as in DuckDB.
+    fn is_name(&self, range: Range<usize>) -> bool {
+        let mut words = self.words(&range).map(|(_, token)| &token.token);
+        match words.next() {
+            Some(Token::LParen) => words.last() == Some(&Token::RParen),
+            Some(Token::Word(_)) => {
+                words.all(|token| matches!(token, Token::Word(_) | Token::Period))
+            }
+            _ => false,
+        }
+    }
+
+    /// `NAME n VALUE v, w` as names alone, if that stands there.
+    fn names(&self, range: &Range<usize>) -> Option<Vec<TokenWithSpan>> {
+        let is = |token: &TokenWithSpan, name: &str| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case(name));
+        let is_name = |token: &TokenWithSpan| matches!(token.token, Token::Word(_));
+        let words: Vec<&TokenWithSpan> = self.words(range).map(|(_, token)| token).collect();
+        let [said, name, value, names @ ..] = words.as_slice() else {
+            return None;
+        };
+        let are_names = names
+            .iter()
+            .enumerate()
+            .all(|(place, token)| match place % 2 {
+                0 => is_name(token),
+                _ => token.token == Token::Comma,
+            });
+        let is_whole = is(said, "name") && is_name(name) && is(value, "value");
+        if !is_whole || !are_names || names.len() % 2 == 0 {
+            return None;
+        }
+        let comma = TokenWithSpan {
+            token: Token::Comma,
+            span: value.span,
+        };
+        let all = [*name, &comma].into_iter().chain(names.iter().copied());
+        Some(all.cloned().collect())
     }
 
     /// The parts between commas.
@@ -385,24 +342,6 @@ impl Text<'_> {
     }
 }
 
-/// `NAME n VALUE v, w` as names alone.
-fn into(tokens: &[TokenWithSpan], is_said: impl Fn(&TokenWithSpan) -> bool) -> Vec<TokenWithSpan> {
-    let is_word = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
-    let words: Vec<&TokenWithSpan> = tokens.iter().filter(is_word).collect();
-    let mut names = Vec::with_capacity(words.len());
-    for (place, token) in words.iter().enumerate() {
-        match place {
-            0 if is_said(token) => {}
-            2 if is_said(token) => names.push(TokenWithSpan {
-                token: Token::Comma,
-                span: token.span,
-            }),
-            _ => names.push((*token).clone()),
-        }
-    }
-    names
-}
-
 /// Words that are put behind others.
 struct Out<'a> {
     /// The word in whose place those of ours stand.
@@ -431,7 +370,7 @@ mod tests {
     fn read(text: &str) -> String {
         let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
         let mut tokens = tokens.unwrap();
-        as_queries(&mut tokens);
+        as_queries(&mut tokens).unwrap();
         let text: String = tokens.iter().map(|token| token.token.to_string()).collect();
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -478,6 +417,12 @@ mod tests {
             "SELECT pivot.a FROM pivot JOIN unpivot ON pivot.a = unpivot.a",
             "SELECT * FROM t PIVOT (sum(x) FOR k IN (1, 2))",
             "PIVOT t USING sum(x)",
+            "PIVOT t ON k USING",
+            "PIVOT t ON k, USING sum(x)",
+            "PIVOT ON k",
+            "UNPIVOT t ON a INTO VALUE v NAME n",
+            "UNPIVOT t ON a INTO NAME n",
+            "UNPIVOT t ON a INTO NAME n VALUE v,",
             "SELECT \"pivot\" FROM t JOIN u ON true",
         ] {
             assert_eq!(read(text), text);

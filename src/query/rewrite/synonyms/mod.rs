@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::called::called;
+use super::chained;
 use super::row_in::parsed;
 use super::using::folded;
 use super::written::{Meant, name_items, without_parentheses};
@@ -45,6 +46,21 @@ pub(super) fn written_out(statement: &mut Statement, state: &SessionState) -> Re
     }
 }
 
+/// The same of one value.
+///
+/// # Errors
+/// As [`written_out`].
+pub(super) fn in_value(value: &mut Expr, state: &SessionState) -> Result<()> {
+    let mut writing = Writing {
+        state,
+        meant: Vec::new(),
+    };
+    match VisitMut::visit(value, &mut writing) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
 /// The synonym that a call is of.
 fn synonym_of(call: &Function, state: &SessionState) -> Option<&'static Synonym> {
     let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
@@ -57,6 +73,16 @@ fn synonym_of(call: &Function, state: &SessionState) -> Option<&'static Synonym>
         || state.aggregate_functions().contains_key(&name)
         || state.window_functions().contains_key(&name);
     (!is_taken).then_some(synonym)
+}
+
+/// Whether there is a function of a name, by that or as a synonym.
+pub(super) fn is_known(name: &str, state: &SessionState) -> bool {
+    state.scalar_functions().contains_key(name)
+        || state.aggregate_functions().contains_key(name)
+        || state.window_functions().contains_key(name)
+        || SYNONYMS
+            .binary_search_by(|known| known.name.cmp(name))
+            .is_ok()
 }
 
 /// Looks for one.
@@ -75,7 +101,12 @@ impl Visitor for Calls<'_> {
             {
                 ControlFlow::Break(())
             }
-            expr if list_of_any(expr).is_some() || json::is_written(expr) => ControlFlow::Break(()),
+            expr if list_of_any(expr).is_some()
+                || json::is_written(expr)
+                || chained::is_written(expr, self.state) =>
+            {
+                ControlFlow::Break(())
+            }
             _ => ControlFlow::Continue(()),
         }
     }
@@ -106,6 +137,7 @@ impl VisitorMut for Writing<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        chained::as_call(expr, self.state);
         if let Expr::Function(call) = expr {
             let meant = match synonym_of(call, self.state) {
                 Some(synonym) if is_of_several(call, self.state).is_none() => {
