@@ -10,6 +10,7 @@
 # make bench-load  loading, beside Polars, DataFusion, DuckDB and pyarrow
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars
 # make bench-asof  ASOF JOIN, beside DuckDB and Polars
+# make bench-pivot  PIVOT, beside DuckDB and Polars
 # make bench-storage  allocating storages, beside numpy
 # make bench-share  opening tiles in another process, beside DoGet and pickling them
 # make bench-share-ray  the same, and `ray.get` of the same tables in the same run
@@ -28,7 +29,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-asof bench-storage bench-share bench-share-ray bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-asof bench-pivot bench-storage bench-share bench-share-ray bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -127,6 +128,10 @@ bench-small: extension
 bench-asof: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/asof.py
+
+bench-pivot: extension
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
+	$(VENV)/bin/python tests/benches/pivot.py
 
 bench-storage: extension
 	$(VENV)/bin/python tests/benches/storage.py

@@ -332,7 +332,7 @@ impl Session {
         let state = self.state(options);
         let config = state.config().clone();
         let text = Arc::clone(&question.text);
-        match self.planned(state, question, parameters, options).await? {
+        match Box::pin(self.planned(state, question, parameters, options)).await? {
             Planned::Rows(plan) => {
                 let shown = own_text(&text, &self.names.now());
                 let query = self.query(&known, plan, config, options);
@@ -370,7 +370,7 @@ impl Session {
         text: &str,
         options: &QueryOptions,
     ) -> Result<Option<Prepared>> {
-        let looked = self.looked(self.question(text, options), options).await?;
+        let looked = Box::pin(self.looked(self.question(text, options), options)).await?;
         Ok(looked.map(|looked| Prepared::new(self.clone(), looked)))
     }
 

@@ -43,7 +43,7 @@ impl Session {
                         }
                     }
                 };
-                self.in_time(options, told).await
+                self.in_time(options, Box::pin(told)).await
             }
         }
     }
@@ -73,7 +73,7 @@ impl Session {
                         }
                     }
                 };
-                self.in_time(options, told).await
+                self.in_time(options, Box::pin(told)).await
             }
         }
     }
@@ -82,9 +82,8 @@ impl Session {
     async fn in_time<T>(
         &self,
         options: &QueryOptions,
-        told: impl Future<Output = Result<T>>,
+        told: impl Future<Output = Result<T>> + Unpin,
     ) -> Result<T> {
-        let told = Box::pin(told);
         let Some(limit) = self.timeout(options) else {
             return told.await;
         };

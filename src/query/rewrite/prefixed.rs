@@ -20,7 +20,7 @@ pub(in crate::query) fn with_names_behind(tokens: Vec<TokenWithSpan>) -> Vec<Tok
     while let Some(token) = tokens.next() {
         if moving.may_name(&token) {
             let blanks: Vec<TokenWithSpan> =
-                std::iter::from_fn(|| tokens.next_if(|next| is_blank(next))).collect();
+                std::iter::from_fn(|| tokens.next_if(is_blank)).collect();
             if tokens.next_if(|next| next.token == Token::Colon).is_some() {
                 moving.name(token);
                 continue;

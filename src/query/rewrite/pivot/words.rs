@@ -78,7 +78,11 @@ impl Text<'_> {
             match clauses {
                 Some((turn, clauses)) => {
                     place = clauses.rest.end;
-                    self.put(token, turn, clauses, depth + 1, &mut with);
+                    let mut out = Out {
+                        begin: token,
+                        with: &mut with,
+                    };
+                    self.put(turn, clauses, depth + 1, &mut out);
                 }
                 None => {
                     with.push(token.clone());
@@ -157,20 +161,12 @@ impl Text<'_> {
     }
 
     /// Puts the query behind other words.
-    fn put(
-        &self,
-        begin: &TokenWithSpan,
-        turn: Turn,
-        clauses: Clauses,
-        depth: usize,
-        with: &mut Vec<TokenWithSpan>,
-    ) {
-        let mut out = Out { begin, with };
+    fn put(&self, turn: Turn, clauses: Clauses, depth: usize, out: &mut Out<'_>) {
         out.say("SELECT ");
         match turn {
             Turn::Wider => {
                 for item in self.items(clauses.on) {
-                    self.put_on(item, depth, &mut out);
+                    self.put_on(item, depth, out);
                 }
                 match clauses.using {
                     Some(using) => out.take(self.of(using, depth)),
@@ -185,7 +181,7 @@ impl Text<'_> {
                 out.say(")");
                 for item in self.items(clauses.on) {
                     out.say(", ");
-                    self.put_columns(item, depth, &mut out);
+                    self.put_columns(item, depth, out);
                 }
             }
         }
