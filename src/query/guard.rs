@@ -21,6 +21,7 @@ use super::parameters::Placeholders;
 use super::shape::check_shape;
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::rewrite::asof;
+use crate::query::rewrite::chained;
 use crate::query::rewrite::comprehensions;
 use crate::query::rewrite::dialect::{Sql, with_arrows_of_json, with_powers};
 use crate::query::rewrite::digits;
@@ -128,6 +129,7 @@ fn read(state: &SessionState, text: &str) -> Result<Read> {
         .map_err(|error| Error::new(ErrorKind::Query, error.to_string()))?;
     let tokens = described::with_known_words(digits::joined(with_powers(tokens)));
     let mut tokens = filtered::with_where(comprehensions::as_functions(tokens));
+    chained::as_plain_words(&mut tokens);
     check_nesting(&tokens)?;
     check_runs(&tokens)?;
     // Before any of them changes its place.

@@ -5,9 +5,12 @@
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart,
 };
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::dialect::BY_LAMBDA;
 use super::synonyms::is_known;
 use super::using::folded;
 
@@ -30,6 +33,12 @@ pub(super) fn as_call(expr: &mut Expr, state: &SessionState) {
             let Some(AccessExpr::Dot(Expr::Function(mut call))) = access_chain.pop() else {
                 return;
             };
+            // Fields before the last dot: `(s).a.upper()`.
+            let mut parts: Vec<Ident> = names_of(&call).unwrap_or_default();
+            let name = parts.pop();
+            let fields = parts.into_iter().map(Expr::Identifier).map(AccessExpr::Dot);
+            access_chain.extend(fields);
+            call.name.0 = name.map(ObjectNamePart::Identifier).into_iter().collect();
             let nothing = Expr::Tuple(Vec::new());
             let root = std::mem::replace(root.as_mut(), nothing);
             let first = with(root, std::mem::take(access_chain));
@@ -53,14 +62,8 @@ pub(super) fn is_written(expr: &Expr, state: &SessionState) -> bool {
 
 /// The name before the dot of a function that there is, and the name of that.
 fn behind_name(call: &Function, state: &SessionState) -> Option<(Expr, Ident)> {
-    let parts: Option<Vec<Ident>> = call
-        .name
-        .0
-        .iter()
-        .map(|part| part.as_ident().cloned())
-        .collect();
-    let mut parts = parts?;
-    let name = parts.pop().filter(|name| is_known(&folded(name), state))?;
+    let mut parts = names_of(call)?;
+    let name = parts.pop().filter(|name| is_callable(name, state))?;
     let first = match parts.len() {
         0 => return None,
         1 => Expr::Identifier(parts.pop()?),
@@ -71,11 +74,42 @@ fn behind_name(call: &Function, state: &SessionState) -> Option<(Expr, Ident)> {
 
 /// Whether it is a function that there is.
 fn is_of(call: &Function, state: &SessionState) -> bool {
-    match call.name.0.as_slice() {
-        [name] => name
-            .as_ident()
-            .is_some_and(|name| is_known(&folded(name), state)),
-        _ => false,
+    let name = call.name.0.last().and_then(|name| name.as_ident());
+    name.is_some_and(|name| is_callable(name, state))
+}
+
+fn is_callable(name: &Ident, state: &SessionState) -> bool {
+    let name = folded(name);
+    is_known(&name, state) || BY_LAMBDA.contains(&name.as_str()) || name == "unnest"
+}
+
+fn names_of(call: &Function) -> Option<Vec<Ident>> {
+    let parts = call.name.0.iter();
+    parts.map(|part| part.as_ident().cloned()).collect()
+}
+
+/// The words, of which those between a dot and a bracket are plain ones: `x.trim()` is no TRIM of the standard.
+pub(in crate::query) fn as_plain_words(tokens: &mut [TokenWithSpan]) {
+    let mut before: [Option<usize>; 2] = [None; 2];
+    let mut plain = Vec::new();
+    for (place, token) in tokens.iter().enumerate() {
+        if matches!(token.token, Token::Whitespace(_)) {
+            continue;
+        }
+        if let [Some(period), Some(word)] = before
+            && token.token == Token::LParen
+            && tokens
+                .get(period)
+                .is_some_and(|token| token.token == Token::Period)
+        {
+            plain.push(word);
+        }
+        before = [before[1], Some(place)];
+    }
+    for place in plain {
+        if let Some(Token::Word(word)) = tokens.get_mut(place).map(|token| &mut token.token) {
+            word.keyword = Keyword::NoKeyword;
+        }
     }
 }
 

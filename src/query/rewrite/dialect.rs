@@ -15,7 +15,7 @@ use super::each_column;
 use super::synonyms::put;
 
 /// The functions that take lambdas.
-const BY_LAMBDA: [&str; 13] = [
+pub(super) const BY_LAMBDA: [&str; 13] = [
     "any_match",
     "apply",
     "array_any_match",

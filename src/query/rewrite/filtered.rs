@@ -55,8 +55,8 @@ mod tests {
                 "SELECT sum(x) FILTER (WHEREx > 1), filter(l, x -> x > 1)",
             ),
             (
-                "SELECT sum(x) FILTER (WHERE x > 1) FROM (SELECT 1) filter (x)",
-                "SELECT sum(x) FILTER (WHERE x > 1) FROM (SELECT 1) filter (x)",
+                "SELECT sum(x) FILTER (WHERE x > 1) FROM (SELECT 1) filter (x) JOIN range(3) filter (y)",
+                "SELECT sum(x) FILTER (WHERE x > 1) FROM (SELECT 1) filter (x) JOIN range(3) filter (y)",
             ),
         ] {
             let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();

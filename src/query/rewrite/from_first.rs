@@ -148,16 +148,21 @@ impl<'a> Words<'a> {
 
     /// Whether a bracket closes the arguments of a function, not a query in FROM.
     pub(super) fn ends_call(&self, closed: usize) -> bool {
-        let name = self
-            .opened(closed)
-            .and_then(|opened| self.words.get(opened.checked_sub(1)?));
-        name.is_some_and(|(_, name)| match &name.token {
-            Token::Word(word) => !matches!(
-                word.keyword,
-                Keyword::FROM | Keyword::JOIN | Keyword::LATERAL | Keyword::AS | Keyword::IN
-            ),
-            _ => false,
-        })
+        let Some(name) = self.opened(closed).and_then(|opened| opened.checked_sub(1)) else {
+            return false;
+        };
+        let is_of_from = |place: Option<usize>| {
+            matches!(
+                self.keyword(place),
+                Some(Keyword::FROM | Keyword::JOIN | Keyword::LATERAL | Keyword::AS | Keyword::IN)
+            )
+        };
+        let is_name = matches!(
+            self.at(name).map(|(_, name)| &name.token),
+            Some(Token::Word(_))
+        );
+        // `FROM range(3) filter (x)` calls a table so.
+        is_name && !is_of_from(Some(name)) && !is_of_from(name.checked_sub(1))
     }
 
     /// Whether a query may begin with a word.

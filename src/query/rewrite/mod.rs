@@ -3,7 +3,7 @@
 //! Comes in: the words of a text, or a statement as it was parsed. Goes out: the same with what means the same to the engine. One construct a file; `standard` walks past the expressions of a
 //! statement, and `dialect` tells the parser what to read.
 //!
-//! - Words of a text, before it is parsed: `asof`, `comprehensions`, `dialect`, `digits`, `filtered`, `from_first`, `prefixed`, `samples`, `trimmed`, and in `each_column` and `pivot`.
+//! - Words of a text, before it is parsed: `asof`, `chained`, `comprehensions`, `dialect`, `digits`, `filtered`, `from_first`, `prefixed`, `samples`, `trimmed`, and in `each_column` and `pivot`.
 //! - Items and names of SELECT: `aliased`, `each_column` with `around`, `one_value`, `renamed`, `same_names`, `struct_stars`, `value_names`, `wide`, `written`.
 //! - FROM: `derived`, `inner_with`, `laterals`, `pivot`, `using`.
 //! - GROUP BY and ORDER BY: `order`, `positions`.
@@ -17,7 +17,7 @@ mod around;
 mod array_of;
 pub(super) mod asof;
 pub(super) mod called;
-mod chained;
+pub(super) mod chained;
 pub(super) mod comprehensions;
 mod derived;
 pub(super) mod dialect;

@@ -47,6 +47,8 @@ struct Level {
     is_start: bool,
     /// Whether the brackets that come belong to DISTINCT ON.
     is_on: bool,
+    /// The word before.
+    before: Option<Keyword>,
     name: Option<TokenWithSpan>,
 }
 
@@ -125,29 +127,41 @@ impl Moving {
     }
 
     fn begin(&mut self, keyword: Option<Keyword>) {
-        let ends = matches!(
-            keyword,
-            Some(
-                Keyword::FROM
-                    | Keyword::WHERE
-                    | Keyword::GROUP
-                    | Keyword::HAVING
-                    | Keyword::QUALIFY
-                    | Keyword::WINDOW
-                    | Keyword::ORDER
-                    | Keyword::LIMIT
-                    | Keyword::OFFSET
-                    | Keyword::UNION
-                    | Keyword::EXCEPT
-                    | Keyword::INTERSECT
-            )
-        );
+        let before = self
+            .open
+            .last_mut()
+            .map(|level| (level.is_start, level.before));
+        // `IS DISTINCT FROM x`, `WITHIN GROUP (ORDER BY x)`.
+        let is_within = match (keyword, before) {
+            (Some(Keyword::FROM), Some((false, Some(Keyword::DISTINCT)))) => true,
+            (Some(Keyword::GROUP), Some((_, Some(Keyword::WITHIN)))) => true,
+            _ => false,
+        };
+        let ends = !is_within
+            && matches!(
+                keyword,
+                Some(
+                    Keyword::FROM
+                        | Keyword::WHERE
+                        | Keyword::GROUP
+                        | Keyword::HAVING
+                        | Keyword::QUALIFY
+                        | Keyword::WINDOW
+                        | Keyword::ORDER
+                        | Keyword::LIMIT
+                        | Keyword::OFFSET
+                        | Keyword::UNION
+                        | Keyword::EXCEPT
+                        | Keyword::INTERSECT
+                )
+            );
         if ends {
             self.end_item();
         }
         let Some(level) = self.open.last_mut() else {
             return;
         };
+        level.before = keyword;
         match keyword {
             Some(Keyword::SELECT) => {
                 level.is_list = true;
@@ -187,6 +201,10 @@ mod tests {
             (
                 "SELECT DISTINCT ON (a, b) m: a, (SELECT k: 1) UNION ALL SELECT ALL m: 2",
                 "SELECT DISTINCT ON (a, b) a AS m , (SELECT 1 AS k ) UNION ALL SELECT ALL 2 AS m",
+            ),
+            (
+                "SELECT a: x IS NOT DISTINCT FROM y, m: mode() WITHIN GROUP (ORDER BY g), n: 1 FROM t",
+                "SELECT x IS NOT DISTINCT FROM y AS a , mode() WITHIN GROUP (ORDER BY g) AS m , 1 AS n FROM t",
             ),
             (
                 "FROM (SELECT s: {'a': 1, 'b': l[1:2]}) SELECT s.a; ",
