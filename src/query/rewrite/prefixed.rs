@@ -132,11 +132,11 @@ impl Moving {
             .last_mut()
             .map(|level| (level.is_start, level.before));
         // `IS DISTINCT FROM x`, `WITHIN GROUP (ORDER BY x)`.
-        let is_within = match (keyword, before) {
-            (Some(Keyword::FROM), Some((false, Some(Keyword::DISTINCT)))) => true,
-            (Some(Keyword::GROUP), Some((_, Some(Keyword::WITHIN)))) => true,
-            _ => false,
-        };
+        let is_within = matches!(
+            (keyword, before),
+            (Some(Keyword::FROM), Some((false, Some(Keyword::DISTINCT))))
+                | (Some(Keyword::GROUP), Some((_, Some(Keyword::WITHIN))))
+        );
         let ends = !is_within
             && matches!(
                 keyword,
