@@ -6,46 +6,24 @@ A failure names the seed and the query.
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 from collections.abc import Iterator
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 import partgrid as pg
 from answers_alike import SAME_NAME, rows
 from clusters import cluster
-from random_queries import Writer, table
+from random_parts import SEED, tables
+from random_queries import Writer
 
 QUERIES = int(os.environ.get("PARTGRID_RANDOM_QUERIES", "300")) // 3
-SEED = int(os.environ.get("PARTGRID_RANDOM_SEED", "20261127"))
 MEMBERS = 3
 
 NO_QUERY = (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException)
 Engines = tuple[pg.Connection, duckdb.DuckDBPyConnection]
-
-
-def tables() -> dict[str, pa.Table]:
-    """Those of the first seed from there on that have rows enough for all members."""
-
-    def made(seed: int) -> dict[str, pa.Table]:
-        rng = random.Random(seed)
-        return {name: table(rng, many=name == "t") for name in "tuv"}
-
-    def is_enough(found: dict[str, pa.Table]) -> bool:
-        return len(found["t"]) >= 100 and min(map(len, found.values())) >= 10
-
-    return next(filter(is_enough, map(made, itertools.count(SEED))))
-
-
-def part(name: str, number: int) -> pa.Table:
-    """Some of the rows of a table: the first part has few, and the last of `v` none."""
-    data = tables()[name]
-    ends = [0, len(data) // 5, len(data) if name == "v" else len(data) // 2, len(data)]
-    return data.slice(ends[number], ends[number + 1] - ends[number])
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +35,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     with cluster(tmp_path_factory.mktemp("random"), MEMBERS) as members:
         for number, member in enumerate(members):
             for name in "tuv":
-                made = f"pg.from_arrow(__import__({__name__!r}).part({name!r}, {number}))"
+                made = f"pg.from_arrow(__import__('random_parts').part({name!r}, {number}))"
                 told = member.ask(
                     f"server.contribute({name!r}, {made}, part={number}, of={MEMBERS})"
                 )
