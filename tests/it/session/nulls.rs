@@ -213,8 +213,8 @@ fn what_would_be_ignored_or_misread_is_refused() {
     let world = World::new(&[3]);
     for (sql, text) in [
         (
-            "SELECT * FROM t TABLESAMPLE (1 PERCENT)",
-            "TABLESAMPLE is not supported",
+            "SELECT * FROM t TABLESAMPLE (1 PERCENT) REPEATABLE (42)",
+            "a sample is another one each time, REPEATABLE is not supported",
         ),
         (
             "SELECT * FROM t FOR UPDATE",
