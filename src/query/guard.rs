@@ -33,6 +33,7 @@ use crate::query::rewrite::prefixed;
 use crate::query::rewrite::samples;
 use crate::query::rewrite::standard;
 use crate::query::rewrite::struct_stars;
+use crate::query::rewrite::table_rows;
 use crate::query::rewrite::trimmed;
 use crate::query::rewrite::using::as_using;
 
@@ -199,6 +200,7 @@ async fn settled(read: Read, state: &SessionState) -> Result<Statement> {
     if read.has_natural {
         Box::pin(as_using(&mut statement, state)).await?;
     }
+    Box::pin(table_rows::written_out(&mut statement, state)).await?;
     standard::rewrite(&mut statement, state)?;
     Ok(statement)
 }

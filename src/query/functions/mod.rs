@@ -38,6 +38,8 @@ pub(super) mod type_names;
 mod vectors;
 pub(super) mod years;
 
+pub(super) use self::simple::json_texts::MARK as JSON_MARK;
+
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 

@@ -87,7 +87,11 @@ macro_rules! as_generic {
                 let is_in_list = is(place, Keyword::IN)
                     && *token(place + 1) != Token::LParen
                     && !is(place + 1, Keyword::UNNEST);
-                is_in_list.then(|| self.parse_in_list(parser, expr.clone(), is_negated))
+                if is_in_list {
+                    return Some(self.parse_in_list(parser, expr.clone(), is_negated));
+                }
+                is_glob(parser, place)
+                    .then(|| self.parse_glob(parser, expr.clone(), is_negated))
             }
 
             // As `||`, so that `j ->> 'a' || 'b'` and `j ->> 'a' = 'b'` begin with what the text has.
@@ -95,6 +99,9 @@ macro_rules! as_generic {
                 match &parser.peek_token_ref().token {
                     Token::CustomBinaryOperator(name) if name == POWER => {
                         Some(Ok(self.power()))
+                    }
+                    Token::Word(_) if is_glob(parser, 0) || is_negated_glob(parser) => {
+                        Some(Ok(self.prec_value(Precedence::Like)))
                     }
                     Token::CustomBinaryOperator(name) if name != ARROW => None,
                     Token::CustomBinaryOperator(_) | Token::LongArrow => {
@@ -214,6 +221,27 @@ impl Sql {
         })
     }
 
+    /// `a GLOB 'x*'` is whether a text is as a pattern of the shell says.
+    fn parse_glob(
+        &self,
+        parser: &mut Parser<'_>,
+        expr: Expr,
+        negated: bool,
+    ) -> Result<Expr, ParserError> {
+        for _ in 0..=usize::from(negated) {
+            parser.advance_token();
+        }
+        let pattern = parser.parse_subexpr(self.prec_value(Precedence::Like))?;
+        let matches = called("glob_matches", [expr, pattern]);
+        Ok(match negated {
+            true => Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: Box::new(Expr::Nested(Box::new(matches))),
+            },
+            false => matches,
+        })
+    }
+
     /// `a IN [1, 2]`, and `a IN list`, is whether the list has `a`.
     fn parse_in_list(
         &self,
@@ -240,6 +268,25 @@ impl Sql {
             false => has,
         })
     }
+}
+
+/// Whether `GLOB` stands there, and a pattern behind it: otherwise it is a name.
+fn is_glob(parser: &Parser<'_>, place: usize) -> bool {
+    let is_word = match &parser.peek_nth_token_ref(place).token {
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("glob"),
+        _ => false,
+    };
+    is_word
+        && match &parser.peek_nth_token_ref(place + 1).token {
+            Token::Word(word) => word.keyword == Keyword::NoKeyword,
+            Token::SingleQuotedString(_) | Token::Placeholder(_) | Token::LParen => true,
+            _ => false,
+        }
+}
+
+fn is_negated_glob(parser: &Parser<'_>) -> bool {
+    let first = &parser.peek_nth_token_ref(0).token;
+    matches!(first, Token::Word(word) if word.keyword == Keyword::NOT) && is_glob(parser, 1)
 }
 
 /// Whether a list has a value.

@@ -95,6 +95,11 @@ impl Tables {
         self.names.extend(name.map(folded));
     }
 
+    /// Whether one of them is called so, of those whose names are known.
+    pub(super) fn is_called(&self, name: &Ident) -> bool {
+        self.names.contains(&folded(name))
+    }
+
     pub(super) fn has(&self, name: &Ident) -> bool {
         self.are_more || self.names.contains(&folded(name))
     }

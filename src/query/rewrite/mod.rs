@@ -4,10 +4,10 @@
 //! statement, and `dialect` tells the parser what to read.
 //!
 //! - Words of a text, before it is parsed: `asof`, `chained`, `comprehensions`, `dialect`, `digits`, `filtered`, `from_first`, `prefixed`, `samples`, `trimmed`, and in `each_column` and `pivot`.
-//! - Items and names of SELECT: `aliased`, `each_column` with `around`, `one_value`, `renamed`, `same_names`, `struct_stars`, `value_names`, `wide`, `written`.
+//! - Items and names of SELECT: `aliased`, `each_column` with `around`, `one_value`, `renamed`, `same_names`, `struct_stars`, `table_rows`, `value_names`, `wide`, `written`.
 //! - FROM: `derived`, `inner_with`, `laterals`, `pivot`, `using`.
 //! - GROUP BY and ORDER BY: `order`, `positions`.
-//! - Expressions: `array_of`, `called`, `chained`, `distinct_from`, `fields`, `lambdas`, `long_numbers`, `of_one_row`, `operators`, `pattern`, `row_in`, `shifts`, `standard`, `synonyms`, `type_words`.
+//! - Expressions: `array_of`, `called`, `chained`, `collations`, `distinct_from`, `fields`, `lambdas`, `long_numbers`, `nested_json`, `of_one_row`, `operators`, `pattern`, `row_in`, `shifts`, `standard`, `synonyms`, `type_words`.
 //! - After an error of the planner: `letter_case`, `same_names`.
 //!
 //! Never here: what depends on types (`plan/types`, `plan/meaning`), and what may be asked at all (`guard.rs`, `shape.rs`, `permission.rs`).
@@ -18,6 +18,7 @@ mod array_of;
 pub(super) mod asof;
 pub(super) mod called;
 pub(super) mod chained;
+mod collations;
 pub(super) mod comprehensions;
 mod derived;
 pub(super) mod dialect;
@@ -32,6 +33,7 @@ mod lambdas;
 mod laterals;
 pub(super) mod letter_case;
 mod long_numbers;
+mod nested_json;
 mod of_one_row;
 pub(super) mod one_value;
 pub(super) mod operators;
@@ -48,6 +50,7 @@ mod shifts;
 pub(super) mod standard;
 pub(super) mod struct_stars;
 pub(super) mod synonyms;
+pub(super) mod table_rows;
 pub(super) mod trimmed;
 mod type_words;
 pub(super) mod using;

@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::array_of;
 use super::asof;
 use super::called::called;
+use super::collations;
 use super::derived;
 use super::distinct_from;
 use super::fields;
@@ -56,6 +57,7 @@ pub(in crate::query) fn rewrite(statement: &mut Statement, state: &SessionState)
     };
     fields::told(inner)?;
     type_words::of_parameters(inner);
+    collations::in_words(inner)?;
     synonyms::written_out(inner, state)?;
     let mut rewriting = Rewriting {
         state,

@@ -72,7 +72,7 @@ impl Begun {
     pub(super) fn ready(&self, stop: &Stop) -> Result<Arc<dyn ExecutionPlan>> {
         // A run learns its dynamic filters itself: those of the plan belong to nobody.
         let options = self.context.session_config().options();
-        let plan = spread(reset_plan_states(Arc::clone(&self.plan))?)?;
+        let plan = spread(reset_plan_states(Arc::clone(&self.plan))?, &self.context)?;
         let plan = connected(plan, options)?;
         let plan = bounded(dense(waiting(plan)?, &self.context)?, Place::Above)?;
         Ok(joined(reported(stoppable(plan, stop)?)?)?)

@@ -7,16 +7,20 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::internal_err;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 
 use super::Nearest;
+use super::chunks::Chunks;
 use super::columns::Columns;
-use super::compared::{Compared, Comparing};
 use super::groups::Groups;
 use super::index::{Index, Kept};
+use super::known::{Known, Looking};
 use super::sorted::Sorted;
+use super::unsorted::Unsorted;
 
 /// Batches are put together until they have so many bytes.
 pub(super) const CHUNK_BYTES: usize = 64 << 20;
@@ -29,13 +33,8 @@ pub(super) const BYTES_OF_ROW: usize = 32;
 
 /// What is known of the right side so far.
 pub(super) struct Builder {
-    columns: Columns,
-    comparing: Comparing,
-    /// `None` without keys: all rows are near to all.
-    groups: Option<Groups>,
-    group_of_row: Vec<u32>,
-    compared: Compared,
-    num_rows: u32,
+    looking: Looking,
+    known: Known,
     schema: SchemaRef,
     /// Whether values are run-end encoded, somewhere.
     has_runs: bool,
@@ -54,18 +53,10 @@ impl Builder {
         reservation: MemoryReservation,
     ) -> Result<Self> {
         let columns = Columns::of(&schema, nearest, super::right);
-        let (kind, options) = columns.compared()?;
-        let comparing = Comparing::try_new(&kind, options)?;
+        let looking = Looking::try_new(columns, !nearest.equal.is_empty())?;
         Ok(Self {
-            groups: match nearest.equal.is_empty() {
-                true => None,
-                false => Some(Groups::try_new(columns.of_keys())?),
-            },
-            compared: comparing.none(),
-            comparing,
-            columns,
-            group_of_row: Vec::new(),
-            num_rows: 0,
+            known: Known::try_new(looking.clone())?,
+            looking,
             has_runs: schema
                 .fields()
                 .iter()
@@ -77,6 +68,10 @@ impl Builder {
             counter: RecordBatchMemoryCounter::new(),
             reservation,
         })
+    }
+
+    pub(super) fn looking(&self) -> &Looking {
+        &self.looking
     }
 
     /// Whether batches may become one.
@@ -94,27 +89,15 @@ impl Builder {
 
     /// Takes the rows of a batch. Whether there is room for them; they are among those that [`Self::into_batches`] gives in any case.
     pub(super) fn push(&mut self, batch: RecordBatch) -> Result<bool> {
-        let batch = self.columns.without_nulls(batch)?;
+        let batch = self.looking.columns.without_nulls(batch)?;
         if batch.num_rows() == 0 {
             return Ok(true);
         }
-        let values = self.columns.values(&batch)?;
-        let has_room = match u32::try_from(batch.num_rows()) {
-            Ok(added) => self.num_rows.checked_add(added),
-            Err(_) => None,
-        };
         self.counter.count_batch(&batch);
+        let has_room = self.known.push(&batch)?;
         self.batches.push(batch);
-        let (Some(num_rows), Some((last, keys))) = (has_room, values.split_last()) else {
+        if !has_room {
             return Ok(false);
-        };
-        self.num_rows = num_rows;
-        self.comparing.append(last, &mut self.compared)?;
-        if let Some(groups) = &mut self.groups {
-            let numbers = groups.numbers(keys)?.iter();
-            // There are no more of them than rows.
-            let numbers = numbers.map(|number| u32::try_from(*number).unwrap_or(u32::MAX));
-            self.group_of_row.extend(numbers);
         }
         let size = self.size();
         match self.reservation.try_resize(size) {
@@ -133,10 +116,9 @@ impl Builder {
     }
 
     fn size(&self) -> usize {
-        let groups = self.groups.as_ref().map_or(0, Groups::size);
-        let rows = (self.num_rows as usize).saturating_mul(BYTES_OF_ROW);
+        let rows = (self.known.num_rows() as usize).saturating_mul(BYTES_OF_ROW);
         let batches = self.chunk_bytes + self.counter.memory_usage();
-        batches + self.compared.size() + groups + rows
+        batches + self.known.size() + rows
     }
 
     /// Makes one batch of those that came last. Whether there is room for both.
@@ -183,43 +165,6 @@ impl Builder {
         (slices.collect(), reservation)
     }
 
-    /// Of all rows, which were counted while they were read; they have no keys. Back come the rows, if there is no room for what is compared.
-    pub(super) fn of_counted(
-        self,
-        batches: Vec<RecordBatch>,
-        counter: RecordBatchMemoryCounter,
-    ) -> Result<Result<Self, Self>> {
-        let mut all = Self {
-            counter,
-            batches,
-            ..self
-        };
-        for place in 0..all.batches.len() {
-            let Some(batch) = all.batches.get(place) else {
-                break;
-            };
-            let added = u32::try_from(batch.num_rows()).ok();
-            let values = all.columns.values(batch)?;
-            let num_rows = added.and_then(|added| all.num_rows.checked_add(added));
-            let (Some(num_rows), Some(last)) = (num_rows, values.last()) else {
-                return Ok(Err(all));
-            };
-            all.comparing.append(last, &mut all.compared)?;
-            all.num_rows = num_rows;
-            let has_room = match all.reservation.try_resize(all.size()) {
-                Ok(()) => true,
-                Err(error) => is_no_room(error)?,
-            };
-            if !has_room {
-                return Ok(Err(all));
-            }
-        }
-        all.chunk_bytes += all.counter.memory_usage();
-        all.counter = RecordBatchMemoryCounter::new();
-        all.chunks.append(&mut all.batches);
-        Ok(Ok(all))
-    }
-
     /// With rows that nothing is known of, for [`Self::into_batches`].
     pub(super) fn of_rows(self, batches: Vec<RecordBatch>) -> Self {
         Self { batches, ..self }
@@ -234,32 +179,88 @@ impl Builder {
         if !self.end()? {
             return Ok(Err(self));
         }
-        let num_groups = self.groups.as_ref().map_or(1, Groups::len);
-        let sorted = Sorted::of(&self.group_of_row, self.num_rows, num_groups, self.compared);
-        let hints = sorted.starts.clone();
+        let num_groups = self.known.num_groups();
+        let (parts, groups) = self.known.alone();
+        let chunks = Chunks::of(self.chunks);
         let kept = Kept {
             columns: Columns::of(left, nearest, super::left),
             is_other: nearest.is_other,
-            comparing: self.comparing,
-            own_bytes: self.chunk_bytes + sorted.size() + hints.capacity() * size_of::<u32>(),
-            sorted,
-            begins: begins(&self.chunks),
-            chunks: self.chunks,
+            comparing: self.looking.comparing,
+            sorted: Unsorted::of(parts, num_groups).alone(),
+            own_bytes: self.chunk_bytes + chunks.own_size(),
+            chunks,
+            keys: None,
             reservation: self.reservation,
         };
-        Ok(Ok(Index::of(Arc::new(kept), self.groups, hints)))
+        Ok(Ok(Index::alone(kept, groups)))
+    }
+
+    /// What all partitions of the left side will have: of all rows, which were counted while they were read, and what is known of them in parts. The rows come back where there is no room for what so many partitions look keys up in.
+    pub(super) async fn finish_for_all(
+        self,
+        (batches, parts): (Vec<RecordBatch>, Vec<Known>),
+        left: (&Schema, &Nearest, usize),
+        counter: &RecordBatchMemoryCounter,
+    ) -> Result<Result<Arc<Kept>, Self>> {
+        let (left, nearest, num_partitions) = left;
+        let rows = parts.iter().map(|known| u64::from(known.num_rows()));
+        if rows.sum::<u64>() >= u64::from(u32::MAX) {
+            return Ok(Err(self.of_rows(batches)));
+        }
+        let (parts, groups) = Known::all(parts)?;
+        let num_groups = groups.as_ref().map_or(1, Groups::len);
+        // Each partition has all keys, and where it searched last among the rows of each.
+        let hints = num_groups.saturating_mul(size_of::<u32>());
+        let of_partition = groups.as_ref().map_or(0, Groups::size) + hints;
+        let for_all = of_partition.saturating_mul(num_partitions + 1);
+        if let Err(error) = self.reservation.try_grow(for_all) {
+            is_no_room(error)?;
+            return Ok(Err(self.of_rows(batches)));
+        }
+        let sorted = sorted(Unsorted::of(parts, num_groups), num_partitions).await?;
+        let chunks = Chunks::of(batches);
+        let keys = groups.map(|groups| {
+            let schema = Arc::clone(groups.schema());
+            Ok::<_, DataFusionError>((schema, groups.into_keys()?))
+        });
+        let kept = Kept {
+            columns: Columns::of(left, nearest, super::left),
+            is_other: nearest.is_other,
+            comparing: self.looking.comparing,
+            sorted,
+            own_bytes: counter.memory_usage() + chunks.own_size() + for_all,
+            chunks,
+            keys: keys.transpose()?,
+            reservation: self.reservation,
+        };
+        kept.count();
+        Ok(Ok(Arc::new(kept)))
     }
 }
 
-/// The first row of each batch.
-fn begins(batches: &[RecordBatch]) -> Vec<usize> {
-    let mut next = 0;
-    let begins = batches.iter().map(|batch| {
-        let first = next;
-        next += batch.num_rows();
-        first
+/// Few rows are sorted by one.
+const FEW_ROWS: usize = 65_536;
+
+/// Rows in order, by so many at the same time.
+async fn sorted(unsorted: Unsorted, count: usize) -> Result<Sorted> {
+    let cuts = unsorted.cuts(count);
+    if cuts.len() <= 1 || unsorted.num_rows() < FEW_ROWS {
+        return Ok(unsorted.alone());
+    }
+    let unsorted = Arc::new(unsorted);
+    let tasks = cuts.into_iter().map(|groups| {
+        let unsorted = Arc::clone(&unsorted);
+        SpawnedTask::spawn(async move { unsorted.shard(groups) })
     });
-    begins.collect()
+    let tasks: Vec<_> = tasks.collect();
+    let mut shards = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        match task.join().await {
+            Ok(shard) => shards.push(shard),
+            Err(error) => return internal_err!("a part of a nearest join ended: {error}"),
+        }
+    }
+    Ok(unsorted.with(shards))
 }
 
 fn has_runs(kind: &DataType) -> bool {

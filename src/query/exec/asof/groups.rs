@@ -34,6 +34,26 @@ impl Groups {
         })
     }
 
+    /// With the keys of others, which have the same numbers.
+    pub(super) fn of_keys(schema: &SchemaRef, keys: &[ArrayRef]) -> Result<Self> {
+        let mut groups = Self {
+            values: new_group_values(Arc::clone(schema), &GroupOrdering::None)?,
+            schema: Arc::clone(schema),
+            numbers: Vec::new(),
+        };
+        groups.values.intern(keys, &mut groups.numbers)?;
+        Ok(groups)
+    }
+
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The keys by their numbers.
+    pub(super) fn into_keys(mut self) -> Result<Vec<ArrayRef>> {
+        self.values.emit(EmitTo::All)
+    }
+
     /// The numbers of rows.
     pub(super) fn numbers(&mut self, keys: &[ArrayRef]) -> Result<&[usize]> {
         self.values.intern(keys, &mut self.numbers)?;
@@ -89,5 +109,10 @@ mod tests {
         groups.forget_others(2).unwrap();
         assert_eq!(groups.len(), 2);
         assert_eq!(groups.numbers(&keys(vec![8, 5, 7])).unwrap(), [2, 1, 0]);
+        let schema = Arc::clone(groups.schema());
+        let known = groups.into_keys().unwrap();
+        let mut again = Groups::of_keys(&schema, &known).unwrap();
+        assert_eq!(again.len(), 3);
+        assert_eq!(again.numbers(&keys(vec![5, 9, 8])).unwrap(), [1, 3, 2]);
     }
 }

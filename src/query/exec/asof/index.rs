@@ -5,21 +5,26 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
+use super::chunks::Chunks;
 use super::columns::{Columns, nulls_of};
 use super::compared::{Compared, Comparing};
 use super::groups::Groups;
-use super::joined::Found;
 use super::sorted::Sorted;
 
-/// The right side, by keys and what is compared.
+/// The right side, by keys and what is compared, for one partition of the left one.
 pub(super) struct Index {
     kept: Arc<Kept>,
     groups: Option<Groups>,
     /// Where the last search among the rows of each number of keys ended.
     hints: Vec<u32>,
+    /// How many bytes the keys may take that are counted elsewhere.
+    counted: usize,
+    /// For those of the left side.
+    reservation: MemoryReservation,
 }
 
 /// What of it does not change.
@@ -27,52 +32,78 @@ pub(super) struct Kept {
     /// Of the left side.
     pub(super) columns: Columns,
     pub(super) is_other: bool,
-    pub(super) comparing: Comparing,
+    pub(super) comparing: Arc<Comparing>,
     pub(super) sorted: Sorted,
-    pub(super) chunks: Vec<RecordBatch>,
-    /// The first row of each.
-    pub(super) begins: Vec<usize>,
-    /// Bytes without those of the keys.
+    pub(super) chunks: Chunks,
+    /// The keys by their numbers, for partitions of the left side, each of which looks its own up among them.
+    pub(super) keys: Option<(SchemaRef, Vec<ArrayRef>)>,
+    /// Bytes without those that are sorted.
     pub(super) own_bytes: usize,
     pub(super) reservation: MemoryReservation,
 }
 
+impl Kept {
+    /// Reserves what it takes.
+    pub(super) fn count(&self) {
+        self.reservation.resize(self.own_bytes + self.sorted.size());
+    }
+
+    pub(super) fn num_rows(&self) -> usize {
+        self.sorted.num_rows()
+    }
+
+    /// How many bytes are reserved.
+    pub(super) fn size(&self) -> usize {
+        self.reservation.size()
+    }
+}
+
 impl Index {
-    pub(super) fn of(kept: Arc<Kept>, groups: Option<Groups>, hints: Vec<u32>) -> Self {
+    /// For one partition.
+    pub(super) fn alone(kept: Kept, groups: Option<Groups>) -> Self {
+        let hints = kept.sorted.starts.clone();
+        let kept = Kept {
+            own_bytes: kept.own_bytes + hints.capacity() * size_of::<u32>(),
+            ..kept
+        };
+        kept.count();
         let index = Self {
-            kept,
+            reservation: kept.reservation.new_empty(),
+            kept: Arc::new(kept),
             groups,
             hints,
+            counted: 0,
         };
         index.count();
         index
     }
 
-    /// That of an input without keys, for rows of the left side that come while others do.
-    pub(super) fn over(kept: &Arc<Kept>) -> Self {
-        Self {
+    /// For rows of the left side that come while others do.
+    pub(super) fn over(kept: &Arc<Kept>) -> Result<Self> {
+        let groups = kept.keys.as_ref();
+        let groups = groups.map(|(schema, keys)| Groups::of_keys(schema, keys));
+        let groups = groups.transpose()?;
+        Ok(Self {
+            reservation: kept.reservation.new_empty(),
             hints: kept.sorted.starts.clone(),
+            counted: groups.as_ref().map_or(0, Groups::size),
+            groups,
             kept: Arc::clone(kept),
-            groups: None,
-        }
-    }
-
-    pub(super) fn into_kept(self) -> Arc<Kept> {
-        self.kept
-    }
-
-    pub(super) fn num_rows(&self) -> usize {
-        self.kept.sorted.rows.len()
+        })
     }
 
     /// How many bytes are reserved.
     pub(super) fn size(&self) -> usize {
-        self.kept.reservation.size()
+        self.kept.size() + self.reservation.size()
     }
 
-    /// The right side, whose batches are counted from one in what is found.
-    pub(super) fn batches(&self) -> Vec<&RecordBatch> {
-        self.kept.chunks.iter().collect()
+    pub(super) fn num_rows(&self) -> usize {
+        self.kept.num_rows()
+    }
+
+    /// The right side, whose rows are what is found.
+    pub(super) fn chunks(&self) -> &Chunks {
+        &self.kept.chunks
     }
 
     /// The number of keys of the right side.
@@ -81,7 +112,7 @@ impl Index {
     }
 
     /// What is nearest to the rows of a batch of the left side.
-    pub(super) fn find(&mut self, batch: &RecordBatch) -> Result<Vec<Found>> {
+    pub(super) fn find(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
         let values = self.kept.columns.values(batch)?;
         let nulls = nulls_of(&values);
         let Some((last, keys)) = values.split_last() else {
@@ -93,11 +124,7 @@ impl Index {
             nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
         })?;
         self.forget()?;
-        let found = found.into_iter().map(|row| match row {
-            None => (0, 0),
-            Some(row) => self.place(row as usize),
-        });
-        Ok(found.collect())
+        Ok(found)
     }
 
     fn nearest(
@@ -106,7 +133,7 @@ impl Index {
         bounds: &Compared,
         num_rows: usize,
         has_all: impl Fn(usize) -> bool,
-    ) -> Result<Vec<Option<u32>>> {
+    ) -> Result<Vec<u32>> {
         let (kept, hints) = (&self.kept, &mut self.hints);
         Ok(match &mut self.groups {
             None => {
@@ -121,13 +148,6 @@ impl Index {
         })
     }
 
-    /// In which batch a row is, and where.
-    fn place(&self, row: usize) -> Found {
-        let batch = self.kept.begins.partition_point(|first| *first <= row);
-        let first = self.kept.begins.get(batch.saturating_sub(1)).copied();
-        (batch, row - first.unwrap_or_default())
-    }
-
     /// Forgets keys that the right side has not once they are many, or there is no room for them.
     fn forget(&mut self) -> Result<()> {
         let num_groups = self.num_groups();
@@ -137,8 +157,8 @@ impl Index {
         if groups.len() == num_groups {
             return Ok(());
         }
-        let size = self.kept.own_bytes + groups.size();
-        let has_no_room = self.kept.reservation.try_resize(size).is_err();
+        let size = groups.size().saturating_sub(self.counted);
+        let has_no_room = self.reservation.try_resize(size).is_err();
         if groups.has_many_others(num_groups) || has_no_room && groups.has_some_others(num_groups) {
             groups.forget_others(num_groups)?;
         }
@@ -148,14 +168,14 @@ impl Index {
 
     fn count(&self) {
         let groups = self.groups.as_ref().map_or(0, Groups::size);
-        self.kept.reservation.resize(self.kept.own_bytes + groups);
+        self.reservation.resize(groups.saturating_sub(self.counted));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{AsArray, Int64Array, StringArray};
-    use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use datafusion::common::utils::memory::RecordBatchMemoryCounter;
     use datafusion::execution::memory_pool::{
         GreedyMemoryPool, MemoryConsumer, MemoryPool, UnboundedMemoryPool,
@@ -164,6 +184,8 @@ mod tests {
 
     use super::super::Nearest;
     use super::super::builder::Builder;
+    use super::super::known::Known;
+    use super::super::sorted::NO_ROW;
     use super::*;
 
     fn schema() -> SchemaRef {
@@ -221,10 +243,10 @@ mod tests {
         let keys = vec![Some("a"), Some("a"), Some("a"), Some("b"), Some("c"), None];
         let moments = vec![Some(8), Some(100), Some(1), Some(1), Some(7), Some(7)];
         let found = index.find(&batch(keys, moments)).unwrap();
-        assert_eq!(found, [(1, 0), (2, 0), (0, 0), (1, 1), (0, 0), (0, 0)]);
-        let batches = index.batches();
-        let moment = batches[1].column(1).as_primitive::<Int64Type>().value(0);
-        assert_eq!(moment, 9);
+        assert_eq!(found, [0, 2, NO_ROW, 1, NO_ROW, NO_ROW]);
+        assert_eq!(index.chunks().place(2), (2, 0));
+        let moments = index.chunks().batches()[1].column(1);
+        assert_eq!(moments.as_primitive::<Int64Type>().value(0), 9);
         drop(index);
         assert_eq!(pool.reserved(), 0);
     }
@@ -246,47 +268,72 @@ mod tests {
         assert_eq!(pool.reserved(), 0);
     }
 
-    #[test]
-    fn parts_of_one_input_are_one_index() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-        let nearest = Nearest::of(Operator::GtEq, Vec::new(), (1, 1), true).unwrap();
-        for kind in [DataType::Int64, DataType::Utf8] {
-            let fields = vec![
-                Field::new("k", DataType::Utf8, true),
-                Field::new("m", kind.clone(), true),
-            ];
-            let schema = Arc::new(Schema::new(fields));
-            let batch = |moments: &[i64]| {
-                let keys = Arc::new(StringArray::from(vec!["x"; moments.len()]));
-                let moments = Int64Array::from(moments.to_vec());
-                let columns: Vec<ArrayRef> =
-                    vec![keys, arrow::compute::cast(&moments, &kind).unwrap()];
-                RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()
+    /// The values that are found for some moments beside the keys `x` and `y` in turn.
+    fn found(kept: &Arc<Kept>, schema: &SchemaRef, moments: &[i64]) -> Vec<Option<i64>> {
+        let mut index = Index::over(kept).unwrap();
+        let found = index.find(&rows(schema, moments)).unwrap();
+        let values = found.into_iter().map(|row| {
+            let (batch, row) = match row {
+                NO_ROW => return None,
+                row => index.chunks().place(row as usize),
             };
+            let column = index.chunks().batches()[batch - 1].column(1);
+            let column = arrow::compute::cast(column, &DataType::Int64).unwrap();
+            Some(column.as_primitive::<Int64Type>().value(row))
+        });
+        values.collect()
+    }
+
+    fn rows(schema: &SchemaRef, moments: &[i64]) -> RecordBatch {
+        let keys = ["x", "y"].into_iter().cycle().take(moments.len());
+        let keys = Arc::new(StringArray::from_iter_values(keys));
+        let moments = Int64Array::from(moments.to_vec());
+        let moments = arrow::compute::cast(&moments, schema.field(1).data_type()).unwrap();
+        RecordBatch::try_new(Arc::clone(schema), vec![keys, moments]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn parts_of_one_input_are_one_index() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+        for (kind, has_keys) in [
+            (DataType::Int64, false),
+            (DataType::Utf8, false),
+            (DataType::Int64, true),
+            (DataType::Utf8, true),
+        ] {
+            let keys = if has_keys { vec![(0, 0)] } else { Vec::new() };
+            let nearest = Nearest::of(Operator::GtEq, keys, (1, 1), true).unwrap();
+            let schema = Arc::new(Schema::new(vec![
+                Field::new("k", DataType::Utf8, true),
+                Field::new("m", kind, true),
+            ]));
             let reservation = MemoryConsumer::new("test").register(&pool);
             let builder = Builder::try_new(Arc::clone(&schema), &nearest, reservation).unwrap();
-            let parts = [batch(&[10, 30]), batch(&[]), batch(&[20]), batch(&[40, 25])];
+            let parts: [&[i64]; 4] = [&[10, 30], &[], &[20], &[40, 25]];
+            let batches: Vec<RecordBatch> = parts.iter().map(|part| rows(&schema, part)).collect();
             let mut counter = RecordBatchMemoryCounter::new();
-            for part in &parts {
-                counter.count_batch(part);
-            }
-            let Ok(all) = builder.of_counted(parts.to_vec(), counter).unwrap() else {
-                panic!("there are few")
-            };
-            let Ok(mut index) = all.finish(&schema, &nearest).unwrap() else {
+            let known = batches.iter().map(|batch| {
+                counter.count_batch(batch);
+                let mut known = Known::try_new(builder.looking().clone()).unwrap();
+                assert!(known.push(batch).unwrap());
+                known
+            });
+            let known = known.collect();
+            let left = (schema.as_ref(), &nearest, 2);
+            let all = builder.finish_for_all((batches, known), left, &counter);
+            let Ok(kept) = all.await.unwrap() else {
                 panic!("there is room for it")
             };
-            let mut again = Index::over(&index.kept);
-            for index in [&mut index, &mut again] {
-                let found = index.find(&batch(&[22, 99, 10, 29, 31])).unwrap();
-                let values = found.into_iter().map(|(batch, row)| {
-                    let column = index.batches()[batch - 1].column(1);
-                    let column = arrow::compute::cast(column, &DataType::Int64).unwrap();
-                    column.as_primitive::<Int64Type>().value(row)
-                });
-                assert_eq!(values.collect::<Vec<_>>(), [20, 40, 10, 25, 30]);
+            assert!(pool.reserved() > 0);
+            let wanted = match has_keys {
+                false => [20, 40, 10, 25, 30].map(Some),
+                // Those of `x` are 10, 20 and 40, those of `y` are 30 and 25.
+                true => [Some(20), Some(30), Some(10), Some(25), Some(20)],
+            };
+            for _ in 0..2 {
+                assert_eq!(found(&kept, &schema, &[22, 99, 10, 29, 31]), wanted);
             }
-            drop((index, again));
+            drop(kept);
             assert_eq!(pool.reserved(), 0);
         }
     }

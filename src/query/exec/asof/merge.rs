@@ -3,16 +3,18 @@
 //! Comes in: the batches of both sides, in the order of their keys and of what is compared. Goes out: the rows of the left side with those of the right. Both are read once; of the right one so many batches are kept as rows of one batch of the left one are found in, and no more than [`MOST_KEPT`]: what was found before goes out first. Never
 //! here: the plan node.
 
-use arrow::array::{ArrayRef, RecordBatch};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::Schema;
 use arrow::row::{Row, RowConverter, Rows};
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
 use super::columns::{Columns, nulls_of};
-use super::joined::{Found, beside, nothing};
+use super::joined::{Found, Joined};
 use super::{Nearest, Pair};
 
 /// How many batches of the right side are kept at a time.
@@ -80,8 +82,7 @@ pub(super) struct Merge {
     right: Option<SendableRecordBatchStream>,
     of_left: Keys,
     of_right: Keys,
-    nothing: Vec<ArrayRef>,
-    schema: SchemaRef,
+    joined: Arc<Joined>,
     nearest: Nearest,
     rows: Option<LeftRows>,
     /// Batches of the right input that rows are found in; the last is the one that is read.
@@ -97,16 +98,14 @@ impl Merge {
         left: SendableRecordBatchStream,
         right: SendableRecordBatchStream,
         nearest: Nearest,
-        schema: SchemaRef,
+        joined: Arc<Joined>,
     ) -> Result<Self> {
-        let of_right = right.schema();
         Ok(Self {
             of_left: Keys::try_new(&left.schema(), &nearest, super::left)?,
-            of_right: Keys::try_new(&of_right, &nearest, super::right)?,
-            nothing: nothing(&of_right),
+            of_right: Keys::try_new(&right.schema(), &nearest, super::right)?,
             left,
             right: Some(right),
-            schema,
+            joined,
             nearest,
             rows: None,
             kept: Vec::new(),
@@ -238,14 +237,7 @@ impl Merge {
         let left = rows.side.batch.slice(rows.first, found.len());
         rows.first += found.len();
         let kept: Vec<&RecordBatch> = self.kept.iter().map(|kept| &kept.batch).collect();
-        let keeps_left = self.nearest.keeps_left;
-        beside(
-            left,
-            found,
-            &kept,
-            &self.nothing,
-            (&self.schema, keeps_left),
-        )
+        self.joined.beside(&left, found, &kept)
     }
 }
 

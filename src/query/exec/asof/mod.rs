@@ -1,6 +1,6 @@
 //! The operator of nearest joins: beside each row of the left input the nearest row of the right one.
 //!
-//! Comes in: two inputs in any order, with rows of equal keys in the same partition. Goes out: the rows of the left input with those of the right; one that has none goes out with nulls or not at all. The right input is kept, with an index, and the left one goes by (`index.rs`); where there is no
+//! Comes in: two inputs in any order, with rows of equal keys in the same partition, or one that is read for all partitions of the other. Goes out: the rows of the left input with those of the right; one that has none goes out with nulls or not at all. The right input is kept, with an index, and the left one goes by (`index.rs`); where there is no
 //! room for that, both are sorted, which may spill, and are read side by side (`merge.rs`). Nulls are near to nothing. Never here: expressions, which are columns of the inputs; which of both ways is taken (`run.rs`), and over which partitions (`spread.rs`).
 
 use std::fmt;
@@ -14,7 +14,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::equivalence::join_equivalence_properties;
+use datafusion::physical_expr::equivalence::{ProjectionMapping, join_equivalence_properties};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, EmissionType};
@@ -30,21 +30,27 @@ use datafusion::physical_plan::{
 use futures::{TryStreamExt, stream};
 
 use self::builder::Builder;
-use self::index::Index;
+use self::joined::Joined;
 use self::run::Run;
 pub(in crate::query) use self::spread::spread;
 use crate::query::plan::types::bare::values_of;
 
 mod builder;
+mod chunks;
 mod columns;
 mod compared;
 mod groups;
 mod index;
 mod joined;
+mod known;
 mod merge;
+mod narrow;
+mod part;
 mod run;
+mod shared;
 mod sorted;
 mod spread;
+mod unsorted;
 
 /// More keys than statements have: those of one that came from elsewhere are not believed.
 const MOST_KEYS: usize = 1024;
@@ -134,7 +140,9 @@ pub(crate) struct AsofJoinExec {
     right: Arc<dyn ExecutionPlan>,
     nearest: Nearest,
     /// Where the partitions of the left input have all of the right one.
-    once: Option<spread::Once>,
+    once: Option<shared::Once>,
+    /// The columns that go out, of both inputs, one after the other; they ascend. `None` are all.
+    columns: Option<Vec<usize>>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
@@ -142,11 +150,36 @@ pub(crate) struct AsofJoinExec {
 impl AsofJoinExec {
     /// The same, over all partitions of both inputs.
     fn spread(&self, left: Arc<dyn ExecutionPlan>, right: Arc<dyn ExecutionPlan>) -> Result<Self> {
-        let join = Self::try_new(left, right, self.nearest.clone())?;
         Ok(Self {
-            once: Some(spread::Once::default()),
-            ..join
+            once: Some(shared::Once::default()),
+            ..self.over(left, right)?
         })
+    }
+
+    /// The same over other inputs.
+    fn over(&self, left: Arc<dyn ExecutionPlan>, right: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        let join = Self::try_new(left, right, self.nearest.clone())?;
+        match &self.columns {
+            None => Ok(join),
+            Some(columns) => join.with_columns(columns.clone()),
+        }
+    }
+
+    /// Of all columns only these go out.
+    fn with_columns(mut self, columns: Vec<usize>) -> Result<Self> {
+        let known = self.properties.equivalence_properties();
+        let all = self.schema();
+        let mapping = ProjectionMapping::from_indices(&columns, &all)?;
+        let schema = Arc::new(all.project(&columns)?);
+        let properties = PlanProperties::new(
+            known.project(&mapping, schema),
+            self.properties.partitioning.project(&mapping, known),
+            EmissionType::Incremental,
+            self.left.boundedness(),
+        );
+        self.properties = Arc::new(properties);
+        self.columns = Some(columns);
+        Ok(self)
     }
 
     /// # Errors
@@ -195,6 +228,7 @@ impl AsofJoinExec {
             right,
             nearest,
             once: None,
+            columns: None,
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
         })
@@ -207,8 +241,23 @@ impl AsofJoinExec {
 }
 
 impl AsofJoinExec {
+    /// What goes out.
+    fn joined(&self) -> Joined {
+        let (left, right) = (self.left.schema(), self.right.schema());
+        let all: Vec<usize>;
+        let columns = match &self.columns {
+            Some(columns) => columns,
+            None => {
+                all = (0..left.fields().len() + right.fields().len()).collect();
+                &all
+            }
+        };
+        let keeps_left = self.nearest.keeps_left;
+        Joined::of((&left, &right), columns, self.schema(), keeps_left)
+    }
+
     /// One partition of both inputs.
-    fn run_of(&self, partition: Partition, schema: SchemaRef) -> Result<Run> {
+    fn run_of(&self, partition: Partition, joined: Arc<Joined>) -> Result<Run> {
         let count = |plan: &Arc<dyn ExecutionPlan>| plan.output_partitioning().partition_count();
         if count(&self.left) != count(&self.right) {
             return internal_err!(
@@ -222,7 +271,7 @@ impl AsofJoinExec {
             self.left.execute(number, Arc::clone(context))?,
             self.right.execute(number, Arc::clone(context))?,
             self.nearest.clone(),
-            schema,
+            joined,
             partition,
         ))
     }
@@ -252,7 +301,15 @@ impl DisplayAs for AsofJoinExec {
         for pair in &self.nearest.equal {
             written(pair, "=")?;
         }
-        written(&self.nearest.compared, self.nearest.op())
+        written(&self.nearest.compared, self.nearest.op())?;
+        let Some(columns) = &self.columns else {
+            return Ok(());
+        };
+        let schema = self.schema();
+        let columns = schema.fields().iter().zip(columns);
+        let columns = columns.map(|(field, column)| format!("{}@{column}", field.name()));
+        let columns: Vec<String> = columns.collect();
+        write!(formatter, ", projection=[{}]", columns.join(", "))
     }
 }
 
@@ -306,7 +363,7 @@ impl ExecutionPlan for AsofJoinExec {
         let left = children.pop().unwrap_or_else(|| Arc::clone(&self.left));
         Ok(Arc::new(match self.once {
             Some(_) => self.spread(left, right)?,
-            None => Self::try_new(left, right, self.nearest.clone())?,
+            None => self.over(left, right)?,
         }))
     }
 
@@ -334,15 +391,16 @@ impl ExecutionPlan for AsofJoinExec {
             context,
             metrics: self.metrics.clone(),
         };
+        let joined = Arc::new(self.joined());
         let run = match &self.once {
             Some(once) => Run::spread(
                 Arc::clone(&self.left),
                 once.right(self, partition.clone())?,
                 self.nearest.clone(),
-                Arc::clone(&schema),
+                joined,
                 partition,
             ),
-            None => self.run_of(partition, Arc::clone(&schema))?,
+            None => self.run_of(partition, joined)?,
         };
         let batches = stream::try_unfold(run, |mut run| async move {
             let batch = run.next_batch().await?;
@@ -371,10 +429,10 @@ impl Partition {
     }
 
     /// Counts what an index is made of.
-    fn count(&self, index: &Index) {
+    fn count(&self, num_rows: usize, num_bytes: usize) {
         let counter = MetricBuilder::new(&self.metrics).counter("build_input_rows", self.number);
-        counter.add(index.num_rows());
+        counter.add(num_rows);
         let used = MetricBuilder::new(&self.metrics).gauge("build_mem_used", self.number);
-        used.add(index.size());
+        used.add(num_bytes);
     }
 }

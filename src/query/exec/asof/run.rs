@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::internal_err;
 use datafusion::error::Result;
@@ -21,9 +21,9 @@ use futures::{StreamExt, stream};
 
 use super::builder::Builder;
 use super::index::Index;
-use super::joined::{beside, nothing};
+use super::joined::Joined;
 use super::merge::Merge;
-use super::spread::{Right, SharedRight};
+use super::shared::{Right, SharedRight};
 use super::{Nearest, Pair, Partition, column};
 use crate::query::exec::own::own;
 
@@ -31,7 +31,7 @@ use crate::query::exec::own::own;
 pub(super) struct Run {
     way: Way,
     nearest: Nearest,
-    schema: SchemaRef,
+    joined: Arc<Joined>,
     partition: Partition,
 }
 
@@ -55,7 +55,6 @@ enum Way {
 struct ByIndex {
     left: SendableRecordBatchStream,
     index: Index,
-    nothing: Vec<ArrayRef>,
 }
 
 impl Run {
@@ -63,13 +62,13 @@ impl Run {
         left: SendableRecordBatchStream,
         right: SendableRecordBatchStream,
         nearest: Nearest,
-        schema: SchemaRef,
+        joined: Arc<Joined>,
         partition: Partition,
     ) -> Self {
         Self {
             way: Way::Begin { left, right },
             nearest,
-            schema,
+            joined,
             partition,
         }
     }
@@ -79,13 +78,13 @@ impl Run {
         left: Arc<dyn ExecutionPlan>,
         right: SharedRight,
         nearest: Nearest,
-        schema: SchemaRef,
+        joined: Arc<Joined>,
         partition: Partition,
     ) -> Self {
         Self {
             way: Way::BeginSpread { left, right },
             nearest,
-            schema,
+            joined,
             partition,
         }
     }
@@ -101,8 +100,7 @@ impl Run {
                         continue;
                     };
                     let found = way.index.find(&batch)?;
-                    let how = (&self.schema, self.nearest.keeps_left);
-                    let rows = beside(batch, found, &way.index.batches(), &way.nothing, how)?;
+                    let rows = self.joined.beside_rows(&batch, found, way.index.chunks())?;
                     if rows.num_rows() > 0 {
                         return Ok(Some(rows));
                     }
@@ -137,8 +135,8 @@ impl Run {
         match builder.finish(&left.schema(), &self.nearest)? {
             Err(builder) => self.by_sorts(left, builder, vec![right]),
             Ok(index) => {
-                self.partition.count(&index);
-                self.by_index(left, index, &right.schema());
+                self.partition.count(index.num_rows(), index.size());
+                self.by_index(left, index);
                 Ok(())
             }
         }
@@ -146,12 +144,11 @@ impl Run {
 
     /// Waits until the right input was read.
     async fn wait(&mut self, left: Arc<dyn ExecutionPlan>, right: SharedRight) -> Result<()> {
-        let schema = right.schema();
         let context = Arc::clone(&self.partition.context);
         match right.read().await?.as_ref() {
             Right::Index(kept) => {
                 let left = left.execute(self.partition.number, context)?;
-                self.by_index(left, Index::over(kept), &schema);
+                self.by_index(left, Index::over(kept)?);
                 Ok(())
             }
             Right::NoRoom(rows) => {
@@ -166,16 +163,12 @@ impl Run {
         }
     }
 
-    fn by_index(&mut self, left: SendableRecordBatchStream, index: Index, right: &SchemaRef) {
+    fn by_index(&mut self, left: SendableRecordBatchStream, index: Index) {
         // Nobody has a nearest row.
-        let is_over = index.num_rows() == 0 && !self.nearest.keeps_left;
+        let is_over = index.num_rows() == 0 && !self.joined.keeps_left();
         self.way = match is_over {
             true => Way::End,
-            false => Way::ByIndex(Box::new(ByIndex {
-                left,
-                index,
-                nothing: nothing(right),
-            })),
+            false => Way::ByIndex(Box::new(ByIndex { left, index })),
         };
     }
 
@@ -197,8 +190,8 @@ impl Run {
         let right = RecordBatchStreamAdapter::new(schema, read.chain(stream::select_all(rest)));
         let left = self.sorted(left, super::left)?;
         let right = self.sorted(Box::pin(right), super::right)?;
-        let schema = Arc::clone(&self.schema);
-        let merge = Merge::try_new(left, right, self.nearest.clone(), schema)?;
+        let joined = Arc::clone(&self.joined);
+        let merge = Merge::try_new(left, right, self.nearest.clone(), joined)?;
         self.way = Way::BySorts(Box::new(merge));
         Ok(())
     }

@@ -1,102 +1,132 @@
 //! Rows of the right side in an order in which the nearest is found by few steps.
 //!
-//! Comes in: for each row the number of its keys, and what is compared. Goes out: the rows by both, and for values of the left side the nearest row. A search begins where the one before ended among rows of the same keys: over left rows that come in order it costs little, and over others no more than twice a binary search. Never
+//! Comes in: the rows by the numbers of their keys and by what is compared, as `unsorted.rs` sorts them. Goes out: for values of the left side the nearest row. A search begins where the one before ended among rows of the same keys: over left rows that come in order it costs little, and over others no more than twice a binary search. Never
 //! here: batches, and memory that is reserved.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::row::Rows;
+
 use super::compared::Compared;
+
+/// The number of no row.
+pub(super) const NO_ROW: u32 = u32::MAX;
 
 /// Rows by their keys, and among those by what is compared.
 pub(super) struct Sorted {
     /// Where the rows of each number of keys begin, and where the last ones end.
     pub(super) starts: Vec<u32>,
-    pub(super) rows: Vec<u32>,
-    /// In the order of `rows` if they are short, and in that of the rows themselves if they are long.
-    compared: Compared,
+    pub(super) shards: Vec<Shard>,
+}
+
+/// The rows of some numbers of keys that follow each other.
+pub(super) struct Shard {
+    pub(super) places: Range<usize>,
+    /// `None` where all stay where they are.
+    pub(super) rows: Option<Vec<u32>>,
+    pub(super) compared: ByPlace,
+}
+
+/// What is compared.
+pub(super) enum ByPlace {
+    /// In the order of the shard.
+    Short(Vec<u64>),
+    /// In that of the rows themselves.
+    Long(Arc<Rows>),
+}
+
+impl Shard {
+    fn row(&self, place: usize) -> Option<u32> {
+        let place = place.checked_sub(self.places.start)?;
+        match &self.rows {
+            Some(rows) => rows.get(place).copied(),
+            None => u32::try_from(place).ok(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        let rows = self.rows.as_ref().map_or(0, Vec::capacity) * size_of::<u32>();
+        rows + match &self.compared {
+            ByPlace::Short(values) => values.capacity() * size_of::<u64>(),
+            ByPlace::Long(_) => 0,
+        }
+    }
 }
 
 impl Sorted {
-    /// Of rows whose numbers of keys are given; of none, all have the same.
-    pub(super) fn of(
-        group_of_row: &[u32],
-        num_rows: u32,
-        num_groups: usize,
-        compared: Compared,
-    ) -> Self {
-        let (starts, mut rows) = match group_of_row.is_empty() {
-            true => (vec![0, num_rows], (0..num_rows).collect()),
-            false => by_group(group_of_row, num_groups),
-        };
-        let groups = starts.windows(2).filter_map(|ends| match ends {
-            [start, end] => Some(*start as usize..*end as usize),
-            _ => None,
-        });
-        let compared = match compared {
-            Compared::Short(values) => {
-                let value = |row: &u32| values.get(*row as usize).copied().unwrap_or_default();
-                let mut ordered: Vec<u64> = rows.iter().map(value).collect();
-                drop(values);
-                let mut pairs = Vec::new();
-                for group in groups {
-                    if let Some((values, rows)) =
-                        ordered.get_mut(group.clone()).zip(rows.get_mut(group))
-                    {
-                        sort(values, rows, &mut pairs);
-                    }
-                }
-                Compared::Short(ordered)
-            }
-            Compared::Long(values) => {
-                for group in groups {
-                    let rows = rows.get_mut(group).unwrap_or_default();
-                    rows.sort_by(|one, next| {
-                        values.row(*one as usize).cmp(&values.row(*next as usize))
-                    });
-                }
-                Compared::Long(values)
-            }
-        };
-        Self {
-            starts,
-            rows,
-            compared,
-        }
+    pub(super) fn num_rows(&self) -> usize {
+        self.starts.last().map_or(0, |end| *end as usize)
     }
 
     /// How many bytes it takes.
     pub(super) fn size(&self) -> usize {
-        let numbers = self.starts.capacity() + self.rows.capacity();
-        self.compared.size() + numbers * size_of::<u32>()
+        let shards = self.shards.iter();
+        let long = match self.shards.first().map(|shard| &shard.compared) {
+            Some(ByPlace::Long(rows)) => rows.size(),
+            _ => 0,
+        };
+        long + shards.map(Shard::size).sum::<usize>() + self.starts.capacity() * size_of::<u32>()
     }
 
-    /// The nearest row for each of some, whose numbers of keys are given; those without one, and of keys that there are not, have none.
+    /// The shard that has a place.
+    fn shard(&self, place: usize) -> Option<&Shard> {
+        match self.shards.as_slice() {
+            [only] => Some(only),
+            all => all.get(all.partition_point(|shard| shard.places.end <= place)),
+        }
+    }
+
+    /// The row at a place.
+    #[cfg(test)]
+    pub(super) fn row(&self, place: usize) -> Option<u32> {
+        self.shard(place)?.row(place)
+    }
+
+    /// The nearest row for each of some, whose numbers of keys are given; those without one, and of keys that there are not, have [`NO_ROW`].
     pub(super) fn nearest(
         &self,
         bounds: &Compared,
         groups: impl Iterator<Item = Option<usize>>,
         hints: &mut [u32],
         is_other: bool,
-    ) -> Vec<Option<u32>> {
-        match (&self.compared, bounds) {
-            (Compared::Short(values), Compared::Short(bounds)) => {
-                let value = |place: usize| values.get(place).copied().unwrap_or(u64::MAX);
+    ) -> Vec<u32> {
+        match bounds {
+            Compared::Short(bounds) => {
+                let value = |shard: &Shard, place: usize| match &shard.compared {
+                    ByPlace::Short(values) => values
+                        .get(place.wrapping_sub(shard.places.start))
+                        .copied()
+                        .unwrap_or(u64::MAX),
+                    ByPlace::Long(_) => u64::MAX,
+                };
                 let bound = |row: usize| bounds.get(row).copied().unwrap_or_default();
                 match is_other {
-                    true => self.search(groups, hints, |at, row| value(at) < bound(row)),
-                    false => self.search(groups, hints, |at, row| value(at) <= bound(row)),
+                    true => self.search(groups, hints, |shard, at, row| {
+                        value(shard, at) < bound(row)
+                    }),
+                    false => self.search(groups, hints, |shard, at, row| {
+                        value(shard, at) <= bound(row)
+                    }),
                 }
             }
-            (Compared::Long(values), Compared::Long(bounds)) => {
-                let row_at = |place: usize| self.rows.get(place).map_or(0, |row| *row as usize);
+            Compared::Long(bounds) => {
+                let compare = |shard: &Shard, place: usize, row: usize| match &shard.compared {
+                    ByPlace::Long(values) => {
+                        let at = shard.row(place).unwrap_or_default() as usize;
+                        values.row(at).cmp(&bounds.row(row))
+                    }
+                    ByPlace::Short(_) => std::cmp::Ordering::Greater,
+                };
                 match is_other {
-                    true => self.search(groups, hints, |at, row| {
-                        values.row(row_at(at)) < bounds.row(row)
+                    true => self.search(groups, hints, |shard, at, row| {
+                        compare(shard, at, row).is_lt()
                     }),
-                    false => self.search(groups, hints, |at, row| {
-                        values.row(row_at(at)) <= bounds.row(row)
+                    false => self.search(groups, hints, |shard, at, row| {
+                        compare(shard, at, row).is_le()
                     }),
                 }
             }
-            _ => Vec::new(),
         }
     }
 
@@ -104,59 +134,24 @@ impl Sorted {
         &self,
         groups: impl Iterator<Item = Option<usize>>,
         hints: &mut [u32],
-        is_reached: impl Fn(usize, usize) -> bool,
-    ) -> Vec<Option<u32>> {
-        let found = groups.enumerate().map(|(row, group)| {
-            let group = group?;
+        is_reached: impl Fn(&Shard, usize, usize) -> bool,
+    ) -> Vec<u32> {
+        let mut of_group = |row: usize, group: usize| {
             let (start, end) = (*self.starts.get(group)?, *self.starts.get(group + 1)?);
             let hint = hints.get_mut(group)?;
             let (start, end) = (start as usize, end as usize);
-            let next = turn(start, end, *hint as usize, |place| is_reached(place, row));
+            let shard = self.shard(start)?;
+            let near = *hint as usize;
+            let next = turn(start, end, near, |place| is_reached(shard, place, row));
             // It is not beyond the end, which is such a number.
             *hint = u32::try_from(next).unwrap_or_default();
             let last = next.checked_sub(1).filter(|last| *last >= start)?;
-            self.rows.get(last).copied()
-        });
-        found.collect()
-    }
-}
-
-/// Rows by the numbers of their keys, in the order in which they came, and where those of each begin.
-fn by_group(group_of_row: &[u32], num_groups: usize) -> (Vec<u32>, Vec<u32>) {
-    let mut starts = vec![0_u32; num_groups + 1];
-    for group in group_of_row {
-        if let Some(count) = starts.get_mut(*group as usize + 1) {
-            *count += 1;
-        }
-    }
-    let mut sum = 0;
-    for start in &mut starts {
-        sum += *start;
-        *start = sum;
-    }
-    let mut next = starts.clone();
-    let mut rows = vec![0; group_of_row.len()];
-    for (row, group) in (0..).zip(group_of_row) {
-        if let Some(next) = next.get_mut(*group as usize) {
-            if let Some(place) = rows.get_mut(*next as usize) {
-                *place = row;
-            }
-            *next += 1;
-        }
-    }
-    (starts, rows)
-}
-
-/// Brings values and their rows into order; of equal values, the rows stay in theirs.
-fn sort(values: &mut [u64], rows: &mut [u32], pairs: &mut Vec<(u64, u32)>) {
-    if values.is_sorted() {
-        return;
-    }
-    pairs.clear();
-    pairs.extend(values.iter().copied().zip(rows.iter().copied()));
-    pairs.sort_by_key(|(value, _)| *value);
-    for ((value, row), pair) in values.iter_mut().zip(rows).zip(pairs) {
-        (*value, *row) = *pair;
+            shard.row(last)
+        };
+        let found = groups
+            .enumerate()
+            .map(|(row, group)| group.and_then(|group| of_group(row, group)));
+        found.map(|row| row.unwrap_or(NO_ROW)).collect()
     }
 }
 
@@ -200,6 +195,7 @@ fn turn(start: usize, end: usize, near: usize, is_reached: impl Fn(usize) -> boo
 
 #[cfg(test)]
 mod tests {
+    use super::super::unsorted::{Part, Unsorted};
     use super::*;
 
     /// Numbers that are the same in each run.
@@ -212,6 +208,31 @@ mod tests {
             (state >> 33) % below
         });
         numbers.collect()
+    }
+
+    fn part(groups: &[u32], values: &[u64]) -> Part {
+        Part {
+            num_rows: u32::try_from(values.len()).unwrap(),
+            groups: groups.to_vec(),
+            compared: Compared::Short(values.to_vec()),
+        }
+    }
+
+    /// Of three parts, in four shards.
+    fn in_shards(groups: &[u32], values: &[u64], num_groups: usize) -> Sorted {
+        let cuts = [0, values.len() / 5, values.len() / 2, values.len()];
+        let parts = cuts.windows(2).map(|ends| {
+            let rows = ends[0]..ends[1];
+            part(&groups[rows.clone()], &values[rows])
+        });
+        let unsorted = Unsorted::of(parts.collect(), num_groups);
+        let cuts = unsorted.cuts(4);
+        assert_eq!(
+            cuts.iter().map(Range::len).sum::<usize>(),
+            unsorted.num_groups()
+        );
+        let shards = cuts.into_iter().map(|groups| unsorted.shard(groups));
+        unsorted.with(shards.collect())
     }
 
     fn best(
@@ -240,21 +261,21 @@ mod tests {
             let group_of_row: Vec<u32> =
                 groups.map(|group| u32::try_from(group).unwrap()).collect();
             let num_groups = usize::try_from(num_groups).unwrap();
-            let count = u32::try_from(num_rows).unwrap();
-            let compared = Compared::Short(values.clone());
-            let sorted = Sorted::of(&group_of_row, count, num_groups, compared);
+            let alone = Unsorted::of(vec![part(&group_of_row, &values)], num_groups).alone();
+            let sorted = [alone, in_shards(&group_of_row, &values, num_groups)];
             let bounds = numbers(seed + 20, 2_000, below + 2);
             let asked: Vec<usize> = numbers(seed + 30, 2_000, num_groups as u64 + 1)
                 .into_iter()
                 .map(|group| usize::try_from(group).unwrap())
                 .collect();
-            for is_other in [false, true] {
+            for (sorted, is_other) in sorted.iter().flat_map(|all| [(all, false), (all, true)]) {
                 let mut hints = sorted.starts.clone();
                 let groups = asked.iter().map(|group| Some(*group));
                 let bounds_of = Compared::Short(bounds.clone());
                 let found = sorted.nearest(&bounds_of, groups, &mut hints, is_other);
                 assert_eq!(found.len(), asked.len());
                 for ((row, group), bound) in found.into_iter().zip(&asked).zip(&bounds) {
+                    let row = (row != NO_ROW).then_some(row);
                     let group = u32::try_from(*group).unwrap();
                     let wanted = best(&group_of_row, &values, (group, *bound), is_other);
                     assert_eq!(row.map(|row| values[row as usize]), wanted);
@@ -283,8 +304,9 @@ mod tests {
 
     #[test]
     fn rows_of_equal_values_stay_in_their_order() {
-        let compared = Compared::Short(vec![5, 3, 5, 3, 5]);
-        let sorted = Sorted::of(&[], 5, 1, compared);
-        assert_eq!(sorted.rows, [1, 3, 0, 2, 4]);
+        let parts = vec![part(&[], &[5, 3, 5]), part(&[], &[3, 5])];
+        let sorted = Unsorted::of(parts, 1).alone();
+        let rows: Vec<u32> = (0..5).filter_map(|place| sorted.row(place)).collect();
+        assert_eq!(rows, [1, 3, 0, 2, 4]);
     }
 }

@@ -131,7 +131,8 @@ impl Function {
         let (least, more) = names.split_at(self.least.min(names.len()));
         let mut all = least.join(", ");
         for name in more {
-            all += &format!("[, {name}");
+            let comma = if all.is_empty() { "" } else { ", " };
+            all += &format!("[{comma}{name}");
         }
         all += &"]".repeat(more.len());
         let again = if self.repeats { ", …" } else { "" };

@@ -1,10 +1,12 @@
-//! Functions of ours that make a value of each row and need nothing but their arguments: bits, digits, texts, paths, lists, fields of structs, maps.
+//! Functions of ours that make a value of each row and need nothing but their arguments: bits, digits, texts, paths, lists, fields of structs, maps, milliseconds, texts of JSON.
 //!
-//! Comes in: a context of the engine. Goes out: the same with these functions, named as DuckDB names them. Read on in `numbers.rs`, `texts.rs`, `likeness.rs` (how alike two texts are), `paths.rs`, `lists.rs`, `counted.rs` (how often elements are there), `structs.rs`, `maps.rs`, each a table of functions and what they do.
+//! Comes in: a context of the engine. Goes out: the same with these functions, named as DuckDB names them. Read on in `numbers.rs`, `texts.rs`, `globs.rs`, `likeness.rs` (how alike two texts are), `paths.rs`, `lists.rs`, `counted.rs` (how often elements are there), `structs.rs`, `maps.rs`, `times.rs`, `json_texts.rs`, each a table of functions and what they do.
 //! Never here: functions that are other ones by another name (`rewrite/synonyms/`), values far larger than what they are made of (`functions/growing.rs`).
 
 mod counted;
 mod function;
+mod globs;
+pub(in crate::query) mod json_texts;
 mod likeness;
 mod lists;
 mod maps;
@@ -12,6 +14,7 @@ mod numbers;
 mod paths;
 mod structs;
 mod texts;
+mod times;
 
 use std::sync::Arc;
 
@@ -36,6 +39,9 @@ pub(super) fn add_to(context: &SessionContext) {
         counted::ALL,
         structs::ALL,
         maps::ALL,
+        times::ALL,
+        json_texts::ALL,
+        globs::ALL,
     ];
     for function in all.into_iter().flatten() {
         context.register_udf(ScalarUDF::from(Registered::of(function)));

@@ -16,6 +16,7 @@ use super::table::{innermost, query_of};
 use crate::error::Result;
 use crate::query::functions::cells::{CELLS, name_of};
 use crate::query::rewrite::called::called;
+use crate::query::rewrite::synonyms::plain_arguments;
 use crate::query::rewrite::using::folded;
 
 /// So many values are told apart by conditions of their own, in groups of all columns that are not used: often there is a row for each value of each group, and two steps make as many groups as there are rows.
@@ -116,19 +117,45 @@ pub(super) fn of(
 
 /// Whether the values are of one kind, none of them null, so that they can be looked up.
 fn is_plain(on: &On) -> bool {
-    let kind = |value: &Expr| match value {
-        Expr::Identifier(_) => Some(0),
+    let mut kinds = on.values.iter().map(|value| kind_of(&value.expr));
+    let first = kinds.next().flatten();
+    on.columns.len() == 1 && first.is_some() && kinds.all(|kind| kind == first)
+}
+
+/// Of what kind a value is that is written.
+fn kind_of(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Identifier(_) => Some("text".to_owned()),
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(_) => Some(0),
-            Value::Number(..) => Some(1),
-            Value::Boolean(_) => Some(2),
+            Value::SingleQuotedString(_) => Some("text".to_owned()),
+            Value::Number(..) => Some("number".to_owned()),
+            Value::Boolean(_) => Some("truth".to_owned()),
+            _ => None,
+        },
+        Expr::TypedString(value) => Some(value.data_type.to_string()),
+        Expr::Function(call) => typed(call),
+        _ => None,
+    }
+}
+
+/// The type of a value that rows said. Floats are numbers, of which not all are equal to themselves.
+fn typed(call: &Function) -> Option<String> {
+    let [value, kind] = plain_arguments(call).filter(|_| {
+        let name = call.name.to_string();
+        name == "arrow_cast"
+    })?;
+    let text = |value: &Expr| match value {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
             _ => None,
         },
         _ => None,
     };
-    let mut kinds = on.values.iter().map(|value| kind(&value.expr));
-    let first = kinds.next().flatten();
-    on.columns.len() == 1 && first.is_some() && kinds.all(|kind| kind == first)
+    text(&value)?;
+    let kind = text(&kind)?;
+    let is_equal = ["Date", "Decimal", "Int", "Time", "UInt"];
+    let is_equal = is_equal.iter().any(|begin| kind.starts_with(begin));
+    is_equal.then_some(kind)
 }
 
 /// The aggregates within all values, if it is known of each what it is of no rows, and nothing else is named beside them.

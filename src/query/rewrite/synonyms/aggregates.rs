@@ -17,7 +17,9 @@ use crate::query::rewrite::using::folded;
 use crate::query::rewrite::written::without_parentheses;
 
 /// The arguments of a call that has so many, and says nothing else but FILTER and OVER.
-pub(super) fn plain_arguments<const N: usize>(call: &Function) -> Option<[Expr; N]> {
+pub(in crate::query::rewrite) fn plain_arguments<const N: usize>(
+    call: &Function,
+) -> Option<[Expr; N]> {
     let FunctionArguments::List(list) = &call.args else {
         return None;
     };

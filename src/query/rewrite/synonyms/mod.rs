@@ -18,12 +18,14 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::called::called;
 use super::chained;
+use super::nested_json;
 use super::row_in::parsed;
 use super::using::folded;
 use super::written::{Meant, name_items, without_parentheses};
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::functions::json;
-use aggregates::{is_of_several, of_aggregates, of_list, plain_arguments, several_of};
+pub(super) use aggregates::plain_arguments;
+use aggregates::{is_of_several, of_aggregates, of_list, several_of};
 use extracts::with_names_or_flags;
 use known::{AGGREGATE, BETWEEN, OF_LARGEST, OF_LEAST, OF_MICROSECONDS};
 pub(in crate::query) use known::{SYNONYMS, Synonym};
@@ -103,6 +105,7 @@ impl Visitor for Calls<'_> {
             }
             expr if list_of_any(expr).is_some()
                 || json::is_written(expr)
+                || nested_json::is_written(expr)
                 || chained::is_written(expr, self.state) =>
             {
                 ControlFlow::Break(())
@@ -138,6 +141,7 @@ impl VisitorMut for Writing<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         chained::as_call(expr, self.state);
+        nested_json::marked(expr);
         if let Expr::Function(call) = expr {
             let meant = match synonym_of(call, self.state) {
                 Some(synonym) if is_of_several(call, self.state).is_none() => {

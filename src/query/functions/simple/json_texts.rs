@@ -1,0 +1,376 @@
+//! Texts of JSON, made of values and looked over.
+//!
+//! Comes in: values of any type; texts. Goes out: texts of JSON as RFC 8259 has them: numbers that are not finite are `null` there, bytes are hexadecimal digits, and points in time are texts. Never here: what is in a text of JSON (`functions/json.rs`), and which arguments are JSON themselves and not texts (`rewrite/nested_json.rs`).
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringViewArray, StringViewBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::error::ArrowError;
+use arrow::json::writer::{NullableEncoder, make_encoder};
+use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
+use datafusion::common::{internal_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::DocSection;
+use serde::de::IgnoredAny;
+
+use super::{Function, Takes, is_text, text, truth, wrong};
+
+/// The field of structs that stand for JSON in a text.
+pub(in crate::query) const MARK: &str = "__json";
+
+/// The function of a list of names and values.
+pub(in crate::query) const PAIRS: &str = "__json_pairs";
+
+const SECTION: DocSection = DocSection {
+    include: true,
+    label: "JSON Functions",
+    description: None,
+};
+
+pub(super) const ALL: &[Function] = &[
+    Function {
+        name: "to_json",
+        aliases: &["array_to_json", "json_quote", "row_to_json"],
+        section: SECTION,
+        about: "The text of JSON of a value; null of null.",
+        takes: &[("value", Takes::Any)],
+        least: 1,
+        repeats: false,
+        returned: text,
+        made: to_json,
+    },
+    Function {
+        name: "json_array",
+        aliases: &[],
+        section: SECTION,
+        about: "A list of values, as a text of JSON.",
+        takes: &[("value", Takes::Any)],
+        least: 0,
+        repeats: true,
+        returned: text,
+        made: array,
+    },
+    Function {
+        name: "json_object",
+        aliases: &[],
+        section: SECTION,
+        about: "An object of names and values in turn, as a text of JSON.",
+        takes: &[("name, value", Takes::Any)],
+        least: 0,
+        repeats: true,
+        returned: of_pairs,
+        made: object,
+    },
+    Function {
+        name: PAIRS,
+        aliases: &[],
+        section: SECTION,
+        about: "An object of a list of names and values, as a text of JSON; `json_group_object` calls it.",
+        takes: &[("pairs", Takes::List)],
+        least: 1,
+        repeats: false,
+        returned: text,
+        made: pairs,
+    },
+    Function {
+        name: "json",
+        aliases: &[],
+        section: SECTION,
+        about: "A text of JSON without spaces between its words; an error for other texts. As an argument of a function that makes JSON it is JSON, and not a text.",
+        takes: &[("text", Takes::Text)],
+        least: 1,
+        repeats: false,
+        returned: text,
+        made: |arrays| {
+            let texts = only(arrays)?.as_string_view().iter();
+            let texts = texts.map(|text| text.map(without_spaces).transpose());
+            let texts: StringViewArray = texts.collect::<Result<_>>()?;
+            Ok(Arc::new(texts))
+        },
+    },
+    Function {
+        name: "json_valid",
+        aliases: &[],
+        section: SECTION,
+        about: "Whether a text is one of JSON.",
+        takes: &[("text", Takes::Text)],
+        least: 1,
+        repeats: false,
+        returned: truth,
+        made: |arrays| {
+            let texts = only(arrays)?.as_string_view().iter();
+            let valid = texts.map(|text| Some(read(text?).is_ok()));
+            Ok(Arc::new(valid.collect::<BooleanArray>()))
+        },
+    },
+];
+
+fn only(arrays: &[ArrayRef]) -> Result<&ArrayRef> {
+    match arrays {
+        [only] => Ok(only),
+        _ => internal_err!("a function of one value got {}", arrays.len()),
+    }
+}
+
+/// Names and values in turn.
+fn of_pairs(types: &[DataType]) -> Result<DataType> {
+    if !types.len().is_multiple_of(2) {
+        return plan_err!(
+            "json_object takes names and values in turn, got {} arguments; such as json_object('a', 1, 'b', x)",
+            types.len()
+        );
+    }
+    match types.iter().step_by(2).find(|name| !is_text(name)) {
+        Some(other) => plan_err!(
+            "the names of json_object are texts, got {other}; CAST(x AS VARCHAR) makes one"
+        ),
+        None => text(types),
+    }
+}
+
+/// What makes JSON of the values of a column.
+struct Column {
+    field: FieldRef,
+    values: ArrayRef,
+}
+
+impl Column {
+    fn of(values: &ArrayRef) -> Self {
+        Self {
+            field: Arc::new(Field::new("value", values.data_type().clone(), true)),
+            values: Arc::clone(values),
+        }
+    }
+
+    fn encoder<'a>(&'a self, options: &'a EncoderOptions) -> Result<NullableEncoder<'a>> {
+        Ok(make_encoder(&self.field, self.values.as_ref(), options)?)
+    }
+}
+
+fn options() -> EncoderOptions {
+    EncoderOptions::default()
+        .with_explicit_nulls(true)
+        .with_encoder_factory(Arc::new(Marked))
+        .with_timestamp_format("%Y-%m-%d %H:%M:%S%.f".to_owned())
+        .with_timestamp_tz_format("%Y-%m-%d %H:%M:%S%.f%:z".to_owned())
+        .with_datetime_format("%Y-%m-%d %H:%M:%S%.f".to_owned())
+        .with_time_format("%H:%M:%S%.f".to_owned())
+}
+
+/// Structs that stand for JSON in a text.
+#[derive(Debug)]
+struct Marked;
+
+impl EncoderFactory for Marked {
+    fn make_default_encoder<'a>(
+        &self,
+        _: &'a FieldRef,
+        array: &'a dyn Array,
+        _: &'a EncoderOptions,
+    ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
+        let DataType::Struct(fields) = array.data_type() else {
+            return Ok(None);
+        };
+        let (Some(structs), [field]) = (array.as_struct_opt(), fields.as_ref()) else {
+            return Ok(None);
+        };
+        if field.name() != MARK {
+            return Ok(None);
+        }
+        let texts = cast(structs.column(0), &DataType::Utf8View)?;
+        let nulls = texts.nulls().cloned();
+        let encoder = AsItIs(texts.as_string_view().clone());
+        Ok(Some(NullableEncoder::new(Box::new(encoder), nulls)))
+    }
+}
+
+/// Texts of JSON.
+struct AsItIs(StringViewArray);
+
+impl Encoder for AsItIs {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0.value(row).as_bytes());
+    }
+}
+
+fn write(encoder: &mut NullableEncoder<'_>, row: usize, out: &mut Vec<u8>) {
+    match encoder.is_null(row) {
+        true => out.extend_from_slice(b"null"),
+        false => encoder.encode(row, out),
+    }
+}
+
+/// Texts of so many rows, as each is written; `false` is null.
+fn texts(
+    count: usize,
+    mut write: impl FnMut(usize, &mut Vec<u8>) -> Result<bool>,
+) -> Result<ArrayRef> {
+    let mut texts = StringViewBuilder::with_capacity(count);
+    let mut out = Vec::new();
+    for row in 0..count {
+        out.clear();
+        match write(row, &mut out)? {
+            true => {
+                let text = str::from_utf8(&out).map_err(|error| wrong(error.to_string()))?;
+                texts.try_append_value(text)?;
+            }
+            false => texts.append_null(),
+        }
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+fn to_json(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let column = Column::of(only(arrays)?);
+    let options = options();
+    let mut encoder = column.encoder(&options)?;
+    texts(column.values.len(), |row, out| {
+        let is_there = !encoder.is_null(row);
+        if is_there {
+            encoder.encode(row, out);
+        }
+        Ok(is_there)
+    })
+}
+
+/// Without arguments, nobody says of how many rows: of one, which the engine repeats.
+fn num_rows(arrays: &[ArrayRef]) -> usize {
+    arrays.first().map_or(1, Array::len)
+}
+
+fn array(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let columns: Vec<Column> = arrays.iter().map(Column::of).collect();
+    let options = options();
+    let encoders = columns.iter().map(|column| column.encoder(&options));
+    let mut encoders: Vec<NullableEncoder<'_>> = encoders.collect::<Result<_>>()?;
+    texts(num_rows(arrays), |row, out| {
+        out.push(b'[');
+        for (place, encoder) in encoders.iter_mut().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            write(encoder, row, out);
+        }
+        out.push(b']');
+        Ok(true)
+    })
+}
+
+fn object(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let columns: Vec<Column> = arrays.iter().map(Column::of).collect();
+    let options = options();
+    let encoders = columns.iter().map(|column| column.encoder(&options));
+    let mut encoders: Vec<NullableEncoder<'_>> = encoders.collect::<Result<_>>()?;
+    texts(num_rows(arrays), |row, out| {
+        out.push(b'{');
+        for (place, pair) in encoders.chunks_exact_mut(2).enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            if let [name, value] = pair {
+                write_pair((name, value), row, out, "json_object")?;
+            }
+        }
+        out.push(b'}');
+        Ok(true)
+    })
+}
+
+fn write_pair(
+    (name, value): (&mut NullableEncoder<'_>, &mut NullableEncoder<'_>),
+    row: usize,
+    out: &mut Vec<u8>,
+    function: &str,
+) -> Result<()> {
+    if name.is_null(row) {
+        return Err(wrong(format!("the names of {function} are texts, got NULL")).into());
+    }
+    name.encode(row, out);
+    out.push(b':');
+    write(value, row, out);
+    Ok(())
+}
+
+fn pairs(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let lists = only(arrays)?.as_list::<i32>();
+    let Some(pairs) = lists.values().as_struct_opt() else {
+        return texts(lists.len(), |_, _| Ok(false));
+    };
+    let [names, values] = pairs.columns() else {
+        return internal_err!("{PAIRS} of {} columns", pairs.num_columns());
+    };
+    if !is_text(names.data_type()) {
+        let got = names.data_type();
+        return plan_err!(
+            "the names of json_group_object are texts, got {got}; CAST(x AS VARCHAR) makes one"
+        );
+    }
+    let (names, values) = (Column::of(names), Column::of(values));
+    let options = options();
+    let (mut names, mut values) = (names.encoder(&options)?, values.encoder(&options)?);
+    texts(lists.len(), |row, out| {
+        let ends = lists.value_offsets().get(row..=row + 1);
+        let (true, Some([begin, end])) = (lists.is_valid(row), ends) else {
+            return Ok(false);
+        };
+        out.push(b'{');
+        for place in *begin..*end {
+            if place > *begin {
+                out.push(b',');
+            }
+            let pair = (&mut names, &mut values);
+            // Offsets are not less than nothing.
+            let place = usize::try_from(place).unwrap_or_default();
+            write_pair(pair, place, out, "json_group_object")?;
+        }
+        out.push(b'}');
+        Ok(true)
+    })
+}
+
+fn read(text: &str) -> serde_json::Result<IgnoredAny> {
+    serde_json::from_str(text)
+}
+
+/// A text of JSON without the spaces that mean nothing.
+fn without_spaces(text: &str) -> Result<String> {
+    if let Err(error) = read(text) {
+        let begin: String = text.chars().take(40).collect();
+        return Err(wrong(format!("no JSON: {error}, got '{begin}'")).into());
+    }
+    let (mut is_text, mut is_escaped) = (false, false);
+    let kept = text.chars().filter(|letter| {
+        if is_text {
+            is_text = is_escaped || *letter != '"';
+            is_escaped = !is_escaped && *letter == '\\';
+            return true;
+        }
+        is_text = *letter == '"';
+        !letter.is_ascii_whitespace()
+    });
+    Ok(kept.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_within_texts_stay() {
+        let cases = [
+            (" { \"a b\" : [ 1 , 2.50 ] }\n", "{\"a b\":[1,2.50]}"),
+            (r#" "x \" y\\" "#, r#""x \" y\\""#),
+            (r#"["\\" , " "]"#, r#"["\\"," "]"#),
+            ("null", "null"),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(without_spaces(given).unwrap(), expected);
+        }
+        for wrong in ["", "x", "{'a': 1}", "[1,]", "1 2"] {
+            assert!(without_spaces(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+"""Texts of JSON that SQL makes, as `json` reads them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+
+
+def made(values: pa.Array) -> list[object]:
+    """What `to_json` makes of values, read again."""
+    texts = pg.sql("SELECT to_json(x) AS j FROM t", t=pa.table({"x": values})).to_arrow()["j"]
+    return [None if text is None else json.loads(text) for text in texts.to_pylist()]
+
+
+LETTERS = ["", "a", 'x"y\\', "line\nfeed\ttab", "\x00\x1f\x7f", "é€😀", "</script>", None]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array(LETTERS), LETTERS),
+        (pa.array(LETTERS).dictionary_encode(), LETTERS),
+        (pa.array([-(2**63), 0, 2**63 - 1, None]), [-(2**63), 0, 2**63 - 1, None]),
+        (pa.array([2**64 - 1], pa.uint64()), [2**64 - 1]),
+        (
+            pa.array([0.1, -0.0, 1e300, 5e-324, float("nan"), float("inf")]),
+            [0.1, -0.0, 1e300, 5e-324, None, None],
+        ),
+        (pa.array([True, None, False]), [True, None, False]),
+        (pa.array([Decimal("1.10"), Decimal("-0.05")]), [1.1, -0.05]),
+        (pa.array([[1, None], [], None]), [[1, None], [], None]),
+        (
+            pa.array([{"a": 1, 'b"': ["x"]}, {"a": None, 'b"': None}, None]),
+            [{"a": 1, 'b"': ["x"]}, {"a": None, 'b"': None}, None],
+        ),
+        (
+            pa.array([[("k", 1), ("l", None)], []], pa.map_(pa.string(), pa.int64())),
+            [{"k": 1, "l": None}, {}],
+        ),
+        (pa.array([datetime.date(2013, 1, 31)]), ["2013-01-31"]),
+        (pa.array([datetime.datetime(2013, 1, 31, 5, 0, 0, 250_000)]), ["2013-01-31 05:00:00.250"]),
+        (pa.array([datetime.time(1, 2, 3)]), ["01:02:03"]),
+        (pa.array([b"\x00\xff"]), ["00ff"]),
+        (pa.array([None, None]), [None, None]),
+    ],
+)
+def test_what_is_made_is_what_was_there(values: pa.Array, expected: list[object]) -> None:
+    assert made(values) == expected
+
+
+def test_json_in_json_is_no_text() -> None:
+    text = """
+        SELECT json_object('rows', json_group_array(json_object('n', n, 'of', json(j), 'text', j)), 'count', count(*)) AS j
+        FROM t
+    """
+    rows = pa.table({"n": [1, 2], "j": ['{"a": [1]}', "null"]})
+    [answer] = pg.sql(text, t=rows).to_arrow()["j"].to_pylist()
+    assert json.loads(answer) == {
+        "rows": [
+            {"n": 1, "of": {"a": [1]}, "text": '{"a": [1]}'},
+            {"n": 2, "of": None, "text": "null"},
+        ],
+        "count": 2,
+    }
+
+
+def test_rows_of_tables_are_objects() -> None:
+    rows = pa.table({"n": [1, 2], "t": ["x", None]})
+    texts = pg.sql("SELECT to_json(r) AS j FROM rows AS r ORDER BY n", rows=rows).to_arrow()["j"]
+    assert [json.loads(text) for text in texts.to_pylist()] == rows.to_pylist()
+    # A column of that name is the column.
+    texts = pg.sql("SELECT to_json(t) AS j FROM rows AS t ORDER BY n", rows=rows).to_arrow()["j"]
+    assert texts.to_pylist() == ['"x"', None]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("json('{a}')", "no JSON: .*got '{a}'"),
+        ("json_object('a')", "names and values in turn, got 1 arguments"),
+        ("json_object(1, 2)", "names of json_object are texts, got Int64"),
+        ("json_object(CAST(NULL AS VARCHAR), 2)", "names of json_object are texts, got NULL"),
+        ("json_group_object(n, n)", "names of json_group_object are texts, got Int64"),
+    ],
+)
+def test_what_is_no_json_is_said(value: str, said: str) -> None:
+    with pytest.raises(pg.errors.QueryError, match=said):
+        pg.sql(f"SELECT {value} AS j FROM t", t=pa.table({"n": [1]})).to_arrow()
