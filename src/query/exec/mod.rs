@@ -2,7 +2,7 @@
 //!
 //! Comes in: physical plans. Goes out: batches; plans that are ready to run.
 //!
-//! - Operators: `scan/` (reading tiles), `asof/`, `dense` (joins that look up by number), `spool/` (rows that are made once), `expand/` (groups for each set of keys), `first_seen`, `relabel`; `over` is what those of one input have in common.
+//! - Operators: `scan/` (reading tiles), `asof/`, `dense` (joins that look up by number), `spool/` (rows that are made once), `expand/` (groups for each set of keys), `running/` (windows from the first row), `first_seen`, `relabel`; `over` is what those of one input have in common.
 //! - Expressions: `narrow` (decimals in 64 bits), `guarded` (what can fail, beside what guards it), `expressions` (putting others into operators).
 //! - Before a run: `connect` (joins and TopK with scans; `twins`: columns of one name), `wait`, `enough` (few groups), `own` (copies for sorts), `batch_rows`, `portion` and `pace` (small batches for what makes much of little: `growth`), `reported`, `stop`; `between` is the node of these.
 //! - After it: `remains`.
@@ -28,6 +28,7 @@ pub(super) mod portion;
 pub(in crate::query) mod relabel;
 pub(super) mod remains;
 pub(super) mod reported;
+pub(super) mod running;
 pub(super) mod scan;
 pub(super) mod spool;
 pub(super) mod stop;

@@ -44,6 +44,11 @@ pub(in crate::query) fn row_number() -> Expr {
     Expr::from(WindowFunction::new(function, Vec::new()))
 }
 
+/// Whether a function is one of these.
+pub(in crate::query) fn is_ours(function: &WindowUDF) -> bool {
+    function.inner().is::<Ranked>()
+}
+
 /// One of the functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Ranked {
@@ -103,9 +108,14 @@ impl PartitionEvaluator for Numbers {
     }
 
     fn evaluate(&mut self, values: &[ArrayRef], range: &Range<usize>) -> Result<ScalarValue> {
-        self.inner
-            .evaluate(values, range)?
-            .cast_to(&DataType::Int64)
+        match self.inner.evaluate(values, range)? {
+            // A cast by way of arrays would take most of the time.
+            ScalarValue::UInt64(number) => {
+                let number = number.and_then(|number| i64::try_from(number).ok());
+                Ok(ScalarValue::Int64(number))
+            }
+            other => other.cast_to(&DataType::Int64),
+        }
     }
 
     fn evaluate_all_with_rank(&self, num_rows: usize, ranks: &[Range<usize>]) -> Result<ArrayRef> {

@@ -5,9 +5,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArgumentClause, FunctionArguments, ObjectName,
-    OrderByExpr, OrderByKind, Query, Select, Statement, Visit, VisitMut, Visitor, VisitorMut,
-    WindowType,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, NamedWindowExpr, ObjectName, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Statement, Value, Visit, VisitMut, Visitor, VisitorMut, WindowType,
 };
 
 use super::called::called;
@@ -55,6 +55,9 @@ impl VisitorMut for Writing {
         if let Some(order) = &mut query.order_by
             && let OrderByKind::Expressions(keys) = &mut order.kind
         {
+            if let SetExpr::Select(select) = query.body.as_ref() {
+                keys.iter_mut().for_each(|key| of_item(key, select));
+            }
             return ordered(keys);
         }
         ControlFlow::Continue(())
@@ -67,6 +70,11 @@ impl VisitorMut for Writing {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         name_items(select, self.meant.last().unwrap_or(&Meant::default()));
+        for window in &mut select.named_window {
+            if let NamedWindowExpr::WindowSpec(window) = &mut window.1 {
+                ordered(&mut window.order_by)?;
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -81,14 +89,26 @@ impl VisitorMut for Writing {
             Expr::Between {
                 expr, low, high, ..
             } => all_by_one([expr.as_mut(), low.as_mut(), high.as_mut()]),
-            Expr::Like { expr, pattern, .. } => all_by_one([expr.as_mut(), pattern.as_mut()]),
+            Expr::Like { expr, pattern, .. } | Expr::ILike { expr, pattern, .. } => {
+                all_by_one([expr.as_mut(), pattern.as_mut()])
+            }
             Expr::InList { expr, list, .. } => {
                 all_by_one(std::iter::once(expr.as_mut()).chain(list))
             }
+            Expr::Case {
+                operand: Some(operand),
+                conditions,
+                ..
+            } => {
+                let wanted = conditions.iter_mut().map(|when| &mut when.condition);
+                all_by_one(std::iter::once(operand.as_mut()).chain(wanted))
+            }
             Expr::Function(call) => in_call(call),
             Expr::Collate { collation, .. } => {
-                let text = format!("COLLATE {collation} counts in comparisons and in ORDER BY");
-                let hint = "GROUP BY and DISTINCT: lower(x), or strip_accents(x)";
+                let text = format!(
+                    "COLLATE {collation} counts in comparisons of values (=, <, BETWEEN, IN (…), LIKE, CASE x WHEN) and in ORDER BY"
+                );
+                let hint = "elsewhere, as in GROUP BY and DISTINCT: lower(x), or strip_accents(x)";
                 ControlFlow::Break(Error::unsupported(text).with_hint(hint))
             }
             _ => ControlFlow::Continue(()),
@@ -108,10 +128,37 @@ fn compares(op: &BinaryOperator) -> bool {
     )
 }
 
-/// What rows are ordered by, within a call and its window.
+/// `ORDER BY 1 COLLATE NOCASE` is by the first item.
+fn of_item(key: &mut OrderByExpr, select: &Select) {
+    let Expr::Collate { expr, .. } = &mut key.expr else {
+        return;
+    };
+    let Expr::Value(value) = expr.as_ref() else {
+        return;
+    };
+    let place = match &value.value {
+        Value::Number(number, _) => number.parse::<usize>().ok(),
+        _ => None,
+    };
+    let item = place.and_then(|place| select.projection.get(place.checked_sub(1)?));
+    if let Some(SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }) = item
+    {
+        **expr = item.clone();
+    }
+}
+
+/// What rows are ordered by, within a call and its window, and what a pattern is looked for in.
 fn in_call(call: &mut Function) -> ControlFlow<Error> {
     ordered(&mut call.within_group)?;
+    let is_pattern = call.name.to_string() == "glob_matches";
     if let FunctionArguments::List(list) = &mut call.args {
+        if is_pattern {
+            let texts = list.args.iter_mut().filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(text)) => Some(text),
+                _ => None,
+            });
+            all_by_one(texts)?;
+        }
         for clause in &mut list.clauses {
             if let FunctionArgumentClause::OrderBy(keys) = clause {
                 ordered(keys)?;

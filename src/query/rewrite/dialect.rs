@@ -6,7 +6,7 @@ use std::any::TypeId;
 
 use datafusion::sql::sqlparser::ast::{Array, Expr, UnaryOperator, Value};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
-use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_COLUMN_ALIAS};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -59,6 +59,14 @@ macro_rules! as_generic {
 
             fn is_identifier_part(&self, letter: char) -> bool {
                 GenericDialect.is_identifier_part(letter)
+            }
+
+            // `a LIKE 'x' = true` is `(a LIKE 'x') = true`, as in PostgreSQL and DuckDB.
+            fn prec_value(&self, precedence: Precedence) -> u8 {
+                GenericDialect.prec_value(match precedence {
+                    Precedence::Like => Precedence::Pipe,
+                    other => other,
+                })
             }
 
             fn supports_lambda_functions(&self) -> bool {
@@ -278,8 +286,11 @@ fn is_glob(parser: &Parser<'_>, place: usize) -> bool {
     };
     is_word
         && match &parser.peek_nth_token_ref(place + 1).token {
-            Token::Word(word) => word.keyword == Keyword::NoKeyword,
-            Token::SingleQuotedString(_) | Token::Placeholder(_) | Token::LParen => true,
+            Token::Word(word) => !RESERVED_FOR_COLUMN_ALIAS.contains(&word.keyword),
+            Token::SingleQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::Placeholder(_)
+            | Token::LParen => true,
             _ => false,
         }
 }

@@ -49,6 +49,12 @@ impl Tables {
         tables
     }
 
+    pub(super) fn of_factor(factor: &TableFactor) -> Self {
+        let mut tables = Self::default();
+        tables.add_one(factor);
+        tables
+    }
+
     fn add(&mut self, body: &SetExpr) {
         match body {
             SetExpr::Select(select) => select.from.iter().for_each(|table| self.add_joined(table)),

@@ -1,16 +1,15 @@
 //! Rows of a table as one value: `SELECT to_json(t) FROM t`, `SELECT t FROM t`.
 //!
-//! Comes in: a statement, in which a name that stands alone is that of a table in FROM. Goes out: the same with a struct of the columns of that table in its place, unless there is a column of that name. Which columns there are is asked of the planner, by a query of all of them. Never here: `t.*` (the engine knows it), `s.*` of structs (`struct_stars.rs`), and tables of queries around.
+//! Comes in: a statement, in which a name that stands alone is that of a table in FROM. Goes out: the same with a struct of the columns of that table in its place, unless there is a column of that name; of a function with one column, that column. Which columns there are is asked of the planner, by a query of all of them. Never here: `t.*` (the engine knows it), `s.*` of structs (`struct_stars.rs`), conditions of joins, and tables of queries around.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, LambdaFunction, OneOrManyWithParens, Query, Select, SelectItem, Value, Visit,
-    VisitMut, Visitor, VisitorMut,
+    AccessExpr, Expr, GroupByExpr, Ident, LambdaFunction, OneOrManyWithParens, OrderBy, Query,
+    Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
 };
 
 use super::around::Around;
@@ -21,10 +20,10 @@ use super::using::{folded, sql_of};
 use super::written::{Meant, name_items};
 use crate::error::{Error, ErrorKind, Result};
 
-/// So many queries of a statement may have such names.
+/// So many parts of queries of a statement may have such names.
 const MAX_QUERIES: usize = 64;
 
-/// So many columns may be written in a query.
+/// So many columns may be written in one of them.
 const MAX_WRITTEN: usize = 10_000;
 
 /// Writes the structs out.
@@ -39,14 +38,13 @@ pub(in crate::query) async fn written_out(
     while skipped < MAX_QUERIES {
         let mut finding = Writing::after(skipped);
         finding.visit(statement)?;
-        let Some(query) = finding.found else {
+        let Some(asked) = finding.found else {
             return Ok(());
         };
-        // Each query is looked at once. Tables that look at others around them, or that the planner does not know yet: the engine says what it does not find.
-        let plan = planned(*query, state).await;
-        if let Ok(plan) = plan {
+        // Tables that look at others around them, or that the planner does not know yet: the engine says what it does not find.
+        if let Ok(columns) = columns_of(*asked, state).await {
             let mut writing = Writing {
-                columns: Some(plan.schema().as_ref().clone()),
+                columns: Some(columns),
                 ..Writing::after(skipped)
             };
             writing.visit(statement)?;
@@ -59,19 +57,105 @@ pub(in crate::query) async fn written_out(
     Ok(())
 }
 
-/// Looks for the first query that has such a name, those within it before it.
+/// What is asked of the planner.
+struct Asked {
+    /// All columns of FROM.
+    all: Query,
+    /// Those of each table that is named. Of a join by names, FROM has the columns of both only once.
+    tables: Vec<(Ident, TableFactor, Query)>,
+}
+
+/// What it says.
+struct Columns {
+    /// The names of all columns.
+    all: Vec<String>,
+    /// A row of each table that is named.
+    rows: Vec<(Ident, Row)>,
+}
+
+/// A row of a table as one value.
+struct Row {
+    num_columns: usize,
+    value: Expr,
+}
+
+async fn columns_of(asked: Asked, state: &SessionState) -> Result<Columns> {
+    let all = names_of(asked.all, state).await?;
+    let mut rows = Vec::new();
+    for (name, table, query) in asked.tables {
+        let columns = names_of(query, state).await?;
+        rows.extend(row_of(&name, &table, &columns).map(|row| (name, row)));
+    }
+    Ok(Columns { all, rows })
+}
+
+/// The names of all columns of a query.
+async fn names_of(query: Query, state: &SessionState) -> Result<Vec<String>> {
+    let plan = planned(query, state).await?;
+    let fields = plan.schema().fields().iter();
+    Ok(fields.map(|field| field.name().clone()).collect())
+}
+
+impl Columns {
+    /// The rows of tables whose names are those of no column.
+    fn meant(&self) -> Vec<&(Ident, Row)> {
+        let is_column = |name: &Ident| {
+            self.all.iter().any(|column| match name.quote_style {
+                Some(_) => *column == name.value,
+                None => column.eq_ignore_ascii_case(&name.value),
+            })
+        };
+        let rows = self.rows.iter();
+        rows.filter(|(name, _)| !is_column(name)).collect()
+    }
+}
+
+/// A struct of all columns of a table; nothing where it has none, or two of one name.
+fn row_of(table: &Ident, factor: &TableFactor, names: &[String]) -> Option<Row> {
+    let different: HashSet<&String> = names.iter().collect();
+    if names.is_empty() || different.len() < names.len() {
+        return None;
+    }
+    let column = |name: &str| {
+        let column = Ident::with_quote('"', name);
+        Expr::CompoundIdentifier(vec![table.clone(), column])
+    };
+    let is_of_values = matches!(
+        factor,
+        TableFactor::Table { args: Some(_), .. }
+            | TableFactor::Function { .. }
+            | TableFactor::UNNEST { .. }
+    );
+    let value = match names {
+        [only] if is_of_values => column(only),
+        _ => {
+            let parts = names.iter().flat_map(|name| {
+                let text = Value::SingleQuotedString(name.clone());
+                [Expr::value(text), column(name)]
+            });
+            called("named_struct", parts)
+        }
+    };
+    Some(Row {
+        num_columns: names.len(),
+        value,
+    })
+}
+
+/// Looks for the first part of a query that has such a name, those within it before it.
 struct Writing {
     around: Around,
     /// The names in the ORDER BY of each query that is open.
     meant: Vec<Meant>,
     /// How many of these are passed by.
     skipped: usize,
-    /// What is put into it: the columns of its FROM.
-    columns: Option<DFSchema>,
+    /// What is put into it.
+    columns: Option<Columns>,
     has_written: bool,
-    /// A query of all its columns.
-    found: Option<Box<Query>>,
+    found: Option<Box<Asked>>,
 }
+
+type Step = ControlFlow<Option<Box<Error>>>;
 
 impl Writing {
     fn after(skipped: usize) -> Self {
@@ -95,27 +179,19 @@ impl Writing {
             _ => Ok(()),
         }
     }
-}
 
-impl VisitorMut for Writing {
-    type Break = Option<Box<Error>>;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        self.around.open(query);
-        self.meant.push(Meant::of(&query.order_by));
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.around.close();
-        self.meant.pop();
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        let tables = Tables::of_from(&select.from);
-        let names = Names::in_select(select, &tables);
-        if names.found.is_empty() {
+    /// One part of a query, by its FROM.
+    fn at(&mut self, from: &[TableWithJoins], mut part: Part<'_>) -> Step {
+        let tables = Tables::of_from(from);
+        let mut names: Vec<Ident> = Vec::new();
+        let found = part.each(&mut |name| {
+            if tables.is_called(name) && !names.contains(name) {
+                names.push(name.clone());
+            }
+            ControlFlow::Continue(None)
+        });
+        debug_assert!(found.is_continue());
+        if names.is_empty() {
             return ControlFlow::Continue(());
         }
         if let Some(skipped) = self.skipped.checked_sub(1) {
@@ -123,176 +199,182 @@ impl VisitorMut for Writing {
             return ControlFlow::Continue(());
         }
         let Some(columns) = &self.columns else {
-            self.found = self.around.all_of(select.from.clone()).map(Box::new);
+            self.found = self.asked(from, &names).map(Box::new);
             return ControlFlow::Break(None);
         };
-        let meant = self.meant.last();
-        match in_select(select, (&names.found, columns), meant) {
-            Ok(has_written) => {
-                self.has_written = has_written;
-                ControlFlow::Break(None)
+        let rows = columns.meant();
+        if rows.is_empty() {
+            return ControlFlow::Break(None);
+        }
+        self.has_written = true;
+        part.name(&rows);
+        let mut left = MAX_WRITTEN;
+        let written = part.each(&mut |name| {
+            let Some((_, row)) = rows.iter().find(|(known, _)| known == name) else {
+                return ControlFlow::Continue(None);
+            };
+            match left.checked_sub(row.num_columns) {
+                Some(rest) => {
+                    left = rest;
+                    ControlFlow::Continue(Some(row.value.clone()))
+                }
+                None => ControlFlow::Break(()),
             }
-            Err(error) => ControlFlow::Break(Some(Box::new(error))),
-        }
+        });
+        ControlFlow::Break(written.is_break().then(|| Box::new(too_many())))
+    }
+
+    fn asked(&self, from: &[TableWithJoins], names: &[Ident]) -> Option<Asked> {
+        let tables = names.iter().filter_map(|name| {
+            let relation = from.iter().find_map(|table| called_so(table, name))?;
+            let alone = TableWithJoins {
+                relation: relation.clone(),
+                joins: Vec::new(),
+            };
+            let query = self.around.all_of(vec![alone])?;
+            Some((name.clone(), relation.clone(), query))
+        });
+        Some(Asked {
+            tables: tables.collect(),
+            all: self.around.all_of(from.to_vec())?,
+        })
     }
 }
 
-/// Puts structs in the place of names, of those that are no columns. Whether there is one.
-fn in_select(
-    select: &mut Select,
-    (names, columns): (&[Ident], &DFSchema),
-    meant: Option<&Meant>,
-) -> Result<bool> {
-    let is_column = |name: &Ident| {
-        let mut fields = columns.fields().iter();
-        fields.any(|field| *field.name() == folded(name))
-    };
-    let mut rows = Vec::new();
-    for name in names.iter().filter(|name| !is_column(name)) {
-        if let Some(row) = row_of(name, columns) {
-            rows.push((name.clone(), row));
-        }
+fn too_many() -> Error {
+    let text = format!(
+        "rows of tables as values come to more than the {MAX_WRITTEN} columns that are allowed"
+    );
+    Error::new(ErrorKind::ResourcesExhausted, text)
+        .with_hint("name the columns: {'a': t.a, 'b': t.b}")
+}
+
+impl VisitorMut for Writing {
+    type Break = Option<Box<Error>>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Step {
+        self.around.open(query);
+        self.meant.push(Meant::of(&query.order_by));
+        ControlFlow::Continue(())
     }
-    if rows.is_empty() {
-        return Ok(false);
-    }
-    for item in &mut select.projection {
-        if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
-            && rows.iter().any(|(known, _)| known == name)
+
+    fn post_visit_query(&mut self, query: &mut Query) -> Step {
+        self.meant.pop();
+        if let SetExpr::Select(select) = query.body.as_ref()
+            && let Some(order) = &mut query.order_by
         {
-            let alias = Ident::with_quote('"', folded(name));
-            let expr = Expr::Identifier(name.clone());
-            *item = SelectItem::ExprWithAlias { expr, alias };
+            let aliases = aliases_of(select);
+            self.at(&select.from, Part::Order(order, aliases))?;
         }
+        self.around.close();
+        ControlFlow::Continue(())
     }
-    name_items(select, meant.unwrap_or(&Meant::default()));
-    let from = std::mem::take(&mut select.from);
-    let mut putting = Putting {
-        rows,
-        depth: 0,
-        params: Vec::new(),
-        left: MAX_WRITTEN,
-    };
-    let visited: ControlFlow<()> = VisitMut::visit(select, &mut putting);
-    select.from = from;
-    if visited.is_break() {
-        let text = format!(
-            "rows of tables as values come to more than the {MAX_WRITTEN} columns that are allowed"
-        );
-        let error = Error::new(ErrorKind::ResourcesExhausted, text);
-        return Err(error.with_hint("name the columns: {'a': t.a, 'b': t.b}"));
+
+    fn post_visit_select(&mut self, select: &mut Select) -> Step {
+        let from = std::mem::take(&mut select.from);
+        let meant = self.meant.pop().unwrap_or_default();
+        let done = self.at(&from, Part::Select(select, &meant));
+        self.meant.push(meant);
+        select.from = from;
+        done
     }
-    Ok(true)
 }
 
-/// A row of a table as one value.
-struct Row {
-    num_columns: usize,
-    value: Expr,
+/// What items are called that somebody has named.
+fn aliases_of(select: &Select) -> HashSet<String> {
+    let aliases = select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    });
+    aliases.collect()
 }
 
-/// A struct of all columns of a table; nothing where it has none, or two of one name.
-fn row_of(table: &Ident, columns: &DFSchema) -> Option<Row> {
-    let of_table = columns.iter().filter(|(qualifier, _)| {
-        qualifier.is_some_and(|qualifier| qualifier.table() == folded(table))
-    });
-    let names: Vec<&str> = of_table.map(|(_, field)| field.name().as_str()).collect();
-    let different: HashSet<&&str> = names.iter().collect();
-    if names.is_empty() || different.len() < names.len() {
-        return None;
-    }
-    let num_columns = names.len();
-    let parts = names.into_iter().flat_map(|name| {
-        let column = Ident::with_quote('"', name);
-        [
-            Expr::value(Value::SingleQuotedString(name.to_owned())),
-            Expr::CompoundIdentifier(vec![table.clone(), column]),
-        ]
-    });
-    Some(Row {
-        num_columns,
-        value: called("named_struct", parts),
+/// The table of that name.
+fn called_so<'a>(table: &'a TableWithJoins, name: &Ident) -> Option<&'a TableFactor> {
+    let joined = table.joins.iter().map(|join| &join.relation);
+    let mut all = std::iter::once(&table.relation).chain(joined);
+    all.find_map(|factor| match factor {
+        TableFactor::NestedJoin {
+            table_with_joins,
+            alias: None,
+        } => called_so(table_with_joins, name),
+        factor => Tables::of_factor(factor).is_called(name).then_some(factor),
     })
 }
 
-/// What stands in a SELECT itself, and not in queries within it.
-struct Names<'a> {
-    tables: &'a Tables,
-    /// What items are called.
-    aliases: HashSet<String>,
-    depth: usize,
-    params: Vec<String>,
-    found: Vec<Ident>,
+/// A part of a query in which such names may stand.
+enum Part<'a> {
+    /// Without its FROM, and the names that ORDER BY behind it says.
+    Select(&'a mut Select, &'a Meant),
+    /// Behind a SELECT whose items are called so.
+    Order(&'a mut OrderBy, HashSet<String>),
 }
 
-impl<'a> Names<'a> {
-    fn in_select(select: &mut Select, tables: &'a Tables) -> Self {
-        let aliases = select.projection.iter().filter_map(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-            _ => None,
-        });
-        let mut names = Self {
-            tables,
-            aliases: aliases.collect(),
+/// What is done with a name that stands alone: something else may stand in its place.
+type Do<'a> = &'a mut dyn FnMut(&Ident) -> ControlFlow<(), Option<Expr>>;
+
+impl Part<'_> {
+    fn each(&mut self, work: Do<'_>) -> ControlFlow<()> {
+        match self {
+            Self::Select(select, _) => {
+                let aliases = aliases_of(select);
+                // Keys may be items, by what these are called.
+                let none = GroupByExpr::Expressions(Vec::new(), Vec::new());
+                let mut keys = std::mem::replace(&mut select.group_by, none);
+                let done = OwnNames::of(&HashSet::new(), &mut *work).walk(&mut **select);
+                let done = match done {
+                    ControlFlow::Continue(()) => OwnNames::of(&aliases, work).walk(&mut keys),
+                    ended => ended,
+                };
+                select.group_by = keys;
+                done
+            }
+            Self::Order(order, aliases) => OwnNames::of(aliases, work).walk(&mut **order),
+        }
+    }
+
+    /// Calls items as they are written.
+    fn name(&mut self, rows: &[&(Ident, Row)]) {
+        let Self::Select(select, meant) = self else {
+            return;
+        };
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
+                && rows.iter().any(|(known, _)| known == name)
+            {
+                let alias = Ident::with_quote('"', folded(name));
+                let expr = Expr::Identifier(name.clone());
+                *item = SelectItem::ExprWithAlias { expr, alias };
+            }
+        }
+        name_items(select, meant);
+    }
+}
+
+/// Names that stand alone in a part of a query itself, and not in queries within it, where they are neither parameters of lambdas nor fields.
+struct OwnNames<'a> {
+    excluded: &'a HashSet<String>,
+    depth: usize,
+    params: Vec<String>,
+    work: Do<'a>,
+}
+
+impl<'a> OwnNames<'a> {
+    fn of(excluded: &'a HashSet<String>, work: Do<'a>) -> Self {
+        Self {
+            excluded,
             depth: 0,
             params: Vec::new(),
-            found: Vec::new(),
-        };
-        let from = std::mem::take(&mut select.from);
-        let visited: ControlFlow<()> = Visit::visit(select, &mut names);
-        debug_assert!(visited.is_continue());
-        select.from = from;
-        names
-    }
-}
-
-impl Visitor for Names<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Lambda(lambda) => self.params.extend(params_of(lambda)),
-            Expr::Identifier(name) if self.depth == 0 => {
-                let folded = folded(name);
-                let is_other = self.params.contains(&folded) || self.aliases.contains(&folded);
-                if !is_other && self.tables.is_called(name) && !self.found.contains(name) {
-                    self.found.push(name.clone());
-                }
-            }
-            _ => {}
+            work,
         }
-        ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if let Expr::Lambda(lambda) = expr {
-            self.params
-                .truncate(self.params.len() - params_of(lambda).count());
-        }
-        ControlFlow::Continue(())
+    fn walk(mut self, part: &mut impl VisitMut) -> ControlFlow<()> {
+        part.visit(&mut self)
     }
 }
 
-/// Puts rows in the place of the names of their tables.
-struct Putting {
-    rows: Vec<(Ident, Row)>,
-    depth: usize,
-    params: Vec<String>,
-    /// How many columns may still be written.
-    left: usize,
-}
-
-impl VisitorMut for Putting {
+impl VisitorMut for OwnNames<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
@@ -306,8 +388,19 @@ impl VisitorMut for Putting {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Lambda(lambda) = expr {
-            self.params.extend(params_of(lambda));
+        match expr {
+            Expr::Lambda(lambda) => self.params.extend(params_of(lambda)),
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                // Until the visitor has passed by.
+                for access in access_chain {
+                    if let AccessExpr::Dot(field) = access
+                        && let Expr::Identifier(name) = field
+                    {
+                        *field = Expr::CompoundIdentifier(vec![name.clone()]);
+                    }
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
@@ -315,16 +408,26 @@ impl VisitorMut for Putting {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             Expr::Lambda(lambda) => {
-                self.params
-                    .truncate(self.params.len() - params_of(lambda).count());
+                let left = self.params.len() - params_of(lambda).count();
+                self.params.truncate(left);
             }
-            Expr::Identifier(name) if self.depth == 0 && !self.params.contains(&folded(name)) => {
-                if let Some((_, row)) = self.rows.iter().find(|(known, _)| known == name) {
-                    let Some(left) = self.left.checked_sub(row.num_columns) else {
-                        return ControlFlow::Break(());
-                    };
-                    self.left = left;
-                    *expr = row.value.clone();
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                for access in access_chain {
+                    if let AccessExpr::Dot(field) = access
+                        && let Expr::CompoundIdentifier(names) = field
+                        && let [name] = names.as_slice()
+                    {
+                        *field = Expr::Identifier(name.clone());
+                    }
+                }
+            }
+            Expr::Identifier(name) if self.depth == 0 => {
+                let called = folded(name);
+                if !self.params.contains(&called)
+                    && !self.excluded.contains(&called)
+                    && let Some(meant) = (self.work)(name)?
+                {
+                    *expr = meant;
                 }
             }
             _ => {}

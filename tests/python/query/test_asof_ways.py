@@ -38,7 +38,7 @@ def expected(left: pa.Table, right: pa.Table) -> pd.DataFrame:
 
 
 def session_of(left: pa.Table, right: pa.Table, **options: object) -> pg.Session:
-    session = pg.Session(threads=THREADS, **options)
+    session = pg.Session(**{"threads": THREADS, **options})
     for name, table in (("a", left), ("b", right)):
         batches = table.to_batches(max_chunksize=9_000)
         session.register(name, pg.from_arrow(pa.Table.from_batches(batches, table.schema)))
@@ -136,3 +136,57 @@ def test_where_there_is_no_room_all_rows_are_sorted(tmp_path: object) -> None:
     wanted = expected(left, right)["v"]
     assert result.to_arrow().to_pylist() == [{"s": int(wanted.sum()), "n": int(wanted.count())}]
     assert result.metrics.spilled_bytes > 0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_whoever_is_above_gets_all_rows(threads: int) -> None:
+    """Inputs in more partitions than there are threads."""
+    left, right = tables(60_000, 50_000, 20)
+    session = session_of(left, right, threads=threads)
+    once = expected(left, right)["v"]
+    both = """
+        FROM (SELECT * FROM a UNION ALL SELECT * FROM a) a
+        ASOF LEFT JOIN (SELECT * FROM b UNION ALL SELECT k, m - 1000000, v FROM b WHERE v < 0) b
+        ON a.k = b.k AND a.m >= b.m
+    """
+    [row] = session.sql(f"SELECT sum(v) AS s, count(*) AS n {both}").to_arrow().to_pylist()
+    assert row == {"s": int(2 * once.sum()), "n": 2 * left.num_rows}
+    groups = session.sql(f"SELECT a.k, count(*) AS n {both} GROUP BY a.k").to_arrow()
+    assert sum(groups["n"].to_pylist()) == 2 * left.num_rows
+    assert groups.num_rows == 20
+    rows = session.sql(f"SELECT row {both} ORDER BY row LIMIT 3").to_arrow()
+    assert rows["row"].to_pylist() == [0, 0, 1]
+    assert session.sql(f"SELECT row {both} LIMIT 100000").to_arrow().num_rows == 100_000
+    text = f"SELECT count(*) AS n FROM (SELECT row {both}) c JOIN (SELECT row FROM a WHERE row < 5) d ON c.row = d.row"
+    assert session.sql(text).to_arrow()["n"].to_pylist() == [10]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_what_is_made_once_for_several_has_all_rows(threads: int) -> None:
+    left, right = tables(60_000, 50_000, 20)
+    session = session_of(left, right, threads=threads)
+    text = """
+        WITH c AS (
+            SELECT a.row, b.v
+            FROM (
+                SELECT k, m, row FROM a
+                UNION ALL SELECT k, m + 1, row + 1 FROM a WHERE row < 500
+                UNION ALL SELECT k, m, max(row) FROM a GROUP BY k, m
+            ) a
+            ASOF LEFT JOIN b ON a.k = b.k AND a.m >= b.m
+            UNION ALL SELECT count(*), 1 FROM a GROUP BY k
+        )
+        SELECT (SELECT sum(v) FROM c) AS s, (SELECT count(*) FROM c) AS n, (SELECT max(row) FROM c) AS r
+    """
+    [row] = session.sql(text).to_arrow().to_pylist()
+    frame = left.to_pandas()
+    more = frame[frame["row"] < 500].assign(m=lambda rows: rows["m"] + 1)
+    latest = frame.groupby(["k", "m"], as_index=False)["row"].max()
+    all_rows = pd.concat([frame, more, latest], ignore_index=True)
+    all_rows["row"] = np.arange(len(all_rows))
+    found = pd.merge_asof(
+        all_rows.sort_values("m"), right.to_pandas().sort_values("m"), on="m", by="k"
+    )
+    assert row["n"] == len(all_rows) + 20
+    assert row["s"] == int(found["v"].sum()) + 20
+    assert row["r"] == left.num_rows - 1

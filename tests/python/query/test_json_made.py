@@ -86,7 +86,7 @@ def test_rows_of_tables_are_objects() -> None:
         ("json_object('a')", "names and values in turn, got 1 arguments"),
         ("json_object(1, 2)", "names of json_object are texts, got Int64"),
         ("json_object(CAST(NULL AS VARCHAR), 2)", "names of json_object are texts, got NULL"),
-        ("json_group_object(n, n)", "names of json_group_object are texts, got Int64"),
+        ("json_group_object([n], n)", "names of json_group_object are texts, got List"),
     ],
 )
 def test_what_is_no_json_is_said(value: str, said: str) -> None:

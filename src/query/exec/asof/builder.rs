@@ -18,7 +18,7 @@ use super::chunks::Chunks;
 use super::columns::Columns;
 use super::groups::Groups;
 use super::index::{Index, Kept};
-use super::known::{Known, Looking};
+use super::known::{Grouped, Known, Looking};
 use super::sorted::Sorted;
 use super::unsorted::Unsorted;
 
@@ -179,8 +179,8 @@ impl Builder {
         if !self.end()? {
             return Ok(Err(self));
         }
-        let num_groups = self.known.num_groups();
-        let (parts, groups) = self.known.alone();
+        let (parts, groups) = Grouped::all(vec![self.known.by_group()])?;
+        let num_groups = groups.as_ref().map_or(1, Groups::len);
         let chunks = Chunks::of(self.chunks);
         let kept = Kept {
             columns: Columns::of(left, nearest, super::left),
@@ -198,16 +198,16 @@ impl Builder {
     /// What all partitions of the left side will have: of all rows, which were counted while they were read, and what is known of them in parts. The rows come back where there is no room for what so many partitions look keys up in.
     pub(super) async fn finish_for_all(
         self,
-        (batches, parts): (Vec<RecordBatch>, Vec<Known>),
+        (batches, parts): (Vec<RecordBatch>, Vec<Grouped>),
         left: (&Schema, &Nearest, usize),
         counter: &RecordBatchMemoryCounter,
     ) -> Result<Result<Arc<Kept>, Self>> {
         let (left, nearest, num_partitions) = left;
-        let rows = parts.iter().map(|known| u64::from(known.num_rows()));
+        let rows = parts.iter().map(|known| u64::from(known.part.num_rows));
         if rows.sum::<u64>() >= u64::from(u32::MAX) {
             return Ok(Err(self.of_rows(batches)));
         }
-        let (parts, groups) = Known::all(parts)?;
+        let (parts, groups) = Grouped::all(parts)?;
         let num_groups = groups.as_ref().map_or(1, Groups::len);
         // Each partition has all keys, and where it searched last among the rows of each.
         let hints = num_groups.saturating_mul(size_of::<u32>());

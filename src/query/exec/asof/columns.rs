@@ -37,9 +37,9 @@ impl Columns {
             Compared {
                 place,
                 kind: match kind {
-                    // Of keys that differ there may be more bytes than these types count.
-                    DataType::Utf8 if number < num_keys => DataType::Utf8View,
-                    DataType::Binary if number < num_keys => DataType::BinaryView,
+                    // Of keys that differ there may be more bytes than these types count. The bytes stay where they are.
+                    DataType::Utf8 if number < num_keys => DataType::LargeUtf8,
+                    DataType::Binary if number < num_keys => DataType::LargeBinary,
                     kind => kind.clone(),
                 },
                 options,

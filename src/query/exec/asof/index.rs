@@ -316,7 +316,7 @@ mod tests {
                 counter.count_batch(batch);
                 let mut known = Known::try_new(builder.looking().clone()).unwrap();
                 assert!(known.push(batch).unwrap());
-                known
+                known.by_group()
             });
             let known = known.collect();
             let left = (schema.as_ref(), &nearest, 2);

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use datafusion::error::Result;
 
 use super::columns::Columns;
-use super::compared::Comparing;
+use super::compared::{Compared, Comparing};
 use super::groups::Groups;
 use super::unsorted::Part;
 
@@ -36,7 +36,9 @@ pub(super) struct Known {
     looking: Looking,
     /// `None` without keys: all rows are near to all.
     groups: Option<Groups>,
-    part: Part,
+    group_of_row: Vec<u32>,
+    compared: Compared,
+    num_rows: u32,
 }
 
 impl Known {
@@ -50,28 +52,21 @@ impl Known {
                 false => None,
                 true => Some(Groups::try_new(looking.columns.of_keys())?),
             },
-            part: Part {
-                num_rows: 0,
-                groups: Vec::new(),
-                compared: looking.comparing.none(),
-            },
+            group_of_row: Vec::new(),
+            compared: looking.comparing.none(),
+            num_rows: 0,
             looking,
         })
     }
 
     pub(super) fn num_rows(&self) -> u32 {
-        self.part.num_rows
-    }
-
-    /// How many different keys there are.
-    pub(super) fn num_groups(&self) -> usize {
-        self.groups.as_ref().map_or(1, Groups::len)
+        self.num_rows
     }
 
     /// How many bytes it takes.
     pub(super) fn size(&self) -> usize {
         let groups = self.groups.as_ref().map_or(0, Groups::size);
-        groups + self.part.compared.size()
+        groups + self.compared.size()
     }
 
     /// Looks at the rows of a batch, none of which has nulls. Whether rows still have numbers.
@@ -79,64 +74,63 @@ impl Known {
         let values = self.looking.columns.values(batch)?;
         let added = u32::try_from(batch.num_rows()).ok();
         // The last number is that of no row.
-        let num_rows = added.and_then(|added| self.part.num_rows.checked_add(added));
+        let num_rows = added.and_then(|added| self.num_rows.checked_add(added));
         let num_rows = num_rows.filter(|num_rows| *num_rows < u32::MAX);
         let (Some(num_rows), Some((last, keys))) = (num_rows, values.split_last()) else {
             return Ok(false);
         };
-        self.looking
-            .comparing
-            .append(last, &mut self.part.compared)?;
+        self.looking.comparing.append(last, &mut self.compared)?;
         if let Some(groups) = &mut self.groups {
             let numbers = groups.numbers(keys)?.iter();
             // There are no more of them than rows.
             let numbers = numbers.map(|number| u32::try_from(*number).unwrap_or(u32::MAX));
-            self.part.groups.extend(numbers);
+            self.group_of_row.extend(numbers);
         }
-        self.part.num_rows = num_rows;
+        self.num_rows = num_rows;
         Ok(true)
     }
 
-    /// The numbers of keys of some parts, as those of the first of them and what the others have beside: which number each of their own is.
-    fn put_together(first: &mut Groups, other: Groups) -> Result<Vec<u32>> {
-        let keys = other.into_keys()?;
-        let numbers = first.numbers(&keys)?.iter();
-        let numbers = numbers.map(|number| u32::try_from(*number).unwrap_or(u32::MAX));
-        Ok(numbers.collect())
+    /// The rows by the numbers of their keys, once all have come.
+    pub(super) fn by_group(self) -> Grouped {
+        let part = match &self.groups {
+            None => Part::plain(self.num_rows, self.compared),
+            Some(groups) => Part::of(&self.group_of_row, groups.len(), self.compared),
+        };
+        Grouped {
+            groups: self.groups,
+            part,
+        }
     }
+}
 
-    /// All rows of some parts, one after the other, and their keys by their numbers.
+/// Some rows by the numbers of their keys.
+pub(super) struct Grouped {
+    pub(super) groups: Option<Groups>,
+    pub(super) part: Part,
+}
+
+impl Grouped {
+    /// All rows of some parts, one after the other, and their keys by their numbers: those of the first part, and behind them what the others have beside.
     pub(super) fn all(parts: Vec<Self>) -> Result<(Vec<Part>, Option<Groups>)> {
         let mut groups: Option<Groups> = None;
         let mut all = Vec::with_capacity(parts.len());
         for Self {
             groups: own,
             mut part,
-            ..
         } in parts
         {
-            if part.num_rows == 0 {
-                // Its numbers count nothing, but there are such without rows.
-                groups = groups.or(own);
-                continue;
-            }
             match (&mut groups, own) {
                 (Some(groups), Some(own)) => {
-                    let numbers = Self::put_together(groups, own)?;
-                    for group in &mut part.groups {
-                        *group = numbers.get(*group as usize).copied().unwrap_or(u32::MAX);
-                    }
+                    let keys = own.into_keys()?;
+                    let numbers = groups.numbers(&keys)?.iter();
+                    let numbers = numbers.map(|number| u32::try_from(*number).unwrap_or(u32::MAX));
+                    part.tell_numbers(numbers.collect());
                 }
                 (groups, own) => *groups = own,
             }
             all.push(part);
         }
         Ok((all, groups))
-    }
-
-    /// The same of one.
-    pub(super) fn alone(self) -> (Vec<Part>, Option<Groups>) {
-        (vec![self.part], self.groups)
     }
 }
 
@@ -173,13 +167,10 @@ mod tests {
             ];
             let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
             assert!(known.push(&batch).unwrap());
-            known
+            known.by_group()
         });
-        let (parts, groups) = Known::all(parts.into()).unwrap();
-        let groups = groups.unwrap();
-        assert_eq!(groups.len(), 3);
-        let numbers: Vec<u32> = parts.iter().flat_map(|part| part.groups.clone()).collect();
-        assert_eq!(numbers, [0, 1, 0, 2, 1, 0]);
+        let (parts, groups) = Grouped::all(parts.into()).unwrap();
+        assert_eq!(groups.unwrap().len(), 3);
         let sorted = Unsorted::of(parts, 3).alone();
         assert_eq!(sorted.starts, [0, 3, 5, 6]);
         let rows: Vec<u32> = (0..6).filter_map(|place| sorted.row(place)).collect();

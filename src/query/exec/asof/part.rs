@@ -13,7 +13,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
 use super::builder::{BYTES_OF_ROW, Builder, CHUNK_BYTES, USUAL_ROWS, is_no_room};
-use super::known::{Known, Looking};
+use super::known::{Grouped, Known, Looking};
 
 /// What was read of all partitions, of which several may have slices of the same memory.
 pub(super) struct Counted {
@@ -58,7 +58,7 @@ impl Counted {
 pub(super) struct Part {
     pub(super) batches: Vec<RecordBatch>,
     /// Of all rows, if there was room.
-    pub(super) known: Known,
+    pub(super) known: Option<Grouped>,
     /// What was not read, where there is no room.
     pub(super) rest: Option<SendableRecordBatchStream>,
 }
@@ -95,7 +95,7 @@ pub(super) async fn part(
                 batches.extend(small.batches);
                 return Ok(Part {
                     batches,
-                    known,
+                    known: None,
                     rest: (!is_over).then_some(rows),
                 });
             }
@@ -106,7 +106,7 @@ pub(super) async fn part(
     }
     Ok(Part {
         batches,
-        known,
+        known: Some(known.by_group()),
         rest: None,
     })
 }

@@ -112,7 +112,7 @@ async fn read(
     let (mut batches, mut known, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for part in parts {
         batches.extend(part.batches);
-        known.push(part.known);
+        known.extend(part.known);
         rest.extend(part.rest);
     }
     let no_room = |builder, rest| Right::NoRoom(Box::new(Mutex::new(Some((builder, rest)))));

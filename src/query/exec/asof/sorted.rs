@@ -37,6 +37,15 @@ pub(super) enum ByPlace {
 }
 
 impl Shard {
+    /// Numbers at some places.
+    fn values(&self, places: &Range<usize>) -> Option<&[u64]> {
+        let ByPlace::Short(values) = &self.compared else {
+            return None;
+        };
+        let begin = places.start.checked_sub(self.places.start)?;
+        values.get(begin..begin + places.len())
+    }
+
     fn row(&self, place: usize) -> Option<u32> {
         let place = place.checked_sub(self.places.start)?;
         match &self.rows {
@@ -92,24 +101,10 @@ impl Sorted {
         is_other: bool,
     ) -> Vec<u32> {
         match bounds {
-            Compared::Short(bounds) => {
-                let value = |shard: &Shard, place: usize| match &shard.compared {
-                    ByPlace::Short(values) => values
-                        .get(place.wrapping_sub(shard.places.start))
-                        .copied()
-                        .unwrap_or(u64::MAX),
-                    ByPlace::Long(_) => u64::MAX,
-                };
-                let bound = |row: usize| bounds.get(row).copied().unwrap_or_default();
-                match is_other {
-                    true => self.search(groups, hints, |shard, at, row| {
-                        value(shard, at) < bound(row)
-                    }),
-                    false => self.search(groups, hints, |shard, at, row| {
-                        value(shard, at) <= bound(row)
-                    }),
-                }
-            }
+            Compared::Short(bounds) => match is_other {
+                true => self.nearest_short::<true>(bounds, groups, hints),
+                false => self.nearest_short::<false>(bounds, groups, hints),
+            },
             Compared::Long(bounds) => {
                 let compare = |shard: &Shard, place: usize, row: usize| match &shard.compared {
                     ByPlace::Long(values) => {
@@ -128,6 +123,45 @@ impl Sorted {
                 }
             }
         }
+    }
+
+    fn nearest_short<const IS_OTHER: bool>(
+        &self,
+        bounds: &[u64],
+        groups: impl Iterator<Item = Option<usize>>,
+        hints: &mut [u32],
+    ) -> Vec<u32> {
+        let rows = groups.zip(bounds);
+        if let ([only], [start, _], [hint, ..]) =
+            (self.shards.as_slice(), &*self.starts, &mut *hints)
+            && let Some(values) = only.values(&only.places)
+        {
+            // All have the same keys.
+            let mut next = (*hint - start) as usize;
+            let found = rows.map(|(group, bound)| {
+                if group != Some(0) {
+                    return NO_ROW;
+                }
+                next = next_in::<IS_OTHER>(values, next, *bound);
+                let last = next.checked_sub(1).and_then(|last| only.row(last));
+                last.unwrap_or(NO_ROW)
+            });
+            let found = found.collect();
+            *hint = u32::try_from(next).map_or(*start, |next| start + next);
+            return found;
+        }
+        let mut of_group = |group: usize, bound: u64| {
+            let (start, end) = (*self.starts.get(group)?, *self.starts.get(group + 1)?);
+            let hint = hints.get_mut(group)?;
+            let shard = self.shard(start as usize)?;
+            let values = shard.values(&(start as usize..end as usize))?;
+            let next = next_in::<IS_OTHER>(values, (*hint - start) as usize, bound);
+            // There are no more of them than rows.
+            *hint = start + u32::try_from(next).unwrap_or_default();
+            shard.row(start as usize + next.checked_sub(1)?)
+        };
+        let found = rows.map(|(group, bound)| of_group(group?, *bound));
+        found.map(|row| row.unwrap_or(NO_ROW)).collect()
     }
 
     fn search(
@@ -153,6 +187,37 @@ impl Sorted {
             .map(|(row, group)| group.and_then(|group| of_group(row, group)));
         found.map(|row| row.unwrap_or(NO_ROW)).collect()
     }
+}
+
+/// So many values are compared at once.
+const WINDOW: usize = 8;
+
+/// So many of these are looked at before steps grow.
+const MOST_WINDOWS: usize = 4;
+
+/// How many of some values in order are less than a bound, or as large where that counts; about so many were those of the one before. Values are counted, where few are passed by: nobody foretells which is the last one.
+fn next_in<const IS_OTHER: bool>(values: &[u64], near: usize, bound: u64) -> usize {
+    let is_reached = |value: u64| match IS_OTHER {
+        true => value < bound,
+        false => value <= bound,
+    };
+    let at = |place: usize| values.get(place).is_some_and(|value| is_reached(*value));
+    let mut near = near.min(values.len());
+    if near > 0 && !at(near - 1) {
+        return turn(0, near, near - 1, at);
+    }
+    for _ in 0..MOST_WINDOWS {
+        let Some(window) = values.get(near..).and_then(<[u64]>::first_chunk::<WINDOW>) else {
+            break;
+        };
+        let reached = window.iter().map(|value| usize::from(is_reached(*value)));
+        let reached = reached.sum::<usize>();
+        near += reached;
+        if reached < WINDOW {
+            return near;
+        }
+    }
+    turn(near, values.len(), near, at)
 }
 
 /// The first place between two that is not reached, where those that are come first: in steps that grow, from one that is taken for near.
@@ -210,12 +275,8 @@ mod tests {
         numbers.collect()
     }
 
-    fn part(groups: &[u32], values: &[u64]) -> Part {
-        Part {
-            num_rows: u32::try_from(values.len()).unwrap(),
-            groups: groups.to_vec(),
-            compared: Compared::Short(values.to_vec()),
-        }
+    fn part(groups: &[u32], num_groups: usize, values: &[u64]) -> Part {
+        Part::of(groups, num_groups, Compared::Short(values.to_vec()))
     }
 
     /// Of three parts, in four shards.
@@ -223,7 +284,7 @@ mod tests {
         let cuts = [0, values.len() / 5, values.len() / 2, values.len()];
         let parts = cuts.windows(2).map(|ends| {
             let rows = ends[0]..ends[1];
-            part(&groups[rows.clone()], &values[rows])
+            part(&groups[rows.clone()], num_groups, &values[rows])
         });
         let unsorted = Unsorted::of(parts.collect(), num_groups);
         let cuts = unsorted.cuts(4);
@@ -261,7 +322,8 @@ mod tests {
             let group_of_row: Vec<u32> =
                 groups.map(|group| u32::try_from(group).unwrap()).collect();
             let num_groups = usize::try_from(num_groups).unwrap();
-            let alone = Unsorted::of(vec![part(&group_of_row, &values)], num_groups).alone();
+            let alone =
+                Unsorted::of(vec![part(&group_of_row, num_groups, &values)], num_groups).alone();
             let sorted = [alone, in_shards(&group_of_row, &values, num_groups)];
             let bounds = numbers(seed + 20, 2_000, below + 2);
             let asked: Vec<usize> = numbers(seed + 30, 2_000, num_groups as u64 + 1)
@@ -288,6 +350,22 @@ mod tests {
     }
 
     #[test]
+    fn values_are_counted_from_anywhere() {
+        let values: Vec<u64> = (0..200).map(|number| number / 3 * 2).collect();
+        for bound in 0..140 {
+            let (less, as_large) = (
+                values.partition_point(|value| *value < bound),
+                values.partition_point(|value| *value <= bound),
+            );
+            for near in [0, 1, less, as_large, 90, 199, 200, 300] {
+                assert_eq!(next_in::<true>(&values, near, bound), less);
+                assert_eq!(next_in::<false>(&values, near, bound), as_large);
+                assert_eq!(next_in::<false>(&[], near, bound), 0);
+            }
+        }
+    }
+
+    #[test]
     fn a_search_that_begins_anywhere_ends_in_the_same_place() {
         for (start, end) in [(0, 0), (3, 3), (0, 1), (5, 40), (7, 100)] {
             for wanted in start..=end {
@@ -304,7 +382,11 @@ mod tests {
 
     #[test]
     fn rows_of_equal_values_stay_in_their_order() {
-        let parts = vec![part(&[], &[5, 3, 5]), part(&[], &[3, 5])];
+        let part = |values: &[u64]| {
+            let count = u32::try_from(values.len()).unwrap();
+            Part::plain(count, Compared::Short(values.to_vec()))
+        };
+        let parts = vec![part(&[5, 3, 5]), part(&[3, 5])];
         let sorted = Unsorted::of(parts, 1).alone();
         let rows: Vec<u32> = (0..5).filter_map(|place| sorted.row(place)).collect();
         assert_eq!(rows, [1, 3, 0, 2, 4]);

@@ -119,8 +119,8 @@ fn with_keys(join: &AsofJoinExec, limit: usize) -> Result<Option<Arc<dyn Executi
     };
     let count = join.left.output_partitioning().partition_count();
     let partitions = |plan: &Arc<dyn ExecutionPlan>| plan.output_partitioning().partition_count();
-    // All of them must have something to do.
-    if partitions(left) < count {
+    // Whoever is above it may have been planned for so many partitions, or for one.
+    if partitions(left) != count {
         return Ok(None);
     }
     let (of_left, of_right) = (statistics(left)?, statistics(right)?);

@@ -1,6 +1,6 @@
 //! How rows of the right side are sorted.
 //!
-//! Comes in: for each row the number of its keys, and what is compared, of one part or of several. Goes out: the rows by both, in shards that may be made at the same time. Never here: searches (`sorted.rs`).
+//! Comes in: for each row the number of its keys, and what is compared, of one part or of several. Goes out: the rows by both. Each part is put in the order of its own numbers by itself ([`Part::of`]), and runs of numbers of all parts at the same time ([`Unsorted::shard`]). Never here: searches (`sorted.rs`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,60 +8,159 @@ use std::sync::Arc;
 use arrow::row::Rows;
 
 use super::compared::Compared;
-use super::sorted::{ByPlace, Shard, Sorted};
+use super::sorted::{ByPlace, NO_ROW, Shard, Sorted};
 
-/// Rows that follow each other among all, as they came.
+/// Rows that follow each other among all.
 pub(super) struct Part {
     pub(super) num_rows: u32,
-    /// The number of keys of each; of none, all have the same.
-    pub(super) groups: Vec<u32>,
-    pub(super) compared: Compared,
+    /// `None` without keys: rows are as they came.
+    by_group: Option<ByGroup>,
+    /// Numbers are in the order of the rows by groups, and bytes in that of the rows themselves.
+    compared: Compared,
 }
 
-/// Rows that are to be sorted.
+/// Rows by the numbers of their keys, and of one number in the order in which they came.
+struct ByGroup {
+    /// Where those of each number begin, and where the last ones end.
+    starts: Vec<u32>,
+    rows: Vec<u32>,
+    /// What each number is among all parts; of none, the same.
+    numbers: Vec<u32>,
+}
+
+impl Part {
+    /// Of rows without keys.
+    pub(super) fn plain(num_rows: u32, compared: Compared) -> Self {
+        Self {
+            num_rows,
+            by_group: None,
+            compared,
+        }
+    }
+
+    /// Of rows by the numbers of their keys, of which there are so many.
+    pub(super) fn of(groups: &[u32], num_groups: usize, compared: Compared) -> Self {
+        let starts = starts(groups, num_groups);
+        let mut next = starts.clone();
+        let mut places = groups.iter().map(|group| {
+            let next = next.get_mut(*group as usize)?;
+            *next += 1;
+            Some(*next as usize - 1)
+        });
+        let mut rows = vec![0; groups.len()];
+        let compared = match compared {
+            Compared::Short(values) => {
+                let mut ordered = vec![0; values.len()];
+                for ((row, value), place) in (0..).zip(&values).zip(&mut places) {
+                    if let Some(place) = place
+                        && let (Some(to), Some(at)) = (rows.get_mut(place), ordered.get_mut(place))
+                    {
+                        (*to, *at) = (row, *value);
+                    }
+                }
+                Compared::Short(ordered)
+            }
+            Compared::Long(values) => {
+                for (row, place) in (0..).zip(&mut places) {
+                    if let Some(to) = place.and_then(|place| rows.get_mut(place)) {
+                        *to = row;
+                    }
+                }
+                Compared::Long(values)
+            }
+        };
+        Self {
+            num_rows: u32::try_from(groups.len()).unwrap_or(NO_ROW),
+            by_group: Some(ByGroup {
+                starts,
+                rows,
+                numbers: Vec::new(),
+            }),
+            compared,
+        }
+    }
+
+    /// What the numbers of its keys are among all parts.
+    pub(super) fn tell_numbers(&mut self, numbers: Vec<u32>) {
+        if let Some(by_group) = &mut self.by_group {
+            by_group.numbers = numbers;
+        }
+    }
+}
+
+/// Where rows begin once they lie by the numbers of their keys, and where the last ones end.
+fn starts(groups: &[u32], num_groups: usize) -> Vec<u32> {
+    let mut starts = vec![0_u32; num_groups + 1];
+    for group in groups {
+        if let Some(count) = starts.get_mut(*group as usize + 1) {
+            *count += 1;
+        }
+    }
+    add_up(&mut starts);
+    starts
+}
+
+fn add_up(counts: &mut [u32]) {
+    let mut sum = 0;
+    for count in counts {
+        sum += *count;
+        *count = sum;
+    }
+}
+
+/// Rows of several parts that are to be sorted.
 pub(super) struct Unsorted {
     /// Where the rows of each number of keys will begin, and where the last ones will end.
     starts: Vec<u32>,
+    rows: RowsOf,
     values: Values,
 }
 
-/// Of each part, the numbers of keys and what is compared; without keys, and of bytes, what is compared is that of all parts.
+/// Rows of parts with the first of each, and which number of their own each number of keys is, if it is none of the same.
+enum RowsOf {
+    Plain(u32),
+    ByGroup(Vec<(u32, ByGroup, Vec<u32>)>),
+}
+
+/// What is compared: without keys, and of bytes, that of all parts, else of each part.
 enum Values {
     Plain(Vec<u64>),
-    Short(Vec<(Vec<u32>, Vec<u64>)>),
-    Long(Vec<Vec<u32>>, Arc<Rows>),
+    Short(Vec<Vec<u64>>),
+    Long(Arc<Rows>),
 }
 
 impl Unsorted {
     pub(super) fn of(parts: Vec<Part>, num_groups: usize) -> Self {
-        let num_rows = parts.iter().map(|part| part.num_rows).sum();
-        let has_none = parts.iter().all(|part| part.groups.is_empty());
-        let starts = match has_none {
-            true => vec![0, num_rows],
-            false => starts(parts.iter().map(|part| part.groups.as_slice()), num_groups),
-        };
-        let (mut short, mut numbers, mut long) = (Vec::new(), Vec::new(), None::<Rows>);
+        let (mut short, mut long) = (Vec::new(), None::<Rows>);
+        let (mut begin, mut all) = (0, Vec::new());
         for part in parts {
+            all.extend(part.by_group.map(|by_group| {
+                let own = own_numbers(&by_group.numbers, num_groups);
+                (begin, by_group, own)
+            }));
+            begin += part.num_rows;
             match (part.compared, &mut long) {
-                (Compared::Short(values), _) => short.push((part.groups, values)),
-                (Compared::Long(rows), None) => {
-                    numbers.push(part.groups);
-                    long = Some(rows);
-                }
-                (Compared::Long(rows), Some(long)) => {
-                    numbers.push(part.groups);
-                    for row in &rows {
-                        long.push(row);
-                    }
-                }
+                (Compared::Short(values), _) => short.push(values),
+                (Compared::Long(rows), None) => long = Some(rows),
+                (Compared::Long(rows), Some(long)) => rows.iter().for_each(|row| long.push(row)),
             }
         }
-        let values = match long {
-            None if has_none => Values::Plain(one_after_the_other(short)),
-            None => Values::Short(short),
-            Some(rows) => Values::Long(numbers, Arc::new(rows)),
-        };
-        Self { starts, values }
+        let has_keys = !all.is_empty();
+        Self {
+            starts: match has_keys {
+                false => vec![0, begin],
+                true => starts_of_all(&all, num_groups),
+            },
+            values: match long {
+                Some(rows) => Values::Long(Arc::new(rows)),
+                None if has_keys => Values::Short(short),
+                None => Values::Plain(one_after_the_other(short)),
+            },
+            rows: match has_keys {
+                true => RowsOf::ByGroup(all),
+                false => RowsOf::Plain(begin),
+            },
+        }
     }
 
     /// In order, in one shard.
@@ -111,29 +210,45 @@ impl Unsorted {
         let begin = ends.first().copied().unwrap_or_default();
         let end = ends.last().copied().unwrap_or_default();
         let places = begin as usize..end as usize;
-        let ends: Vec<u32> = ends.iter().map(|start| start - begin).collect();
-        let to = Placing {
-            first: u32::try_from(groups.start).unwrap_or(u32::MAX),
-            next: ends.iter().copied().take(groups.len()).collect(),
-            rows: vec![0; places.len()],
-        };
         let sorts = ends.windows(2).filter_map(|ends| match ends {
-            [start, end] => Some(*start as usize..*end as usize),
+            [start, end] => Some((start - begin) as usize..(end - begin) as usize),
             _ => None,
         });
         match &self.values {
             Values::Plain(values) => plain(values.clone()),
             Values::Short(parts) => {
-                let (mut values, mut rows) = by_group_short(parts, to);
-                sort_groups(&mut values, &mut rows, sorts);
+                let (mut rows, mut values) = (
+                    Vec::with_capacity(places.len()),
+                    Vec::with_capacity(places.len()),
+                );
+                self.each_run(groups, |part, first, run| {
+                    if let Some((own, ordered)) = run.and_values(parts.get(part)) {
+                        rows.extend(own.iter().map(|row| first + row));
+                        values.extend_from_slice(ordered);
+                    }
+                });
+                let mut pairs = Vec::new();
+                for group in sorts {
+                    if let Some((values, rows)) =
+                        values.get_mut(group.clone()).zip(rows.get_mut(group))
+                    {
+                        sort(values, rows, &mut pairs);
+                    }
+                }
                 Shard {
                     places,
                     rows: Some(rows),
                     compared: ByPlace::Short(values),
                 }
             }
-            Values::Long(parts, values) => {
-                let mut rows = by_group_long(parts, to);
+            Values::Long(values) => {
+                let mut rows: Vec<u32> = Vec::with_capacity(places.len());
+                match &self.rows {
+                    RowsOf::Plain(count) => rows.extend(0..*count),
+                    RowsOf::ByGroup(_) => self.each_run(groups, |_, first, run| {
+                        rows.extend(run.rows().iter().map(|row| first + row));
+                    }),
+                }
                 for group in sorts {
                     let rows = rows.get_mut(group).unwrap_or_default();
                     rows.sort_by(|one, next| {
@@ -149,6 +264,28 @@ impl Unsorted {
         }
     }
 
+    /// For each number of keys the rows of each part, with the number of the part and its first row.
+    fn each_run(&self, groups: Range<usize>, mut work: impl FnMut(usize, u32, Run<'_>)) {
+        let RowsOf::ByGroup(parts) = &self.rows else {
+            return;
+        };
+        for group in groups {
+            for (part, (first, by_group, own)) in parts.iter().enumerate() {
+                let number = match own.is_empty() {
+                    true => group,
+                    false => own.get(group).map_or(usize::MAX, |own| *own as usize),
+                };
+                let ends = number
+                    .checked_add(2)
+                    .and_then(|end| by_group.starts.get(number..end));
+                if let Some([begin, end]) = ends {
+                    let places = *begin as usize..*end as usize;
+                    work(part, *first, Run { by_group, places });
+                }
+            }
+        }
+    }
+
     /// With all shards, in the order of their keys.
     pub(super) fn with(&self, shards: Vec<Shard>) -> Sorted {
         Sorted {
@@ -158,23 +295,58 @@ impl Unsorted {
     }
 }
 
-/// Where rows of some numbers of keys go.
-struct Placing {
-    first: u32,
-    /// The next place of each number.
-    next: Vec<u32>,
-    rows: Vec<u32>,
+/// Rows of one number of keys in one part.
+struct Run<'a> {
+    by_group: &'a ByGroup,
+    places: Range<usize>,
 }
 
-impl Placing {
-    /// The place of a row, if it has one of these numbers.
-    fn put(&mut self, group: u32, row: u32) -> Option<usize> {
-        let next = self.next.get_mut(group.wrapping_sub(self.first) as usize)?;
-        let place = *next as usize;
-        *self.rows.get_mut(place)? = row;
-        *next += 1;
-        Some(place)
+impl<'a> Run<'a> {
+    fn rows(&self) -> &'a [u32] {
+        self.by_group
+            .rows
+            .get(self.places.clone())
+            .unwrap_or_default()
     }
+
+    fn and_values<'b>(&self, values: Option<&'b Vec<u64>>) -> Option<(&'a [u32], &'b [u64])> {
+        Some((self.rows(), values?.get(self.places.clone())?))
+    }
+}
+
+/// Which of its own numbers of keys a part has for each of all; none if they are the same.
+fn own_numbers(numbers: &[u32], num_groups: usize) -> Vec<u32> {
+    if numbers.is_empty() {
+        return Vec::new();
+    }
+    let mut own = vec![u32::MAX; num_groups];
+    for (number, group) in (0..).zip(numbers) {
+        if let Some(own) = own.get_mut(*group as usize) {
+            *own = number;
+        }
+    }
+    own
+}
+
+fn starts_of_all(parts: &[(u32, ByGroup, Vec<u32>)], num_groups: usize) -> Vec<u32> {
+    let mut starts = vec![0_u32; num_groups + 1];
+    for (_, part, _) in parts {
+        for (number, ends) in part.starts.windows(2).enumerate() {
+            let group = match part.numbers.is_empty() {
+                true => number,
+                false => part
+                    .numbers
+                    .get(number)
+                    .map_or(usize::MAX, |group| *group as usize),
+            };
+            let count = group.checked_add(1).and_then(|place| starts.get_mut(place));
+            if let (Some(count), [begin, end]) = (count, ends) {
+                *count += end - begin;
+            }
+        }
+    }
+    add_up(&mut starts);
+    starts
 }
 
 /// Rows without keys.
@@ -182,7 +354,7 @@ fn plain(mut values: Vec<u64>) -> Shard {
     let places = 0..values.len();
     let rows = (!values.is_sorted()).then(|| {
         let mut rows: Vec<u32> = (0..).take(values.len()).collect();
-        sort_groups(&mut values, &mut rows, std::iter::once(places.clone()));
+        sort(&mut values, &mut rows, &mut Vec::new());
         rows
     });
     Shard {
@@ -192,67 +364,15 @@ fn plain(mut values: Vec<u64>) -> Shard {
     }
 }
 
-fn one_after_the_other(parts: Vec<(Vec<u32>, Vec<u64>)>) -> Vec<u64> {
-    let count = parts.iter().map(|(_, values)| values.len()).sum::<usize>();
-    let mut parts = parts.into_iter().map(|(_, values)| values);
+fn one_after_the_other(parts: Vec<Vec<u64>>) -> Vec<u64> {
+    let count = parts.iter().map(Vec::len).sum::<usize>();
+    let mut parts = parts.into_iter();
     let mut all = parts.next().unwrap_or_default();
     all.reserve_exact(count - all.len());
     for values in parts {
         all.extend(values);
     }
     all
-}
-
-/// Rows and what is compared of them, by the numbers of their keys, in the order in which they came.
-fn by_group_short(parts: &[(Vec<u32>, Vec<u64>)], mut to: Placing) -> (Vec<u64>, Vec<u32>) {
-    let mut values = vec![0; to.rows.len()];
-    let all = parts
-        .iter()
-        .flat_map(|(groups, values)| groups.iter().zip(values));
-    for (row, (group, value)) in (0_u32..).zip(all) {
-        if let Some(place) = to.put(*group, row)
-            && let Some(at) = values.get_mut(place)
-        {
-            *at = *value;
-        }
-    }
-    (values, to.rows)
-}
-
-fn by_group_long(parts: &[Vec<u32>], mut to: Placing) -> Vec<u32> {
-    if parts.iter().all(Vec::is_empty) {
-        return (0..).take(to.rows.len()).collect();
-    }
-    for (row, group) in (0_u32..).zip(parts.iter().flatten()) {
-        to.put(*group, row);
-    }
-    to.rows
-}
-
-/// Brings what is compared into order among the rows of each number of keys, and the rows with it.
-fn sort_groups(values: &mut [u64], rows: &mut [u32], groups: impl Iterator<Item = Range<usize>>) {
-    let mut pairs = Vec::new();
-    for group in groups {
-        if let Some((values, rows)) = values.get_mut(group.clone()).zip(rows.get_mut(group)) {
-            sort(values, rows, &mut pairs);
-        }
-    }
-}
-
-/// Where rows begin once they lie by the numbers of their keys, and where the last ones end.
-fn starts<'a>(numbers: impl Iterator<Item = &'a [u32]>, num_groups: usize) -> Vec<u32> {
-    let mut starts = vec![0_u32; num_groups + 1];
-    for group in numbers.flatten() {
-        if let Some(count) = starts.get_mut(*group as usize + 1) {
-            *count += 1;
-        }
-    }
-    let mut sum = 0;
-    for start in &mut starts {
-        sum += *start;
-        *start = sum;
-    }
-    starts
 }
 
 /// Brings values and their rows into order; of equal values, the rows stay in theirs.

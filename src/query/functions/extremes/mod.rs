@@ -1,7 +1,7 @@
 //! The least and the greatest float of each group, and nested value.
 //!
 //! Comes in: `min` and `max` of the engine. Goes out: the same functions, whose values of groups order floats as those without groups do: NaN is greater than all numbers, infinities are values
-//! as others, -0.0 is less than 0.0. The engine's begin with the largest number that is finite, and keep or drop NaN by the order of rows. Nested values are compared in `nested`. Never here: other types, which stay the
+//! as others, -0.0 is less than 0.0. The engine's begin with the largest number that is finite, and keep or drop NaN by the order of rows. Nested values are compared in `nested`, and those of all rows so far by batches (`running`). Never here: other types, which stay the
 //! engine's.
 
 use std::sync::Arc;
@@ -23,6 +23,9 @@ use datafusion::prelude::SessionContext;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
 mod nested;
+mod running;
+
+pub(in crate::query) use self::running::running;
 
 /// Puts the functions in place of those of the engine.
 pub(super) fn add_to(context: &SessionContext) {

@@ -2,12 +2,17 @@
 //!
 //! Comes in: values of any type; texts. Goes out: texts of JSON as RFC 8259 has them: numbers that are not finite are `null` there, bytes are hexadecimal digits, and points in time are texts. Never here: what is in a text of JSON (`functions/json.rs`), and which arguments are JSON themselves and not texts (`rewrite/nested_json.rs`).
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringViewArray, StringViewBuilder};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, MapArray, StringViewArray, StringViewBuilder,
+    StructArray,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{can_cast_types, cast};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::error::ArrowError;
 use arrow::json::writer::{NullableEncoder, make_encoder};
 use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
@@ -18,7 +23,7 @@ use serde::de::IgnoredAny;
 
 use super::{Function, Takes, is_text, text, truth, wrong};
 
-/// The field of structs that stand for JSON in a text.
+/// The function whose values stand for JSON in a text: structs of which the only field says so in its metadata.
 pub(in crate::query) const MARK: &str = "__json";
 
 /// The function of a list of names and values.
@@ -65,6 +70,21 @@ pub(super) const ALL: &[Function] = &[
         made: object,
     },
     Function {
+        name: MARK,
+        aliases: &[],
+        section: SECTION,
+        about: "A text that is JSON; functions that make JSON call it.",
+        takes: &[("json", Takes::Text)],
+        least: 1,
+        repeats: false,
+        returned: |_| Ok(DataType::Struct(Fields::from(vec![mark()]))),
+        made: |arrays| {
+            let texts = Arc::clone(only(arrays)?);
+            let fields = Fields::from(vec![mark()]);
+            Ok(Arc::new(StructArray::try_new(fields, vec![texts], None)?))
+        },
+    },
+    Function {
         name: PAIRS,
         aliases: &[],
         section: SECTION,
@@ -107,6 +127,12 @@ pub(super) const ALL: &[Function] = &[
         },
     },
 ];
+
+/// The field of what is marked.
+fn mark() -> Field {
+    let told = HashMap::from([(MARK.to_owned(), String::new())]);
+    Field::new(MARK, DataType::Utf8View, true).with_metadata(told)
+}
 
 fn only(arrays: &[ArrayRef]) -> Result<&ArrayRef> {
     match arrays {
@@ -153,37 +179,93 @@ impl Column {
 fn options() -> EncoderOptions {
     EncoderOptions::default()
         .with_explicit_nulls(true)
-        .with_encoder_factory(Arc::new(Marked))
+        .with_encoder_factory(Arc::new(Encoders))
         .with_timestamp_format("%Y-%m-%d %H:%M:%S%.f".to_owned())
         .with_timestamp_tz_format("%Y-%m-%d %H:%M:%S%.f%:z".to_owned())
         .with_datetime_format("%Y-%m-%d %H:%M:%S%.f".to_owned())
         .with_time_format("%H:%M:%S%.f".to_owned())
 }
 
-/// Structs that stand for JSON in a text.
+/// Encodes what stands for JSON in a text, and maps, whose keys need not be texts.
 #[derive(Debug)]
-struct Marked;
+struct Encoders;
 
-impl EncoderFactory for Marked {
+impl EncoderFactory for Encoders {
     fn make_default_encoder<'a>(
         &self,
         _: &'a FieldRef,
         array: &'a dyn Array,
-        _: &'a EncoderOptions,
+        options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
-        let DataType::Struct(fields) = array.data_type() else {
-            return Ok(None);
-        };
-        let (Some(structs), [field]) = (array.as_struct_opt(), fields.as_ref()) else {
-            return Ok(None);
-        };
-        if field.name() != MARK {
-            return Ok(None);
+        match array.data_type() {
+            DataType::Struct(fields) => match fields.as_ref() {
+                [field] if field.metadata().contains_key(MARK) => {
+                    as_it_is(array.as_struct()).map(Some)
+                }
+                _ => Ok(None),
+            },
+            DataType::Map(entries, _) => of_maps(entries, array.as_map(), options).map(Some),
+            _ => Ok(None),
         }
-        let texts = cast(structs.column(0), &DataType::Utf8View)?;
-        let nulls = texts.nulls().cloned();
-        let encoder = AsItIs(texts.as_string_view().clone());
-        Ok(Some(NullableEncoder::new(Box::new(encoder), nulls)))
+    }
+}
+
+fn as_it_is(structs: &StructArray) -> Result<NullableEncoder<'static>, ArrowError> {
+    let texts = cast(structs.column(0), &DataType::Utf8View)?;
+    let nulls = NullBuffer::union(structs.nulls(), texts.nulls());
+    let encoder = AsItIs(texts.as_string_view().clone());
+    Ok(NullableEncoder::new(Box::new(encoder), nulls))
+}
+
+fn of_maps<'a>(
+    entries: &'a Field,
+    maps: &'a MapArray,
+    options: &'a EncoderOptions,
+) -> Result<NullableEncoder<'a>, ArrowError> {
+    let DataType::Struct(fields) = entries.data_type() else {
+        return Err(ArrowError::SchemaError("a map without entries".to_owned()));
+    };
+    let [_, value] = fields.as_ref() else {
+        return Err(ArrowError::SchemaError("a map of no pairs".to_owned()));
+    };
+    let encoder = OfMaps {
+        offsets: maps.value_offsets(),
+        keys: cast(maps.keys(), &DataType::Utf8View)?
+            .as_string_view()
+            .clone(),
+        values: make_encoder(value, maps.values().as_ref(), options)?,
+    };
+    Ok(NullableEncoder::new(
+        Box::new(encoder),
+        maps.nulls().cloned(),
+    ))
+}
+
+/// Objects of the entries of maps.
+struct OfMaps<'a> {
+    offsets: &'a [i32],
+    keys: StringViewArray,
+    values: NullableEncoder<'a>,
+}
+
+impl Encoder for OfMaps<'_> {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        let Some([begin, end]) = self.offsets.get(row..row + 2) else {
+            return;
+        };
+        let place = |end: &i32| usize::try_from(*end).unwrap_or_default();
+        out.push(b'{');
+        for entry in place(begin)..place(end) {
+            if entry > place(begin) {
+                out.push(b',');
+            }
+            // Of a text it does not fail.
+            let key = serde_json::to_vec(self.keys.value(entry)).unwrap_or_default();
+            out.extend(key);
+            out.push(b':');
+            write(&mut self.values, entry, out);
+        }
+        out.push(b'}');
     }
 }
 
@@ -302,12 +384,11 @@ fn pairs(arrays: &[ArrayRef]) -> Result<ArrayRef> {
     let [names, values] = pairs.columns() else {
         return internal_err!("{PAIRS} of {} columns", pairs.num_columns());
     };
-    if !is_text(names.data_type()) {
-        let got = names.data_type();
-        return plan_err!(
-            "the names of json_group_object are texts, got {got}; CAST(x AS VARCHAR) makes one"
-        );
+    let kind = names.data_type();
+    if kind.is_nested() || !can_cast_types(kind, &DataType::Utf8View) {
+        return plan_err!("the names of json_group_object are texts, got {kind}");
     }
+    let names = &cast(names, &DataType::Utf8View)?;
     let (names, values) = (Column::of(names), Column::of(values));
     let options = options();
     let (mut names, mut values) = (names.encoder(&options)?, values.encoder(&options)?);

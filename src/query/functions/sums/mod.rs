@@ -1,7 +1,7 @@
 //! Sums that are exact, or an error: never a value that wrapped around.
 //!
 //! Comes in: `sum` and `avg` of the engine. Goes out: the same functions, whose sums of whole numbers, decimals and durations are kept in 128 bits and looked over at the end, and which take truth values (`sum`) and moments (`avg`). A sum
-//! of decimals of 32 or 64 bits is a decimal of 128 bits. Sums of floats are exact in frames that slide, as variances are (`variance`). Never here: other sums of floats, intervals, decimals of 256 bits, which stay the
+//! of decimals of 32 or 64 bits is a decimal of 128 bits. Sums of floats are exact in frames that slide, as variances are (`variance`). Sums of all rows so far are made by batches (`running`). Never here: other sums of floats, intervals, decimals of 256 bits, which stay the
 //! engine's.
 
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use datafusion::prelude::SessionContext;
 
 use self::groups::Groups;
 use self::outcome::{Gives, Outcome};
+pub(in crate::query) use self::running::Running;
 use self::total::{Distinct, Total};
 use crate::error::Error;
 use crate::query::plan::types::bare::values_of;
@@ -36,6 +37,7 @@ mod fixed;
 mod floats;
 mod groups;
 mod outcome;
+mod running;
 mod total;
 mod variance;
 
@@ -116,6 +118,32 @@ macro_rules! of_type {
 
 fn total<T: total::Summed>(outcome: Outcome) -> Box<dyn Accumulator> {
     Box::new(Total::<T>::new(outcome))
+}
+
+/// What adds up all rows so far, if the function is one of ours and does so; of values of the first type, which come to the second.
+pub(in crate::query) fn running(
+    function: &AggregateUDF,
+    name: &str,
+    (input, output): (&DataType, &DataType),
+) -> Option<Running> {
+    let exact = function.inner().downcast_ref::<Exact>()?;
+    if *input == DataType::Float64 && *output == DataType::Float64 {
+        return Some(running::of_floats(exact.gives));
+    }
+    if exact.gives != Gives::Sum || !exact.takes(input) {
+        return None;
+    }
+    let outcome = Outcome {
+        name: name.to_owned(),
+        gives: exact.gives,
+        data_type: output.clone(),
+        state: state_type(input),
+    };
+    Some(of_type!(input, so_far, outcome))
+}
+
+fn so_far<T: total::Summed>(outcome: Outcome) -> Running {
+    running::total::<T>(outcome)
 }
 
 fn groups<T: total::Summed>(outcome: Outcome) -> Box<dyn GroupsAccumulator> {

@@ -290,6 +290,10 @@ fn shown(value: &Expr) -> String {
             Value::SingleQuotedString(text) => text.clone(),
             other => other.to_string(),
         },
+        Expr::TypedString(value) => match &value.value.value {
+            Value::SingleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
         other => other.to_string(),
     }
 }

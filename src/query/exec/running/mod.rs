@@ -1,0 +1,188 @@
+//! Windows from the first row of a partition to the row itself, worked out a batch at a time: numbers of rows, ranks, counts, sums, means of floats, least and greatest values so far.
+//!
+//! Comes in: a plan that is about to run. Goes out: the same plan, in which an operator of windows that has only such ones is one of ours: that of the engine calls an aggregate for each row. Its input is in the order of its keys, and goes on to the output as it comes. Rows that are equal to the last one of a batch (RANGE: they have one value) wait until others come. Never here: frames that slide or look ahead, filters, plans of other processes, and how values are worked out (`values.rs`, `functions/`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Statistics, internal_err};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::window::WindowExpr;
+use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::BoundedWindowAggExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
+    InputDistributionRequirements, InputOrderMode, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{TryStreamExt, stream};
+
+use self::rows::Rows;
+use self::values::Function;
+
+mod peers;
+mod rows;
+mod values;
+
+/// The plan whose windows are worked out by batches where they can.
+///
+/// # Errors
+/// As the engine says.
+pub(in crate::query) fn running(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        let Some(windows) = node.downcast_ref::<BoundedWindowAggExec>() else {
+            return Ok(Transformed::no(node));
+        };
+        let is_one = windows.input_order_mode == InputOrderMode::Sorted
+            && windows.state_observer().is_none()
+            && have_same_keys(windows.window_expr())
+            && windows
+                .window_expr()
+                .iter()
+                .all(|window| Function::of(window, &windows.input().schema()).is_some());
+        match is_one {
+            true => Ok(Transformed::yes(
+                Arc::new(RunningWindowAggExec::of(node)) as _
+            )),
+            false => Ok(Transformed::no(node)),
+        }
+    })
+    .data()
+}
+
+fn have_same_keys(windows: &[Arc<dyn WindowExpr>]) -> bool {
+    let Some((first, others)) = windows.split_first() else {
+        return false;
+    };
+    others.iter().all(|other| {
+        other.partition_by() == first.partition_by() && other.order_by() == first.order_by()
+    })
+}
+
+/// The operator. What it asks of its input, and promises, is what the operator of the engine does.
+#[derive(Debug)]
+struct RunningWindowAggExec {
+    /// That of the engine.
+    windows: Arc<dyn ExecutionPlan>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl RunningWindowAggExec {
+    fn of(windows: Arc<dyn ExecutionPlan>) -> Self {
+        Self {
+            windows,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    fn windows(&self) -> Result<&BoundedWindowAggExec> {
+        match self.windows.downcast_ref::<BoundedWindowAggExec>() {
+            Some(windows) => Ok(windows),
+            None => internal_err!("windows of {}", self.windows.name()),
+        }
+    }
+}
+
+impl DisplayAs for RunningWindowAggExec {
+    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let windows = self.windows().map_err(|_| fmt::Error)?;
+        let names = windows.window_expr().iter();
+        let names: Vec<&str> = names.map(|window| window.name()).collect();
+        write!(formatter, "{}: wdw=[{}]", self.name(), names.join(", "))
+    }
+}
+
+impl ExecutionPlan for RunningWindowAggExec {
+    fn name(&self) -> &'static str {
+        "RunningWindowAggExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.windows.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.windows.children()
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.windows.apply_expressions(visit)
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.windows.input_distribution_requirements()
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        self.windows.required_input_ordering()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        self.windows.maintains_input_order()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let windows = Arc::clone(&self.windows).replace_children(children, options)?;
+        Ok(Arc::new(Self::of(windows)))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, recompute)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        arguments: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        self.windows.statistics_from_inputs(inputs, arguments)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let windows = self.windows()?;
+        let schema: SchemaRef = self.schema();
+        let input = windows.input().execute(partition, context)?;
+        let rows = Rows::try_new(windows.window_expr(), &input.schema(), Arc::clone(&schema))?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let batches = stream::try_unfold((input, rows), |(mut input, mut rows)| async move {
+            loop {
+                if let Some(batch) = rows.next_ready() {
+                    return Ok(Some((batch, (input, rows))));
+                }
+                if rows.is_over() {
+                    return Ok(None);
+                }
+                match input.try_next().await? {
+                    Some(batch) => rows.push(batch)?,
+                    None => rows.end()?,
+                }
+            }
+        });
+        let batches = batches.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}

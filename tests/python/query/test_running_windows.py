@@ -1,0 +1,156 @@
+"""Windows from the first row of a partition to the row itself, beside DuckDB."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+
+NUM_ROWS = 120_000
+
+
+@pytest.fixture(name="rows", scope="module")
+def _rows() -> pa.Table:
+    random = np.random.default_rng(1)
+
+    def some(values: pa.Array) -> pa.Array:
+        """With nulls, also as the first values of a partition."""
+        return pa.array(values.to_pylist(), values.type, mask=random.random(NUM_ROWS) < 0.2)
+
+    numbers = random.integers(-1_000, 1_000, NUM_ROWS)
+    begin = datetime.date(2013, 1, 1)
+    return pa.table(
+        {
+            "g": some(pa.array(random.integers(0, 40, NUM_ROWS))),
+            "t": pa.array([f"key {number}" for number in random.integers(0, 7, NUM_ROWS)]),
+            # Different, with few values, and mostly equal.
+            "o": pa.array(random.permutation(NUM_ROWS)),
+            "p": some(pa.array(random.integers(0, 90, NUM_ROWS))),
+            "q": pa.array(random.random(NUM_ROWS) < 0.00005),
+            "i": some(pa.array(numbers)),
+            "x": some(pa.array(numbers / 8)),
+            "d": some(
+                pa.array([Decimal(int(number)) / 4 for number in numbers], pa.decimal128(12, 2))
+            ),
+            "s": some(pa.array([f"{number:05}" for number in numbers])),
+            "m": some(pa.array([begin + datetime.timedelta(int(number)) for number in numbers])),
+            "b": pa.array(numbers % 3 == 0),
+        }
+    )
+
+
+@pytest.fixture(name="both", scope="module", params=[1, 3])
+def _both(
+    request: pytest.FixtureRequest, rows: pa.Table
+) -> tuple[pg.Session, duckdb.DuckDBPyConnection]:
+    session = pg.Session(threads=request.param)
+    batches = rows.to_batches(max_chunksize=7_000)
+    session.register("t", pg.from_arrow(pa.Table.from_batches(batches, rows.schema)))
+    connection = duckdb.connect()
+    connection.register("t", rows)
+    return session, connection
+
+
+FUNCTIONS = {
+    "numbers": ["row_number()"],
+    "ranks": ["rank()", "dense_rank()"],
+    "counts": ["count(*)", "count(i)", "count(s)"],
+    "sums": ["sum(i)", "sum(d)", "sum(x)", "avg(x)"],
+    "extremes": ["max(i)", "min(d)", "max(x)", "min(s)", "max(m)", "min(m)"],
+}
+
+ORDERS = {
+    "different": "PARTITION BY g ORDER BY o",
+    "descending": "PARTITION BY g, t ORDER BY o DESC",
+    "few": "PARTITION BY t ORDER BY p NULLS FIRST, o % 5",
+    "equal": "PARTITION BY t ORDER BY q",
+    "none": "ORDER BY p, o",
+}
+
+FRAMES = ["", "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW", "RANGE UNBOUNDED PRECEDING"]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=["usual", "rows", "range"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_values_so_far_are_those_of_duckdb(
+    both: tuple[pg.Session, duckdb.DuckDBPyConnection], kind: str, order: str, frame: str
+) -> None:
+    if "ROWS" in frame and order in ("few", "equal"):
+        # Which row comes first is nobody's promise.
+        frame = f", o {frame}"
+    elif kind == "numbers":
+        frame = ", o"
+    session, connection = both
+    window = f"({ORDERS[order]} {frame})"
+    values = [f"{function} OVER {window}" for function in FUNCTIONS[kind]]
+    items = ", ".join(f"{value} AS w{place}" for place, value in enumerate(values))
+    text = f"SELECT o, {items} FROM t ORDER BY o"
+    found = session.sql(text).to_arrow()
+    wanted = connection.sql(text).to_arrow_table()
+    for place, function in enumerate(FUNCTIONS[kind]):
+        one, other = (table[f"w{place}"].to_pylist() for table in (found, wanted))
+        if "(x)" in function:
+            both_floats = [np.array(values, float) for values in (one, other)]
+            np.testing.assert_allclose(*both_floats, rtol=1e-12, err_msg=function)
+        else:
+            assert one == other, function
+    assert "RunningWindowAggExec" in session.sql(text).explain(analyze=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sum(i) FILTER (WHERE b) OVER (PARTITION BY g ORDER BY o)",
+        "sum(i) OVER (PARTITION BY g ORDER BY o ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)",
+        "sum(i) OVER (PARTITION BY g ORDER BY o ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING)",
+        "count(i) OVER (PARTITION BY g ORDER BY o ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+        "sum(i) OVER (PARTITION BY g)",
+        "lag(i) OVER (PARTITION BY g ORDER BY o)",
+    ],
+)
+def test_other_windows_are_left_to_the_engine(
+    both: tuple[pg.Session, duckdb.DuckDBPyConnection], value: str
+) -> None:
+    session, connection = both
+    # Called otherwise, too: a name says nothing of a filter.
+    for items in (f"{value} AS w", f"{value} AS w, sum(i) OVER (PARTITION BY g ORDER BY o) AS v"):
+        text = f"SELECT o, {items} FROM t ORDER BY o"
+        found = session.sql(text).to_arrow()
+        wanted = connection.sql(text).to_arrow_table()
+        for name in wanted.column_names:
+            assert found[name].to_pylist() == wanted[name].to_pylist(), name
+
+
+def test_what_is_above_gets_rows_in_their_order(
+    both: tuple[pg.Session, duckdb.DuckDBPyConnection],
+) -> None:
+    session, connection = both
+    texts = [
+        "SELECT o, s FROM (SELECT o, sum(i) OVER (ORDER BY o) AS s FROM t) WHERE s > 100 ORDER BY o LIMIT 9",
+        "SELECT t, max(n) AS n FROM (SELECT t, row_number() OVER (PARTITION BY t ORDER BY o) AS n FROM t) GROUP BY t ORDER BY t",
+        "SELECT g, o FROM t QUALIFY rank() OVER (PARTITION BY g ORDER BY o) <= 2 ORDER BY o",
+        "SELECT count(*) AS n, sum(r) AS s FROM (SELECT dense_rank() OVER (ORDER BY p) AS r FROM t)",
+    ]
+    for text in texts:
+        found = session.sql(text).to_arrow().to_pylist()
+        assert found == connection.sql(text).to_arrow_table().to_pylist(), text
+
+
+def test_a_sum_that_has_no_room_is_told(both: tuple[pg.Session, object]) -> None:
+    text = "SELECT sum(9223372036854775000 + i - i) OVER (ORDER BY o) AS s FROM t"
+    with pytest.raises(pg.errors.QueryError, match="has no room in its type"):
+        both[0].sql(text).to_arrow()
+
+
+def test_no_rows_have_no_values() -> None:
+    session = pg.Session(threads=2)
+    session.register("t", pg.from_arrow(pa.table({"i": pa.array([], pa.int64())})))
+    text = "SELECT i, sum(i) OVER (ORDER BY i) AS s FROM t"
+    assert session.sql(text).to_arrow().num_rows == 0
