@@ -11,6 +11,7 @@
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars
 # make bench-asof  ASOF JOIN, beside DuckDB and Polars
 # make bench-pivot  PIVOT, beside DuckDB and Polars
+# make bench-windows  windows, beside DuckDB
 # make bench-storage  allocating storages, beside numpy
 # make bench-share  opening tiles in another process, beside DoGet and pickling them
 # make bench-share-ray  the same, and `ray.get` of the same tables in the same run
@@ -29,7 +30,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-asof bench-pivot bench-storage bench-share bench-share-ray bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-asof bench-pivot bench-windows bench-storage bench-share bench-share-ray bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -132,6 +133,10 @@ bench-asof: extension
 bench-pivot: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/pivot.py
+
+bench-windows: extension
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
+	$(VENV)/bin/python tests/benches/windows.py
 
 bench-storage: extension
 	$(VENV)/bin/python tests/benches/storage.py

@@ -23,6 +23,7 @@ use super::plan::constants::Constants;
 use super::plan::copies::CountCopies;
 use super::plan::early_groups::EarlyGroups;
 use super::plan::join_order::JoinOrder;
+use super::plan::kept_limits::KeptLimits;
 use super::plan::long_limit::LongLimits;
 use super::plan::meaning::Meaning;
 use super::plan::narrow::Arithmetic;
@@ -146,10 +147,13 @@ fn without_mistakes(state: &SessionState) -> Vec<Arc<dyn PhysicalOptimizerRule +
             Arc::new(Offsets) as _,
             Arc::new(SetKeys) as _,
             Arc::new(Constants) as _,
-            Arc::clone(rule),
+            Arc::new(KeptLimits(Arc::clone(rule))) as _,
         ],
         "PushdownSort" => {
-            let again = settles.map(|settles| Arc::new(Required(Arc::clone(settles))) as _);
+            let again = settles.map(|settles| {
+                let settles = Arc::new(KeptLimits(Arc::clone(settles)));
+                Arc::new(Required(settles)) as _
+            });
             again.into_iter().chain([Arc::clone(rule)]).collect()
         }
         _ => vec![Arc::clone(rule)],

@@ -4,7 +4,7 @@
 //!
 //! - Operators: `scan/` (reading tiles), `asof/`, `dense` (joins that look up by number), `spool/` (rows that are made once), `expand/` (groups for each set of keys), `running/` (windows from the first row), `first_seen`, `relabel`; `over` is what those of one input have in common.
 //! - Expressions: `narrow` (decimals in 64 bits), `guarded` (what can fail, beside what guards it), `expressions` (putting others into operators).
-//! - Before a run: `connect` (joins and TopK with scans; `twins`: columns of one name), `wait`, `enough` (few groups), `own` (copies for sorts), `batch_rows`, `portion` and `pace` (small batches for what makes much of little: `growth`), `reported`, `stop`; `between` is the node of these.
+//! - Before a run: `connect` (joins and TopK with scans; `twins`: columns of one name), `wait`, `enough` (few groups), `own` (copies for sorts), `batch_rows`, `portion` and `pace` (small batches for what makes much of little: `growth`), `reported`, `stable` (merges), `stop`; `between` is the node of these.
 //! - After it: `remains`.
 //!
 //! Never here: which plan it is (`plan/`).
@@ -31,6 +31,7 @@ pub(super) mod reported;
 pub(super) mod running;
 pub(super) mod scan;
 pub(super) mod spool;
+pub(super) mod stable;
 pub(super) mod stop;
 pub(super) mod twins;
 pub(super) mod wait;

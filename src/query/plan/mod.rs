@@ -6,7 +6,7 @@
 //! - What is said in several places: `repeated/`.
 //! - What is known of grids: `statistics/`, `dependencies`, `sorted`.
 //! - Logical plans that cost less: `join_order` with `join_search`, `outer`, `unions`, `unordered`, `stay`; in clusters `spread/`.
-//! - Physical plans, first `roll_up` and `early_groups`, then among the engine's rules `casts`, `set_keys`, `constants`, `offsets`, `required`, at last `long_limit`, `one_step`, `narrow`, `pause`. `settings` are the engine's.
+//! - Physical plans, first `roll_up` and `early_groups`, then among the engine's rules `casts`, `set_keys`, `constants`, `offsets`, `kept_limits`, `required`, at last `long_limit`, `one_step`, `narrow`, `pause`. `settings` are the engine's.
 //!
 //! Never here: what is done to a plan just before it runs, which is in `exec`.
 
@@ -19,6 +19,7 @@ mod dependencies;
 pub(in crate::query) mod early_groups;
 pub(super) mod join_order;
 mod join_search;
+pub(super) mod kept_limits;
 pub(super) mod long_limit;
 pub(super) mod meaning;
 pub(super) mod narrow;

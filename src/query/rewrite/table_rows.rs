@@ -42,7 +42,7 @@ pub(in crate::query) async fn written_out(
             return Ok(());
         };
         // Tables that look at others around them, or that the planner does not know yet: the engine says what it does not find.
-        if let Ok(columns) = columns_of(*asked, state).await {
+        if let Ok(columns) = Box::pin(columns_of(*asked, state)).await {
             let mut writing = Writing {
                 columns: Some(columns),
                 ..Writing::after(skipped)

@@ -22,6 +22,7 @@ use crate::query::exec::portion::portioned;
 use crate::query::exec::reported::reported;
 use crate::query::exec::running::running;
 use crate::query::exec::spool::joined;
+use crate::query::exec::stable::stable;
 use crate::query::exec::stop::{Stop, stoppable};
 use crate::query::exec::wait::waiting;
 
@@ -74,7 +75,7 @@ impl Begun {
         // A run learns its dynamic filters itself: those of the plan belong to nobody.
         let options = self.context.session_config().options();
         let plan = spread(reset_plan_states(Arc::clone(&self.plan))?, &self.context)?;
-        let plan = connected(running(plan)?, options)?;
+        let plan = connected(running(stable(plan)?)?, options)?;
         let plan = bounded(dense(waiting(plan)?, &self.context)?, Place::Above)?;
         Ok(joined(reported(stoppable(plan, stop)?)?)?)
     }

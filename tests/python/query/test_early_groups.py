@@ -149,6 +149,9 @@ EARLY = [
     "SELECT name, sum(number) FILTER (WHERE part = 2), count(*) FILTER (WHERE kind LIKE '%3') FROM facts JOIN items USING (item) GROUP BY name",
     "SELECT name, sum(price * 2), sum(price + price), max(share * 2 - 1) FROM facts JOIN items USING (item) WHERE part < 3 GROUP BY name",
     "SELECT name, sum(CASE WHEN part = 1 THEN price ELSE 0 END), bool_and(number < 49) FROM facts JOIN items USING (item) GROUP BY name",
+    # Whole numbers that have room, since it is known between which they lie.
+    "SELECT name, sum(CASE WHEN number - part > 3 THEN 1 ELSE 0 END), max(number * part + 7) FROM facts JOIN items USING (item) GROUP BY name",
+    "SELECT name, sum(n) FROM (SELECT item, number + serial AS n FROM facts WHERE part < 3) JOIN items USING (item) GROUP BY name",
     "SELECT name, sum(1), avg(2), max('x') FROM facts JOIN items USING (item) GROUP BY name",
     # What comes after: HAVING, ORDER BY with LIMIT, windows, several sets of keys, groups of groups.
     "SELECT name, sum(number) AS s FROM facts JOIN items USING (item) GROUP BY name HAVING count(*) > 3500",

@@ -1,4 +1,4 @@
-"""Windows from the first row of a partition to the row itself, beside DuckDB."""
+"""Windows from the first row of a partition to the row itself, and from some rows before it, beside DuckDB."""
 
 from __future__ import annotations
 
@@ -73,15 +73,23 @@ ORDERS = {
     "none": "ORDER BY p, o",
 }
 
-FRAMES = ["", "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW", "RANGE UNBOUNDED PRECEDING"]
+FRAMES = {
+    "usual": "",
+    "rows": "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    "range": "RANGE UNBOUNDED PRECEDING",
+    "none before": "ROWS BETWEEN CURRENT ROW AND CURRENT ROW",
+    "few before": "ROWS 6 PRECEDING",
+    "many before": "ROWS 9000 PRECEDING",
+}
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=["usual", "rows", "range"])
+@pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", FUNCTIONS)
 def test_values_so_far_are_those_of_duckdb(
     both: tuple[pg.Session, duckdb.DuckDBPyConnection], kind: str, order: str, frame: str
 ) -> None:
+    frame = FRAMES[frame]
     if "ROWS" in frame and order in ("few", "equal"):
         # Which row comes first is nobody's promise.
         frame = f", o {frame}"
@@ -108,7 +116,9 @@ def test_values_so_far_are_those_of_duckdb(
     "value",
     [
         "sum(i) FILTER (WHERE b) OVER (PARTITION BY g ORDER BY o)",
-        "sum(i) OVER (PARTITION BY g ORDER BY o ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)",
+        "sum(i) OVER (PARTITION BY g ORDER BY o RANGE BETWEEN 300 PRECEDING AND CURRENT ROW)",
+        "sum(i) FILTER (WHERE b) OVER (PARTITION BY g ORDER BY o ROWS 3 PRECEDING)",
+        "sum(i) OVER (PARTITION BY g ORDER BY o ROWS BETWEEN 9 PRECEDING AND 3 PRECEDING)",
         "sum(i) OVER (PARTITION BY g ORDER BY o ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING)",
         "count(i) OVER (PARTITION BY g ORDER BY o ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
         "sum(i) OVER (PARTITION BY g)",
@@ -147,6 +157,29 @@ def test_a_sum_that_has_no_room_is_told(both: tuple[pg.Session, object]) -> None
     text = "SELECT sum(9223372036854775000 + i - i) OVER (ORDER BY o) AS s FROM t"
     with pytest.raises(pg.errors.QueryError, match="has no room in its type"):
         both[0].sql(text).to_arrow()
+
+
+def test_a_total_within_equal_keys_is_nobodys() -> None:
+    most = 2**63 - 1
+    rows = pa.table({"k": [1, 1, 1, 2], "v": [most, 10, -20, 5]})
+    for size in (1, 2, 4):
+        session = pg.Session(threads=1)
+        batches = rows.to_batches(max_chunksize=size)
+        session.register("t", pg.from_arrow(pa.Table.from_batches(batches)))
+        text = "SELECT sum(v) OVER (ORDER BY k) AS s FROM t"
+        assert session.sql(text).to_arrow()["s"].to_pylist() == [most - 10] * 3 + [most - 5]
+
+
+def test_nulls_that_a_frame_begins_with_have_their_place() -> None:
+    rows = pa.table({"id": [0, 1, 2, 3], "v": pa.array([None, 3, 2, None], pa.int64())})
+    for value in ("min(v)", "max(-v)", "sum(v)"):
+        for order in ("DESC NULLS LAST", "DESC NULLS FIRST", "ASC NULLS LAST", "ASC NULLS FIRST"):
+            window = f"{value} OVER (ORDER BY id ROWS UNBOUNDED PRECEDING)"
+            text = f"SELECT {window} AS w FROM t ORDER BY w {order}"
+            found = pg.sql(text, t=pg.from_arrow(rows)).to_arrow()["w"].to_pylist()
+            there = sorted((w for w in found if w is not None), reverse="DESC" in order)
+            nulls = [None] * found.count(None)
+            assert found == (there + nulls if "LAST" in order else nulls + there), text
 
 
 def test_no_rows_have_no_values() -> None:

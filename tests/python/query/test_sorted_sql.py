@@ -147,3 +147,27 @@ def test_equal_texts_are_in_one_share_and_need_no_exchange(path: Path, table: pa
     assert [column.to_pylist() for column in found.columns] == [
         column.to_pylist() for column in expected.columns
     ]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("rows", [50, 777])
+def test_rows_merged_by_one_order_have_lost_the_other(threads: int, rows: int) -> None:
+    """A table that is sorted by two columns, read by several threads."""
+    count = 12_000
+    table = pa.table({"id": range(count), "k": [row // 1000 for row in range(count)]})
+    session = pg.Session(threads=threads)
+    batches = table.to_batches(max_chunksize=rows)
+    session.register("t", pg.from_arrow(pa.Table.from_batches(batches)))
+    texts = [
+        "SELECT id, k FROM (SELECT id, k FROM t ORDER BY k LIMIT 11000) ORDER BY id",
+        "SELECT id, rank() OVER (ORDER BY k) AS r FROM t ORDER BY id",
+        "SELECT id, first_value(id) OVER (ORDER BY k) AS f FROM t ORDER BY id",
+        "SELECT id, k, first_value(id) OVER (ORDER BY id) AS w FROM t ORDER BY k, id LIMIT 40",
+        "SELECT id, k, count(*) OVER (ORDER BY id) AS w FROM t ORDER BY k, w, id LIMIT 40",
+        "SELECT id, k, max(id) OVER (ORDER BY k) AS w FROM t ORDER BY k, w, id LIMIT 40",
+    ]
+    for text in texts:
+        ids = session.sql(text).to_arrow()["id"].to_pylist()
+        assert ids == sorted(ids), text
+        if "LIMIT 40" in text:
+            assert ids == list(range(40)), text

@@ -1,6 +1,6 @@
-//! Windows from the first row of a partition to the row itself, worked out a batch at a time: numbers of rows, ranks, counts, sums, means of floats, least and greatest values so far.
+//! Windows from the first row of a partition to the row itself, or from so many rows before it, worked out a batch at a time: numbers of rows, ranks, counts, sums, means of floats, least and greatest values.
 //!
-//! Comes in: a plan that is about to run. Goes out: the same plan, in which an operator of windows that has only such ones is one of ours: that of the engine calls an aggregate for each row. Its input is in the order of its keys, and goes on to the output as it comes. Rows that are equal to the last one of a batch (RANGE: they have one value) wait until others come. Never here: frames that slide or look ahead, filters, plans of other processes, and how values are worked out (`values.rs`, `functions/`).
+//! Comes in: a plan that is about to run. Goes out: the same plan, in which an operator of windows that has only such ones is one of ours: that of the engine calls an aggregate for each row. Its input is in the order of its keys, and goes on to the output as it comes. Rows that are equal to the last one of a batch (RANGE: they have one value) wait until others come. Never here: frames that look ahead or slide by values, filters that the engine keeps apart, plans of other processes, and how values are worked out (`values.rs`, `functions/`).
 
 use std::fmt;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::window::WindowExpr;
 
 use super::peers::Keys;
-use super::values::{Function, Running};
+use super::values::{Finish, Function, Running};
 
 /// The rows of one partition of the plan.
 pub(super) struct Rows {
@@ -35,11 +35,12 @@ pub(super) struct Rows {
 struct Window {
     arguments: Vec<Arc<dyn PhysicalExpr>>,
     running: Running,
+    finish: Option<Finish>,
     /// Whether rows with equal keys have the value of the last of them.
     is_of_peers: bool,
 }
 
-/// Rows with the values that they have if no more come.
+/// Rows with what their values are made of if no more come.
 struct Waiting {
     rows: RecordBatch,
     values: Vec<ArrayRef>,
@@ -64,6 +65,7 @@ impl Rows {
                     arguments: window.expressions(),
                     is_of_peers: function.is_of_peers,
                     running: function.running,
+                    finish: function.finish,
                 }),
                 None => internal_err!("the window {}", window.name()),
             });
@@ -183,7 +185,13 @@ impl Rows {
     }
 
     fn make_ready(&mut self, rows: &RecordBatch, values: Vec<ArrayRef>) -> Result<()> {
-        let columns = rows.columns().iter().cloned().chain(values).collect();
+        let mut columns = rows.columns().to_vec();
+        for (window, values) in self.windows.iter().zip(values) {
+            columns.push(match &window.finish {
+                Some(finish) => finish(&values)?,
+                None => values,
+            });
+        }
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
         self.ready.push_back(batch);
         Ok(())

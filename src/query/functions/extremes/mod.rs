@@ -146,7 +146,8 @@ impl AggregateUDFImpl for Extreme {
         self.inner.inner().documentation()
     }
 
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.inner.inner().set_monotonicity(data_type)
+    /// The engine does not ask where the nulls are that a frame begins with.
+    fn set_monotonicity(&self, _: &DataType) -> SetMonotonicity {
+        SetMonotonicity::NotMonotonic
     }
 }

@@ -62,7 +62,7 @@ impl Sliding {
         }
     }
 
-    fn change(&mut self, value: f64, is_more: bool) {
+    pub(super) fn change(&mut self, value: f64, is_more: bool) {
         if value.is_finite() {
             self.sum.add_float(value, is_more);
             count(&mut self.num_finite, is_more);
@@ -76,7 +76,7 @@ impl Sliding {
     }
 
     /// The sum or mean; `None` of no values.
-    fn value(&mut self) -> Option<f64> {
+    pub(super) fn value(&mut self) -> Option<f64> {
         let has_infinite = (self.num_infinite > 0, self.num_negative_infinite > 0);
         match (self.num_nan, has_infinite) {
             (1.., _) | (_, (true, true)) => Some(f64::NAN),

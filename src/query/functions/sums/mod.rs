@@ -120,15 +120,16 @@ fn total<T: total::Summed>(outcome: Outcome) -> Box<dyn Accumulator> {
     Box::new(Total::<T>::new(outcome))
 }
 
-/// What adds up all rows so far, if the function is one of ours and does so; of values of the first type, which come to the second.
+/// What adds up all rows so far, or so many before each and itself, if the function is one of ours and does so; of values of the first type, which come to the second.
 pub(in crate::query) fn running(
     function: &AggregateUDF,
     name: &str,
     (input, output): (&DataType, &DataType),
+    before: Option<usize>,
 ) -> Option<Running> {
     let exact = function.inner().downcast_ref::<Exact>()?;
     if *input == DataType::Float64 && *output == DataType::Float64 {
-        return Some(running::of_floats(exact.gives));
+        return Some(running::of_floats(exact.gives, before));
     }
     if exact.gives != Gives::Sum || !exact.takes(input) {
         return None;
@@ -139,11 +140,11 @@ pub(in crate::query) fn running(
         data_type: output.clone(),
         state: state_type(input),
     };
-    Some(of_type!(input, so_far, outcome))
+    Some(of_type!(input, so_far, (outcome, before)))
 }
 
-fn so_far<T: total::Summed>(outcome: Outcome) -> Running {
-    running::total::<T>(outcome)
+fn so_far<T: total::Summed>((outcome, before): (Outcome, Option<usize>)) -> Running {
+    running::total::<T>(outcome, before)
 }
 
 fn groups<T: total::Summed>(outcome: Outcome) -> Box<dyn GroupsAccumulator> {
@@ -343,7 +344,8 @@ impl AggregateUDFImpl for Exact {
         self.inner.documentation()
     }
 
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.inner.inner().set_monotonicity(data_type)
+    /// The engine does not ask where the nulls are that a frame begins with.
+    fn set_monotonicity(&self, _: &DataType) -> SetMonotonicity {
+        SetMonotonicity::NotMonotonic
     }
 }

@@ -4,6 +4,7 @@
 //! aggregates keep of a group passes the joins as columns; a row that meets several counts as often, as it would have before. Never here: the order of joins (`join_order.rs`), and what it costs (`saving.rs`).
 
 mod joined;
+mod ranges;
 mod safe;
 mod saving;
 
@@ -165,12 +166,14 @@ impl Taking {
         }
         let (early_keys, schema) = (self.early_keys(), self.base.schema());
         let rows = known.most_rows(&self.base)?;
+        let columns = |column| ranges::of_column(&self.base, column);
+        let never_fails = |value: &Expr| never_fails(value, &schema, &columns);
         let never_fail = early_keys
             .iter()
-            .all(|key| never_fails(key, &schema) && is_key(key, &schema))
-            && self.values().all(|value| {
-                never_fails(value, &schema) && has_room_for_sums(value, &schema, rows)
-            });
+            .all(|key| never_fails(key) && is_key(key, &schema))
+            && self
+                .values()
+                .all(|value| never_fails(value) && has_room_for_sums(value, &schema, rows));
         let tables: Vec<_> = self.tables.iter().map(|named| &named.table).collect();
         let joined = self.tables.iter().flat_map(|named| &named.on);
         let joined: Vec<Expr> = joined.map(|(_, value)| Arc::clone(value)).collect();

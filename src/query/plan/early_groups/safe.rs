@@ -1,6 +1,6 @@
 //! Expressions that are worked out for any row without an error.
 //!
-//! Comes in: an expression over columns. Goes out: whether there is no row for which it fails, as far as the types tell: rows that a join drops must not be the reason of an error. Functions may do anything. Never here:
+//! Comes in: an expression over columns. Goes out: whether there is no row for which it fails, as far as the types tell, and of whole numbers what grids know of their columns: rows that a join drops must not be the reason of an error. Functions may do anything. Never here:
 //! what is done where something fails (`exec/guarded.rs`).
 
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use datafusion::physical_expr::expressions::{
     Literal, NotExpr,
 };
 use datafusion::physical_plan::PhysicalExpr;
+
+use super::ranges::{self, Columns};
+use crate::query::plan::meaning::checked::operands;
 
 /// The operators that take all values of their types.
 const OF_ANY_VALUE: [Operator; 10] = [
@@ -28,10 +31,17 @@ const OF_ANY_VALUE: [Operator; 10] = [
     Operator::IsNotDistinctFrom,
 ];
 
-/// Whether it never fails.
-pub(super) fn never_fails(expression: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+/// Whether it never fails, for columns of a schema, of whose whole numbers it is known between which they lie.
+pub(super) fn never_fails(
+    expression: &Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+    columns: Columns<'_>,
+) -> bool {
     let parts = expression.children();
-    let of_parts = || parts.iter().all(|part| never_fails(part, schema));
+    let of_parts = || {
+        let mut parts = parts.iter();
+        parts.all(|part| never_fails(part, schema, columns))
+    };
     let takes_all = expression.is::<Column>()
         || expression.is::<Literal>()
         || expression.is::<IsNullExpr>()
@@ -46,6 +56,15 @@ pub(super) fn never_fails(expression: &Arc<dyn PhysicalExpr>, schema: &Schema) -
     if let Some(cast) = expression.downcast_ref::<CastExpr>() {
         let from = cast.expr().data_type(schema);
         return from.is_ok_and(|from| has_room(&from, cast.cast_type())) && of_parts();
+    }
+    if operands(expression).is_some()
+        && let (Some(range), Ok(kind)) = (
+            ranges::of(expression, columns),
+            expression.data_type(schema),
+        )
+        && ranges::fits(range, &kind)
+    {
+        return of_parts();
     }
     let Some(binary) = expression.downcast_ref::<BinaryExpr>() else {
         return false;

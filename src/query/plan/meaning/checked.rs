@@ -115,6 +115,26 @@ pub(in crate::query) fn checked_late(
     (checked != *binary).then(|| Arc::new(checked) as _)
 }
 
+/// What is done to two values.
+type Operands<'a> = (
+    Operator,
+    &'a Arc<dyn PhysicalExpr>,
+    &'a Arc<dyn PhysicalExpr>,
+);
+
+/// A sum, a difference or a product in a physical plan, whether it looks for overflow or not, and any other operation of two values.
+pub(in crate::query::plan) fn operands(expression: &Arc<dyn PhysicalExpr>) -> Option<Operands<'_>> {
+    if let Some(call) = expression.downcast_ref::<ScalarFunctionExpr>() {
+        let checked = call.fun().inner().downcast_ref::<Checked>()?;
+        let [left, right] = call.args() else {
+            return None;
+        };
+        return Some((checked.operation.operator(), left, right));
+    }
+    let binary = expression.downcast_ref::<expressions::BinaryExpr>()?;
+    Some((*binary.op(), binary.left(), binary.right()))
+}
+
 /// An expression of a physical plan, all operations of which look for overflow.
 pub(in crate::query) fn all_checked_late(
     expression: Arc<dyn PhysicalExpr>,
