@@ -241,13 +241,7 @@ impl Sql {
         }
         let pattern = parser.parse_subexpr(self.prec_value(Precedence::Like))?;
         let matches = called("glob_matches", [expr, pattern]);
-        Ok(match negated {
-            true => Expr::UnaryOp {
-                op: UnaryOperator::Not,
-                expr: Box::new(Expr::Nested(Box::new(matches))),
-            },
-            false => matches,
-        })
+        Ok(or_not(matches, negated))
     }
 
     /// `a IN [1, 2]`, and `a IN list`, is whether the list has `a`.
@@ -268,13 +262,18 @@ impl Sql {
             },
             list => called("array_has", [list, expr]),
         };
-        Ok(match negated {
-            true => Expr::UnaryOp {
-                op: UnaryOperator::Not,
-                expr: Box::new(Expr::Nested(Box::new(has))),
-            },
-            false => has,
-        })
+        Ok(or_not(has, negated))
+    }
+}
+
+/// A truth value, or the other one.
+fn or_not(value: Expr, negated: bool) -> Expr {
+    match negated {
+        true => Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(Expr::Nested(Box::new(value))),
+        },
+        false => value,
     }
 }
 

@@ -125,7 +125,7 @@ def test_values_so_far_are_those_of_duckdb(
         "lag(i) OVER (PARTITION BY g ORDER BY o)",
     ],
 )
-def test_other_windows_are_left_to_the_engine(
+def test_other_windows_are_those_of_duckdb_too(
     both: tuple[pg.Session, duckdb.DuckDBPyConnection], value: str
 ) -> None:
     session, connection = both
