@@ -11,6 +11,7 @@
 # make bench-small  small queries, beside DuckDB, DataFusion and Polars
 # make bench-asof  ASOF JOIN, beside DuckDB and Polars
 # make bench-pivot  PIVOT, beside DuckDB and Polars
+# make bench-sort  ORDER BY, beside DuckDB and Polars
 # make bench-windows  windows, beside DuckDB
 # make bench-storage  allocating storages, beside numpy
 # make bench-share  opening tiles in another process, beside DoGet and pickling them
@@ -30,7 +31,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-asof bench-pivot bench-windows bench-storage bench-share bench-share-ray bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
+.PHONY: demo test test-rust test-python test-peers test-gpu test-queries test-release test-fuzz extension lint bench bench-load bench-small bench-asof bench-pivot bench-sort bench-windows bench-storage bench-share bench-share-ray bench-serve bench-soak bench-tpch bench-tpcds bench-cluster bench-scale clean
 
 demo: extension
 	@$(VENV)/bin/python examples/demo.py
@@ -133,6 +134,10 @@ bench-asof: extension
 bench-pivot: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
 	$(VENV)/bin/python tests/benches/pivot.py
+
+bench-sort: extension
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt
+	$(VENV)/bin/python tests/benches/sorts.py
 
 bench-windows: extension
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/benches/requirements.txt

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionState, SessionStateBuilder};
@@ -84,6 +85,8 @@ pub(super) fn state(
     execution.perfect_hash_join_small_build_threshold = SMALL_TABLE_PLACES
         .min(limit / PLACES_OF_LIMIT)
         .max(execution.perfect_hash_join_small_build_threshold);
+    // A reader of rows that several threads have spilled waits for the end of one file while those that could write it wait for the reader, whose rows are in another one: each file has one batch, and its end.
+    execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1)?;
     let spill = SpillFolder::try_new(options.spill_to.as_deref(), spilled)?;
     let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(spill));
     let runtime = RuntimeEnvBuilder::new()

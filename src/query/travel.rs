@@ -14,13 +14,13 @@ use super::plan::only::Only;
 use super::plan::subqueries::MaybeNull;
 use super::plan::types::spans::Scaled;
 use crate::error::{Error, ErrorKind};
+use crate::query::functions::nested_text::NestedText;
 use crate::query::plan::meaning::checked::Checked;
 use crate::query::plan::meaning::concatenate::Concatenate;
 use crate::query::plan::meaning::days::Moved;
 use crate::query::plan::meaning::fields::{FieldOf, StructOf};
 use crate::query::plan::meaning::floats::Settled;
 use crate::query::plan::meaning::lengths::{Length, PartOf};
-use crate::query::plan::meaning::listed_text::ListText;
 use crate::query::plan::meaning::moments::Moments;
 use crate::query::plan::meaning::nested::NestedKey;
 
@@ -105,7 +105,7 @@ pub(crate) fn of_plans(limit: usize) -> Vec<Arc<ScalarUDF>> {
         ScalarUDF::from(Only::new()),
         ScalarUDF::from(NestedKey::new()),
         ScalarUDF::from(Length::new()),
-        ScalarUDF::from(ListText::new()),
+        ScalarUDF::from(NestedText::new()),
         ScalarUDF::from(PartOf::new()),
         ScalarUDF::from(Moments::new(true)),
         ScalarUDF::from(Moments::new(false)),

@@ -77,9 +77,10 @@ fn says_what_it_reads(node: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// Operators that read all partitions of their input, whichever of theirs are read.
-const READS_ALL: [&str; 3] = [
+const READS_ALL: [&str; 4] = [
     "RepartitionExec",
     "CoalescePartitionsExec",
+    "PackedSortMergeExec",
     "SortPreservingMergeExec",
 ];
 

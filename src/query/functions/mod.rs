@@ -25,6 +25,7 @@ pub(super) mod letters;
 mod matches;
 mod moments;
 mod neighbours;
+pub(super) mod nested_text;
 pub(super) mod passed_on;
 mod percentiles;
 pub(super) mod placed;
@@ -38,6 +39,7 @@ pub(super) mod type_names;
 mod vectors;
 pub(super) mod years;
 
+pub(super) use self::simple::json_casts::{CAST as JSON_CAST, TRY_CAST as JSON_TRY_CAST};
 pub(super) use self::simple::json_texts::MARK as JSON_MARK;
 
 use datafusion::logical_expr::ScalarUDF;

@@ -5,7 +5,7 @@
 //! - What a plan means: `types/` (before types are settled) and `meaning/` (after), which `walk` past all expressions; `copies`, `steps`, `subqueries`, `apply/`, `only`, `asof/`, and `own_nodes`, which makes nodes of ours physical.
 //! - What is said in several places: `repeated/`.
 //! - What is known of grids: `statistics/`, `dependencies`, `sorted`.
-//! - Logical plans that cost less: `join_order` with `join_search`, `outer`, `unions`, `unordered`, `stay`; in clusters `spread/`.
+//! - Logical plans that cost less: `join_order` with `join_search`, `twin_windows`, `outer`, `unions`, `unordered`, `stay`; in clusters `spread/`.
 //! - Physical plans, first `roll_up` and `early_groups`, then among the engine's rules `casts`, `set_keys`, `constants`, `offsets`, `kept_limits`, `required`, at last `long_limit`, `one_step`, `narrow`, `pause`. `settings` are the engine's.
 //!
 //! Never here: what is done to a plan just before it runs, which is in `exec`.
@@ -41,6 +41,7 @@ pub(in crate::query) mod statistics;
 mod stay;
 pub(super) mod steps;
 pub(super) mod subqueries;
+mod twin_windows;
 pub(super) mod types;
 mod unions;
 pub(super) mod unordered;

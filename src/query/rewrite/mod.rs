@@ -7,7 +7,7 @@
 //! - Items and names of SELECT: `aliased`, `each_column` with `around`, `one_value`, `renamed`, `same_names`, `struct_stars`, `table_rows`, `value_names`, `wide`, `written`.
 //! - FROM: `derived`, `inner_with`, `laterals`, `pivot`, `using`.
 //! - GROUP BY and ORDER BY: `order`, `positions`.
-//! - Expressions: `array_of`, `called`, `chained`, `collations`, `distinct_from`, `fields`, `lambdas`, `long_numbers`, `nested_json`, `of_one_row`, `operators`, `pattern`, `row_in`, `shifts`, `standard`, `synonyms`, `type_words`.
+//! - Expressions: `array_of`, `called`, `chained`, `collations`, `distinct_from`, `fields`, `lambdas`, `long_numbers`, `named_windows`, `nested_json`, `of_one_row`, `operators`, `pattern`, `row_in`, `shifts`, `standard`, `synonyms`, `type_words`.
 //! - After an error of the planner: `letter_case`, `same_names`.
 //!
 //! Never here: what depends on types (`plan/types`, `plan/meaning`), and what may be asked at all (`guard.rs`, `shape.rs`, `permission.rs`).
@@ -33,6 +33,7 @@ mod lambdas;
 mod laterals;
 pub(super) mod letter_case;
 mod long_numbers;
+mod named_windows;
 mod nested_json;
 mod of_one_row;
 pub(super) mod one_value;

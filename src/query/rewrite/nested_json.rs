@@ -2,17 +2,16 @@
 //!
 //! Comes in: a call of a function that makes JSON. Goes out: the same, whose arguments that are JSON say so: a function makes values of them whose type says so. A column is never taken for JSON, whatever it is made of: `json(x)` says that it is. Never here: how JSON is made (`functions/simple/json_texts.rs`).
 
-use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, ObjectNamePart, SelectItem, SetExpr, Value,
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    ObjectNamePart, SelectItem, SetExpr, Value,
 };
 
 use super::called::called;
 use super::dialect::ARROW;
 use super::using::folded;
 use super::written::without_parentheses;
-use crate::query::functions::JSON_MARK;
+use crate::query::functions::{JSON_CAST, JSON_MARK, JSON_TRY_CAST};
 
 /// The functions that make JSON of values.
 const MAKERS: [&str; 8] = [
@@ -27,7 +26,14 @@ const MAKERS: [&str; 8] = [
 ];
 
 /// Others whose values are JSON.
-const OTHERS: [&str; 4] = ["json", "json_extract", "json_extract_path", "json_get_json"];
+const OTHERS: [&str; 6] = [
+    "json",
+    "json_extract",
+    "json_extract_path",
+    "json_get_json",
+    JSON_CAST,
+    JSON_TRY_CAST,
+];
 
 /// Functions of JSON whose values are that, too: of one of their arguments, from so many on.
 const PASS_ON: [(&str, usize); 3] = [("coalesce", 0), ("if", 1), ("ifnull", 0)];
@@ -75,12 +81,7 @@ pub(super) fn marked(expr: &mut Expr) {
 /// Whether there is something to mark.
 fn mark(value: &mut Expr) -> bool {
     if is_json(value) {
-        let json = match without_parentheses(value) {
-            // The engine takes the type for that of texts.
-            Expr::Cast { expr, kind, .. } => cast_to_json(expr, kind),
-            _ => value.clone(),
-        };
-        *value = called(JSON_MARK, [json]);
+        *value = called(JSON_MARK, [value.clone()]);
         return true;
     }
     match value {
@@ -109,24 +110,6 @@ fn mark_elements(values: Vec<&mut Expr>) -> bool {
     }
     let values = values.into_iter().filter(|value| !is_null(value));
     values.fold(false, |any, value| mark(value) | any)
-}
-
-/// A text that is looked over; one that is no JSON is null where that is said.
-fn cast_to_json(text: &Expr, kind: &CastKind) -> Expr {
-    let json = called("json", [text.clone()]);
-    match kind {
-        CastKind::Cast | CastKind::DoubleColon => json,
-        CastKind::TryCast | CastKind::SafeCast => Expr::Case {
-            case_token: AttachedToken::empty(),
-            end_token: AttachedToken::empty(),
-            operand: None,
-            conditions: vec![CaseWhen {
-                condition: called("json_valid", [text.clone()]),
-                result: json,
-            }],
-            else_result: None,
-        },
-    }
 }
 
 fn arguments_mut(call: &mut Function) -> impl Iterator<Item = &mut Expr> {
@@ -231,7 +214,7 @@ mod tests {
             ),
             (
                 "json_array(CAST(x AS JSON), CAST(x AS TEXT))",
-                "json_array(__json(json(x)), CAST(x AS TEXT))",
+                "json_array(__json(CAST(x AS JSON)), CAST(x AS TEXT))",
             ),
             (
                 "to_json({'a': [json(x), NULL], 'b': x})",

@@ -26,6 +26,7 @@ use super::inner_with::Withs;
 use super::lambdas;
 use super::laterals;
 use super::long_numbers;
+use super::named_windows;
 use super::of_one_row;
 use super::operators;
 use super::order;
@@ -38,7 +39,7 @@ use super::samples;
 use super::shifts;
 use super::synonyms;
 use super::type_words;
-use super::using::{self, folded, same};
+use super::using::{self, folded};
 use super::value_names;
 use super::written;
 use crate::error::{Error, ErrorKind, Result};
@@ -155,7 +156,7 @@ impl VisitorMut for Rewriting<'_> {
         let all = select.named_window.clone();
         for window in &mut select.named_window {
             if let NamedWindowExpr::WindowSpec(spec) = &mut window.1
-                && let Err(error) = complete(spec, &all, all.len())
+                && let Err(error) = named_windows::complete(spec, &all, all.len())
             {
                 return ControlFlow::Break(error);
             }
@@ -307,11 +308,10 @@ impl Rewriting<'_> {
         }
         match expr {
             Expr::Function(Function {
-                over: Some(WindowType::WindowSpec(spec)),
-                ..
+                over: Some(over), ..
             }) => {
                 let windows = self.windows.last().map_or(&[][..], Vec::as_slice);
-                complete(spec, windows, windows.len())
+                named_windows::in_place(over, windows)
             }
             Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
                 if let Expr::Subquery(query) = right.as_mut() {
@@ -361,43 +361,6 @@ impl Rewriting<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// What the window says that a specification builds upon, put into it. `steps` bounds how far windows build upon each other.
-fn complete(spec: &mut WindowSpec, windows: &[NamedWindowDefinition], steps: usize) -> Result<()> {
-    let Some(name) = spec.window_name.take() else {
-        return Ok(());
-    };
-    let found = windows.iter().find(|window| same(&window.0, &name));
-    let Some(NamedWindowDefinition(_, found)) = found.filter(|_| steps > 0) else {
-        let text = format!("no window `{name}`");
-        return Err(Error::new(ErrorKind::Query, text)
-            .with_hint("WINDOW name AS (…) after the conditions defines one"));
-    };
-    let mut base = match found {
-        NamedWindowExpr::WindowSpec(base) => base.clone(),
-        NamedWindowExpr::NamedWindow(other) => WindowSpec {
-            window_name: Some(other.clone()),
-            partition_by: Vec::new(),
-            order_by: Vec::new(),
-            window_frame: None,
-        },
-    };
-    complete(&mut base, windows, steps - 1)?;
-    if !spec.partition_by.is_empty() {
-        let text = format!("what builds upon the window `{name}` has its PARTITION BY");
-        return Err(Error::new(ErrorKind::Query, text));
-    }
-    if !spec.order_by.is_empty() && !base.order_by.is_empty() {
-        let text = format!("the window `{name}` has an ORDER BY already");
-        return Err(Error::new(ErrorKind::Query, text));
-    }
-    spec.partition_by = base.partition_by;
-    if spec.order_by.is_empty() {
-        spec.order_by = base.order_by;
-    }
-    spec.window_frame = spec.window_frame.take().or(base.window_frame);
-    Ok(())
 }
 
 /// Gives the one column of a query a name that no column outside has: the engine compares by name.

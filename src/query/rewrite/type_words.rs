@@ -1,18 +1,25 @@
 //! Names of types that the engine does not know: those of whole numbers in DuckDB, of bytes and of JSON.
 //!
-//! Comes in: an expression of a parsed statement. Goes out: the same with types that the engine knows: `UBIGINT` as `BIGINT UNSIGNED`, `HUGEINT` as `DECIMAL(38, 0)`, `BLOB` as `BYTEA`, `JSON` as the text that it is, also within lists and structs. Never here: what types there are.
+//! Comes in: an expression of a parsed statement. Goes out: the same with types that the engine knows: `UBIGINT` as `BIGINT UNSIGNED`, `HUGEINT` as `DECIMAL(38, 0)`, `BLOB` as `BYTEA`, `JSON` as the text that it is, also within lists and structs; a value that is cast to JSON alone is a call of what makes it. Never here: what types there are.
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, DataType, ExactNumberInfo, Expr, Statement, TypedString, Value,
+    ArrayElemTypeDef, CastKind, DataType, ExactNumberInfo, Expr, Statement, TypedString, Value,
 };
 
+use super::called::called;
+use super::written::without_parentheses;
 use crate::error::{Error, ErrorKind, Result};
+use crate::query::functions::{JSON_CAST, JSON_TRY_CAST};
 
 /// Puts types that the engine knows in place of others in a cast.
 ///
 /// # Errors
 /// `Query` for a text of bytes that are written with backslashes, which engines read in several ways.
 pub(super) fn in_words(expr: &mut Expr) -> Result<()> {
+    if let Some((value, function)) = json_of(expr) {
+        *expr = called(function, vec![value]);
+        return Ok(());
+    }
     let (written, kind) = match expr {
         Expr::Cast {
             expr: value,
@@ -36,6 +43,35 @@ pub(super) fn in_words(expr: &mut Expr) -> Result<()> {
         )
         .with_hint("write the bytes as x'AABB'")),
     }
+}
+
+/// The value of a cast to JSON, and which function makes it. A parameter is a text, since it has no type of its own.
+fn json_of(expr: &mut Expr) -> Option<(Expr, &'static str)> {
+    match expr {
+        Expr::Cast {
+            kind,
+            expr: value,
+            data_type: DataType::JSON | DataType::JSONB,
+            ..
+        } if !is_parameter(value) => {
+            let function = match kind {
+                CastKind::TryCast | CastKind::SafeCast => JSON_TRY_CAST,
+                CastKind::Cast | CastKind::DoubleColon => JSON_CAST,
+            };
+            let none = Expr::Value(Value::Null.with_empty_span());
+            Some((std::mem::replace(value, none), function))
+        }
+        Expr::TypedString(TypedString {
+            data_type: DataType::JSON | DataType::JSONB,
+            value,
+            ..
+        }) => Some((Expr::Value(value.clone()), JSON_CAST)),
+        _ => None,
+    }
+}
+
+fn is_parameter(value: &Expr) -> bool {
+    matches!(without_parentheses(value), Expr::Value(value) if matches!(value.value, Value::Placeholder(_)))
 }
 
 fn text_of(expr: &Expr) -> Option<String> {
@@ -81,7 +117,7 @@ fn known(kind: &mut DataType) {
         DataType::Blob(_) | DataType::Varbinary(_) | DataType::Binary(_) | DataType::Bytes(_) => {
             DataType::Bytea
         }
-        DataType::JSON => DataType::Text,
+        DataType::JSON | DataType::JSONB => DataType::Text,
         DataType::HugeInt => DataType::Decimal(ExactNumberInfo::PrecisionAndScale(38, 0)),
         DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("uinteger") => {
             DataType::IntegerUnsigned(None)
@@ -112,7 +148,9 @@ mod tests {
             ("CAST(x AS VARCHAR)", "CAST(x AS VARCHAR)"),
             ("x::BLOB", "x::BYTEA"),
             ("CAST(x AS VARBINARY(3))", "CAST(x AS BYTEA)"),
-            ("CAST(x AS JSON)", "CAST(x AS TEXT)"),
+            ("CAST(x AS JSON)", "__json_cast(x)"),
+            ("TRY_CAST(x AS JSON)", "__json_try_cast(x)"),
+            ("CAST($1 AS JSON)", "CAST($1 AS TEXT)"),
         ] {
             let mut expr = parsed(text).unwrap();
             in_words(&mut expr).unwrap();

@@ -21,10 +21,12 @@ use crate::query::exec::pace::paced;
 use crate::query::exec::portion::portioned;
 use crate::query::exec::reported::reported;
 use crate::query::exec::running::running;
+use crate::query::exec::sorting::sorting;
 use crate::query::exec::spool::joined;
 use crate::query::exec::stable::stable;
 use crate::query::exec::stop::{Stop, stoppable};
 use crate::query::exec::wait::waiting;
+use crate::query::exec::whole::whole;
 
 /// The memory of a run, what stops it, and whether it asks what other processes counted.
 pub(super) type With<'a> = (&'a Arc<RunPool>, &'a Stop, bool);
@@ -75,9 +77,9 @@ impl Begun {
         // A run learns its dynamic filters itself: those of the plan belong to nobody.
         let options = self.context.session_config().options();
         let plan = spread(reset_plan_states(Arc::clone(&self.plan))?, &self.context)?;
-        let plan = connected(running(stable(plan)?)?, options)?;
+        let plan = connected(running(stable(whole(plan)?)?)?, options)?;
         let plan = bounded(dense(waiting(plan)?, &self.context)?, Place::Above)?;
-        Ok(joined(reported(stoppable(plan, stop)?)?)?)
+        Ok(joined(reported(sorting(stoppable(plan, stop)?)?)?)?)
     }
 }
 

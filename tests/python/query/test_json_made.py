@@ -92,3 +92,34 @@ def test_rows_of_tables_are_objects() -> None:
 def test_what_is_no_json_is_said(value: str, said: str) -> None:
     with pytest.raises(pg.errors.QueryError, match=said):
         pg.sql(f"SELECT {value} AS j FROM t", t=pa.table({"n": [1]})).to_arrow()
+
+
+def test_groups_have_an_order_and_each_value_once() -> None:
+    rows = pa.table({"n": [1, 2, 3, 2], "t": ["b", "a", "c", "a"]})
+    text = """
+        SELECT json_group_array(n ORDER BY n DESC) AS a,
+            json_group_array(n ORDER BY t, n DESC) FILTER (WHERE n < 3) AS b,
+            json_group_array(DISTINCT n ORDER BY n) AS c,
+            json_group_object(t, n ORDER BY n DESC) FILTER (WHERE t <> 'a') AS d
+        FROM t
+    """
+    found = pg.sql(text, t=rows).to_arrow().to_pylist()[0]
+    found = {name: json.loads(value) for name, value in found.items()}
+    assert found == {"a": [3, 2, 2, 1], "b": [2, 2, 1], "c": [1, 2, 3], "d": {"c": 3, "b": 1}}
+    # What it stands for has an order of its own.
+    with pytest.raises(pg.errors.QueryError, match="arg_max takes"):
+        pg.sql("SELECT arg_max(n, t ORDER BY n) FROM t", t=rows)
+
+
+def test_casts_look_texts_over() -> None:
+    rows = pa.table({"s": ["[1]", "x"], "n": [1, 2]})
+    assert pg.sql("SELECT TRY_CAST(s AS JSON) AS j FROM t", t=rows).to_arrow()["j"].to_pylist() == [
+        "[1]",
+        None,
+    ]
+    with pytest.raises(pg.errors.QueryError, match="no JSON.*got 'x'"):
+        pg.sql("SELECT CAST(s AS JSON) AS j FROM t", t=rows).to_arrow()
+    objects = pg.sql("SELECT {'n': n, 's': [s]}::JSON AS j FROM t ORDER BY n", t=rows).to_arrow()
+    assert objects["j"].to_pylist() == ['{"n":1,"s":["[1]"]}', '{"n":2,"s":["x"]}']
+    given = pg.sql("SELECT $1::JSON ->> 'a' AS a", params=['{"a": 5}']).to_arrow()
+    assert given["a"].to_pylist() == ["5"]

@@ -16,11 +16,11 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use super::Nearest;
 use super::chunks::Chunks;
 use super::columns::Columns;
-use super::groups::Groups;
 use super::index::{Index, Kept};
 use super::known::{Grouped, Known, Looking};
 use super::sorted::Sorted;
 use super::unsorted::Unsorted;
+use crate::query::exec::groups::Groups;
 
 /// Batches are put together until they have so many bytes.
 pub(super) const CHUNK_BYTES: usize = 64 << 20;

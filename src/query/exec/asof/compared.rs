@@ -2,12 +2,14 @@
 //!
 //! Comes in: the column of one side that is compared. Goes out: a value for each of its rows: of two, that which is further on is greater. Never here: keys.
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::{SortOptions, can_cast_types, cast};
-use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
+use arrow::array::ArrayRef;
+use arrow::compute::SortOptions;
+use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::internal_err;
 use datafusion::error::Result;
+
+use crate::query::exec::ordered::{put, through};
 
 /// The values of some rows.
 pub(super) enum Compared {
@@ -41,7 +43,7 @@ pub(super) enum Comparing {
 impl Comparing {
     pub(super) fn try_new(kind: &DataType, options: SortOptions) -> Result<Self> {
         let descending = options.descending;
-        match through(kind).filter(|through| can_cast_types(kind, through)) {
+        match through(kind) {
             Some(through) => Ok(Self::Short {
                 through,
                 descending,
@@ -71,10 +73,13 @@ impl Comparing {
                 },
                 Compared::Short(to),
             ) => {
-                let flip = if *descending { u64::MAX } else { 0 };
-                let values = cast(values, through)?;
-                to.reserve(values.len());
-                put(&values, to, flip)
+                let before = to.len();
+                put(values, through, to)?;
+                if *descending {
+                    let added = to.iter_mut().skip(before);
+                    added.for_each(|number| *number = !*number);
+                }
+                Ok(())
             }
             (Self::Long(converter), Compared::Long(to)) => {
                 Ok(converter.append(to, std::slice::from_ref(values))?)
@@ -82,49 +87,6 @@ impl Comparing {
             _ => internal_err!("values that are compared in two ways"),
         }
     }
-}
-
-/// The type of numbers of 64 bits that has all values of a type, in their order.
-fn through(kind: &DataType) -> Option<DataType> {
-    match kind {
-        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => {
-            Some(DataType::UInt64)
-        }
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => Some(DataType::Float64),
-        DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::Int64
-        | DataType::Date32
-        | DataType::Date64
-        | DataType::Time32(_)
-        | DataType::Time64(_)
-        | DataType::Timestamp(..)
-        | DataType::Duration(_) => Some(DataType::Int64),
-        _ => None,
-    }
-}
-
-const SIGN: u64 = 1 << 63;
-
-fn put(values: &ArrayRef, to: &mut Vec<u64>, flip: u64) -> Result<()> {
-    if let Some(values) = values.as_primitive_opt::<UInt64Type>() {
-        to.extend(values.values().iter().map(|value| value ^ flip));
-    } else if let Some(values) = values.as_primitive_opt::<Int64Type>() {
-        let values = values.values().iter();
-        to.extend(values.map(|value| value.cast_unsigned() ^ SIGN ^ flip));
-    } else if let Some(values) = values.as_primitive_opt::<Float64Type>() {
-        let values = values.values().iter().map(|value| {
-            let bits = value.to_bits();
-            // As `f64::total_cmp` has it.
-            let ordered = if bits & SIGN == 0 { bits | SIGN } else { !bits };
-            ordered ^ flip
-        });
-        to.extend(values);
-    } else {
-        return internal_err!("numbers that are {}", values.data_type());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use super::chunks::Chunks;
 use super::columns::{Columns, nulls_of};
 use super::compared::{Compared, Comparing};
-use super::groups::Groups;
 use super::sorted::Sorted;
+use crate::query::exec::groups::Groups;
 
 /// The right side, by keys and what is compared, for one partition of the left one.
 pub(super) struct Index {

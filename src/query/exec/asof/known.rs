@@ -9,8 +9,8 @@ use datafusion::error::Result;
 
 use super::columns::Columns;
 use super::compared::{Compared, Comparing};
-use super::groups::Groups;
 use super::unsorted::Part;
+use crate::query::exec::groups::Groups;
 
 /// How rows are looked at.
 #[derive(Clone)]

@@ -39,7 +39,6 @@ mod builder;
 mod chunks;
 mod columns;
 mod compared;
-mod groups;
 mod index;
 mod joined;
 mod known;

@@ -2,21 +2,16 @@
 //!
 //! Comes in: both inputs. Goes out: their rows, side by side. The right input is read to its end into an index; where there is no room for it, both inputs are sorted, with files if need be, and read side by side. Never here: how rows are found.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use datafusion::common::internal_err;
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::metrics::MetricValue;
-use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
 use futures::{StreamExt, stream};
 
 use super::builder::Builder;
@@ -25,7 +20,7 @@ use super::joined::Joined;
 use super::merge::Merge;
 use super::shared::{Right, SharedRight};
 use super::{Nearest, Pair, Partition, column};
-use crate::query::exec::own::own;
+use crate::query::exec::outside::sorted_outside;
 
 /// One partition.
 pub(super) struct Run {
@@ -210,50 +205,7 @@ impl Run {
         let Some(order) = LexOrdering::new(keys) else {
             return internal_err!("a nearest join compares nothing");
         };
-        // There is little room: slices of large tiles count as the tiles.
-        let owned = rows.map(|batch| own(&batch?));
-        let owned = RecordBatchStreamAdapter::new(Arc::clone(&schema), owned);
-        let once = Arc::new(Once {
-            schema: Arc::clone(&schema),
-            rows: Mutex::new(Some(Box::pin(owned))),
-        });
-        let none: [LexOrdering; 0] = [];
-        let input = StreamingTableExec::try_new(schema, vec![once], None, none, false, None)?;
-        let sort = SortExec::new(order, Arc::new(input));
-        let sorted = sort.execute(0, Arc::clone(&self.partition.context))?;
-        for metric in sort.metrics().iter().flat_map(|metrics| metrics.iter()) {
-            // The counters are those of the sort, which is no part of the plan.
-            if let MetricValue::SpillCount(_)
-            | MetricValue::SpilledBytes(_)
-            | MetricValue::SpilledRows(_) = metric.value()
-            {
-                self.partition.metrics.register(Arc::clone(metric));
-            }
-        }
-        Ok(sorted)
-    }
-}
-
-/// Rows that are read once.
-struct Once {
-    schema: SchemaRef,
-    rows: Mutex<Option<SendableRecordBatchStream>>,
-}
-
-impl fmt::Debug for Once {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Once")
-    }
-}
-
-impl PartitionStream for Once {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let none = || Box::pin(EmptyRecordBatchStream::new(Arc::clone(&self.schema))) as _;
-        rows.take().unwrap_or_else(none)
+        let context = Arc::clone(&self.partition.context);
+        sorted_outside(rows, order, context, &self.partition.metrics)
     }
 }

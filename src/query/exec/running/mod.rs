@@ -24,6 +24,7 @@ use futures::{TryStreamExt, stream};
 
 use self::rows::Rows;
 use self::values::Function;
+pub(super) use self::values::has_filter;
 
 mod peers;
 mod rows;

@@ -84,7 +84,7 @@ impl Function {
 }
 
 /// Whether a window of the engine has a filter, which it does not tell in another way: it is what it shows last.
-fn has_filter(window: &impl fmt::Debug) -> bool {
+pub(in crate::query::exec) fn has_filter(window: &impl fmt::Debug) -> bool {
     !format!("{window:?}").ends_with("filter: None }")
 }
 

@@ -29,7 +29,7 @@ pub(in crate::query) const MARK: &str = "__json";
 /// The function of a list of names and values.
 pub(in crate::query) const PAIRS: &str = "__json_pairs";
 
-const SECTION: DocSection = DocSection {
+pub(super) const SECTION: DocSection = DocSection {
     include: true,
     label: "JSON Functions",
     description: None,
@@ -134,7 +134,7 @@ fn mark() -> Field {
     Field::new(MARK, DataType::Utf8View, true).with_metadata(told)
 }
 
-fn only(arrays: &[ArrayRef]) -> Result<&ArrayRef> {
+pub(super) fn only(arrays: &[ArrayRef]) -> Result<&ArrayRef> {
     match arrays {
         [only] => Ok(only),
         _ => internal_err!("a function of one value got {}", arrays.len()),
@@ -305,7 +305,7 @@ fn texts(
     Ok(Arc::new(texts.finish()))
 }
 
-fn to_json(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+pub(super) fn to_json(arrays: &[ArrayRef]) -> Result<ArrayRef> {
     let column = Column::of(only(arrays)?);
     let options = options();
     let mut encoder = column.encoder(&options)?;
@@ -416,12 +416,18 @@ fn read(text: &str) -> serde_json::Result<IgnoredAny> {
     serde_json::from_str(text)
 }
 
+/// # Errors
+/// `Query` for a text that is no JSON.
+pub(super) fn valid(text: &str) -> Result<()> {
+    read(text).map(|_| ()).map_err(|error| {
+        let begin: String = text.chars().take(40).collect();
+        wrong(format!("no JSON: {error}, got '{begin}'")).into()
+    })
+}
+
 /// A text of JSON without the spaces that mean nothing.
 fn without_spaces(text: &str) -> Result<String> {
-    if let Err(error) = read(text) {
-        let begin: String = text.chars().take(40).collect();
-        return Err(wrong(format!("no JSON: {error}, got '{begin}'")).into());
-    }
+    valid(text)?;
     let (mut is_text, mut is_escaped) = (false, false);
     let kept = text.chars().filter(|letter| {
         if is_text {

@@ -1,11 +1,12 @@
 //! Functions of ours that make a value of each row and need nothing but their arguments: bits, digits, texts, paths, lists, fields of structs, maps, milliseconds, texts of JSON.
 //!
-//! Comes in: a context of the engine. Goes out: the same with these functions, named as DuckDB names them. Read on in `numbers.rs`, `texts.rs`, `globs.rs`, `likeness.rs` (how alike two texts are), `paths.rs`, `lists.rs`, `counted.rs` (how often elements are there), `structs.rs`, `maps.rs`, `times.rs`, `totals.rs` (sums of lists), `json_texts.rs`, each a table of functions and what they do.
+//! Comes in: a context of the engine. Goes out: the same with these functions, named as DuckDB names them. Read on in `numbers.rs`, `texts.rs`, `globs.rs`, `likeness.rs` (how alike two texts are), `paths.rs`, `lists.rs`, `counted.rs` (how often elements are there), `structs.rs`, `maps.rs`, `times.rs`, `totals.rs` (sums of lists), `json_texts.rs`, `json_casts.rs`, each a table of functions and what they do.
 //! Never here: functions that are other ones by another name (`rewrite/synonyms/`), values far larger than what they are made of (`functions/growing.rs`).
 
 mod counted;
 mod function;
 mod globs;
+pub(in crate::query) mod json_casts;
 pub(in crate::query) mod json_texts;
 mod likeness;
 mod lists;
@@ -41,6 +42,7 @@ pub(super) fn add_to(context: &SessionContext) {
         structs::ALL,
         maps::ALL,
         times::ALL,
+        json_casts::ALL,
         json_texts::ALL,
         globs::ALL,
         totals::ALL,

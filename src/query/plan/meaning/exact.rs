@@ -24,6 +24,7 @@ use super::units::Simplifier;
 use crate::query::plan::asof::AsofLeft;
 use crate::query::plan::dependencies::{Dependencies, Distincts};
 use crate::query::plan::stay::Staying;
+use crate::query::plan::twin_windows::TwinWindows;
 use crate::query::plan::unions::{NamesOfParts, WithoutRows};
 
 /// Rewrites one `IN` list that holds null, or one call about fields of structs.
@@ -93,6 +94,9 @@ pub(in crate::query) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         }
         if rule.name() == "optimize_unions" {
             rules.push(Arc::new(NamesOfParts) as _);
+        }
+        if rule.name() == "common_sub_expression_eliminate" {
+            rules.push(Arc::new(TwinWindows) as _);
         }
         // Where conditions are next to what they can go below, before columns are left out in between.
         let is_pushed = rule.name() == "push_down_filter";

@@ -1,15 +1,13 @@
-//! Lists as texts, their lengths, nulls in them, and lists of nothing.
+//! Nested values as texts; lengths of lists, nulls in them, and lists of nothing.
 //!
-//! Comes in: a cast of a list to a text, `length` of a list, and a list of columns that have nulls alone and no type. Goes out: the same, in whose text a null is `NULL`, where the engine writes nothing, so that a list of one null would be an empty one; and with a type, without which
-//! the engine gives fewer rows. Never here: structs and maps, which are not cast to texts.
+//! Comes in: a cast of a list, struct or map to a text, `length` of a list, and a list of columns that have nulls alone and no type. Goes out: the same, written by `functions/nested_text.rs`, since the engine casts lists alone, and writes texts in them, and nulls, so that they cannot be told from what is between them; and with a type, without which
+//! the engine gives fewer rows. Never here: the text itself.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::DataType;
-use arrow::util::display::FormatOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions_nested::length::array_length_udf;
@@ -19,12 +17,9 @@ use datafusion::logical_expr::{
     Signature, TryCast, Volatility, cast,
 };
 
-const OPTIONS: CastOptions<'static> = CastOptions {
-    safe: false,
-    format_options: FormatOptions::new().with_null("NULL"),
-};
+use crate::query::functions::nested_text::{NestedText, has_text};
 
-/// The cast, if it is one of a list to a text.
+/// The cast, if it is one of a list, struct or map to a text.
 pub(super) fn as_text(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let (value, data_type) = match &expression {
         Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
@@ -32,10 +27,10 @@ pub(super) fn as_text(expression: Expr, schema: &DFSchema) -> Transformed<Expr> 
         }
         _ => return Transformed::no(expression),
     };
-    if !data_type.is_string() || !value.get_type(schema).is_ok_and(|of| of.is_list()) {
+    if !data_type.is_string() || !value.get_type(schema).is_ok_and(|of| has_text(&of)) {
         return Transformed::no(expression);
     }
-    let text = ScalarUDF::from(ListText::new()).call(vec![value.as_ref().clone()]);
+    let text = ScalarUDF::from(NestedText::new()).call(vec![value.as_ref().clone()]);
     Transformed::yes(cast(text, data_type.clone()))
 }
 
@@ -72,50 +67,6 @@ pub(in crate::query) fn length_of(call: ScalarFunction, schema: &DFSchema) -> Tr
             Transformed::yes(cast(length, DataType::Int64))
         }
         _ => Transformed::no(Expr::ScalarFunction(call)),
-    }
-}
-
-/// The text of a list.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(in crate::query) struct ListText {
-    signature: Signature,
-}
-
-impl ListText {
-    pub(in crate::query) fn new() -> Self {
-        Self {
-            signature: Signature::any(1, Volatility::Immutable),
-        }
-    }
-}
-
-impl ScalarUDFImpl for ListText {
-    fn name(&self) -> &'static str {
-        "list_text"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [lists] = arguments.args.as_slice() else {
-            return datafusion::common::internal_err!("the text of several lists");
-        };
-        Ok(match lists {
-            ColumnarValue::Array(lists) => {
-                ColumnarValue::Array(cast_with_options(lists, &DataType::Utf8, &OPTIONS)?)
-            }
-            ColumnarValue::Scalar(list) => {
-                let list = list.to_array()?;
-                let text = cast_with_options(&list, &DataType::Utf8, &OPTIONS)?;
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&Arc::clone(&text), 0)?)
-            }
-        })
     }
 }
 

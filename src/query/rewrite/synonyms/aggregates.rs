@@ -101,6 +101,9 @@ pub(super) fn several_of(call: &Function, state: &SessionState) -> Result<Option
     }
 }
 
+/// What gathers the values of rows: it has the order of the call, and its DISTINCT.
+pub(super) const GATHERED: &str = "array_agg(";
+
 /// An expression of aggregates, of the rows and over the window of a call.
 ///
 /// # Errors
@@ -129,6 +132,14 @@ pub(super) fn of_aggregates(
                 .contains_key(&function.name.to_string())
         {
             function.over.clone_from(&call.over);
+            if let (FunctionArguments::List(own), FunctionArguments::List(given)) =
+                (&mut function.args, &call.args)
+                && function.name.to_string() == "array_agg"
+                && !is_ordered
+            {
+                own.clauses.clone_from(&given.clauses);
+                own.duplicate_treatment = given.duplicate_treatment;
+            }
             if let Some(filter) = &call.filter {
                 let own = function.filter.take();
                 function.filter = Some(match own {

@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, Statement, Value, Visit,
-    VisitMut, Visitor, VisitorMut,
+    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select,
+    Statement, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 use super::called::called;
@@ -25,7 +25,7 @@ use super::written::{Meant, name_items, without_parentheses};
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::functions::json;
 pub(super) use aggregates::plain_arguments;
-use aggregates::{is_of_several, of_aggregates, of_list, several_of};
+use aggregates::{GATHERED, is_of_several, of_aggregates, of_list, several_of};
 use extracts::with_names_or_flags;
 use known::{AGGREGATE, BETWEEN, OF_LARGEST, OF_LEAST, OF_MICROSECONDS};
 pub(in crate::query) use known::{SYNONYMS, Synonym};
@@ -359,11 +359,16 @@ impl Synonym {
         let FunctionArguments::List(list) = &call.args else {
             return Err(wrong(&call.args.to_string()));
         };
-        let is_plain = list.clauses.is_empty()
-            && matches!(
-                list.duplicate_treatment,
-                None | Some(DuplicateTreatment::All)
-            )
+        // A list of all rows can have an order, and each value once.
+        let is_gathered = self.stands_for.contains(GATHERED) && !self.stands_for.contains(" BY ");
+        let is_order = |clause| matches!(clause, &FunctionArgumentClause::OrderBy(_));
+        let is_plain = (list.clauses.is_empty()
+            || is_gathered && list.clauses.iter().all(is_order))
+            && (is_gathered
+                || matches!(
+                    list.duplicate_treatment,
+                    None | Some(DuplicateTreatment::All)
+                ))
             && call.within_group.is_empty()
             && call.null_treatment.is_none()
             && (self.kind == AGGREGATE || call.filter.is_none() && call.over.is_none());

@@ -1,6 +1,6 @@
 //! Rows of equal keys.
 //!
-//! Comes in: keys of rows of both sides. Goes out: for each row the number of its keys. Keys of the left side that the right one has not get numbers, too, and are forgotten from time to time. Never here: what is compared.
+//! Comes in: keys of rows. Goes out: for each row the number of its keys. Of the two sides of a join, keys of the left one that the right one has not get numbers, too, and are forgotten from time to time. Never here: what is compared, or added up.
 
 use std::sync::Arc;
 
@@ -58,6 +58,11 @@ impl Groups {
     pub(super) fn numbers(&mut self, keys: &[ArrayRef]) -> Result<&[usize]> {
         self.values.intern(keys, &mut self.numbers)?;
         Ok(&self.numbers)
+    }
+
+    /// Those of the last rows again.
+    pub(super) fn last_numbers(&self) -> &[usize] {
+        &self.numbers
     }
 
     pub(super) fn len(&self) -> usize {

@@ -1,0 +1,231 @@
+//! Sorts of all rows, in memory while there is room.
+//!
+//! Comes in: a plan that is about to run. Goes out: the same plan, whose sorts of all rows are ours: that of the engine sorts each batch by itself, key after key, and merges the batches row by row. Ours looks at the keys of all rows at once (`order.rs`, `packed.rs`) and puts the other columns into their order once (`rows.rs`), those of all partitions together where they are merged at once (`run.rs`). Where there is no room for that, it hands all rows over to the sort of the engine, which has files (`gathered.rs`). Never here: the first rows of many (TopK), merges of what was in order before.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Statistics, internal_err};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::limit::LocalLimitExec;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{TryStreamExt, stream};
+
+use self::gathered::Sort;
+use self::run::Sorting;
+
+mod gathered;
+mod order;
+mod packed;
+mod ranks;
+mod rows;
+mod run;
+mod runs;
+
+/// The plan whose sorts of all rows are ours, and the merges of their partitions with them.
+///
+/// # Errors
+/// As the engine says.
+pub(in crate::query) fn sorting(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        if let Some(sort) = node.downcast_ref::<SortExec>() {
+            let input = sort.input().equivalence_properties();
+            let is_one = sort.fetch().is_none() && !input.ordering_satisfy(sort.expr().clone())?;
+            return Ok(match is_one {
+                true => Transformed::yes(Arc::new(PackedSortExec::of(node, None)) as _),
+                false => Transformed::no(node),
+            });
+        }
+        Ok(match merged(&node) {
+            Some(sort) => {
+                let merge = Arc::clone(&node);
+                Transformed::yes(Arc::new(PackedSortExec::of(sort, Some(merge))) as _)
+            }
+            None => Transformed::no(node),
+        })
+    })
+    .data()
+}
+
+/// The sort whose partitions an operator merges, if it does no more than that.
+fn merged(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let merge = node.downcast_ref::<SortPreservingMergeExec>()?;
+    let mut input = merge.input();
+    // The merge has the same limit.
+    if let Some(limit) = input.downcast_ref::<LocalLimitExec>()
+        && merge.fetch().is_some_and(|fetch| fetch <= limit.fetch())
+    {
+        input = limit.input();
+    }
+    let sorted = input.downcast_ref::<PackedSortExec>()?;
+    let is_same = sorted.merge.is_none()
+        && sorted.sort().is_ok_and(|sort| {
+            sort.expr() == merge.expr() && sort.properties().partitioning.partition_count() > 1
+        });
+    is_same.then(|| Arc::clone(&sorted.sort))
+}
+
+/// The operator. What it asks of its input, and promises, is what the sort of the engine does, or the merge of its partitions.
+#[derive(Debug)]
+struct PackedSortExec {
+    /// That of the engine.
+    sort: Arc<dyn ExecutionPlan>,
+    /// What merges its partitions, if it is that as well.
+    merge: Option<Arc<dyn ExecutionPlan>>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl PackedSortExec {
+    fn of(sort: Arc<dyn ExecutionPlan>, merge: Option<Arc<dyn ExecutionPlan>>) -> Self {
+        Self {
+            sort,
+            merge,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    fn sort(&self) -> Result<&SortExec> {
+        match self.sort.downcast_ref::<SortExec>() {
+            Some(sort) => Ok(sort),
+            None => internal_err!("a sort that is {}", self.sort.name()),
+        }
+    }
+
+    /// The operator of the engine that it stands for.
+    fn outer(&self) -> &Arc<dyn ExecutionPlan> {
+        self.merge.as_ref().unwrap_or(&self.sort)
+    }
+}
+
+impl DisplayAs for PackedSortExec {
+    fn fmt_as(&self, _: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sort = self.sort().map_err(|_| fmt::Error)?;
+        write!(formatter, "{}: expr=[{}]", self.name(), sort.expr())?;
+        if let Some(merge) = &self.merge {
+            let partitions = sort.properties().partitioning.partition_count();
+            write!(formatter, ", merged={partitions}")?;
+            if let Some(fetch) = merge.fetch() {
+                write!(formatter, ", fetch={fetch}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for PackedSortExec {
+    fn name(&self) -> &'static str {
+        match self.merge {
+            Some(_) => "PackedSortMergeExec",
+            None => "PackedSortExec",
+        }
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.outer().properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.sort.children()
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.sort.apply_expressions(visit)
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.sort.input_distribution_requirements()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        self.sort.benefits_from_input_partitioning()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let sort = Arc::clone(&self.sort).replace_children(children, options)?;
+        let merge = self.merge.as_ref().map(|merge| {
+            let sorts = vec![Arc::clone(&sort)];
+            Arc::clone(merge).replace_children(sorts, options)
+        });
+        Ok(Arc::new(Self::of(sort, merge.transpose()?)))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, recompute)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        arguments: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let sorted = self.sort.statistics_from_inputs(inputs, arguments)?;
+        match &self.merge {
+            Some(merge) => merge.statistics_from_inputs(&[sorted], arguments),
+            None => Ok(sorted),
+        }
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let sort = self.sort()?;
+        let partitions = match self.merge {
+            Some(_) => 0..sort.input().output_partitioning().partition_count(),
+            None => partition..partition + 1,
+        };
+        let ahead = partitions.len();
+        let counters = BaselineMetrics::new(&self.metrics, partition);
+        let how = Sort {
+            by: sort.expr().clone(),
+            context: Arc::clone(&context),
+            metrics: self.metrics.clone(),
+        };
+        let inputs = partitions.map(|partition| {
+            let rows = sort.input().execute(partition, Arc::clone(&context))?;
+            Ok((rows, how.room()))
+        });
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let sorting = Sorting {
+            sort: how,
+            schema: self.schema(),
+            counters: counters.clone(),
+            fetch: self.merge.as_ref().and_then(|merge| merge.fetch()),
+            ahead,
+        };
+        let batches = stream::once(sorting.sorted(inputs))
+            .try_flatten()
+            .inspect_ok(move |batch| counters.record_output(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+}
