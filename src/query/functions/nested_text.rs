@@ -56,7 +56,10 @@ impl ScalarUDFImpl for NestedText {
 
 /// Whether values of a type have others in them.
 pub(in crate::query) fn has_text(kind: &DataType) -> bool {
-    kind.is_list() || matches!(kind, DataType::Struct(_) | DataType::Map(..))
+    match kind {
+        DataType::Dictionary(_, values) => has_text(values),
+        kind => kind.is_list() || matches!(kind, DataType::Struct(_) | DataType::Map(..)),
+    }
 }
 
 /// The text of each value; none of those that are null.
@@ -64,6 +67,9 @@ fn texts(values: &ArrayRef) -> Result<LargeStringArray> {
     match values.data_type() {
         DataType::Struct(_) => of_structs(values),
         DataType::Map(..) => of_maps(values),
+        DataType::Dictionary(_, kind) => texts(&cast(values, kind)?),
+        // It has no time of day.
+        DataType::Date64 => texts(&cast(values, &DataType::Date32)?),
         kind if kind.is_list() => of_lists(values),
         kind => {
             let options = CastOptions {
@@ -209,9 +215,13 @@ impl Within {
 /// What else means something in the text of a nested value.
 const SIGNS: [char; 12] = [',', '\'', '"', '[', ']', '{', '}', '(', ')', ':', '=', '\\'];
 
+/// At either end of a text, they could be between it and a comma.
+const BLANKS: [char; 6] = [' ', '\t', '\n', '\u{b}', '\u{c}', '\r'];
+
 fn is_plain(value: &str) -> bool {
     !value.is_empty()
-        && value.trim_ascii() == value
+        && !value.starts_with(BLANKS)
+        && !value.ends_with(BLANKS)
         && !value.eq_ignore_ascii_case("null")
         && !value.contains(SIGNS)
 }

@@ -4,7 +4,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    ObjectNamePart, SelectItem, SetExpr, Value,
+    ObjectNamePart, SelectItem, SetExpr, TypedString, Value,
 };
 
 use super::called::called;
@@ -63,18 +63,31 @@ pub(super) fn is_written(expr: &Expr) -> bool {
         Expr::Function(call) if is_one_of(call, &MAKERS) => {
             arguments(call).any(|value| mark(&mut value.clone()))
         }
+        Expr::Cast {
+            expr: value,
+            data_type: DataType::JSON | DataType::JSONB,
+            ..
+        } => mark(&mut value.as_ref().clone()),
         _ => false,
     }
 }
 
 /// Marks the arguments that are JSON, and what in lists, structs and maps of them is.
 pub(super) fn marked(expr: &mut Expr) {
-    if let Expr::Function(call) = expr
-        && is_one_of(call, &MAKERS)
-    {
-        arguments_mut(call).for_each(|value| {
+    match expr {
+        Expr::Function(call) if is_one_of(call, &MAKERS) => {
+            arguments_mut(call).for_each(|value| {
+                mark(value);
+            });
+        }
+        Expr::Cast {
+            expr: value,
+            data_type: DataType::JSON | DataType::JSONB,
+            ..
+        } => {
             mark(value);
-        });
+        }
+        _ => {}
     }
 }
 
@@ -167,7 +180,7 @@ fn is_json(value: &Expr) -> bool {
             op: BinaryOperator::Custom(name),
             ..
         } => name == ARROW,
-        Expr::Cast { data_type, .. } => {
+        Expr::Cast { data_type, .. } | Expr::TypedString(TypedString { data_type, .. }) => {
             matches!(data_type, DataType::JSON | DataType::JSONB)
         }
         Expr::Case {

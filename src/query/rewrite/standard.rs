@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, Ident, JoinConstraint, JoinOperator, LimitClause, NamedWindowDefinition,
     NamedWindowExpr, ObjectName, Query, Select, SelectItem, SetExpr, Subscript, TableFactor,
-    TableWithJoins, Value, VisitMut, VisitorMut, WindowSpec, WindowType,
+    TableWithJoins, Value, VisitMut, VisitorMut,
 };
 
 use super::array_of;
@@ -42,7 +42,7 @@ use super::type_words;
 use super::using::{self, folded};
 use super::value_names;
 use super::written;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::query::functions::timezone;
 use crate::query::messages::group_keys;
 

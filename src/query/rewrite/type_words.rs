@@ -45,7 +45,7 @@ pub(super) fn in_words(expr: &mut Expr) -> Result<()> {
     }
 }
 
-/// The value of a cast to JSON, and which function makes it. A parameter is a text, since it has no type of its own.
+/// The value of a cast to JSON, and which function makes it; a parameter is a text.
 fn json_of(expr: &mut Expr) -> Option<(Expr, &'static str)> {
     match expr {
         Expr::Cast {
@@ -53,13 +53,24 @@ fn json_of(expr: &mut Expr) -> Option<(Expr, &'static str)> {
             expr: value,
             data_type: DataType::JSON | DataType::JSONB,
             ..
-        } if !is_parameter(value) => {
+        } => {
             let function = match kind {
                 CastKind::TryCast | CastKind::SafeCast => JSON_TRY_CAST,
                 CastKind::Cast | CastKind::DoubleColon => JSON_CAST,
             };
             let none = Expr::Value(Value::Null.with_empty_span());
-            Some((std::mem::replace(value, none), function))
+            let mut value = std::mem::replace(value.as_mut(), none);
+            // It has no type of its own.
+            if is_parameter(&value) {
+                value = Expr::Cast {
+                    kind: CastKind::Cast,
+                    expr: Box::new(value),
+                    data_type: DataType::Text,
+                    array: false,
+                    format: None,
+                };
+            }
+            Some((value, function))
         }
         Expr::TypedString(TypedString {
             data_type: DataType::JSON | DataType::JSONB,
@@ -150,7 +161,7 @@ mod tests {
             ("CAST(x AS VARBINARY(3))", "CAST(x AS BYTEA)"),
             ("CAST(x AS JSON)", "__json_cast(x)"),
             ("TRY_CAST(x AS JSON)", "__json_try_cast(x)"),
-            ("CAST($1 AS JSON)", "CAST($1 AS TEXT)"),
+            ("CAST($1 AS JSON)", "__json_cast(CAST($1 AS TEXT))"),
         ] {
             let mut expr = parsed(text).unwrap();
             in_words(&mut expr).unwrap();

@@ -123,3 +123,7 @@ def test_casts_look_texts_over() -> None:
     assert objects["j"].to_pylist() == ['{"n":1,"s":["[1]"]}', '{"n":2,"s":["x"]}']
     given = pg.sql("SELECT $1::JSON ->> 'a' AS a", params=['{"a": 5}']).to_arrow()
     assert given["a"].to_pylist() == ["5"]
+    text = "SELECT TRY_CAST($1 AS JSON) AS a, json_array(JSON '[1]', TRY_CAST($1 AS JSON)) AS b"
+    assert pg.sql(text, params=["x"]).to_arrow().to_pylist() == [{"a": None, "b": "[[1],null]"}]
+    text = "SELECT CAST(['[1]'::JSON] AS JSON) AS a, {'k': json('[2]')}::JSON AS b"
+    assert pg.sql(text).to_arrow().to_pylist() == [{"a": "[[1]]", "b": '{"k":[2]}'}]

@@ -49,7 +49,7 @@ def _rows() -> pa.Table:
 
 
 @pytest.fixture(name="grid", scope="module")
-def _grid(rows: pa.Table) -> pg.PartitionGrid:
+def _grid(rows: pa.Table) -> pg.Grid:
     return pg.from_arrow(pa.Table.from_batches(rows.to_batches(max_chunksize=1_700), rows.schema))
 
 
@@ -97,7 +97,7 @@ KEYS = [
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", KEYS)
 def test_rows_are_in_the_order_of_their_keys(
-    rows: pa.Table, grid: pg.PartitionGrid, name: str, threads: int
+    rows: pa.Table, grid: pg.Grid, name: str, threads: int
 ) -> None:
     session = pg.Session(threads=threads)
     session.register("t", grid)
@@ -116,7 +116,29 @@ def test_rows_are_in_the_order_of_their_keys(
     assert "PackedSort" in session.sql(f'SELECT * FROM t ORDER BY "{name}"').explain(analyze=True)
 
 
-def test_rows_with_equal_keys_stay_as_they_came(rows: pa.Table, grid: pg.PartitionGrid) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT n AS m, large FROM t ORDER BY n",
+        "SELECT large, n AS m FROM t ORDER BY m DESC, large",
+        "SELECT text AS a, text AS b, n AS m FROM t ORDER BY b, m",
+        "SELECT n AS m FROM t ORDER BY large, n LIMIT 9000 OFFSET 100",
+        "SELECT n + 1 AS m, large FROM t ORDER BY small, n",
+    ],
+)
+def test_partitions_are_merged_at_once_below_other_names(grid: pg.Grid, text: str) -> None:
+    alone, several = (pg.Session(threads=threads) for threads in (1, 3))
+    for session in (alone, several):
+        session.register("t", grid)
+    assert several.sql(text).to_arrow().equals(alone.sql(text).to_arrow())
+    plan = several.sql(text).explain(analyze=True)
+    # The first few of many go another way.
+    if "LIMIT" not in text:
+        assert "PackedSortMergeExec" in plan
+        assert "SortPreservingMerge" not in plan
+
+
+def test_rows_with_equal_keys_stay_as_they_came(rows: pa.Table, grid: pg.Grid) -> None:
     session = pg.Session(threads=1)
     session.register("t", grid)
     found = session.sql("SELECT n FROM t ORDER BY small DESC NULLS LAST").to_arrow()
@@ -125,9 +147,7 @@ def test_rows_with_equal_keys_stay_as_they_came(rows: pa.Table, grid: pg.Partiti
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("keys", ["large, text", "text DESC, n", "float, n"])
-def test_rows_without_room_are_sorted_in_files(
-    grid: pg.PartitionGrid, keys: str, threads: int
-) -> None:
+def test_rows_without_room_are_sorted_in_files(grid: pg.Grid, keys: str, threads: int) -> None:
     small, large = (pg.Session(threads=threads, memory_limit=limit) for limit in (2_000_000, None))
     for session in (small, large):
         session.register("t", grid)
@@ -155,7 +175,7 @@ def test_many_dictionaries_become_one() -> None:
 
 
 def test_sorts_that_are_not_read_to_their_end_let_go_of_their_memory(
-    grid: pg.PartitionGrid,
+    grid: pg.Grid,
 ) -> None:
     session = pg.Session(threads=2)
     session.register("t", grid)

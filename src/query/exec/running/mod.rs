@@ -12,7 +12,9 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
+};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::BoundedWindowAggExec;
@@ -169,21 +171,27 @@ impl ExecutionPlan for RunningWindowAggExec {
         let input = windows.input().execute(partition, context)?;
         let rows = Rows::try_new(windows.window_expr(), &input.schema(), Arc::clone(&schema))?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let batches = stream::try_unfold((input, rows), |(mut input, mut rows)| async move {
+        let time = metrics.elapsed_compute().clone();
+        let state = (input, rows, time);
+        let batches = stream::try_unfold(state, |(mut input, mut rows, time)| async move {
             loop {
                 if let Some(batch) = rows.next_ready() {
-                    return Ok(Some((batch, (input, rows))));
+                    return Ok(Some((batch, (input, rows, time))));
                 }
                 if rows.is_over() {
                     return Ok(None);
                 }
-                match input.try_next().await? {
+                let batch = input.try_next().await?;
+                let _working = time.timer();
+                match batch {
                     Some(batch) => rows.push(batch)?,
                     None => rows.end()?,
                 }
             }
         });
-        let batches = batches.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
+        let batches = batches.inspect_ok(move |batch| {
+            batch.record_output(&metrics);
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 }

@@ -19,8 +19,8 @@ use super::packed::has_numbers;
 use crate::grid::{array_bytes, slice_bytes};
 use crate::query::exec::outside::sorted_outside;
 
-/// The bytes that the order of a row takes: two words of 16 bytes, since runs are merged into others, and its number.
-const ROW_BYTES: usize = 36;
+/// The bytes that the order of a row takes: three words of 16 bytes, since they are copied into runs, and these merged into others, and its number.
+const ROW_BYTES: usize = 52;
 
 /// What a key takes that is worked out of the columns.
 const KEY_BYTES: usize = 16;

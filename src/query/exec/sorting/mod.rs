@@ -9,9 +9,13 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{Statistics, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::limit::LocalLimitExec;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
+};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
@@ -47,20 +51,19 @@ pub(in crate::query) fn sorting(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn 
                 false => Transformed::no(node),
             });
         }
-        Ok(match merged(&node) {
-            Some(sort) => {
-                let merge = Arc::clone(&node);
-                Transformed::yes(Arc::new(PackedSortExec::of(sort, Some(merge))) as _)
-            }
+        Ok(match merged(&node)? {
+            Some(sorted) => Transformed::yes(sorted),
             None => Transformed::no(node),
         })
     })
     .data()
 }
 
-/// The sort whose partitions an operator merges, if it does no more than that.
-fn merged(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
-    let merge = node.downcast_ref::<SortPreservingMergeExec>()?;
+/// The sort whose partitions an operator merges, and the merge with it, if that does no more; below what shows other columns, or the same by other names.
+fn merged(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() else {
+        return Ok(None);
+    };
     let mut input = merge.input();
     // The merge has the same limit.
     if let Some(limit) = input.downcast_ref::<LocalLimitExec>()
@@ -68,12 +71,45 @@ fn merged(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     {
         input = limit.input();
     }
-    let sorted = input.downcast_ref::<PackedSortExec>()?;
-    let is_same = sorted.merge.is_none()
-        && sorted.sort().is_ok_and(|sort| {
-            sort.expr() == merge.expr() && sort.properties().partitioning.partition_count() > 1
-        });
-    is_same.then(|| Arc::clone(&sorted.sort))
+    let shown = input.downcast_ref::<ProjectionExec>();
+    let shown = shown.filter(|shown| shown.expr().iter().all(|item| item.expr.is::<Column>()));
+    let sorted = shown.map_or(input, ProjectionExec::input);
+    let Some(sorted) = sorted.downcast_ref::<PackedSortExec>() else {
+        return Ok(None);
+    };
+    let sort = sorted.sort()?;
+    let partitions = sort.properties().partitioning.partition_count();
+    if sorted.merge.is_some() || partitions == 1 || !is_same(merge.expr(), sort.expr(), shown) {
+        return Ok(None);
+    }
+    let merge = SortPreservingMergeExec::new(sort.expr().clone(), Arc::clone(&sorted.sort))
+        .with_fetch(merge.fetch())
+        .with_round_robin_repartition(false);
+    let sort = PackedSortExec::of(Arc::clone(&sorted.sort), Some(Arc::new(merge)));
+    let sort: Arc<dyn ExecutionPlan> = Arc::new(sort);
+    Ok(Some(match shown {
+        None => sort,
+        Some(_) => {
+            let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Arc::clone(input).replace_children(vec![sort], recompute)?
+        }
+    }))
+}
+
+/// Whether an order is another one, of columns as they are shown.
+fn is_same(order: &LexOrdering, other: &LexOrdering, shown: Option<&ProjectionExec>) -> bool {
+    let behind = |by: &PhysicalSortExpr| match shown {
+        None => Some(Arc::clone(&by.expr)),
+        Some(shown) => {
+            let column = by.expr.downcast_ref::<Column>()?;
+            let item = shown.expr().get(column.index())?;
+            Some(Arc::clone(&item.expr))
+        }
+    };
+    order.len() == other.len()
+        && order.iter().zip(other).all(|(by, other)| {
+            by.options == other.options && behind(by).is_some_and(|expr| expr.eq(&other.expr))
+        })
 }
 
 /// The operator. What it asks of its input, and promises, is what the sort of the engine does, or the merge of its partitions.
@@ -222,7 +258,9 @@ impl ExecutionPlan for PackedSortExec {
         };
         let batches = stream::once(sorting.sorted(inputs))
             .try_flatten()
-            .inspect_ok(move |batch| counters.record_output(batch.num_rows()));
+            .inspect_ok(move |batch| {
+                batch.record_output(&counters);
+            });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             batches,

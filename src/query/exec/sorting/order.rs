@@ -1,7 +1,8 @@
 //! In which order rows are.
 //!
-//! Comes in: the keys of all rows, in batches. Goes out: the numbers of the rows in order; rows with equal keys stay as they came. The first keys, as far as they have numbers in their order, or ranks, are packed into one word with the number of the row, in as few bits as the values that there are take (`packed.rs`); words are sorted without looking anything up (`runs.rs`). Where that leaves rows equal, the other keys become bytes (arrow's row format), of which the first that differ are looked at first. Never here: the other columns.
+//! Comes in: the keys of all rows, in batches. Goes out: the numbers of the rows in order; rows with equal keys stay as they came. The first keys, as far as they have numbers in their order, or ranks, are packed into one word with the number of the row, in as few bits as the values that there are take (`packed.rs`); words are sorted without looking anything up (`runs.rs`), of long ones first the first bits. Where that leaves rows equal, the other keys become bytes (arrow's row format), of which the first that differ are looked at first. Never here: the other columns.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
@@ -18,6 +19,9 @@ use super::runs::{Pace, sorted};
 /// So many rows are put together of the keys of several batches.
 const PART_ROWS: usize = 1 << 16;
 
+/// If more than this part of all rows are equal in the first bits of their words, whole words are sorted.
+const EQUAL_PART: usize = 4;
+
 /// One key: its values in batches, their type, and which way it goes.
 pub(super) struct Key {
     pub(super) kind: DataType,
@@ -29,7 +33,7 @@ pub(super) struct Key {
 ///
 /// # Errors
 /// `Internal` for keys that have other numbers of rows, and for types that have no order.
-pub(super) async fn order(keys: Vec<Key>, num_rows: u32) -> Result<Vec<u32>> {
+pub(super) async fn order(mut keys: Vec<Key>, num_rows: u32) -> Result<Vec<u32>> {
     let Some(packing) = Packing::of(&keys, num_rows).await? else {
         let order = by_bytes(in_bytes(&keys).await?, |_, begin| begin).await?;
         return match u32::try_from(order.len()) == Ok(num_rows) {
@@ -37,49 +41,102 @@ pub(super) async fn order(keys: Vec<Key>, num_rows: u32) -> Result<Vec<u32>> {
             false => internal_err!("rows without keys"),
         };
     };
-    match packing.bits() {
-        ..=64 => by_words::<u64>(keys, &packing).await,
-        _ => by_words::<u128>(keys, &packing).await,
+    let others = keys.split_off(packing.num_keys());
+    let ordered = match packing.bits() {
+        ..=64 => by_words(keys, &packing, !others.is_empty()).await?,
+        _ => by_long_words(keys, &packing, !others.is_empty()).await?,
+    };
+    told_apart(ordered, &others).await
+}
+
+/// Rows in the order of their first keys.
+struct Ordered {
+    rows: Vec<u32>,
+    /// Where rows with equal first keys are, if that is asked for.
+    equal: Vec<Range<usize>>,
+}
+
+impl Ordered {
+    fn of<W: Word>(words: &[W], packing: &Packing, with_equal: bool) -> Self {
+        let is_same = |one: &W, next: &W| packing.key(*one) == packing.key(*next);
+        Self {
+            rows: words.iter().map(|word| packing.row(*word)).collect(),
+            equal: match with_equal {
+                true => runs_of(words, is_same),
+                false => Vec::new(),
+            },
+        }
     }
 }
 
-/// By the keys that are in words, and where these are equal, by the bytes of the others.
-async fn by_words<W: Word>(mut keys: Vec<Key>, packing: &Packing) -> Result<Vec<u32>> {
-    let words = packing.packed::<W>(&keys).await?;
-    let others = keys.split_off(packing.num_keys());
+async fn by_words(keys: Vec<Key>, packing: &Packing, with_equal: bool) -> Result<Ordered> {
+    let words = packing.packed::<u64>(&keys).await?;
     drop(keys);
-    let words = sorted(words, W::cmp).await?;
-    let mut order: Vec<u32> = words.iter().map(|word| packing.row(*word)).collect();
-    if others.is_empty() {
-        return Ok(order);
+    let words = sorted(words, u64::cmp).await?;
+    Ok(Ordered::of(&words, packing, with_equal))
+}
+
+/// By the first bits of words of 128 bits, which are sorted faster, and by the others where these are equal, unless that are many.
+async fn by_long_words(keys: Vec<Key>, packing: &Packing, with_equal: bool) -> Result<Ordered> {
+    let words = packing.packed::<u128>(&keys).await?;
+    drop(keys);
+    let begins = packing.begins(&words);
+    let begins = sorted(begins, u64::cmp).await?;
+    let first = Ordered::of(&begins, packing, true);
+    drop(begins);
+    let num_equal: usize = first.equal.iter().map(ExactSizeIterator::len).sum();
+    if num_equal > words.len() / EQUAL_PART {
+        drop(first);
+        let words = sorted(words, u128::cmp).await?;
+        return Ok(Ordered::of(&words, packing, with_equal));
     }
-    let (places, runs) = equal(&words, packing);
-    drop(words);
-    let rows = places.iter().filter_map(|place| order.get(*place)).copied();
-    let rows: Vec<u32> = rows.collect();
+    let mut rows = first.rows;
+    let word = |row: &u32| words.get(*row as usize).copied().unwrap_or_default();
+    for places in first.equal {
+        let rows = rows.get_mut(places).unwrap_or_default();
+        rows.sort_unstable_by_key(word);
+    }
+    let is_same = |one: &u32, next: &u32| packing.key(word(one)) == packing.key(word(next));
+    let equal = match with_equal {
+        true => runs_of(&rows, is_same),
+        false => Vec::new(),
+    };
+    Ok(Ordered { rows, equal })
+}
+
+/// Where several values that are the same follow each other.
+fn runs_of<T>(values: &[T], is_same: impl Fn(&T, &T) -> bool) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut begin = 0;
+    for run in values.chunk_by(is_same) {
+        let end = begin + run.len();
+        if run.len() > 1 {
+            runs.push(begin..end);
+        }
+        begin = end;
+    }
+    runs
+}
+
+/// The rows, of which those with equal first keys are in the order of the bytes of the others.
+async fn told_apart(ordered: Ordered, others: &[Key]) -> Result<Vec<u32>> {
+    let Ordered { mut rows, equal } = ordered;
+    if equal.is_empty() || others.is_empty() {
+        return Ok(rows);
+    }
+    let (mut among, mut runs) = (Vec::new(), Vec::new());
+    for (run, places) in (0_u32..).zip(&equal) {
+        runs.extend(std::iter::repeat_n(run, places.len()));
+        among.extend_from_slice(rows.get(places.clone()).unwrap_or_default());
+    }
     let begin = |row: usize, begin| (runs.get(row).copied().unwrap_or_default(), begin);
-    let among = by_bytes(in_bytes(&of_rows(&others, &rows)?).await?, begin).await?;
-    for (place, row) in places.iter().zip(among) {
-        if let (Some(to), Some(row)) = (order.get_mut(*place), rows.get(row as usize)) {
+    let order = by_bytes(in_bytes(&of_rows(others, &among)?).await?, begin).await?;
+    for (place, row) in equal.into_iter().flatten().zip(order) {
+        if let (Some(to), Some(row)) = (rows.get_mut(place), among.get(row as usize)) {
             *to = *row;
         }
     }
-    Ok(order)
-}
-
-/// The places of words whose keys others have as well, and a number for each such key.
-fn equal<W: Word>(words: &[W], packing: &Packing) -> (Vec<usize>, Vec<u32>) {
-    let (mut places, mut runs) = (Vec::new(), Vec::new());
-    let (mut begin, mut run) = (0, 0);
-    for words in words.chunk_by(|one, next| packing.key(*one) == packing.key(*next)) {
-        if words.len() > 1 {
-            places.extend(begin..begin + words.len());
-            runs.extend(std::iter::repeat_n(run, words.len()));
-            run += 1;
-        }
-        begin += words.len();
-    }
-    (places, runs)
+    Ok(rows)
 }
 
 /// The keys of some rows.
@@ -307,6 +364,16 @@ mod tests {
             &texts,
             &DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into()),
         );
+        let wide = any(count, 1 << 30).into_iter().zip(any(count, 3));
+        let wide = wide.map(|(value, sign)| (value << 32) * (sign - 1));
+        let wide: ArrayRef = Arc::new(Int64Array::from_iter_values(wide));
+        // Equal in their first bits, mostly.
+        let near = any(count, 1_000).into_iter().map(|value| match value {
+            0 => i64::MIN,
+            1 => i64::MAX,
+            value => value,
+        });
+        let near: ArrayRef = Arc::new(Int64Array::from_iter_values(near));
         for columns in [
             vec![&values],
             vec![&texts],
@@ -314,6 +381,9 @@ mod tests {
             vec![&texts, &values],
             vec![&few, &long, &texts],
             vec![&long, &few],
+            vec![&wide, &values],
+            vec![&near, &few],
+            vec![&wide, &near, &texts],
         ] {
             let keys = || {
                 let keys = columns.iter().zip([false, true, false]);

@@ -234,6 +234,20 @@ impl Packing {
         Ok(words)
     }
 
+    /// The first bits of the keys of words that are longer, so many that 64 remain with the number of the row.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "no more bits than these are left"
+    )]
+    pub(super) fn begins(&self, words: &[u128]) -> Vec<u64> {
+        let others = self.row_bits + self.bits().saturating_sub(u64::BITS);
+        let begins = words.iter().map(|word| {
+            let begin = word.without(others) as u64;
+            begin.with(self.row_bits, u64::from(self.row(*word)))
+        });
+        begins.collect()
+    }
+
     /// What of a word is of the keys.
     pub(super) fn key<W: Word>(&self, word: W) -> W {
         word.without(self.row_bits)

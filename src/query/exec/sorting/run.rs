@@ -60,10 +60,10 @@ impl Sorting {
                 other => others.push(other),
             }
         }
-        let num_rows = gathered.iter().map(|rows| rows.num_rows);
+        let mut num_rows = gathered.iter().map(|rows| rows.num_rows);
         // No row has the last number.
         let num_rows = num_rows
-            .fold(Some(0_u32), |sum, rows| sum?.checked_add(rows))
+            .try_fold(0_u32, u32::checked_add)
             .filter(|rows| *rows < u32::MAX);
         match num_rows.filter(|_| others.is_empty()) {
             Some(num_rows) => self.in_memory(gathered, num_rows).await,

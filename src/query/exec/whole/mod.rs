@@ -15,7 +15,7 @@ use datafusion::physical_expr::{
 };
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, SpillMetrics, Time,
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput, SpillMetrics, Time,
 };
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
@@ -232,7 +232,9 @@ impl ExecutionPlan for WholeWindowAggExec {
         };
         let batches = stream::once(run.batches(input))
             .try_flatten()
-            .inspect_ok(move |batch| counters.record_output(batch.num_rows()));
+            .inspect_ok(move |batch| {
+                batch.record_output(&counters);
+            });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             batches,
