@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result as PlanResult};
@@ -25,14 +25,20 @@ const BLOCK_BYTES: usize = 128 * 1024;
 /// What a hint says where spilled files have no room; a server says it in its settings.
 pub(crate) const RAISE_SPILL_LIMIT: &str = "raise spill_limit or memory_limit";
 
+/// A part of so few bytes is read at once.
+const SMALL_BYTES: usize = 64 * 1024;
+
+/// So many blocks stay in a file of which none is taken, 2 MiB.
+const MOST_FREE: u64 = 16;
+
 /// Makes files in one folder.
 #[derive(Debug)]
 pub(in crate::query) struct SpillFolder {
     folder: PathBuf,
     /// What the files of all queries may have together, and have.
     room: Arc<SessionMemory>,
-    /// The file, as long as anything is in it.
-    file: Mutex<Weak<Blocks>>,
+    /// The file, once there was something to write. It stays: parts come and go by the thousand.
+    file: Mutex<Option<Arc<Blocks>>>,
 }
 
 impl SpillFolder {
@@ -58,8 +64,8 @@ impl SpillFolder {
 
     fn blocks(&self) -> Result<Arc<Blocks>> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(blocks) = file.upgrade() {
-            return Ok(blocks);
+        if let Some(blocks) = file.as_ref() {
+            return Ok(Arc::clone(blocks));
         }
         let made = tempfile::tempfile_in(&self.folder);
         let blocks = Arc::new(Blocks {
@@ -67,7 +73,7 @@ impl SpillFolder {
             folder: self.folder.clone(),
             space: Mutex::default(),
         });
-        *file = Arc::downgrade(&blocks);
+        *file = Some(Arc::clone(&blocks));
         Ok(blocks)
     }
 }
@@ -148,11 +154,11 @@ impl Blocks {
         })
     }
 
-    /// Gives some back; the file has no bytes any more once all are.
+    /// Gives some back; a large file has no bytes any more once all are.
     fn give(&self, places: Vec<u64>) {
         let mut space = self.space();
         space.free.extend(places);
-        if space.free.len() as u64 == space.count {
+        if space.free.len() as u64 == space.count && space.count > MOST_FREE {
             *space = Space::default();
             // Else they are there until the file is closed.
             drop(self.file.set_len(0));
@@ -243,10 +249,15 @@ impl SpillFile for Part {
         let chunks = stream::try_unfold(0, move |byte| {
             let content = Arc::clone(&content);
             async move {
-                let from = Arc::clone(&content);
-                let reading = tokio::task::spawn_blocking(move || from.read(byte));
-                let ended = |error| DataFusionError::External(Box::new(error));
-                let chunk = reading.await.map_err(ended)?;
+                // The little that was written last is at hand; for more, another thread waits.
+                let chunk = if content.bytes.load(Ordering::Acquire) <= SMALL_BYTES {
+                    content.read(byte)
+                } else {
+                    let from = Arc::clone(&content);
+                    let reading = tokio::task::spawn_blocking(move || from.read(byte));
+                    let ended = |error| DataFusionError::External(Box::new(error));
+                    reading.await.map_err(ended)?
+                };
                 let chunk = chunk.map_err(|error| unreadable(error, &content.blocks.folder))?;
                 let next = byte + chunk.len();
                 Ok((!chunk.is_empty()).then(|| (Bytes::from(chunk), next)))
@@ -256,7 +267,10 @@ impl SpillFile for Part {
     }
 
     fn open_writer(&self) -> PlanResult<Box<dyn SpillWriter>> {
-        Ok(Box::new(Writer(Arc::clone(&self.0))))
+        Ok(Box::new(Writer {
+            content: Arc::clone(&self.0),
+            waiting: Vec::new(),
+        }))
     }
 }
 
@@ -288,22 +302,38 @@ fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
 }
 
-/// Writes to the end of a part.
-struct Writer(Arc<Content>);
+/// Writes to the end of a part. The engine writes a few bytes at a time; they wait until they are many, or to be read.
+struct Writer {
+    content: Arc<Content>,
+    waiting: Vec<u8>,
+}
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.append(bytes)
+        if self.waiting.len() + bytes.len() <= BLOCK_BYTES {
+            self.waiting.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
+        self.flush()?;
+        self.content.append(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        let mut rest = self.waiting.as_slice();
+        while !rest.is_empty() {
+            match self.content.append(rest)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => rest = rest.get(written..).unwrap_or_default(),
+            }
+        }
+        self.waiting.clear();
         Ok(())
     }
 }
 
 impl SpillWriter for Writer {
     fn finish(&mut self) -> PlanResult<()> {
-        Ok(())
+        Ok(self.flush()?)
     }
 }
 
@@ -322,7 +352,7 @@ mod tests {
 
     #[test]
     fn parts_that_grow_in_turns_have_their_own_bytes() {
-        let room = Arc::new(SessionMemory::new(4 << 20));
+        let room = Arc::new(SessionMemory::new(100 << 20));
         let folder = SpillFolder::try_new(None, &room).unwrap();
         let parts = [0_u8, 1, 2].map(|_| folder.create_temp_file("").unwrap());
         let mut writers = parts.each_ref().map(|part| part.open_writer().unwrap());
@@ -331,6 +361,7 @@ mod tests {
             for (number, (writer, expected)) in (0..).zip(writers.iter_mut().zip(&mut expected)) {
                 let bytes = vec![turn * 3 + number; 10_001];
                 writer.write_all(&bytes).unwrap();
+                writer.flush().unwrap();
                 expected.extend(bytes);
                 // While others are written.
                 if turn % 20 == 5 {
@@ -348,15 +379,25 @@ mod tests {
         assert_eq!(room.used(), 2 * 40 * 10_001);
         let fourth = folder.create_temp_file("").unwrap();
         let bytes = vec![9; 500_000];
-        fourth.open_writer().unwrap().write_all(&bytes).unwrap();
+        let mut writer = fourth.open_writer().unwrap();
+        writer.write_all(&bytes).unwrap();
+        writer.finish().unwrap();
         assert!(read(&fourth) == bytes);
         assert!(read(&second) == expected[1]);
         let blocks = folder.blocks().unwrap();
         assert_eq!(blocks.space().count, 12);
-        drop((second, third, fourth));
+        drop((second, third, fourth, writer));
+        assert_eq!(blocks.space().free.len(), 12);
+        assert_eq!(room.used(), 0);
+        // Of a large file nothing stays.
+        let large = folder.create_temp_file("").unwrap();
+        let bytes = vec![1; BLOCK_BYTES];
+        let mut writer = large.open_writer().unwrap();
+        (0..=MOST_FREE).for_each(|_| writer.write_all(&bytes).unwrap());
+        writer.flush().unwrap();
+        drop((large, writer));
         assert_eq!(blocks.space().count, 0);
         assert_eq!(blocks.file.metadata().unwrap().len(), 0);
-        assert_eq!(room.used(), 0);
     }
 
     #[test]
@@ -366,7 +407,9 @@ mod tests {
         let part = folder.create_temp_file("").unwrap();
         let mut writer = part.open_writer().unwrap();
         writer.write_all(&vec![1; 190_000]).unwrap();
-        let error = writer.write_all(&[2; 20_000]).unwrap_err();
+        writer.flush().unwrap();
+        writer.write_all(&[2; 20_000]).unwrap();
+        let error = writer.flush().unwrap_err();
         assert!(error.to_string().contains("spill"), "{error}");
         assert_eq!((room.used(), read(&part).len()), (190_000, 190_000));
     }

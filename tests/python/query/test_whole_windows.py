@@ -199,7 +199,7 @@ def test_so_many_partitions_that_there_is_no_room_are_sorted(
     text = f"SELECT n, count(*) OVER (PARTITION BY {keys}) AS w, max(s) OVER (PARTITION BY {keys}) AS v FROM t"
     text = f"SELECT count(*) AS c, sum(w) AS w, sum(w * n) AS p, max(v) AS v FROM ({text})"
     answers = []
-    for limit in (3_000_000, None):
+    for limit in (5_000_000, None):
         session = pg.Session(threads=threads, memory_limit=limit)
         session.register("t", pg.from_arrow(rows))
         query = session.sql(text)
