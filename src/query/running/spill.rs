@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result as PlanResult};
@@ -37,8 +37,8 @@ pub(in crate::query) struct SpillFolder {
     folder: PathBuf,
     /// What the files of all queries may have together, and have.
     room: Arc<SessionMemory>,
-    /// The file, once there was something to write. It stays: parts come and go by the thousand.
-    file: Mutex<Option<Arc<Blocks>>>,
+    /// The file, as long as anything is in it.
+    file: Mutex<Weak<Blocks>>,
 }
 
 impl SpillFolder {
@@ -64,8 +64,8 @@ impl SpillFolder {
 
     fn blocks(&self) -> Result<Arc<Blocks>> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(blocks) = file.as_ref() {
-            return Ok(Arc::clone(blocks));
+        if let Some(blocks) = file.upgrade() {
+            return Ok(blocks);
         }
         let made = tempfile::tempfile_in(&self.folder);
         let blocks = Arc::new(Blocks {
@@ -73,7 +73,7 @@ impl SpillFolder {
             folder: self.folder.clone(),
             space: Mutex::default(),
         });
-        *file = Some(Arc::clone(&blocks));
+        *file = Arc::downgrade(&blocks);
         Ok(blocks)
     }
 }
