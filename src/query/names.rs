@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind};
 use crate::grid::PartitionGrid;
 use crate::query::rewrite::asof;
 use crate::query::rewrite::one_value;
-use crate::query::rewrite::using;
+use crate::query::rewrite::same_names;
 
 /// The catalog and the schema of all grids and views, as SQL names them.
 pub const CATALOG: &str = "partgrid";
@@ -326,7 +326,7 @@ impl NamedTables {
         VIEWS.set((expanded + 1, depth + 1));
         let checked = one_value::check(&view.statement, &self.names.planned());
         let plan = match checked {
-            Ok(()) => Box::pin(using::planned(&state, &view.statement)).await,
+            Ok(()) => Box::pin(same_names::view_planned(&state, &view.statement)).await,
             Err(error) => Err(error.into()),
         };
         VIEWS.set((VIEWS.get().0, depth));

@@ -31,10 +31,13 @@ use super::exec::{
     between::Place,
     connect::{connected, divided},
     reported::reported,
+    running::running,
     scan::GridScanExec,
+    sorting::sorting_in_place,
     spool::SpoolExec,
     stop::{Stop, obeying, stoppable},
     wait::waiting,
+    whole::whole_in_place,
 };
 #[cfg(feature = "distributed")]
 use super::near::{Alone, Reads};
@@ -327,8 +330,9 @@ pub(crate) fn part(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let options = config.options();
     let plan = unlearnt(Arithmetic.optimize(plan, options)?)?;
-    let plan = connected(plan, options)?;
-    let plan = bounded(waiting(divided(plan)?)?, Place::Instead)?;
+    let plan = connected(running(whole_in_place(plan)?)?, options)?;
+    let plan = sorting_in_place(waiting(divided(plan)?)?)?;
+    let plan = bounded(plan, Place::Instead)?;
     reported(stoppable(plan, stop)?)
 }
 

@@ -26,8 +26,7 @@ use super::names::{CATALOG, Known, PreparedStatement, SCHEMA, Table, View};
 use super::parameters::Parameters;
 use super::planner::physical;
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::rewrite::aliased;
-use crate::query::rewrite::one_value;
+use crate::query::rewrite::{one_value, same_names};
 
 /// What a session shall do.
 pub(super) enum Change {
@@ -149,7 +148,7 @@ pub(super) async fn named(
     if let Some(change) = dropped(known, &statement)? {
         return Ok(change);
     }
-    let planned = aliased::planned(state, &mut statement).await?;
+    let planned = same_names::planned_apart(state, &mut statement).await?;
     match planned {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
             if create.temporary

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
@@ -20,6 +21,7 @@ use datafusion::physical_plan::filter_pushdown::{
     FilterPushdownPropagation,
 };
 use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
@@ -147,6 +149,25 @@ impl<B: Between> ExecutionPlan for BetweenExec<B> {
         match self.place {
             Place::Above => vec![&self.input],
             Place::Instead => self.input.children(),
+        }
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        match self.place {
+            Place::Above => vec![ChildStats::At(partition)],
+            Place::Instead => self.input.child_stats_requests(partition),
+        }
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        arguments: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match (self.place, inputs.first()) {
+            (Place::Above, Some(input)) => Ok(Arc::clone(input)),
+            (Place::Above, None) => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
+            (Place::Instead, _) => self.input.statistics_from_inputs(inputs, arguments),
         }
     }
 

@@ -23,11 +23,13 @@ use datafusion::physical_plan::filter_pushdown::{
 };
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
     PlanProperties, ReplaceChildrenOptions,
 };
+
+use super::over::known_as_input;
 
 /// The largest table, in places of four bytes.
 const MOST_PLACES: usize = 64 * 1024 * 1024;
@@ -292,6 +294,8 @@ impl ExecutionPlan for LookupExec {
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         self.replace_children(children, options)
     }
+
+    known_as_input!();
 
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]

@@ -47,4 +47,22 @@ macro_rules! over_one_input {
     };
 }
 
-pub(crate) use over_one_input;
+/// What `ExecutionPlan` says of rows that are those of the one input.
+macro_rules! known_as_input {
+    () => {
+        fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+            vec![ChildStats::At(partition)]
+        }
+
+        fn statistics_from_inputs(
+            &self,
+            inputs: &[Arc<Statistics>],
+            _: &StatisticsArgs,
+        ) -> Result<Arc<Statistics>> {
+            let input = inputs.first().map(Arc::clone);
+            Ok(input.unwrap_or_else(|| Arc::new(Statistics::new_unknown(&self.schema()))))
+        }
+    };
+}
+
+pub(crate) use {known_as_input, over_one_input};

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
@@ -19,7 +21,7 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
-use super::over::over_one_input;
+use super::over::{known_as_input, over_one_input};
 
 /// The node.
 #[derive(Debug)]
@@ -69,6 +71,7 @@ impl ExecutionPlan for RelabelExec {
     }
 
     over_one_input!();
+    known_as_input!();
 
     fn execute(
         &self,

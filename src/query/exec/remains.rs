@@ -21,9 +21,11 @@ use datafusion::physical_plan::{
 use super::scan::GridScanExec;
 
 /// Operators that keep rows, or tasks, as long as they are there.
-const KEEPING: [&str; 9] = [
+const KEEPING: [&str; 11] = [
     "CrossJoinExec",
     "HashJoinExec",
+    "KeyDecodeExec",
+    "KeyEncodeExec",
     "NestedLoopJoinExec",
     "PiecewiseMergeJoinExec",
     "RecursiveQueryExec",

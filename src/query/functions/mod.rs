@@ -2,7 +2,7 @@
 //!
 //! Comes in: a context of the engine. Goes out: the same, whose functions of these names mean what they mean elsewhere, and have more names. Never here: what is wrong with those of the engine.
 //!
-//! - Aggregates: `sums`, `extremes`, `moments`, `gathered`, `placed`, `percentiles`; over windows `ranks`, `neighbours`, `sliding`.
+//! - Aggregates: `sums`, `extremes`, `moments`, `pairs`, `gathered`, `placed`, `percentiles`; over windows `ranks`, `neighbours`, `sliding`.
 //! - Lists: `by_lambda`, `contained`, `sorted_lists`, `vectors`. Texts: `formats`, `letters`, `matches`, `json`, `type_names`. Times: `ages`, `buckets`, `timezone`, `years`.
 //! - Of PIVOT: `cells`. Of numbers: `bit_not`. Of values of any type: `chosen`, `coerced`, and in `simple` tables of functions that need nothing but their arguments.
 //! - Of all: `aliases` (more names), `growing` (values within the memory limit), `passed_on` (what they have of the engine's).
@@ -26,6 +26,7 @@ mod matches;
 mod moments;
 mod neighbours;
 pub(super) mod nested_text;
+mod pairs;
 pub(super) mod passed_on;
 mod percentiles;
 pub(super) mod placed;
@@ -71,6 +72,7 @@ pub(super) fn add_to(context: &SessionContext) {
     letters::add_to(context);
     matches::add_to(context);
     moments::add_to(context);
+    pairs::add_to(context);
     bit_not::add_to(context);
     simple::add_to(context);
     type_names::add_to(context);

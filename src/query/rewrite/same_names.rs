@@ -62,22 +62,73 @@ async fn planned_again(
     let Some(items) = rename(&mut again) else {
         return Err(refused);
     };
-    let plan = match using::planned(state, &again).await {
-        Ok(plan) => plan,
-        Err(error) if is_about_names(&error) => {
-            let mut state = state.clone();
-            state.register_udf(Arc::new(ScalarUDF::from(Mark::new())))?;
-            mark(&mut again);
-            // What is wrong is said in the words of the user.
-            match using::planned(&state, &again).await {
-                Ok(plan) => plan,
-                Err(_) => return Err(refused),
-            }
-        }
-        Err(_) => return Err(refused),
+    let planned = match using::planned(state, &again).await {
+        Err(error) if is_about_names(&error) => marked(state, again).await,
+        planned => planned,
     };
+    // What is wrong is said in the words of the user.
+    let plan = planned.map_err(|_| refused)?;
     let wanted = wanted(&plan, items)?;
     Ok((plan, wanted))
+}
+
+/// The plan of a statement that names something, CREATE or PREPARE, in which values with names of their own may differ in a cast only. What it makes has the names of the text.
+pub(in crate::query) async fn planned_apart(
+    state: &SessionState,
+    statement: &mut Statement,
+) -> PlanResult<LogicalPlan> {
+    let refused = match aliased::planned(state, statement).await {
+        Err(error) if is_about_names(&error) => error,
+        planned => return planned,
+    };
+    apart(state, statement).await.map_err(|_| refused)
+}
+
+/// The plan of a view, as [`planned_apart`].
+pub(in crate::query) async fn view_planned(
+    state: &SessionState,
+    statement: &Statement,
+) -> PlanResult<LogicalPlan> {
+    match using::planned(state, statement).await {
+        Err(refused) if is_about_names(&refused) => {
+            apart(state, statement).await.map_err(|_| refused)
+        }
+        planned => planned,
+    }
+}
+
+/// The plan of such a statement with its casts marked.
+///
+/// # Errors
+/// As the engine says, and where a mark would be part of a name.
+async fn apart(state: &SessionState, statement: &Statement) -> PlanResult<LogicalPlan> {
+    let mut again = statement.clone();
+    if let Statement::Statement(inner) = &mut again
+        && let ast::Statement::Prepare { statement, .. } = inner.as_mut()
+        && let ast::Statement::Query(query) = statement.as_mut()
+    {
+        // Its own columns are named when it runs.
+        let mut items = Vec::new();
+        rename_query(query, &mut items).ok_or_else(no_argument)?;
+    }
+    let plan = marked(state, again).await?;
+    let made = match &plan {
+        LogicalPlan::Ddl(made) => made.inputs().into_iter().next(),
+        _ => None,
+    };
+    let mut names = made.into_iter().flat_map(|made| made.schema().fields());
+    match names.any(|field| field.name().contains(MARK)) {
+        true => Err(no_argument()),
+        false => Ok(plan),
+    }
+}
+
+/// The plan of a statement with all casts marked.
+async fn marked(state: &SessionState, mut statement: Statement) -> PlanResult<LogicalPlan> {
+    let mut state = state.clone();
+    state.register_udf(Arc::new(ScalarUDF::from(Mark::new())))?;
+    mark(&mut statement);
+    using::planned(&state, &statement).await
 }
 
 /// The plan with the names that its columns shall have.

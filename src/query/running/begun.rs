@@ -13,6 +13,7 @@ use super::bounds::RunPool;
 use crate::error::Result;
 use crate::query::exec::asof::spread;
 use crate::query::exec::between::Place;
+use crate::query::exec::coded::coded;
 use crate::query::exec::connect::connected;
 use crate::query::exec::dense::dense;
 use crate::query::exec::enough::enough;
@@ -78,7 +79,7 @@ impl Begun {
         let options = self.context.session_config().options();
         let plan = spread(reset_plan_states(Arc::clone(&self.plan))?, &self.context)?;
         let plan = connected(running(stable(whole(plan)?)?)?, options)?;
-        let plan = bounded(dense(waiting(plan)?, &self.context)?, Place::Above)?;
+        let plan = bounded(dense(coded(waiting(plan)?)?, &self.context)?, Place::Above)?;
         Ok(joined(reported(sorting(stoppable(plan, stop)?)?)?)?)
     }
 }

@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import datetime
-from decimal import Decimal
-
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import partgrid as pg
+from beside_duckdb import Both, columns, with_nulls
 
 NUM_ROWS = 120_000
 
 
-@pytest.fixture(name="rows", scope="module")
-def _rows() -> pa.Table:
-    random = np.random.default_rng(1)
-
-    def some(values: pa.Array) -> pa.Array:
-        """With nulls, also as the first values of a partition."""
-        return pa.array(values.to_pylist(), values.type, mask=random.random(NUM_ROWS) < 0.2)
-
-    numbers = random.integers(-1_000, 1_000, NUM_ROWS)
-    begin = datetime.date(2013, 1, 1)
-    return pa.table(
-        {
-            "g": some(pa.array(random.integers(0, 40, NUM_ROWS))),
-            "t": pa.array([f"key {number}" for number in random.integers(0, 7, NUM_ROWS)]),
-            # Different, with few values, and mostly equal.
-            "o": pa.array(random.permutation(NUM_ROWS)),
-            "p": some(pa.array(random.integers(0, 90, NUM_ROWS))),
-            "q": pa.array(random.random(NUM_ROWS) < 0.00005),
-            "i": some(pa.array(numbers)),
-            "x": some(pa.array(numbers / 8)),
-            "d": some(
-                pa.array([Decimal(int(number)) / 4 for number in numbers], pa.decimal128(12, 2))
-            ),
-            "s": some(pa.array([f"{number:05}" for number in numbers])),
-            "m": some(pa.array([begin + datetime.timedelta(int(number)) for number in numbers])),
-            "b": pa.array(numbers % 3 == 0),
-        }
-    )
-
-
 @pytest.fixture(name="both", scope="module", params=[1, 3])
-def _both(
-    request: pytest.FixtureRequest, rows: pa.Table
-) -> tuple[pg.Session, duckdb.DuckDBPyConnection]:
-    session = pg.Session(threads=request.param)
-    batches = rows.to_batches(max_chunksize=7_000)
-    session.register("t", pg.from_arrow(pa.Table.from_batches(batches, rows.schema)))
-    connection = duckdb.connect()
-    connection.register("t", rows)
-    return session, connection
+def _both(request: pytest.FixtureRequest) -> Both:
+    random = np.random.default_rng(1)
+    rows = {
+        "g": with_nulls(random, pa.array(random.integers(0, 40, NUM_ROWS))),
+        "t": pa.array([f"key {number}" for number in random.integers(0, 7, NUM_ROWS)]),
+        # Different, with few values, and mostly equal.
+        "o": pa.array(random.permutation(NUM_ROWS)),
+        "p": with_nulls(random, pa.array(random.integers(0, 90, NUM_ROWS))),
+        "q": pa.array(random.random(NUM_ROWS) < 0.00005),
+        **columns(random, NUM_ROWS),
+    }
+    return Both.over({"t": pa.table(rows)}, request.param)
 
 
 FUNCTIONS = {
@@ -86,30 +56,21 @@ FRAMES = {
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", FUNCTIONS)
-def test_values_so_far_are_those_of_duckdb(
-    both: tuple[pg.Session, duckdb.DuckDBPyConnection], kind: str, order: str, frame: str
-) -> None:
+def test_values_so_far_are_those_of_duckdb(both: Both, kind: str, order: str, frame: str) -> None:
     frame = FRAMES[frame]
     if "ROWS" in frame and order in ("few", "equal"):
         # Which row comes first is nobody's promise.
         frame = f", o {frame}"
     elif kind == "numbers":
         frame = ", o"
-    session, connection = both
     window = f"({ORDERS[order]} {frame})"
     values = [f"{function} OVER {window}" for function in FUNCTIONS[kind]]
     items = ", ".join(f"{value} AS w{place}" for place, value in enumerate(values))
     text = f"SELECT o, {items} FROM t ORDER BY o"
-    found = session.sql(text).to_arrow()
-    wanted = connection.sql(text).to_arrow_table()
-    for place, function in enumerate(FUNCTIONS[kind]):
-        one, other = (table[f"w{place}"].to_pylist() for table in (found, wanted))
-        if "(x)" in function:
-            both_floats = [np.array(values, float) for values in (one, other)]
-            np.testing.assert_allclose(*both_floats, rtol=1e-12, err_msg=function)
-        else:
-            assert one == other, function
-    assert "RunningWindowAggExec" in session.sql(text).explain(analyze=True)
+    values = enumerate(FUNCTIONS[kind])
+    floats = tuple(f"w{place}" for place, function in values if "(x)" in function)
+    query = both.agree(text, floats, rtol=1e-12)
+    assert "RunningWindowAggExec" in query.explain(analyze=True)
 
 
 @pytest.mark.parametrize(
@@ -125,23 +86,16 @@ def test_values_so_far_are_those_of_duckdb(
         "lag(i) OVER (PARTITION BY g ORDER BY o)",
     ],
 )
-def test_other_windows_are_those_of_duckdb_too(
-    both: tuple[pg.Session, duckdb.DuckDBPyConnection], value: str
-) -> None:
-    session, connection = both
+def test_other_windows_are_those_of_duckdb_too(both: Both, value: str) -> None:
     # Called otherwise, too: a name says nothing of a filter.
     for items in (f"{value} AS w", f"{value} AS w, sum(i) OVER (PARTITION BY g ORDER BY o) AS v"):
         text = f"SELECT o, {items} FROM t ORDER BY o"
-        found = session.sql(text).to_arrow()
-        wanted = connection.sql(text).to_arrow_table()
-        for name in wanted.column_names:
-            assert found[name].to_pylist() == wanted[name].to_pylist(), name
+        both.agree(text)
 
 
 def test_what_is_above_gets_rows_in_their_order(
-    both: tuple[pg.Session, duckdb.DuckDBPyConnection],
+    both: Both,
 ) -> None:
-    session, connection = both
     texts = [
         "SELECT o, s FROM (SELECT o, sum(i) OVER (ORDER BY o) AS s FROM t) WHERE s > 100 ORDER BY o LIMIT 9",
         "SELECT t, max(n) AS n FROM (SELECT t, row_number() OVER (PARTITION BY t ORDER BY o) AS n FROM t) GROUP BY t ORDER BY t",
@@ -149,14 +103,13 @@ def test_what_is_above_gets_rows_in_their_order(
         "SELECT count(*) AS n, sum(r) AS s FROM (SELECT dense_rank() OVER (ORDER BY p) AS r FROM t)",
     ]
     for text in texts:
-        found = session.sql(text).to_arrow().to_pylist()
-        assert found == connection.sql(text).to_arrow_table().to_pylist(), text
+        both.agree(text)
 
 
-def test_a_sum_that_has_no_room_is_told(both: tuple[pg.Session, object]) -> None:
+def test_a_sum_that_has_no_room_is_told(both: Both) -> None:
     text = "SELECT sum(9223372036854775000 + i - i) OVER (ORDER BY o) AS s FROM t"
     with pytest.raises(pg.errors.QueryError, match="has no room in its type"):
-        both[0].sql(text).to_arrow()
+        both.session.sql(text).to_arrow()
 
 
 def test_a_total_within_equal_keys_is_nobodys() -> None:

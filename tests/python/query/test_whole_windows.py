@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
-from decimal import Decimal
-
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import partgrid as pg
+from beside_duckdb import Both, columns, with_nulls
 
 NUM_ROWS = 60_000
 
@@ -18,59 +15,20 @@ NUM_ROWS = 60_000
 @pytest.fixture(name="rows", scope="module")
 def _rows() -> pa.Table:
     random = np.random.default_rng(3)
-
-    def some(values: pa.Array) -> pa.Array:
-        return pa.array(values.to_pylist(), values.type, mask=random.random(NUM_ROWS) < 0.2)
-
-    numbers = random.integers(-1_000, 1_000, NUM_ROWS)
-    begin = datetime.date(2013, 1, 1)
+    keys = [f"key {number}" for number in random.integers(0, 9, NUM_ROWS)]
     return pa.table(
         {
             "n": pa.array(random.permutation(NUM_ROWS)),
-            "g": some(pa.array(random.integers(0, 500, NUM_ROWS))),
-            "t": some(pa.array([f"key {number}" for number in random.integers(0, 9, NUM_ROWS)])),
-            "i": some(pa.array(numbers)),
-            "x": some(pa.array(numbers / 8)),
-            "d": some(
-                pa.array([Decimal(int(number)) / 4 for number in numbers], pa.decimal128(12, 2))
-            ),
-            "s": some(pa.array([f"{number:05}" for number in numbers])),
-            "m": some(pa.array([begin + datetime.timedelta(int(number)) for number in numbers])),
-            "b": pa.array(numbers % 3 == 0),
+            "g": with_nulls(random, pa.array(random.integers(0, 500, NUM_ROWS))),
+            "t": with_nulls(random, pa.array(keys)),
+            **columns(random, NUM_ROWS),
         }
     )
 
 
 @pytest.fixture(name="both", scope="module", params=[1, 3])
-def _both(
-    request: pytest.FixtureRequest, rows: pa.Table
-) -> tuple[pg.Session, duckdb.DuckDBPyConnection]:
-    session = pg.Session(threads=request.param)
-    batches = rows.to_batches(max_chunksize=7_000)
-    session.register("t", pg.from_arrow(pa.Table.from_batches(batches, rows.schema)))
-    connection = duckdb.connect()
-    connection.register("t", rows)
-    return session, connection
-
-
-def agree(
-    both: tuple[pg.Session, duckdb.DuckDBPyConnection], text: str, floats: tuple[str, ...] = ()
-) -> pg.Result:
-    """Both say the same, floats up to the order in which they are added."""
-    session, connection = both
-    query = session.sql(text)
-    found = query.to_arrow()
-    wanted = connection.sql(text).to_arrow_table()
-    assert found.column_names == wanted.column_names
-    for name in wanted.column_names:
-        one, other = found[name].to_pylist(), wanted[name].to_pylist()
-        if name in floats:
-            np.testing.assert_allclose(
-                np.array(one, float), np.array(other, float), rtol=1e-9, err_msg=name
-            )
-        else:
-            assert one == other, name
-    return query
+def _both(request: pytest.FixtureRequest, rows: pa.Table) -> Both:
+    return Both.over({"t": rows}, request.param)
 
 
 PARTITIONS = {
@@ -84,9 +42,7 @@ PARTITIONS = {
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_rows_get_the_values_of_their_partitions(
-    both: tuple[pg.Session, duckdb.DuckDBPyConnection], partition: str
-) -> None:
+def test_rows_get_the_values_of_their_partitions(both: Both, partition: str) -> None:
     over = f"OVER ({PARTITIONS[partition]})"
     functions = [
         "sum(i)",
@@ -105,17 +61,17 @@ def test_rows_get_the_values_of_their_partitions(
     items = [f"{function} {over} AS w{place}" for place, function in enumerate(functions)]
     floats = [f"sum(x) {over} AS x0", f"avg(i) {over} AS x1", f"stddev_pop(x) {over} AS x2"]
     text = f"SELECT n, {', '.join(items + floats)} FROM t ORDER BY n"
-    query = agree(both, text, ("x0", "x1", "x2"))
+    query = both.agree(text, ("x0", "x1", "x2"))
     assert "WholeWindowAggExec" in query.explain(analyze=True)
 
 
 def test_frames_of_all_rows_are_the_same(
-    both: tuple[pg.Session, duckdb.DuckDBPyConnection],
+    both: Both,
 ) -> None:
     all_rows = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
-    agree(both, f"SELECT n, sum(i) OVER (PARTITION BY g {all_rows}) AS w FROM t ORDER BY n")
-    agree(
-        both, f"SELECT n, sum(i) OVER (PARTITION BY g ORDER BY n {all_rows}) AS w FROM t ORDER BY n"
+    both.agree(f"SELECT n, sum(i) OVER (PARTITION BY g {all_rows}) AS w FROM t ORDER BY n")
+    both.agree(
+        f"SELECT n, sum(i) OVER (PARTITION BY g ORDER BY n {all_rows}) AS w FROM t ORDER BY n"
     )
 
 
@@ -149,27 +105,23 @@ BY_KEY = (
         f"SELECT count(*) AS c FROM (SELECT 5 AS g) AS u JOIN ({BY_KEY} LIMIT 900) AS v USING (g)",
     ],
 )
-def test_what_stands_above_is_the_same(
-    both: tuple[pg.Session, duckdb.DuckDBPyConnection], text: str
-) -> None:
-    agree(both, text, ("part",))
+def test_what_stands_above_is_the_same(both: Both, text: str) -> None:
+    both.agree(text, ("part",))
 
 
-def test_no_rows_are_sorted_for_it(both: tuple[pg.Session, duckdb.DuckDBPyConnection]) -> None:
-    session, _ = both
+def test_no_rows_are_sorted_for_it(both: Both) -> None:
     text = (
         "SELECT count(*) AS c FROM (SELECT i, sum(i) OVER (PARTITION BY g) AS w FROM t) WHERE i > w"
     )
-    assert "SortExec" not in session.sql(text).explain(analyze=True)
+    assert "SortExec" not in both.session.sql(text).explain(analyze=True)
 
 
 def test_lists_of_partitions_are_left_to_the_engine(
-    both: tuple[pg.Session, duckdb.DuckDBPyConnection],
+    both: Both,
 ) -> None:
-    session, _ = both
     text = "SELECT n, len(array_agg(i) OVER (PARTITION BY g, t)) AS w FROM t ORDER BY n"
-    agree(both, text)
-    assert "WholeWindowAggExec" not in session.sql(text).explain(analyze=True)
+    both.agree(text)
+    assert "WholeWindowAggExec" not in both.session.sql(text).explain(analyze=True)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

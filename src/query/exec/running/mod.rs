@@ -15,7 +15,7 @@ use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
 };
-use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::BoundedWindowAggExec;
 use datafusion::physical_plan::{
@@ -27,6 +27,7 @@ use futures::{TryStreamExt, stream};
 use self::rows::Rows;
 use self::values::Function;
 pub(super) use self::values::has_filter;
+use super::stand_in::{promises_as, stands_in};
 
 mod peers;
 mod rows;
@@ -83,6 +84,15 @@ impl RunningWindowAggExec {
         }
     }
 
+    /// The same in place of another one of the engine.
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "as all nodes that stand in for another"
+    )]
+    fn of_engine(&self, windows: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Ok(Self::of(windows))
+    }
+
     fn windows(&self) -> Result<&BoundedWindowAggExec> {
         match self.windows.downcast_ref::<BoundedWindowAggExec>() {
             Some(windows) => Ok(windows),
@@ -105,24 +115,8 @@ impl ExecutionPlan for RunningWindowAggExec {
         "RunningWindowAggExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.windows.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.windows.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.windows.apply_expressions(visit)
-    }
-
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.windows.input_distribution_requirements()
-    }
+    stands_in!(windows);
+    promises_as!(windows);
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
         self.windows.required_input_ordering()
@@ -130,35 +124,6 @@ impl ExecutionPlan for RunningWindowAggExec {
 
     fn maintains_input_order(&self) -> Vec<bool> {
         self.windows.maintains_input_order()
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let windows = Arc::clone(&self.windows).replace_children(children, options)?;
-        Ok(Arc::new(Self::of(windows)))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        arguments: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.windows.statistics_from_inputs(inputs, arguments)
     }
 
     fn execute(

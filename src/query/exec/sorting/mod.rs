@@ -18,7 +18,7 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
@@ -28,6 +28,7 @@ use futures::{TryStreamExt, stream};
 
 use self::gathered::Sort;
 use self::run::Sorting;
+use super::stand_in::stands_in;
 
 mod gathered;
 mod order;
@@ -43,20 +44,38 @@ mod runs;
 /// As the engine says.
 pub(in crate::query) fn sorting(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
-        if let Some(sort) = node.downcast_ref::<SortExec>() {
-            let input = sort.input().equivalence_properties();
-            let is_one = sort.fetch().is_none() && !input.ordering_satisfy(sort.expr().clone())?;
-            return Ok(match is_one {
-                true => Transformed::yes(Arc::new(PackedSortExec::of(node, None)) as _),
-                false => Transformed::no(node),
-            });
-        }
-        Ok(match merged(&node)? {
-            Some(sorted) => Transformed::yes(sorted),
-            None => Transformed::no(node),
-        })
+        let sorted = match packed(&node)? {
+            None => merged(&node)?,
+            sorted => sorted,
+        };
+        Ok(sorted.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
     .data()
+}
+
+/// The plan whose sorts of all rows are ours, each in its place, and nothing else.
+///
+/// # Errors
+/// As the engine says.
+#[cfg(feature = "distributed")]
+pub(in crate::query) fn sorting_in_place(
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        let sorted = packed(&node)?;
+        Ok(sorted.map_or_else(|| Transformed::no(node), Transformed::yes))
+    })
+    .data()
+}
+
+/// Our sort in place of one of all rows.
+fn packed(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(sort) = node.downcast_ref::<SortExec>() else {
+        return Ok(None);
+    };
+    let input = sort.input().equivalence_properties();
+    let is_one = sort.fetch().is_none() && !input.ordering_satisfy(sort.expr().clone())?;
+    Ok(is_one.then(|| Arc::new(PackedSortExec::of(Arc::clone(node), None)) as _))
 }
 
 /// The sort whose partitions an operator merges, and the merge with it, if that does no more; below what shows other columns, or the same by other names.
@@ -131,6 +150,16 @@ impl PackedSortExec {
         }
     }
 
+    /// The same in place of another one of the engine.
+    fn of_engine(&self, sort: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        let merge = self.merge.as_ref().map(|merge| {
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Arc::clone(merge).replace_children(vec![Arc::clone(&sort)], options)
+        });
+        let merge = merge.transpose()?;
+        Ok(Self::of(sort, merge))
+    }
+
     fn sort(&self) -> Result<&SortExec> {
         match self.sort.downcast_ref::<SortExec>() {
             Some(sort) => Ok(sort),
@@ -160,6 +189,8 @@ impl DisplayAs for PackedSortExec {
 }
 
 impl ExecutionPlan for PackedSortExec {
+    stands_in!(sort);
+
     fn name(&self) -> &'static str {
         match self.merge {
             Some(_) => "PackedSortMergeExec",
@@ -171,48 +202,11 @@ impl ExecutionPlan for PackedSortExec {
         self.outer().properties()
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.sort.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.sort.apply_expressions(visit)
-    }
-
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.sort.input_distribution_requirements()
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        self.sort.benefits_from_input_partitioning()
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let sort = Arc::clone(&self.sort).replace_children(children, options)?;
-        let merge = self.merge.as_ref().map(|merge| {
-            let sorts = vec![Arc::clone(&sort)];
-            Arc::clone(merge).replace_children(sorts, options)
-        });
-        Ok(Arc::new(Self::of(sort, merge.transpose()?)))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        match self.merge {
+            Some(_) => vec![ChildStats::At(None)],
+            None => self.sort.child_stats_requests(partition),
+        }
     }
 
     fn statistics_from_inputs(

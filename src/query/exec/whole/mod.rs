@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
+#[cfg(feature = "distributed")]
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Statistics, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -18,7 +20,7 @@ use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput, SpillMetrics, Time,
 };
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{
@@ -31,6 +33,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use self::aggregates::{Aggregates, can_be_whole};
 use self::kept::Kept;
 use super::outside::{count_files, once, sort};
+use super::stand_in::{promises_as, stands_in};
 
 mod aggregates;
 mod kept;
@@ -43,6 +46,24 @@ pub(in crate::query) fn whole(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
     // Rows of several partitions have no order that a caller could want.
     let is_ordered = plan.output_partitioning().partition_count() == 1;
     below(plan, is_ordered)
+}
+
+/// The plan whose windows of whole partitions are ours, each in its place: rows are sorted for them all the same.
+///
+/// # Errors
+/// As the engine says.
+#[cfg(feature = "distributed")]
+pub(in crate::query) fn whole_in_place(
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        let windows = node.downcast_ref::<WindowAggExec>();
+        Ok(match windows.is_some_and(can_be_whole) {
+            true => Transformed::yes(Arc::new(WholeWindowAggExec::of(node, None)) as _),
+            false => Transformed::no(node),
+        })
+    })
+    .data()
 }
 
 /// The same for an operator of the plan; `is_ordered` says whether somebody above wants the order of its rows.
@@ -130,6 +151,15 @@ impl WholeWindowAggExec {
         }
     }
 
+    /// The same in place of another one of the engine.
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "as all nodes that stand in for another"
+    )]
+    fn of_engine(&self, windows: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Ok(Self::of(windows, self.by.clone()))
+    }
+
     fn windows(&self) -> Result<&WindowAggExec> {
         match self.windows.downcast_ref::<WindowAggExec>() {
             Some(windows) => Ok(windows),
@@ -152,24 +182,8 @@ impl ExecutionPlan for WholeWindowAggExec {
         "WholeWindowAggExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.windows.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.windows.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.windows.apply_expressions(visit)
-    }
-
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.windows.input_distribution_requirements()
-    }
+    stands_in!(windows);
+    promises_as!(windows);
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
         vec![None]
@@ -177,34 +191,6 @@ impl ExecutionPlan for WholeWindowAggExec {
 
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let windows = Arc::clone(&self.windows).replace_children(children, options)?;
-        Ok(Arc::new(Self::of(windows, self.by.clone())))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        over(self, children)
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        arguments: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.windows.statistics_from_inputs(inputs, arguments)
     }
 
     fn execute(

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    ObjectNamePart, Value, visit_expressions, visit_expressions_mut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, Value, visit_expressions,
+    visit_expressions_mut,
 };
 
 use super::known::{LARGEST, LEAST, OF_LIST};
@@ -35,12 +36,14 @@ pub(in crate::query::rewrite) fn plain_arguments<const N: usize>(
     values.try_into().ok().filter(|_| is_plain)
 }
 
-/// A call that stands for a list of several values.
+/// A call that stands for a list of several values, or for another one.
 pub(super) enum Several {
     /// `max(x, n)` and `min(x, n)`: what they stand for, and the arguments.
     Ends(&'static str, Box<[Expr; 2]>),
     /// `quantile_cont(x, [0.1, 0.9])`: the function, the value and the shares.
     Shares(&'static str, Box<Expr>, Vec<Expr>),
+    /// `any_value(x ORDER BY y)`: the first value that is not null.
+    First(Box<Expr>),
 }
 
 /// The functions that take shares of the values, and what they are to the engine.
@@ -58,6 +61,7 @@ pub(super) fn is_of_several(call: &Function, state: &SessionState) -> Option<Sev
     };
     let name = folded(name);
     match name.as_str() {
+        "any_value" => first_in_order(call).map(Several::First),
         "max" => Some(Several::Ends(LARGEST, Box::new(plain_arguments(call)?))),
         "min" => Some(Several::Ends(LEAST, Box::new(plain_arguments(call)?))),
         name => {
@@ -77,7 +81,32 @@ pub(super) fn is_of_several(call: &Function, state: &SessionState) -> Option<Sev
     }
 }
 
-/// A list of the largest, or least, values, or of those at several shares.
+/// What `any_value` of rows in an order is: to the engine's they have none.
+fn first_in_order(call: &Function) -> Option<Box<Expr>> {
+    let FunctionArguments::List(list) = &call.args else {
+        return None;
+    };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] = list.args.as_slice() else {
+        return None;
+    };
+    let mut clauses = list.clauses.iter();
+    if !clauses.any(|clause| matches!(clause, FunctionArgumentClause::OrderBy(_)))
+        || call.over.is_some()
+    {
+        return None;
+    }
+    let is_there = Expr::IsNotNull(Box::new(Expr::Nested(Box::new(value.clone()))));
+    let mut first = call.clone();
+    first.name = ObjectName::from(vec![Ident::new("first_value")]);
+    let filter = call.filter.as_deref().cloned();
+    first.filter = Some(Box::new(match filter {
+        Some(filter) => and(filter, is_there),
+        None => is_there,
+    }));
+    Some(Box::new(Expr::Function(first)))
+}
+
+/// A list of the largest, or least, values, or of those at several shares; or the first one in an order.
 pub(super) fn several_of(call: &Function, state: &SessionState) -> Result<Option<Expr>> {
     match is_of_several(call, state) {
         Some(Several::Ends(text, values)) => {
@@ -97,6 +126,7 @@ pub(super) fn several_of(call: &Function, state: &SessionState) -> Result<Option
             let values: Vec<Expr> = [*value].into_iter().chain(shares).collect();
             of_aggregates(&text, &takes, &values, call, state).map(Some)
         }
+        Some(Several::First(first)) => Ok(Some(*first)),
         None => Ok(None),
     }
 }

@@ -1,0 +1,181 @@
+"""Groups by columns of small tables, beside DuckDB: keys are coded before the tables are joined, and are there again in the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import partgrid as pg
+from beside_duckdb import Both, columns, with_nulls
+
+NUM_ROWS = 120_000
+
+
+def _tables() -> dict[str, pa.Table]:
+    random = np.random.default_rng(11)
+    num_items, num_stores, num_cities = 3_000, 90, 12
+
+    def words(most: int, count: int, what: str) -> pa.Array:
+        texts = [f"{what} {number}" for number in random.integers(0, most, count)]
+        return with_nulls(random, pa.array(texts))
+
+    facts = {
+        "item": with_nulls(random, pa.array(random.integers(0, num_items, NUM_ROWS))),
+        "store": pa.array(random.integers(0, num_stores + 5, NUM_ROWS)),
+        "day": pa.array(random.integers(0, 50, NUM_ROWS)),
+        **columns(random, NUM_ROWS),
+    }
+    items = {
+        "item": pa.array(random.permutation(num_items)),
+        # Brands have names that other brands have, too; some are longer than a view has room for.
+        "brand": words(40, num_items, "a brand with a long name"),
+        "category": words(7, num_items, "category"),
+        "weight": with_nulls(random, pa.array(random.integers(0, 4, num_items))),
+        "share": pa.array(random.choice([0.0, -0.0, 0.5], num_items)),
+        "code": words(9, num_items, "code").dictionary_encode(),
+    }
+    stores = {
+        "store": pa.array(np.arange(num_stores)),
+        "name": words(25, num_stores, "store"),
+        "city": pa.array(random.integers(0, num_cities, num_stores)),
+    }
+    cities = {
+        "city": pa.array(np.arange(num_cities)),
+        "town": words(8, num_cities, "town"),
+        "land": pa.array(["north", "south"] * (num_cities // 2)),
+    }
+    tables = {"facts": facts, "items": items, "stores": stores, "cities": cities}
+    return {name: pa.table(table) for name, table in tables.items()}
+
+
+TABLES = _tables()
+
+
+@pytest.fixture(name="both", scope="module", params=[1, 3])
+def _both(request: pytest.FixtureRequest) -> Both:
+    return Both.over(TABLES, request.param)
+
+
+# The day is a key, too, so that groups are not made before the joins.
+JOINED = "facts JOIN items USING (item)"
+
+CODED = [
+    f"SELECT brand, category, day, name, sum(i) AS v, count(*) AS c FROM {JOINED} JOIN stores USING (store) GROUP BY ALL",
+    "SELECT brand, facts.item % 900 AS part, sum(d) AS v, count(DISTINCT s) AS u FROM facts JOIN items ON facts.item = items.item GROUP BY ALL",
+    "SELECT town, name, s, max(m) AS v FROM facts JOIN stores USING (store) JOIN cities USING (city) GROUP BY ALL",
+    # A key that somebody else looks at stays as it is.
+    f"SELECT brand, category, weight, s, count(*) AS c FROM {JOINED} WHERE brand <> s GROUP BY ALL",
+    f"SELECT brand, category, s, min(brand) AS v FROM {JOINED} GROUP BY ALL",
+    f"SELECT brand, upper(brand) AS u, category, s, count(*) AS c FROM {JOINED} GROUP BY ALL",
+    f"SELECT brand AS one, brand AS two, category, s, count(*) AS c FROM {JOINED} GROUP BY ALL",
+    f"SELECT category, weight, s, count(*) FILTER (WHERE brand LIKE '%3') AS c FROM {JOINED} GROUP BY ALL",
+    "SELECT name, town, land, s, string_agg(land, '+' ORDER BY land) AS v FROM facts JOIN stores USING (store) JOIN cities USING (city) GROUP BY ALL",
+    # Keys of other types, and of values that are worked out.
+    f"SELECT weight, code::VARCHAR AS code, category, s, count(*) AS c FROM {JOINED} GROUP BY ALL",
+    f"SELECT b, s, category, weight, bool_and(b) AS v FROM {JOINED} GROUP BY ALL",
+    # Joins that give all rows of a side, with it or without.
+    "SELECT brand, category, s, count(*) AS c FROM items LEFT JOIN facts USING (item) GROUP BY ALL",
+    f"SELECT brand, name, s, count(*) AS c FROM {JOINED} LEFT JOIN stores USING (store) GROUP BY ALL",
+    f"SELECT brand, category, s, count(*) AS c FROM {JOINED} WHERE store IN (SELECT store FROM stores WHERE name > 'store 2') GROUP BY ALL",
+    f"SELECT brand, category, s, count(*) AS c FROM {JOINED} WHERE NOT EXISTS (SELECT 1 FROM stores WHERE store = facts.store AND city = 3) GROUP BY ALL",
+    # A table with itself.
+    "SELECT s, t, count(*) AS c FROM (SELECT item, s FROM facts) JOIN (SELECT item, s AS t FROM facts WHERE day < 9) USING (item) GROUP BY ALL",
+    # What stands above.
+    f"SELECT brand, category, day, sum(v) OVER (PARTITION BY brand, category, day) AS w "
+    f"FROM (SELECT brand, category, day, s, sum(i) AS v FROM {JOINED} GROUP BY ALL)",
+    f"SELECT a.brand, a.s, a.c, b.c AS o FROM (SELECT brand, category, s, count(*) AS c FROM {JOINED} GROUP BY ALL) a "
+    f"JOIN (SELECT brand, category, s, max(day) AS c FROM {JOINED} GROUP BY ALL) b ON a.brand = b.brand AND a.category = b.category AND a.s = b.s",
+    f"SELECT brand, category, s, sum(i) AS v FROM {JOINED} GROUP BY ROLLUP (brand, category, s)",
+    f"SELECT DISTINCT brand, category, s FROM {JOINED}",
+    f"SELECT brand, category, s, count(*) AS c FROM {JOINED} GROUP BY ALL HAVING count(*) > 1 "
+    "ORDER BY c DESC, brand NULLS LAST, category NULLS LAST, s NULLS LAST LIMIT 50",
+    f"SELECT brand, count(*) AS c FROM (SELECT DISTINCT brand, s FROM {JOINED}) GROUP BY brand",
+    "SELECT brand, category, s, sum(i) AS v FROM facts JOIN (SELECT * FROM items WHERE weight = 1) USING (item) GROUP BY ALL "
+    f"UNION ALL SELECT brand, category, s, sum(i) AS v FROM {JOINED} GROUP BY ALL",
+    f"SELECT brand, category, s, v, (SELECT max(land) FROM cities WHERE city = v % 12) AS l "
+    f"FROM (SELECT brand, category, s, count(*) AS v FROM {JOINED} GROUP BY ALL)",
+]
+
+
+@pytest.mark.parametrize("text", CODED)
+def test_groups_are_those_of_duckdb(both: Both, text: str) -> None:
+    query = both.agree_in_any_order(text)
+    assert "KeyDecodeExec" in query.explain(analyze=True)
+
+
+# Keys of which each is looked at on the way, or not of one table, or of rows that are not there; zeros that are equal.
+AS_THEY_ARE = [
+    f"SELECT brand, category, s, count(*) AS c FROM {JOINED} WHERE brand <> s AND category > s GROUP BY ALL",
+    "SELECT brand, category, s, count(*) AS c FROM facts LEFT JOIN items USING (item) GROUP BY ALL",
+    "SELECT brand, category, s, count(*) AS c FROM facts FULL JOIN items USING (item) GROUP BY ALL",
+    f"SELECT share, category, s, count(*) AS c FROM {JOINED} GROUP BY ALL",
+    f"SELECT brand || category AS b, s, count(*) AS c FROM {JOINED} GROUP BY ALL",
+]
+
+
+@pytest.mark.parametrize("text", AS_THEY_ARE)
+def test_other_keys_stay_as_they_are(both: Both, text: str) -> None:
+    query = both.agree_in_any_order(text)
+    assert "KeyDecodeExec" not in query.explain(analyze=True)
+
+
+def test_keys_of_a_table_have_one_code_for_all_of_them(both: Both) -> None:
+    plan = both.session.sql(CODED[0]).explain(analyze=True)
+    assert "KeyEncodeExec: keys=[brand, category]" in plan
+    assert "KeyEncodeExec: keys=[name]" in plan
+
+
+def test_groups_have_their_keys_again_above_the_last_step(both: Both) -> None:
+    plan = both.session.sql(CODED[0]).explain(analyze=True)
+    assert plan.count("KeyDecodeExec") == 1
+    decode, last = (plan.index(name) for name in ("KeyDecodeExec", "AggregateExec"))
+    assert decode < last
+
+
+def test_a_join_by_partitions_gets_rows_where_it_looks_for_them() -> None:
+    """Its sides are dealt out by keys, of which codes know nothing."""
+    both = Both.over(TABLES, 3)
+    groups = "SELECT brand, category, count(*) AS c FROM facts JOIN items USING (item) GROUP BY brand, category, s"
+    text = f"SELECT count(*) AS n, sum(a.c * b.c) AS v FROM ({groups}) a JOIN ({groups}) b USING (brand, category)"
+    both.agree(text)
+
+
+def test_few_rows_are_left_alone() -> None:
+    session = pg.Session(threads=2)
+    for name, table in TABLES.items():
+        session.register(name, pg.from_arrow(table.slice(0, 9_000)))
+    text = "SELECT brand, category, s, count(*) FROM facts JOIN items USING (item) GROUP BY ALL"
+    assert "KeyDecodeExec" not in session.sql(text).explain(analyze=True)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_groups_without_room_are_the_same(threads: int) -> None:
+    text = "SELECT brand, category, s, name, count(*) AS c, sum(i) AS v FROM facts JOIN items USING (item) JOIN stores USING (store) GROUP BY ALL"
+    text = f"SELECT count(*) AS n, sum(c) AS c, sum(v) AS v, max(brand) AS b, min(name) AS m FROM ({text})"
+    answers = []
+    for limit in (8_000_000, None):
+        session = pg.Session(threads=threads, memory_limit=limit)
+        for name, table in TABLES.items():
+            session.register(name, pg.from_arrow(table))
+        query = session.sql(text)
+        answers.append(query.to_arrow().to_pylist())
+        assert "KeyDecodeExec" in query.explain(analyze=True)
+        if limit:
+            assert query.metrics.peak_memory <= limit
+    assert answers[0] == answers[1]
+
+
+def test_a_statement_is_run_twice() -> None:
+    both = Both.over(TABLES, 2)
+    query = both.session.prepare(
+        "SELECT brand, category, s, count(*) AS c FROM facts JOIN items USING (item) WHERE day < $1 GROUP BY ALL"
+    )
+    counts = [sum(query.sql([day]).to_arrow()["c"].to_pylist()) for day in (50, 20, 50)]
+    wanted = [
+        both.peer.sql(
+            f"SELECT count(*) FROM facts JOIN items USING (item) WHERE day < {day}"
+        ).fetchall()[0][0]
+        for day in (50, 20, 50)
+    ]
+    assert counts == wanted
