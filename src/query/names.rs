@@ -50,6 +50,8 @@ pub(super) enum Table {
 pub(super) struct View {
     /// `CREATE VIEW`, with the names that it gives to columns.
     pub(super) statement: Statement,
+    /// Whether values of it differ in a cast alone, so that it is planned with all casts marked.
+    pub(super) has_twins: bool,
 }
 
 /// A statement with parameters under a name.
@@ -326,7 +328,7 @@ impl NamedTables {
         VIEWS.set((expanded + 1, depth + 1));
         let checked = one_value::check(&view.statement, &self.names.planned());
         let plan = match checked {
-            Ok(()) => Box::pin(same_names::view_planned(&state, &view.statement)).await,
+            Ok(()) => Box::pin(same_names::view_planned(&state, view)).await,
             Err(error) => Err(error.into()),
         };
         VIEWS.set((VIEWS.get().0, depth));

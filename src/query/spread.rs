@@ -30,6 +30,7 @@ use super::cache::reads_grids_only;
 use super::exec::{
     between::Place,
     connect::{connected, divided},
+    own::owning,
     reported::reported,
     running::running,
     scan::GridScanExec,
@@ -331,8 +332,9 @@ pub(crate) fn part(
     let options = config.options();
     let plan = unlearnt(Arithmetic.optimize(plan, options)?)?;
     let plan = connected(running(whole_in_place(plan)?)?, options)?;
-    let plan = sorting_in_place(waiting(divided(plan)?)?)?;
-    let plan = bounded(plan, Place::Instead)?;
+    // Rows are their own below sorts before these are ours: who looks for sorts knows those of the engine.
+    let plan = owning(waiting(divided(plan)?)?, Place::Instead)?;
+    let plan = bounded(sorting_in_place(plan)?, Place::Instead)?;
     reported(stoppable(plan, stop)?)
 }
 

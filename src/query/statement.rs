@@ -148,7 +148,7 @@ pub(super) async fn named(
     if let Some(change) = dropped(known, &statement)? {
         return Ok(change);
     }
-    let planned = same_names::planned_apart(state, &mut statement).await?;
+    let (planned, has_twins) = same_names::planned_apart(state, &mut statement).await?;
     match planned {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
             if create.temporary
@@ -186,7 +186,10 @@ pub(super) async fn named(
             // Values are of this moment; a view is a text.
             Parameters::default().bind(LogicalPlan::clone(&create.input))?;
             physical(state, Arc::unwrap_or_clone(create.input)).await?;
-            let view = Arc::new(View { statement });
+            let view = Arc::new(View {
+                statement,
+                has_twins,
+            });
             Ok(Change::View { name, view })
         }
         LogicalPlan::Statement(PlanStatement::Prepare(prepare)) => {

@@ -36,13 +36,12 @@ impl Groups {
 
     /// With the keys of others, which have the same numbers.
     pub(super) fn of_keys(schema: &SchemaRef, keys: &[ArrayRef]) -> Result<Self> {
-        let mut groups = Self {
-            values: new_group_values(Arc::clone(schema), &GroupOrdering::None)?,
+        let mut numbers = Vec::new();
+        Ok(Self {
+            values: numbered(schema, keys, &mut numbers)?,
             schema: Arc::clone(schema),
-            numbers: Vec::new(),
-        };
-        groups.values.intern(keys, &mut groups.numbers)?;
-        Ok(groups)
+            numbers,
+        })
     }
 
     pub(super) fn schema(&self) -> &SchemaRef {
@@ -54,7 +53,7 @@ impl Groups {
         self.values.emit(EmitTo::All)
     }
 
-    /// The numbers of rows.
+    /// The numbers of rows. Those of new keys follow those of known ones, but not in the order of the rows.
     pub(super) fn numbers(&mut self, keys: &[ArrayRef]) -> Result<&[usize]> {
         self.values.intern(keys, &mut self.numbers)?;
         Ok(&self.numbers)
@@ -91,17 +90,53 @@ impl Groups {
             .iter()
             .map(|keys| keys.slice(0, of_right.min(keys.len())))
             .collect();
-        self.values = new_group_values(Arc::clone(&self.schema), &GroupOrdering::None)?;
-        self.values.intern(&known, &mut self.numbers)
+        self.values = numbered(&self.schema, &known, &mut self.numbers)?;
+        Ok(())
     }
+}
+
+/// Different keys, numbered in their order. Of several columns the engine may number keys whose hash another one has behind those that come after them; (NULL, 'a') and ('a', NULL) have one.
+fn numbered(
+    schema: &SchemaRef,
+    keys: &[ArrayRef],
+    numbers: &mut Vec<usize>,
+) -> Result<Box<dyn GroupValues>> {
+    let none = || new_group_values(Arc::clone(schema), &GroupOrdering::None);
+    let mut values = none()?;
+    values.intern(keys, numbers)?;
+    if numbers.iter().copied().eq(0..numbers.len()) {
+        return Ok(values);
+    }
+    values = none()?;
+    for row in 0..numbers.len() {
+        let key: Vec<ArrayRef> = keys.iter().map(|keys| keys.slice(row, 1)).collect();
+        values.intern(&key, numbers)?;
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Int64Array;
+    use arrow::array::{Int64Array, StringViewArray};
     use arrow::datatypes::{DataType, Field};
 
     use super::*;
+
+    #[test]
+    fn keys_that_have_one_hash_keep_their_numbers() {
+        let field = |name: &str| Field::new(name, DataType::Utf8View, true);
+        let schema = Arc::new(Schema::new(["a", "b", "c"].map(field).to_vec()));
+        let texts = |texts: [Option<&str>; 4]| Arc::new(StringViewArray::from_iter(texts)) as _;
+        let keys = [
+            texts([Some("A"), Some("A"), Some("B"), None]),
+            texts([None, Some("x"), Some("y"), None]),
+            texts([Some("x"), None, Some("z"), Some("x")]),
+        ];
+        let mut groups = Groups::of_keys(&schema, &keys).unwrap();
+        assert_eq!(groups.numbers(&keys).unwrap(), [0, 1, 2, 3]);
+        groups.forget_others(3).unwrap();
+        assert_eq!(groups.numbers(&keys).unwrap(), [0, 1, 2, 3]);
+    }
 
     #[test]
     fn keys_of_the_right_side_keep_their_numbers() {

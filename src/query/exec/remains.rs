@@ -1,6 +1,6 @@
 //! What is left of a plan that has run.
 //!
-//! Comes in: a plan whose run is over. Goes out: the same plan to look at, with what its operators counted, and without what they hold as long as they are there: rows of one side of joins, rows under way between
+//! Comes in: a plan whose run is over. Goes out: the same plan to look at, with what its operators counted, and without what they hold as long as they are there: rows of one side of joins, keys that have codes, rows under way between
 //! partitions with the tasks that bring them (which go on, where nobody sees that the run is over), what scans were told of joins. Whoever has an answer may ask what its run did. Never here: what other processes
 //! counted (`cluster/spread/counted.rs`).
 

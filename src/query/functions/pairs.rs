@@ -179,8 +179,11 @@ impl Accumulator for Distinct {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        // Always the same ones first: what floats come to is a matter of their order.
+        let mut pairs: Vec<&(u64, u64)> = self.seen.iter().collect();
+        pairs.sort_unstable();
         let list = |of: fn(&(u64, u64)) -> u64| {
-            let numbers = self.seen.iter().map(|pair| f64::from_bits(of(pair)));
+            let numbers = pairs.iter().map(|pair| f64::from_bits(of(pair)));
             let numbers: Vec<ScalarValue> = numbers.map(ScalarValue::from).collect();
             ScalarValue::List(ScalarValue::new_list_nullable(&numbers, &DataType::Float64))
         };

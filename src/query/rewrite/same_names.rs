@@ -28,6 +28,7 @@ use super::aliased;
 use super::called::called;
 use super::using::{self, folded};
 use crate::query::messages::group_keys;
+use crate::query::names::View;
 
 /// The function that marks a cast or a condition. Only statements that are planned again know it, and the optimizer takes it out.
 const MARK: &str = "partgrid_cast";
@@ -72,28 +73,27 @@ async fn planned_again(
     Ok((plan, wanted))
 }
 
-/// The plan of a statement that names something, CREATE or PREPARE, in which values with names of their own may differ in a cast only. What it makes has the names of the text.
+/// The plan of a statement that names something, CREATE or PREPARE, in which values with names of their own may differ in a cast only, and whether some do. What it makes has the names of the text.
 pub(in crate::query) async fn planned_apart(
     state: &SessionState,
     statement: &mut Statement,
-) -> PlanResult<LogicalPlan> {
+) -> PlanResult<(LogicalPlan, bool)> {
     let refused = match aliased::planned(state, statement).await {
         Err(error) if is_about_names(&error) => error,
-        planned => return planned,
+        planned => return planned.map(|plan| (plan, false)),
     };
-    apart(state, statement).await.map_err(|_| refused)
+    let planned = apart(state, statement).await;
+    planned.map(|plan| (plan, true)).map_err(|_| refused)
 }
 
 /// The plan of a view, as [`planned_apart`].
 pub(in crate::query) async fn view_planned(
     state: &SessionState,
-    statement: &Statement,
+    view: &View,
 ) -> PlanResult<LogicalPlan> {
-    match using::planned(state, statement).await {
-        Err(refused) if is_about_names(&refused) => {
-            apart(state, statement).await.map_err(|_| refused)
-        }
-        planned => planned,
+    match view.has_twins {
+        true => apart(state, &view.statement).await,
+        false => using::planned(state, &view.statement).await,
     }
 }
 

@@ -79,7 +79,10 @@ impl Begun {
         let options = self.context.session_config().options();
         let plan = spread(reset_plan_states(Arc::clone(&self.plan))?, &self.context)?;
         let plan = connected(running(stable(whole(plan)?)?)?, options)?;
-        let plan = bounded(dense(coded(waiting(plan)?)?, &self.context)?, Place::Above)?;
+        let plan = bounded(
+            dense(coded(waiting(plan)?, &self.context)?, &self.context)?,
+            Place::Above,
+        )?;
         Ok(joined(reported(sorting(stoppable(plan, stop)?)?)?)?)
     }
 }

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import partgrid as pg
+from answers_alike import rows
 from beside_duckdb import Both, columns, with_nulls
 
 NUM_ROWS = 120_000
@@ -79,6 +80,12 @@ CODED = [
     f"SELECT brand, name, s, count(*) AS c FROM {JOINED} LEFT JOIN stores USING (store) GROUP BY ALL",
     f"SELECT brand, category, s, count(*) AS c FROM {JOINED} WHERE store IN (SELECT store FROM stores WHERE name > 'store 2') GROUP BY ALL",
     f"SELECT brand, category, s, count(*) AS c FROM {JOINED} WHERE NOT EXISTS (SELECT 1 FROM stores WHERE store = facts.store AND city = 3) GROUP BY ALL",
+    # Columns that are called otherwise, and values that are worked out in between.
+    f"SELECT DISTINCT brand AS b, category AS k, s FROM {JOINED}",
+    f"SELECT g, s, count(*) AS c FROM (SELECT brand AS g, s FROM {JOINED}) GROUP BY g, s",
+    f"SELECT brand, category, s, any_value(day ORDER BY day) AS u, any_value(day ORDER BY day DESC) AS v FROM {JOINED} GROUP BY brand, category, s",
+    f"SELECT brand, s, day, regr_count(DISTINCT i, day)::INT AS u, regr_count(DISTINCT day, i)::INT AS v FROM {JOINED} GROUP BY brand, s, day",
+    "SELECT s, a.brand, b.brand AS other, count(*) AS c FROM facts JOIN items a ON facts.item = a.item JOIN items b ON facts.store = b.item GROUP BY ALL",
     # A table with itself.
     "SELECT s, t, count(*) AS c FROM (SELECT item, s FROM facts) JOIN (SELECT item, s AS t FROM facts WHERE day < 9) USING (item) GROUP BY ALL",
     # What stands above.
@@ -168,14 +175,46 @@ def test_groups_without_room_are_the_same(threads: int) -> None:
 
 def test_a_statement_is_run_twice() -> None:
     both = Both.over(TABLES, 2)
-    query = both.session.prepare(
-        "SELECT brand, category, s, count(*) AS c FROM facts JOIN items USING (item) WHERE day < $1 GROUP BY ALL"
-    )
-    counts = [sum(query.sql([day]).to_arrow()["c"].to_pylist()) for day in (50, 20, 50)]
-    wanted = [
-        both.peer.sql(
-            f"SELECT count(*) FROM facts JOIN items USING (item) WHERE day < {day}"
-        ).fetchall()[0][0]
-        for day in (50, 20, 50)
-    ]
-    assert counts == wanted
+    text = f"SELECT brand, category, s, count(*) AS c FROM {JOINED} WHERE day < $1 GROUP BY ALL"
+    query = both.session.prepare(text)
+    for day in (50, 20, 50):
+        wanted = both.peer.sql(text.replace("$1", str(day))).to_arrow_table()
+        found = query.sql([day]).to_arrow()
+        assert rows(found, ordered=False) == rows(wanted, ordered=False)
+
+
+def test_keys_that_differ_in_the_place_of_a_null_are_different() -> None:
+    """To the hash of the engine they are equal."""
+    random = np.random.default_rng(2)
+    places = pa.array(["Paris", "Rome", None])
+    num_stores = 600
+
+    def some() -> pa.Array:
+        return places.take(pa.array(random.integers(0, 3, num_stores)))
+
+    stores = {"store": np.arange(num_stores), "home": some(), "billed": some(), "sent": some()}
+    facts = {
+        "store": random.integers(0, num_stores, NUM_ROWS),
+        "v": random.integers(0, 9_000, NUM_ROWS),
+    }
+    tables = {"facts": pa.table(facts), "stores": pa.table(stores)}
+    text = "SELECT home, billed, sent, v, count(*) AS c FROM facts JOIN stores USING (store) GROUP BY ALL"
+    for threads in (1, 3):
+        query = Both.over(tables, threads).agree_in_any_order(text)
+        assert "KeyDecodeExec" in query.explain(analyze=True)
+
+
+def test_a_join_of_groups_knows_their_keys() -> None:
+    session = pg.Session(threads=2)
+    tables = {
+        "facts": pa.table({"k": np.arange(60_000) % 2_000 * 10, "s": np.arange(60_000) % 2_999}),
+        "items": pa.table({"s": np.arange(2_999), "name": [f"name {s % 3}" for s in range(2_999)]}),
+        "many": pa.table({"k": np.arange(90_000) % 20_000}),
+    }
+    for name, table in tables.items():
+        session.register(name, pg.from_arrow(table))
+    groups = "SELECT k, name, count(*) AS c FROM facts JOIN items USING (s) GROUP BY k, name"
+    text = f"SELECT count(*) AS n, sum(c) AS c FROM many JOIN ({groups}) USING (k)"
+    plan = session.sql(text).explain(analyze=True)
+    assert "KeyDecodeExec" in plan
+    assert "by=hash" not in plan, plan

@@ -13,6 +13,7 @@ import random
 from decimal import Decimal
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -205,3 +206,25 @@ def test_a_query_runs_again_with_filters_of_its_own() -> None:
             for batch in pa.RecordBatchReader.from_stream(result)
             for row in batch.to_pylist()
         ] == [7, 49_999]
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "SELECT k, sum(v) OVER (PARTITION BY v % 7) AS w FROM few",
+        "SELECT k, row_number() OVER (ORDER BY v) AS w FROM few",
+        "SELECT few.k, v AS w FROM few JOIN (SELECT k FROM few WHERE v > 1) AS other USING (k)",
+    ],
+)
+def test_joins_know_the_keys_of_what_is_below_other_operators(inner: str) -> None:
+    """Whole numbers near one another are looked up by number, also those that come out of windows and joins."""
+    session = pg.Session(threads=2)
+    # A tenth of the numbers between the least and the greatest: the engine alone would hash them.
+    keys = np.arange(0, 20_000, 10)
+    session.register("few", pg.from_arrow(pa.table({"k": keys, "v": keys % 300})))
+    session.register("many", pg.from_arrow(pa.table({"k": np.arange(60_000) % 20_000})))
+    text = f"SELECT count(*) AS c, sum(w) AS w FROM many JOIN ({inner}) AS one USING (k)"
+    plan = session.sql(text).explain(analyze=True)
+    joins = [line for line in plan.splitlines() if "LookupExec" in line]
+    assert joins
+    assert all("by=number" in line for line in joins), plan

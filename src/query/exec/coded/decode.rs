@@ -112,6 +112,14 @@ impl ExecutionPlan for KeyDecodeExec {
         let mut statistics = Statistics::new_unknown(&self.schema());
         if let Some(input) = inputs.first() {
             statistics.num_rows = input.num_rows;
+            let columns = statistics.column_statistics.iter_mut();
+            for (known, source) in columns.zip(self.sources.iter()) {
+                if let Source::Column(column) = source
+                    && let Some(input) = input.column_statistics.get(*column)
+                {
+                    *known = input.clone();
+                }
+            }
         }
         Ok(Arc::new(statistics))
     }

@@ -100,14 +100,16 @@ impl State {
     }
 
     fn codes(&mut self, keys: &[ArrayRef]) -> Result<UInt32Array> {
-        let mut known = self.groups.len();
+        let known = self.groups.len();
         let schema = Arc::clone(self.groups.schema());
         let codes = self.groups.numbers(keys)?;
-        let mut new = Vec::new();
+        // A row of each new key: they have their codes in another order than their rows.
+        let last = codes.iter().max().map_or(0, |last| last + 1);
+        let mut new = vec![0_u32; last.saturating_sub(known)];
         for (row, code) in (0_u32..).zip(codes) {
-            if *code == known {
-                known += 1;
-                new.push(row);
+            let place = code.checked_sub(known);
+            if let Some(place) = place.and_then(|place| new.get_mut(place)) {
+                *place = row;
             }
         }
         let narrow = |code: &usize| u32::try_from(*code).map_err(|_| too_many());
@@ -147,10 +149,7 @@ impl State {
 }
 
 fn too_many() -> Error {
-    let text = format!(
-        "a table has more than {} different keys of groups",
-        u32::MAX
-    );
+    let text = format!("more than {} keys of groups have codes", u32::MAX);
     Error::new(ErrorKind::ResourcesExhausted, text)
 }
 
@@ -163,6 +162,22 @@ mod tests {
 
     fn texts(texts: &[Option<&str>]) -> ArrayRef {
         Arc::new(StringViewArray::from_iter(texts.iter().copied()))
+    }
+
+    #[test]
+    fn keys_that_have_one_hash_have_codes_of_their_own() {
+        let fields = ["a", "b", "c"].map(|name| Field::new(name, DataType::Utf8View, true));
+        let dictionary = Dictionary::new(Arc::new(Schema::new(fields.to_vec())));
+        let context = TaskContext::default();
+        for first in ["A", "C"] {
+            let keys = [
+                texts(&[Some(first), Some(first), Some("B"), None, None]),
+                texts(&[None, Some("Paris"), Some("x"), None, Some("Paris")]),
+                texts(&[Some("Paris"), None, Some("y"), Some("Paris"), None]),
+            ];
+            let codes = dictionary.codes(&keys, &context).unwrap();
+            assert_eq!(dictionary.keys_of(&codes).unwrap(), keys);
+        }
     }
 
     #[test]

@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode, ReplaceChildrenOptions};
 
 use self::decode::{KeyDecodeExec, Source};
@@ -30,7 +34,10 @@ const LEAST_ROWS: usize = 50_000;
 ///
 /// # Errors
 /// As the engine says.
-pub(in crate::query) fn coded(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(in crate::query) fn coded(
+    plan: Arc<dyn ExecutionPlan>,
+    context: &TaskContext,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let mut has_groups = false;
     plan.apply(|node| {
         has_groups |= node.downcast_ref::<AggregateExec>().is_some_and(takes);
@@ -40,20 +47,32 @@ pub(in crate::query) fn coded(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
         })
     })?;
     match has_groups {
-        true => below(plan, true),
+        true => {
+            let limit = match context.memory_pool().memory_limit() {
+                MemoryLimit::Finite(bytes) => bytes,
+                MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
+            };
+            below(plan, true, limit)
+        }
         false => Ok(plan),
     }
 }
 
 /// The same for an operator of the plan; `is_free` says that nobody above asks which partition has which of its rows, but that equal keys are in one.
-fn below(node: Arc<dyn ExecutionPlan>, is_free: bool) -> Result<Arc<dyn ExecutionPlan>> {
+fn below(
+    node: Arc<dyn ExecutionPlan>,
+    is_free: bool,
+    limit: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let given: Vec<_> = node.children().into_iter().map(Arc::clone).collect();
     let deals_out = node.is::<RepartitionExec>()
         || node.is::<CoalescePartitionsExec>()
-        || node.is::<SortPreservingMergeExec>();
+        || node.is::<SortPreservingMergeExec>()
+        || node.is::<UnionExec>()
+        || node.is::<ScalarSubqueryExec>();
     let is_free_below = deals_out || is_free && given.len() == 1;
     let children = given.iter().map(Arc::clone);
-    let children = children.map(|child| below(child, is_free_below));
+    let children = children.map(|child| below(child, is_free_below, limit));
     let children = children.collect::<Result<Vec<_>>>()?;
     let mut same = given.iter().zip(&children);
     let node = match same.all(|(given, child)| Arc::ptr_eq(given, child)) {
@@ -65,7 +84,7 @@ fn below(node: Arc<dyn ExecutionPlan>, is_free: bool) -> Result<Arc<dyn Executio
     };
     let coded = match aggregate.mode() {
         AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned => {
-            first_step(aggregate)?
+            first_step(aggregate, limit)?
         }
         AggregateMode::Final | AggregateMode::FinalPartitioned if is_free => last_step(aggregate)?,
         _ => None,
@@ -128,11 +147,11 @@ fn keys_of(aggregate: &AggregateExec) -> Vec<Key> {
 }
 
 /// An aggregate over rows, by codes; none where nothing is coded.
-fn first_step(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn first_step(aggregate: &AggregateExec, limit: usize) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !takes(aggregate) {
         return Ok(None);
     }
-    let Some(tables) = Tables::below(aggregate.input(), LEAST_ROWS) else {
+    let Some(tables) = Tables::below(aggregate.input(), LEAST_ROWS, limit) else {
         return Ok(None);
     };
     let mut found = Vec::new();
@@ -183,7 +202,11 @@ fn first_step(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>
 
 /// An aggregate over states of coded groups, by codes, too; none where there are no such ones.
 fn last_step(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    if !is_plain(aggregate) {
+    let keys = aggregate.group_expr().expr().iter().enumerate();
+    let mut columns = keys.map(|(place, (key, _))| (place, key.downcast_ref::<Column>()));
+    if !is_plain(aggregate)
+        || !columns.all(|(place, key)| key.is_some_and(|key| key.index() == place))
+    {
         return Ok(None);
     }
     let num_keys = aggregate.group_expr().expr().len();

@@ -27,6 +27,13 @@ use super::encode::KeyEncodeExec;
 /// A table has at most this part of the rows that are grouped.
 const PART: usize = 4;
 
+/// And no more than these: keys of all of them are kept, and looked up one thread after the other.
+const MOST_ROWS: usize = 1 << 20;
+
+/// The part of the memory limit that keys of one table may take, and about how many bytes one of them does.
+const PART_OF_MEMORY: usize = 16;
+const BYTES_OF_A_KEY: usize = 64;
+
 /// A key of groups that is a column of an operator.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key {
@@ -50,19 +57,26 @@ pub(super) struct Tables {
     known: StatisticsContext,
     /// The most rows of one.
     most_rows: usize,
+    /// The most keys of all its rows.
+    most_keys: usize,
 }
 
 impl Tables {
-    /// For the input of an aggregate; `None` where too few rows come of it, or nobody can tell.
-    pub(super) fn below(input: &Arc<dyn ExecutionPlan>, least_rows: usize) -> Option<Self> {
+    /// For the input of an aggregate, within a memory limit in bytes; `None` where too few rows come of it, or nobody can tell.
+    pub(super) fn below(
+        input: &Arc<dyn ExecutionPlan>,
+        least_rows: usize,
+        limit: usize,
+    ) -> Option<Self> {
         let mut tables = Self {
             known: StatisticsContext::new(),
             most_rows: 0,
+            most_keys: limit / PART_OF_MEMORY / BYTES_OF_A_KEY,
         };
         let rows = tables
             .rows_below(input)
             .filter(|rows| *rows >= least_rows)?;
-        tables.most_rows = rows / PART;
+        tables.most_rows = MOST_ROWS.min(rows / PART);
         Some(tables)
     }
 
@@ -231,16 +245,16 @@ impl Tables {
         let [left_keys, right_keys] = sides;
         let [of_left, of_right] = outer;
         let first = found.len();
-        let left = self.side(join.left(), &left_keys, found)?;
+        let left = self.read_first(join.left(), &left_keys, found)?;
         renumbered(found, first, &of_left);
         let second = found.len();
-        let right = self.side(join.right(), &right_keys, found)?;
+        let right = self.coded(join.right(), &right_keys, found)?;
         let sides = vec![(join.left(), left), (join.right(), right)];
         over(plan, sides, (&of_right, second), found)
     }
 
-    /// A side of a join, with its keys coded here if it is small enough.
-    fn side(
+    /// The side of a join that it reads first, with its keys coded here if it is small enough: all of them are known before rows come out of the join.
+    fn read_first(
         &self,
         input: &Arc<dyn ExecutionPlan>,
         keys: &[Key],
@@ -249,7 +263,9 @@ impl Tables {
         if !is_worth_it(input, keys) {
             return Ok(Arc::clone(input));
         }
-        let is_small = |rows| rows <= self.most_rows;
+        let is_small = |rows: usize| {
+            rows <= self.most_rows && rows.saturating_mul(keys.len()) <= self.most_keys
+        };
         if !self.rows_of(input).is_some_and(is_small) {
             return self.coded(input, keys, found);
         }
@@ -338,7 +354,14 @@ fn over(
     if inputs.iter().all(|(before, now)| Arc::ptr_eq(before, now)) {
         return Ok(Arc::clone(plan));
     }
-    let inputs = inputs.into_iter().map(|(_, now)| now).collect();
+    let mut inputs: Vec<_> = inputs.into_iter().map(|(_, now)| now).collect();
+    // Over other inputs it would have the types that its columns had.
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>()
+        && let Some(input) = inputs.pop()
+    {
+        let items = projection.expr().to_vec();
+        return Ok(Arc::new(ProjectionExec::try_new(items, input)?));
+    }
     let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     Arc::clone(plan).replace_children(inputs, recompute)
 }

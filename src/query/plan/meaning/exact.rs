@@ -209,6 +209,14 @@ impl OptimizerRule for Keys {
 #[derive(Debug)]
 struct SameTypes(SingleDistinctToGroupBy);
 
+/// Whether an aggregate has several arguments: the rule takes two that are equal for one, and fails.
+fn is_of_pairs(value: &Expr) -> bool {
+    match value {
+        Expr::AggregateFunction(call) => call.params.args.len() > 1,
+        _ => false,
+    }
+}
+
 impl OptimizerRule for SameTypes {
     fn name(&self) -> &str {
         self.0.name()
@@ -227,8 +235,9 @@ impl OptimizerRule for SameTypes {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if !matches!(plan, LogicalPlan::Aggregate(_)) {
-            return Ok(Transformed::no(plan));
+        match &plan {
+            LogicalPlan::Aggregate(aggregate) if !aggregate.aggr_expr.iter().any(is_of_pairs) => {}
+            _ => return Ok(Transformed::no(plan)),
         }
         let done = self.0.rewrite(plan.clone(), config)?;
         let fields = plan.schema().fields().iter();

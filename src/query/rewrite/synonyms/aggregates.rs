@@ -103,6 +103,10 @@ fn first_in_order(call: &Function) -> Option<Box<Expr>> {
         Some(filter) => and(filter, is_there),
         None => is_there,
     }));
+    if let FunctionArguments::List(list) = &mut first.args {
+        // The first one is the first of the different ones.
+        list.duplicate_treatment = None;
+    }
     Some(Box::new(Expr::Function(first)))
 }
 
