@@ -72,3 +72,27 @@ def test_fields_of_structs_are_columns_within_limits() -> None:
     for stars in ("s.*, " * 12, "s.*, " * 3_000):
         with pytest.raises(pg.errors.ResourcesExhaustedError, match=r"come to 10000 columns"):
             session.sql(f"SELECT {stars} 1 FROM (SELECT {{{fields}}} AS s)")
+
+
+@pytest.mark.parametrize("over", ["", " OVER (PARTITION BY k)"])
+def test_values_that_differ_in_a_cast_have_their_names_in_what_is_named(over: str) -> None:
+    session = pg.Session()
+    session.register("t", pa.table({"k": [1, 1, 1], "i": [1, 2, 3]}))
+    text = f"SELECT sum(i){over}, sum(i::DOUBLE){over} FROM t"
+    session.sql(f"CREATE VIEW v AS {text}")
+    # A view of a view, each with such values.
+    inner = "SELECT sum(k) AS a, sum(k::DOUBLE) AS b FROM v, t"
+    session.sql(f"CREATE VIEW w AS {inner}")
+    session.sql(f"CREATE TABLE c AS {text}")
+    session.sql(f"PREPARE p AS SELECT sum(i){over}, sum(i::DOUBLE){over}, sum(i){over} FROM t")
+    first = session.sql(text).to_arrow()
+    for statement in ("SELECT * FROM v", "SELECT * FROM c"):
+        assert session.sql(statement).to_arrow().equals(first)
+    assert first.column(0).type == pa.int64()
+    assert first.column(1).type == pa.float64()
+    names = session.sql("EXECUTE p").to_arrow().column_names
+    assert names == [*first.column_names, first.column_names[0]]
+    rows = 3 * first.num_rows
+    assert session.sql("SELECT * FROM w").to_arrow().to_pylist() == [{"a": rows, "b": rows}]
+    with pytest.raises(pg.errors.QueryError, match="have the same name"):
+        session.sql("CREATE VIEW twice AS SELECT i, i FROM t")
