@@ -35,6 +35,7 @@ use super::plan::own_nodes::OwnNodes;
 use super::plan::pause::PauseOften;
 use super::plan::required::Required;
 use super::plan::roll_up::RollUp;
+use super::plan::semi_early::SemiEarly;
 use super::plan::set_keys::SetKeys;
 use super::plan::settings::for_tiles;
 use super::plan::steps::Steps;
@@ -115,6 +116,7 @@ pub(super) fn state(
         .with_query_planner(Arc::new(OwnNodes))
         .with_optimizer_rules(exact::rules())
         .with_optimizer_rule(Arc::new(OuterJoins))
+        .with_optimizer_rule(Arc::new(SemiEarly::OnSmall))
         .with_optimizer_rule(Arc::new(JoinOrder::default()))
         .with_optimizer_rule(Arc::new(BothZeros))
         .with_optimizer_rule(Arc::new(KeysOfJoins))

@@ -339,16 +339,10 @@ fn is_file(name: &str) -> bool {
 /// How that is written here what other engines have as a function.
 fn called_otherwise(name: &str) -> Option<&'static str> {
     Some(match name.to_lowercase().as_str() {
-        "age" | "timediff" => "write x - y",
+        "timediff" => "write x - y",
         "dateadd" => "write x + INTERVAL '1 day'",
         "getdate" | "sysdate" => "write now()",
         "format_datetime" => "write to_char(x, '%Y-%m-%d')",
-        "date_add" => "write x + INTERVAL '1 day'",
-        "date_sub" => "write x - INTERVAL '1 day'",
-        "list_value" | "list_pack" => "write [x, y]",
-        "argmax" => "write arg_max(x, y)",
-        "argmin" => "write arg_min(x, y)",
-        "typeof" => "write arrow_typeof(x)",
         "sum_if" | "sumif" => "write sum(x) FILTER (WHERE condition)",
         "read_parquet" | "parquet_scan" | "read_csv" | "read_csv_auto" | "csv_scan"
         | "read_json" | "read_json_auto" | "read_ndjson" => NO_FILES,

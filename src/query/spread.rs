@@ -54,9 +54,9 @@ use super::table::GridTable;
 use crate::error::Error;
 use crate::grid::PartitionGrid;
 #[cfg(feature = "distributed")]
-use crate::query::plan::spread::not_in::NotIn;
+use crate::query::plan::semi_early::SemiEarly;
 #[cfg(feature = "distributed")]
-use crate::query::plan::spread::semi_early::SemiEarly;
+use crate::query::plan::spread::not_in::NotIn;
 #[cfg(feature = "distributed")]
 use crate::query::plan::spread::semi_reduce::SemiReduce;
 #[cfg(feature = "distributed")]
@@ -237,9 +237,12 @@ pub(super) fn apart(state: &SessionState, spread: &Arc<dyn Spread>) -> SessionSt
         let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
             vec![Arc::new(ValuesBelow), Arc::new(SingleValues)];
         for rule in state.optimizers() {
+            if rule.name() == SemiEarly::OnSmall.name() {
+                continue;
+            }
             if rule.name() == JoinOrder::default().name() {
                 logical.push(Arc::new(NotIn));
-                logical.push(Arc::new(SemiEarly));
+                logical.push(Arc::new(SemiEarly::Anywhere));
                 let copies = spread.num_processes();
                 logical.push(Arc::new(JoinOrder { copies }));
                 let spread = Arc::clone(spread);

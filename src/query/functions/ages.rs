@@ -98,8 +98,8 @@ impl ScalarUDFImpl for Age {
     }
 }
 
-/// What clocks show at points in time.
-fn clocks(moments: &ArrayRef) -> Result<Vec<Option<NaiveDateTime>>> {
+/// What clocks show at points in time of microseconds.
+pub(super) fn clocks(moments: &ArrayRef) -> Result<Vec<Option<NaiveDateTime>>> {
     let zone = match moments.data_type() {
         DataType::Timestamp(_, Some(zone)) => Some(zone.parse::<Tz>()?),
         _ => None,
@@ -136,7 +136,8 @@ impl Parts {
 const NANOSECONDS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * NANOSECONDS;
 
-fn between(end: NaiveDateTime, begin: NaiveDateTime) -> IntervalMonthDayNano {
+/// The age at an end of what began.
+pub(super) fn between(end: NaiveDateTime, begin: NaiveDateTime) -> IntervalMonthDayNano {
     let (earlier, later) = (end.min(begin), end.max(begin));
     let (of_earlier, of_later) = (Parts::of(earlier), Parts::of(later));
     let mut parts = Parts {

@@ -331,7 +331,7 @@ fn is_path(text: &str) -> bool {
 
 /// A part of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Key(String),
     /// A place in a list, from 0, or from the end.
     Place(i64),
@@ -350,6 +350,17 @@ impl Step {
             Self::Key(key) => ScalarValue::from(key),
             Self::Place(place) => ScalarValue::from(place),
         }
+    }
+}
+
+/// The keys and numbers of a path, or the one key that a text is.
+///
+/// # Errors
+/// `Query` for a path that cannot be read, `Unsupported` for one of several values.
+pub(super) fn steps_of(text: &str) -> Result<Vec<Step>> {
+    match is_path(text) {
+        true => steps(text),
+        false => Ok(vec![Step::Key(text.to_owned())]),
     }
 }
 
@@ -372,12 +383,29 @@ fn step(rest: &str) -> Option<(Step, &str)> {
         return Some((Step::Place(number.trim().parse().ok()?), after));
     }
     let rest = rest.strip_prefix('.')?;
-    let (key, after) = match rest.strip_prefix('"') {
-        Some(quoted) => quoted.split_once('"')?,
-        None => rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len())),
-    };
-    let is_one = !key.is_empty() && (key != "*" || rest.starts_with('"'));
+    if let Some(quoted) = rest.strip_prefix('"') {
+        return quoted_key(quoted).map(|(key, after)| (Step::Key(key), after));
+    }
+    let (key, after) = rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()));
+    let is_one = !key.is_empty() && key != "*";
     is_one.then(|| (Step::Key(key.to_owned()), after))
+}
+
+/// A key up to its quotation mark, and what comes after that. Marks and backslashes in it have a backslash before them.
+fn quoted_key(text: &str) -> Option<(String, &str)> {
+    let mut key = String::new();
+    let mut letters = text.char_indices().peekable();
+    while let Some((place, letter)) = letters.next() {
+        match letter {
+            '"' => return Some((key, text.get(place + 1..)?)),
+            '\\' => match letters.next_if(|(_, next)| matches!(next, '"' | '\\')) {
+                Some((_, escaped)) => key.push(escaped),
+                None => key.push(letter),
+            },
+            _ => key.push(letter),
+        }
+    }
+    None
 }
 
 fn unread(path: &str, rest: &str) -> Error {
@@ -410,6 +438,10 @@ mod tests {
                 "json_as_text(j, 'a', 2, 'b.c', 'd')",
             ),
             ("json_length(j, '$[-1]')", "json_length(j, -1)"),
+            (
+                r#"json_length(j, '$."".a."b\"\\c\d"')"#,
+                r#"json_length(j, '', 'a', 'b"\c\d')"#,
+            ),
             (
                 "json_as_text(json_get_json(j, 'a'), 'b')",
                 "json_as_text(j, 'a', 'b')",

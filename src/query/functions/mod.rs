@@ -3,7 +3,7 @@
 //! Comes in: a context of the engine. Goes out: the same, whose functions of these names mean what they mean elsewhere, and have more names. Never here: what is wrong with those of the engine.
 //!
 //! - Aggregates: `sums`, `extremes`, `moments`, `pairs`, `gathered`, `placed`, `percentiles`; over windows `ranks`, `neighbours`, `sliding`.
-//! - Lists: `by_lambda`, `contained`, `sorted_lists`, `vectors`. Texts: `formats`, `letters`, `matches`, `json`, `type_names`. Times: `ages`, `buckets`, `timezone`, `years`.
+//! - Lists: `by_lambda`, `contained`, `of_lists`, `sorted_lists`, `vectors`. Texts: `formats`, `letters`, `matches`, `json`, `type_names`. Times: `ages`, `buckets`, `timezone`, `years`.
 //! - Of PIVOT: `cells`. Of numbers: `bit_not`. Of values of any type: `chosen`, `coerced`, and in `simple` tables of functions that need nothing but their arguments.
 //! - Of all: `aliases` (more names), `growing` (values within the memory limit), `passed_on` (what they have of the engine's).
 
@@ -26,6 +26,7 @@ mod matches;
 mod moments;
 mod neighbours;
 pub(super) mod nested_text;
+mod of_lists;
 mod pairs;
 pub(super) mod passed_on;
 mod percentiles;
@@ -41,6 +42,7 @@ mod vectors;
 pub(super) mod years;
 
 pub(super) use self::simple::json_casts::{CAST as JSON_CAST, TRY_CAST as JSON_TRY_CAST};
+pub(super) use self::simple::json_rows::{COLUMNS as JSON_COLUMNS, OF_ROWS as JSON_ROWS};
 pub(super) use self::simple::json_texts::MARK as JSON_MARK;
 
 use datafusion::logical_expr::ScalarUDF;
@@ -78,6 +80,8 @@ pub(super) fn add_to(context: &SessionContext) {
     type_names::add_to(context);
     vectors::add_to(context);
     years::add_to(context);
+    // Of all aggregates that there are.
+    of_lists::add_to(context);
     context.register_udf(ScalarUDF::from(Condition::new()));
     context.register_udf(ScalarUDF::from(HasNull::new()));
     context.register_udf(ScalarUDF::from(Quotient::new()));

@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
+use super::passed_on::aggregate_called_as_inner;
 use crate::error::Error;
 
 /// Puts the functions in place of those of the engine.
@@ -50,21 +51,7 @@ struct OfPairs {
 }
 
 impl AggregateUDFImpl for OfPairs {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.inner().return_type(types)
-    }
+    aggregate_called_as_inner!();
 
     fn is_nullable(&self) -> bool {
         self.inner.is_nullable()
@@ -130,10 +117,6 @@ impl AggregateUDFImpl for OfPairs {
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.inner().documentation()
     }
 }
 

@@ -60,8 +60,8 @@ macro_rules! scalar_as_inner {
     };
 }
 
-/// The methods of `AggregateUDFImpl` but for frames that slide, and what the order of the rows is to it.
-macro_rules! aggregate_as_inner {
+/// The methods of `AggregateUDFImpl` about its names and types.
+macro_rules! aggregate_called_as_inner {
     () => {
         fn name(&self) -> &str {
             self.inner.name()
@@ -78,6 +78,17 @@ macro_rules! aggregate_as_inner {
         fn return_type(&self, types: &[DataType]) -> Result<DataType> {
             self.inner.inner().return_type(types)
         }
+
+        fn documentation(&self) -> Option<&Documentation> {
+            self.inner.inner().documentation()
+        }
+    };
+}
+
+/// The methods of `AggregateUDFImpl` but for frames that slide, and what the order of the rows is to it.
+macro_rules! aggregate_as_inner {
+    () => {
+        $crate::query::functions::passed_on::aggregate_called_as_inner!();
 
         fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
             self.inner.inner().accumulator(arguments)
@@ -97,11 +108,9 @@ macro_rules! aggregate_as_inner {
         ) -> Result<Box<dyn GroupsAccumulator>> {
             self.inner.inner().create_groups_accumulator(arguments)
         }
-
-        fn documentation(&self) -> Option<&Documentation> {
-            self.inner.inner().documentation()
-        }
     };
 }
 
-pub(in crate::query) use {aggregate_as_inner, scalar_as_inner, window_as_inner};
+pub(in crate::query) use {
+    aggregate_as_inner, aggregate_called_as_inner, scalar_as_inner, window_as_inner,
+};

@@ -5,7 +5,7 @@
 //! - What a plan means: `types/` (before types are settled) and `meaning/` (after), which `walk` past all expressions; `copies`, `steps`, `subqueries`, `apply/`, `only`, `asof/`, and `own_nodes`, which makes nodes of ours physical.
 //! - What is said in several places: `repeated/`.
 //! - What is known of grids: `statistics/`, `dependencies`, `sorted`.
-//! - Logical plans that cost less: `join_order` with `join_search`, `twin_windows`, `outer`, `unions`, `unordered`, `stay`; in clusters `spread/`.
+//! - Logical plans that cost less: `semi_early`, `join_order` with `join_search`, `twin_windows`, `outer`, `unions`, `unordered`, `stay`; in clusters `spread/`.
 //! - Physical plans, first `roll_up` and `early_groups`, then among the engine's rules `casts`, `set_keys`, `constants`, `offsets`, `kept_limits`, `required`, at last `long_limit`, `one_step`, `narrow`, `pause`. `settings` are the engine's.
 //!
 //! Never here: what is done to a plan just before it runs, which is in `exec`.
@@ -32,6 +32,7 @@ pub(super) mod pause;
 pub(super) mod repeated;
 pub(super) mod required;
 pub(super) mod roll_up;
+pub(super) mod semi_early;
 pub(super) mod set_keys;
 pub(super) mod settings;
 pub(super) mod sorted;

@@ -1,6 +1,6 @@
 //! Lists and queries in FROM that look at the tables before them.
 //!
-//! Comes in: a FROM clause, or a table of one. Goes out: `LATERAL unnest(l)` as UNNEST, `t, generate_series(1, t.n)` as `t, unnest(generate_series(1, t.n))`, `unnest(l) WITH ORDINALITY` as `unnest(l, range(1, array_length(l) + 1))`, and `a, unnest(a.l) AS u(x) JOIN b` as `a CROSS JOIN unnest(a.l) AS u(x) JOIN b`: the engine knows none that begins a chain of joins. Never
+//! Comes in: a FROM clause, or a table of one. Goes out: `LATERAL unnest(l)` as UNNEST, `t, generate_series(1, t.n)` as `t, unnest(generate_series(1, t.n))`, `json_each(t.j)` as lists side by side, `unnest(l) WITH ORDINALITY` as `unnest(l, range(1, array_length(l) + 1))`, and `a, unnest(a.l) AS u(x) JOIN b` as `a CROSS JOIN unnest(a.l) AS u(x) JOIN b`: the engine knows none that begins a chain of joins. Never
 //! here: what they stand for (`plan/apply/each.rs`).
 
 use std::ops::ControlFlow;
@@ -10,8 +10,10 @@ use datafusion::sql::sqlparser::ast::{
     TableAliasColumnDef, TableFactor, TableWithJoins, Value, visit_expressions,
 };
 
+use super::called::called;
 use super::row_in::parsed;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::query::functions::{JSON_COLUMNS, JSON_ROWS};
 
 /// Functions that are tables and lists.
 const SERIES: [&str; 2] = ["generate_series", "range"];
@@ -66,24 +68,16 @@ pub(super) fn with_places(factor: &mut TableFactor) -> Result<()> {
         return Err(Error::unsupported(text)
             .with_hint("unnest(a, b, range(1, array_length(a) + 1)) AS u(a, b, place)"));
     };
-    let places = format!("range(1, CAST(array_length({list}) AS BIGINT) + 1)");
+    let places = places_of(list);
     array_exprs.push(parsed(&places)?);
     *with_ordinality = false;
-    let alias = alias.get_or_insert_with(|| TableAlias {
-        explicit: true,
-        name: Ident::new("unnest"),
-        columns: Vec::new(),
-        at: None,
-    });
+    let alias = alias.get_or_insert_with(|| named("unnest"));
     let own = alias.name.clone();
     for name in [own, Ident::new("ordinality")]
         .into_iter()
         .skip(alias.columns.len())
     {
-        alias.columns.push(TableAliasColumnDef {
-            name,
-            data_type: None,
-        });
+        alias.columns.push(column_named(name));
     }
     Ok(())
 }
@@ -149,11 +143,107 @@ pub(super) fn series_as_lists(from: &mut [TableWithJoins]) -> Result<()> {
                 TableFactor::NestedJoin {
                     table_with_joins, ..
                 } => series_as_lists(std::slice::from_mut(table_with_joins.as_mut()))?,
-                factor => series_as_list(factor)?,
+                factor => {
+                    series_as_list(factor)?;
+                    json_as_lists(factor)?;
+                }
             }
         }
     }
     Ok(())
+}
+
+/// `json_each(j)` and `json_tree(j)` as the lists of their columns.
+///
+/// # Errors
+/// `Query` for a wrong number of arguments.
+fn json_as_lists(factor: &mut TableFactor) -> Result<()> {
+    let (name, arguments, alias, with_ordinality) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(given),
+            alias,
+            with_ordinality,
+            ..
+        } if given.settings.is_none() => (name, &given.args, alias, *with_ordinality),
+        TableFactor::Function {
+            name,
+            args,
+            alias,
+            with_ordinality,
+            ..
+        } => (name, &*args, alias, *with_ordinality),
+        _ => return Ok(()),
+    };
+    let said = match name.0.as_slice() {
+        [part] => part.as_ident().map(|name| name.value.to_lowercase()),
+        _ => None,
+    };
+    let known = said.and_then(|said| JSON_ROWS.iter().find(|(known, _)| *known == said));
+    let Some((known, function)) = known else {
+        return Ok(());
+    };
+    let values = arguments.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+        _ => None,
+    });
+    let values: Option<Vec<Expr>> = values.collect();
+    let Some(values) = values.filter(|values| matches!(values.len(), 1 | 2)) else {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let text = format!(
+            "{known} takes (json[, path]), got ({})",
+            arguments.join(", ")
+        );
+        return Err(Error::new(ErrorKind::Query, text));
+    };
+    let rows = called(function, values);
+    let column = |name: &str| {
+        let name = Expr::value(Value::SingleQuotedString(name.to_owned()));
+        called("get_field", [rows.clone(), name])
+    };
+    let mut array_exprs: Vec<Expr> = JSON_COLUMNS.iter().map(|name| column(name)).collect();
+    let mut names = JSON_COLUMNS.to_vec();
+    if with_ordinality {
+        let first = column("key");
+        array_exprs.push(parsed(&places_of(&first))?);
+        names.push("ordinality");
+    }
+    let mut alias = alias.take().unwrap_or_else(|| named(known));
+    for name in names.into_iter().skip(alias.columns.len()) {
+        alias
+            .columns
+            .push(column_named(Ident::with_quote('"', name)));
+    }
+    *factor = TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs,
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    };
+    Ok(())
+}
+
+/// The numbers of the elements of a list.
+fn places_of(list: &Expr) -> String {
+    format!("range(1, CAST(array_length({list}) AS BIGINT) + 1)")
+}
+
+/// The alias of a table that has none.
+fn named(name: &str) -> TableAlias {
+    TableAlias {
+        explicit: true,
+        name: Ident::new(name),
+        columns: Vec::new(),
+        at: None,
+    }
+}
+
+fn column_named(name: Ident) -> TableAliasColumnDef {
+    TableAliasColumnDef {
+        name,
+        data_type: None,
+    }
 }
 
 /// A table of numbers as the list of these, where it looks at other tables: the engine's has constants only.
@@ -177,18 +267,11 @@ fn series_as_list(factor: &mut TableFactor) -> Result<()> {
     else {
         return Ok(());
     };
-    let mut alias = alias.take().unwrap_or_else(|| TableAlias {
-        explicit: true,
-        name: Ident::new(call.split('(').next().unwrap_or_default()),
-        columns: Vec::new(),
-        at: None,
-    });
+    let own = || named(call.split('(').next().unwrap_or_default());
+    let mut alias = alias.take().unwrap_or_else(own);
     if alias.columns.is_empty() {
         // As that of the table of constants.
-        alias.columns.push(TableAliasColumnDef {
-            name: Ident::new("value"),
-            data_type: None,
-        });
+        alias.columns.push(column_named(Ident::new("value")));
     }
     *factor = TableFactor::UNNEST {
         alias: Some(alias),

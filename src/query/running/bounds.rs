@@ -13,6 +13,7 @@ use datafusion::execution::memory_pool::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::shares::{Operator, Shares};
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::messages::limits::{MemoryBound, Whose};
 use crate::query::options::SessionOptions;
@@ -72,9 +73,6 @@ impl SessionMemory {
 }
 
 /// The memory of one run, within that of the session.
-///
-/// Operators that can spill share three quarters of it in equal parts. The rest is for what cannot spill: without it, sorts that have taken all would leave nothing to merge with,
-/// and a query that spills could not finish.
 #[derive(Debug)]
 pub(in crate::query) struct RunPool {
     limit: usize,
@@ -84,16 +82,6 @@ pub(in crate::query) struct RunPool {
     /// That of its caller, within that of the session.
     caller: Option<Arc<SessionMemory>>,
     shares: Mutex<Shares>,
-}
-
-#[derive(Debug, Default)]
-struct Shares {
-    /// Operators that can spill.
-    num_spilling: usize,
-    spilling_bytes: usize,
-    other_bytes: usize,
-    /// The most that both were together.
-    peak_bytes: usize,
 }
 
 impl RunPool {
@@ -130,39 +118,20 @@ impl RunPool {
     }
 
     fn add(&self, reservation: &MemoryReservation, bytes: usize) {
-        let mut shares = self.shares();
-        match reservation.consumer().can_spill() {
-            true => shares.spilling_bytes += bytes,
-            false => shares.other_bytes += bytes,
-        }
-        let used = shares.spilling_bytes + shares.other_bytes;
-        shares.peak_bytes = shares.peak_bytes.max(used);
+        self.shares()
+            .add(Operator::of(reservation.consumer()), bytes);
     }
 
     /// The most bytes that the run used at once.
     pub(super) fn peak(&self) -> usize {
-        self.shares().peak_bytes
-    }
-
-    fn take(&self, reservation: &MemoryReservation, bytes: usize) {
-        let mut shares = self.shares();
-        let of = match reservation.consumer().can_spill() {
-            true => &mut shares.spilling_bytes,
-            false => &mut shares.other_bytes,
-        };
-        *of = of.saturating_sub(bytes);
+        self.shares().peak()
     }
 
     /// Whether there is room for more.
     fn has_room(&self, reservation: &MemoryReservation, additional: usize) -> bool {
-        let shares = self.shares();
-        if reservation.consumer().can_spill() {
-            let most = self.limit.saturating_sub(shares.other_bytes);
-            let most = most.min(self.limit - self.limit / 4) / shares.num_spilling.max(1);
-            return reservation.size().saturating_add(additional) <= most;
-        }
-        let used = shares.spilling_bytes.saturating_add(shares.other_bytes);
-        used.saturating_add(additional) <= self.limit
+        let operator = Operator::of(reservation.consumer());
+        let bytes = (reservation.size(), additional);
+        self.shares().has_room(self.limit, operator, bytes)
     }
 }
 
@@ -183,16 +152,11 @@ impl MemoryPool for RunPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        if consumer.can_spill() {
-            self.shares().num_spilling += 1;
-        }
+        self.shares().begin(Operator::of(consumer));
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        if consumer.can_spill() {
-            let mut shares = self.shares();
-            shares.num_spilling = shares.num_spilling.saturating_sub(1);
-        }
+        self.shares().end(Operator::of(consumer));
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
@@ -203,7 +167,8 @@ impl MemoryPool for RunPool {
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        self.take(reservation, shrink);
+        self.shares()
+            .take(Operator::of(reservation.consumer()), shrink);
         for memory in self.caller.iter().chain([&self.session]) {
             memory.give(shrink);
         }
@@ -232,8 +197,7 @@ impl MemoryPool for RunPool {
     }
 
     fn reserved(&self) -> usize {
-        let shares = self.shares();
-        shares.spilling_bytes + shares.other_bytes
+        self.shares().used()
     }
 
     fn memory_limit(&self) -> MemoryLimit {

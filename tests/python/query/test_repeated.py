@@ -66,6 +66,19 @@ def test_it_is_read_once_where_that_pays(
     assert value == answer
 
 
+def test_set_operations_are_made_once(session: pg.Session) -> None:
+    """Each side is read once, and once what asks for them."""
+    both = "WITH s AS (SELECT k FROM t WHERE v < 300 INTERSECT SELECT v FROM t WHERE k > 99 EXCEPT SELECT k FROM t WHERE k = 200) "
+    for text, made in [
+        ("SELECT count(*) FROM t WHERE k IN (SELECT k FROM s) AND v IN (SELECT k + 0 FROM s)", 4),
+        ("SELECT count(*) FROM s a JOIN s b ON a.k = b.k", 3),
+        ("SELECT count(*) FROM s", 3),
+    ]:
+        result = session.sql(both + text)
+        assert scans(result.explain()) == made, text
+        assert result.to_arrow()[0].to_pylist() == [199], text
+
+
 def test_the_rows_that_are_scanned_are_counted_once(session: pg.Session) -> None:
     result = session.sql(GROUPS + "SELECT count(*) FROM n a JOIN n b ON a.k = b.k")
     result.to_arrow()

@@ -136,7 +136,12 @@ impl Function {
         }
         all += &"]".repeat(more.len());
         let again = if self.repeats { ", …" } else { "" };
-        format!("{}({all}{again})", self.name)
+        format!("{}({all}{again})", self.said())
+    }
+
+    /// The name as statements have it: that of a function behind another one begins with two lines.
+    fn said(&self) -> &'static str {
+        self.name.trim_start_matches("__")
     }
 
     /// The name and the kind of the argument at a place.
@@ -161,7 +166,7 @@ impl Function {
                 Some(wanted) => Ok(wanted),
                 None => plan_err!(
                     "{name} of {} must be {}, got {given}",
-                    self.name,
+                    self.said(),
                     takes.named()
                 ),
             }

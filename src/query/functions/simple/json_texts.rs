@@ -3,7 +3,7 @@
 //! Comes in: values of any type; texts. Goes out: texts of JSON as RFC 8259 has them: numbers that are not finite are `null` there, bytes are hexadecimal digits, and points in time are texts. Never here: what is in a text of JSON (`functions/json.rs`), and which arguments are JSON themselves and not texts (`rewrite/nested_json.rs`).
 
 use std::collections::HashMap;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -17,7 +17,7 @@ use arrow::error::ArrowError;
 use arrow::json::writer::{NullableEncoder, make_encoder};
 use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
 use datafusion::common::{internal_err, plan_err};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::DocSection;
 use serde::de::IgnoredAny;
 
@@ -419,10 +419,15 @@ fn read(text: &str) -> serde_json::Result<IgnoredAny> {
 /// # Errors
 /// `Query` for a text that is no JSON.
 pub(super) fn valid(text: &str) -> Result<()> {
-    read(text).map(|_| ()).map_err(|error| {
-        let begin: String = text.chars().take(40).collect();
-        wrong(format!("no JSON: {error}, got '{begin}'")).into()
-    })
+    read(text)
+        .map(|_| ())
+        .map_err(|error| no_json(&error, text))
+}
+
+/// What is said of a text that is no JSON.
+pub(super) fn no_json(error: &dyn Display, text: &str) -> DataFusionError {
+    let begin: String = text.chars().take(40).collect();
+    wrong(format!("no JSON: {error}, got '{begin}'")).into()
 }
 
 /// A text of JSON without the spaces that mean nothing.

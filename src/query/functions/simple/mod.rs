@@ -1,18 +1,23 @@
 //! Functions of ours that make a value of each row and need nothing but their arguments: bits, digits, texts, paths, lists, fields of structs, maps, milliseconds, texts of JSON.
 //!
-//! Comes in: a context of the engine. Goes out: the same with these functions, named as DuckDB names them. Read on in `numbers.rs`, `texts.rs`, `globs.rs`, `likeness.rs` (how alike two texts are), `paths.rs`, `lists.rs`, `counted.rs` (how often elements are there), `structs.rs`, `maps.rs`, `times.rs`, `totals.rs` (sums of lists), `json_texts.rs`, `json_casts.rs`, each a table of functions and what they do.
+//! Comes in: a context of the engine. Goes out: the same with these functions, named as DuckDB names them. Read on in `numbers.rs`, `texts.rs`, `globs.rs`, `likeness.rs` (how alike two texts are), `paths.rs`, `lists.rs`, `counted.rs` (how often elements are there), `structs.rs`, `maps.rs`, `times.rs`, `elapsed.rs`, `read_times.rs`, `totals.rs` (sums of lists), `json_texts.rs`, `json_casts.rs`, `json_parts.rs` and `json_rows.rs` (with `json_values.rs`), each a table of functions and what they do.
 //! Never here: functions that are other ones by another name (`rewrite/synonyms/`), values far larger than what they are made of (`functions/growing.rs`).
 
 mod counted;
+mod elapsed;
 mod function;
 mod globs;
 pub(in crate::query) mod json_casts;
+mod json_parts;
+pub(in crate::query) mod json_rows;
 pub(in crate::query) mod json_texts;
+mod json_values;
 mod likeness;
 mod lists;
 mod maps;
 mod numbers;
 mod paths;
+mod read_times;
 mod structs;
 mod texts;
 mod times;
@@ -42,7 +47,10 @@ pub(super) fn add_to(context: &SessionContext) {
         structs::ALL,
         maps::ALL,
         times::ALL,
+        elapsed::ALL,
+        read_times::ALL,
         json_casts::ALL,
+        json_parts::ALL,
         json_texts::ALL,
         globs::ALL,
         totals::ALL,
@@ -54,13 +62,17 @@ pub(super) fn add_to(context: &SessionContext) {
 
 /// Those whose values may be far larger than their arguments, with the bytes that they have at most.
 pub(super) fn that_grow() -> impl Iterator<Item = ScalarUDF> {
-    std::iter::once(ScalarUDF::from(Registered::of(lists::SELECT)))
+    let functions = [lists::SELECT, json_parts::PRETTY].into_iter();
+    let functions = functions.chain(json_rows::ALL);
+    functions.map(|function| ScalarUDF::from(Registered::of(function)))
 }
 
-/// The bytes of the values of those, at most.
-pub(super) fn most_bytes(arrays: &[ArrayRef]) -> f64 {
-    lists::most_bytes(arrays)
-}
+/// How many bytes the values of those have at most, by the function.
+pub(super) const MOST_BYTES: [(&[&str], fn(&[ArrayRef]) -> f64); 3] = [
+    (&["list_select", "array_select"], lists::most_bytes),
+    (&["json_pretty"], json_parts::most_bytes),
+    (&[json_rows::EACH, json_rows::TREE], json_rows::most_bytes),
+];
 
 /// A wrong value.
 fn wrong(text: impl Into<String>) -> Error {
@@ -129,9 +141,15 @@ mod tests {
         add_to(&context);
         let all = [numbers::ALL, likeness::ALL, texts::ALL, paths::ALL];
         let more = [lists::ALL, counted::ALL, structs::ALL, maps::ALL];
-        let more = more
-            .into_iter()
-            .chain([std::slice::from_ref(lists::SELECT)]);
+        let times = [times::ALL, elapsed::ALL, read_times::ALL];
+        let json = [
+            json_casts::ALL,
+            json_parts::ALL,
+            json_rows::ALL,
+            json_texts::ALL,
+        ];
+        let one = [lists::SELECT, json_parts::PRETTY].map(std::slice::from_ref);
+        let more = more.into_iter().chain(times).chain(json).chain(one);
         let mut names: Vec<&str> = all
             .into_iter()
             .chain(more)

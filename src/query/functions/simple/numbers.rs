@@ -1,4 +1,4 @@
-//! Bits and digits of numbers, and the gamma function.
+//! Bits and digits of numbers, the gamma function, neighbours of floats, and bars.
 //!
 //! Comes in: numbers; texts and bytes whose digits are wanted. Goes out: counts, floats, texts of digits. Never here: digits of floats.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, StringViewArray,
 };
-use arrow::compute::cast;
+use arrow::compute::{binary, cast};
 use arrow::datatypes::{
     DataType, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
@@ -52,6 +52,33 @@ pub(super) const ALL: &[Function] = &[
         repeats: false,
         returned: float,
         made: |arrays| of_floats(arrays, libm::lgamma),
+    },
+    Function {
+        name: "nextafter",
+        aliases: &[],
+        section: DOC_SECTION_MATH,
+        about: "The next float after a number towards another one.",
+        takes: &[("number", Takes::Float), ("towards", Takes::Float)],
+        least: 2,
+        repeats: false,
+        returned: float,
+        made: next_after,
+    },
+    Function {
+        name: "bar",
+        aliases: &[],
+        section: DOC_SECTION_STRING,
+        about: "A bar whose length says where a number lies between two others, of so many letters at most: 80, or 1 to 1000.",
+        takes: &[
+            ("number", Takes::Float),
+            ("least", Takes::Float),
+            ("most", Takes::Float),
+            ("width", Takes::Float),
+        ],
+        least: 3,
+        repeats: false,
+        returned: text,
+        made: bars,
     },
     Function {
         name: "signbit",
@@ -138,6 +165,59 @@ fn of_floats(arrays: &[ArrayRef], value: fn(f64) -> f64) -> Result<ArrayRef> {
     let numbers = numbers.as_primitive::<Float64Type>();
     let values: Float64Array = numbers.unary(value);
     Ok(Arc::new(values))
+}
+
+fn next_after(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let [numbers, towards] = arrays else {
+        return datafusion::common::internal_err!("neighbours of {} columns", arrays.len());
+    };
+    let (numbers, towards) = (
+        numbers.as_primitive::<Float64Type>(),
+        towards.as_primitive::<Float64Type>(),
+    );
+    let values: Float64Array = binary(numbers, towards, libm::nextafter)?;
+    Ok(Arc::new(values))
+}
+
+/// Eighths of a letter, from none to seven.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+fn bars(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let columns: Vec<&Float64Array> = arrays.iter().map(|array| array.as_primitive()).collect();
+    let rows = columns.first().map_or(0, |column| column.len());
+    let at = |row: usize| {
+        let one = |column: &&Float64Array| column.is_valid(row).then(|| column.value(row));
+        let values: Option<Vec<f64>> = columns.iter().map(one).collect();
+        match values.as_deref() {
+            Some([number, least, most]) => bar(*number, *least, *most, 80.0).map(Some),
+            Some([number, least, most, width]) => bar(*number, *least, *most, *width).map(Some),
+            _ => Ok(None),
+        }
+    };
+    let texts: StringViewArray = (0..rows).map(at).collect::<Result<_>>()?;
+    Ok(Arc::new(texts))
+}
+
+fn bar(number: f64, least: f64, most: f64, width: f64) -> Result<String> {
+    if !(1.0..=1000.0).contains(&width) {
+        return Err(wrong(format!("the width of bar must be 1 to 1000, got {width}")).into());
+    }
+    let share = match number {
+        number if number <= least => 0.0,
+        number if number >= most => 1.0,
+        number => (number - least) / (most - least),
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to 8000, and NaN is 0"
+    )]
+    let (eighths, letters) = ((share * width * 8.0) as usize, width as usize);
+    let mut text = "█".repeat(eighths / 8);
+    text += EIGHTHS.get(eighths % 8).copied().unwrap_or_default();
+    let missing = letters.saturating_sub(eighths.div_ceil(8));
+    text += &" ".repeat(missing);
+    Ok(text)
 }
 
 fn sign_bit(arrays: &[ArrayRef]) -> Result<ArrayRef> {
@@ -260,6 +340,23 @@ fn digits(arrays: &[ArrayRef], digits: &Digits) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_they_may_be() {
+        for (number, width, wanted) in [
+            (5.0, 10.0, "█████     "),
+            (50.0, 4.0, "████"),
+            (-1.0, 3.0, "   "),
+            (3.3, 7.0, "██▎    "),
+            (10.0, 2.5, "██▌"),
+            (f64::NAN, 2.0, "  "),
+        ] {
+            assert_eq!(bar(number, 0.0, 10.0, width).unwrap(), wanted);
+        }
+        for width in [0.5, 1001.0, f64::NAN] {
+            assert!(bar(1.0, 0.0, 10.0, width).is_err());
+        }
+    }
 
     #[test]
     fn digits_for_every_base() {

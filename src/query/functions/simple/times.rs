@@ -29,7 +29,7 @@ pub(super) const ALL: &[Function] = &[Function {
 }];
 
 /// What timestamps of the engine are.
-const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
+pub(super) const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 
 /// A day, in milliseconds.
 const DAY: i64 = 86_400_000;

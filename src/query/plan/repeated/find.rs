@@ -101,7 +101,7 @@ fn continue_while(wanted: bool) -> TreeNodeRecursion {
     }
 }
 
-/// Whether the rows of a part are groups, distinct, of windows or the first ones, so that they are fewer than what they are made of or cost more to make than to keep; and of the first ones another time might
+/// Whether the rows of a part are groups, distinct, those of EXCEPT or INTERSECT, of windows or the first ones, so that they are fewer than what they are made of or cost more to make than to keep; and of the first ones another time might
 /// give others.
 fn groups(plan: &LogicalPlan) -> bool {
     match plan {
@@ -115,6 +115,7 @@ fn groups(plan: &LogicalPlan) -> bool {
         LogicalPlan::Filter(filter) => groups(&filter.input),
         LogicalPlan::Sort(sort) => groups(&sort.input),
         LogicalPlan::Union(union) => union.inputs.iter().any(|input| groups(input)),
+        LogicalPlan::Join(_) => of_set_operation(plan).is_some(),
         _ => false,
     }
 }
@@ -141,20 +142,19 @@ fn count(
         if is_opaque(node) {
             return Ok(TreeNodeRecursion::Jump);
         }
+        if let Some(key) = Key::of(node)?.filter(|key| !left_out.contains(key)) {
+            let count = counts.entry(key).or_default();
+            *count += 1;
+            if *count > 1 {
+                return Ok(TreeNodeRecursion::Jump);
+            }
+        }
         if let Some((left, right)) = of_set_operation(node) {
             left.apply_children(|child| count(child, left_out, counts))?;
             count(right, left_out, counts)?;
             return Ok(TreeNodeRecursion::Jump);
         }
-        let Some(key) = Key::of(node)?.filter(|key| !left_out.contains(key)) else {
-            return Ok(TreeNodeRecursion::Continue);
-        };
-        let count = counts.entry(key).or_default();
-        *count += 1;
-        Ok(match *count {
-            1 => TreeNodeRecursion::Continue,
-            _ => TreeNodeRecursion::Jump,
-        })
+        Ok(TreeNodeRecursion::Continue)
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a statement says in several places, made once.
 //!
-//! Comes in: a logical plan that nothing was done to. Goes out: the same plan, optimised, in which groups, windows and distinct rows that stand in it more than once (a query of `WITH`, a view, or text
+//! Comes in: a logical plan that nothing was done to. Goes out: the same plan, optimised, in which groups, windows, distinct rows and those of EXCEPT and INTERSECT that stand in it more than once (a query of `WITH`, a view, or text
 //! that was written twice) are a table, which all of them read. Where conditions around every one of these places would take rows away before they are grouped, each is planned for itself, as before.
 //! Never here: keeping rows (`exec/spool/`).
 
@@ -84,25 +84,23 @@ impl Tables {
             if find::is_opaque(&node) {
                 return Ok(Transformed::new(node, false, TreeNodeRecursion::Jump));
             }
-            if find::of_set_operation(&node).is_some() {
-                let sides = node.map_children(|side| match side {
-                    LogicalPlan::Distinct(_) => self.below(side),
-                    side => Ok(Transformed::yes(self.replaced(side)?)),
-                });
-                return Ok(Transformed::new(sides?.data, true, TreeNodeRecursion::Jump));
-            }
-            let Some(key) = Key::of(&node)?.filter(|key| self.found.contains(key)) else {
-                return Ok(Transformed::no(node));
+            let changed = match Key::of(&node)?.filter(|key| self.found.contains(key)) {
+                Some(key) => self.read(key, node)?,
+                None if find::of_set_operation(&node).is_some() => self.below(node)?.data,
+                None => return Ok(Transformed::no(node)),
             };
-            let read = self.read(key, node)?;
-            Ok(Transformed::new(read, true, TreeNodeRecursion::Jump))
+            Ok(Transformed::new(changed, true, TreeNodeRecursion::Jump))
         });
         Ok(replaced?.data)
     }
 
-    /// The node over plans that read tables.
+    /// The node over plans that read tables. The distinct side of a set operation stays, by which it is known.
     fn below(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        let node = node.map_children(|child| Ok(Transformed::yes(self.replaced(child)?)))?;
+        let is_set_operation = find::of_set_operation(&node).is_some();
+        let node = node.map_children(|child| match child {
+            LogicalPlan::Distinct(_) if is_set_operation => self.below(child),
+            child => Ok(Transformed::yes(self.replaced(child)?)),
+        })?;
         let node = node.data;
         node.map_subqueries(|child| Ok(Transformed::yes(self.replaced(child)?)))
     }

@@ -2,7 +2,7 @@
 //!
 //! Comes in: a logical plan for several processes. Goes out: the same plan, in which an input of a join has lost rows that the join drops anyway before it is grouped or sent: those whose keys are not among the
 //! few that the other input can have (a semijoin reduction; for correlated subqueries, magic sets). In one process the join tells the scans below which rows it wants; between processes nobody does. Never here:
-//! keys of which no process has a value of another, so that the join runs where its rows are; inputs of inner joins with nothing but inner joins between them and their scans (`semi_early.rs`, `plan/join_order.rs`); one process.
+//! keys of which no process has a value of another, so that the join runs where its rows are; inputs of inner joins with nothing but inner joins between them and their scans (`plan/semi_early.rs`, `plan/join_order.rs`); one process.
 
 use std::sync::Arc;
 

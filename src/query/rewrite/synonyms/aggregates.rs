@@ -36,8 +36,8 @@ pub(in crate::query::rewrite) fn plain_arguments<const N: usize>(
     values.try_into().ok().filter(|_| is_plain)
 }
 
-/// A call that stands for a list of several values, or for another one.
-pub(super) enum Several {
+/// A call of an aggregate in words of its own: of several values, or of the first one.
+pub(super) enum Worded {
     /// `max(x, n)` and `min(x, n)`: what they stand for, and the arguments.
     Ends(&'static str, Box<[Expr; 2]>),
     /// `quantile_cont(x, [0.1, 0.9])`: the function, the value and the shares.
@@ -54,16 +54,16 @@ const OF_SHARES: [(&str, &str); 4] = [
     ("quantile_disc", "quantile_disc"),
 ];
 
-/// Whether a call is one of these.
-pub(super) fn is_of_several(call: &Function, state: &SessionState) -> Option<Several> {
+/// What a call says in such words.
+pub(super) fn worded(call: &Function, state: &SessionState) -> Option<Worded> {
     let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
         return None;
     };
     let name = folded(name);
     match name.as_str() {
-        "any_value" => first_in_order(call).map(Several::First),
-        "max" => Some(Several::Ends(LARGEST, Box::new(plain_arguments(call)?))),
-        "min" => Some(Several::Ends(LEAST, Box::new(plain_arguments(call)?))),
+        "any_value" => first_in_order(call).map(Worded::First),
+        "max" => Some(Worded::Ends(LARGEST, Box::new(plain_arguments(call)?))),
+        "min" => Some(Worded::Ends(LEAST, Box::new(plain_arguments(call)?))),
         name => {
             let (said, name) = OF_SHARES.iter().find(|(known, _)| *known == name)?;
             // Somebody may have a function of this name.
@@ -73,7 +73,7 @@ pub(super) fn is_of_several(call: &Function, state: &SessionState) -> Option<Sev
             let [value, shares] = plain_arguments(call)?;
             match without_parentheses(&shares) {
                 Expr::Array(shares) if !shares.elem.is_empty() => {
-                    Some(Several::Shares(name, Box::new(value), shares.elem.clone()))
+                    Some(Worded::Shares(name, Box::new(value), shares.elem.clone()))
                 }
                 _ => None,
             }
@@ -111,12 +111,15 @@ fn first_in_order(call: &Function) -> Option<Box<Expr>> {
 }
 
 /// A list of the largest, or least, values, or of those at several shares; or the first one in an order.
-pub(super) fn several_of(call: &Function, state: &SessionState) -> Result<Option<Expr>> {
-    match is_of_several(call, state) {
-        Some(Several::Ends(text, values)) => {
+pub(super) fn in_words_of_the_engine(
+    call: &Function,
+    state: &SessionState,
+) -> Result<Option<Expr>> {
+    match worded(call, state) {
+        Some(Worded::Ends(text, values)) => {
             of_aggregates(text, &["value", "number"], values.as_slice(), call, state).map(Some)
         }
-        Some(Several::Shares(name, value, shares)) => {
+        Some(Worded::Shares(name, value, shares)) => {
             let names: Vec<String> = (0..shares.len())
                 .map(|place| format!("share{place}"))
                 .collect();
@@ -130,7 +133,7 @@ pub(super) fn several_of(call: &Function, state: &SessionState) -> Result<Option
             let values: Vec<Expr> = [*value].into_iter().chain(shares).collect();
             of_aggregates(&text, &takes, &values, call, state).map(Some)
         }
-        Some(Several::First(first)) => Ok(Some(*first)),
+        Some(Worded::First(first)) => Ok(Some(*first)),
         None => Ok(None),
     }
 }

@@ -40,20 +40,26 @@ const fn part(name: &'static str, stands_for: &'static str, about: &'static str)
 #[rustfmt::skip]
 pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("add", SCALAR, &["number", "other"], "(number + other)", "The sum of two numbers."),
-    synonym("aggregate", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mad', 'entropy', 'histogram', 'first', 'last', or 'string_agg' with a separator."),
+    synonym("aggregate", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mode', 'stddev', 'variance', 'bool_and', 'bit_or', 'histogram' and others, or 'string_agg' with a separator."),
+    synonym("ago", SCALAR, &["span"], "(now() - span)", "The instant so long before the statement began."),
     synonym("apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
     synonym("approx_count_distinct", AGGREGATE, &[], "approx_distinct", "About how many different values there are."),
     synonym("approx_quantile", AGGREGATE, &[], "approx_percentile_cont", "About the value that so large a share of the values is not greater than."),
     synonym("arbitrary", AGGREGATE, &[], "first_value", "The value of some row."),
     synonym("arg_max", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
+    synonym("arg_max_null", AGGREGATE, &["value", "by"], "first_value(value ORDER BY by DESC) FILTER (WHERE by IS NOT NULL)", "The value of a row with the largest `by`, also where it is null."),
     synonym("arg_min", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
-    synonym("array_aggr", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mad', 'entropy', 'histogram', 'first', 'last', or 'string_agg' with a separator."),
-    synonym("array_aggregate", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mad', 'entropy', 'histogram', 'first', 'last', or 'string_agg' with a separator."),
+    synonym("arg_min_null", AGGREGATE, &["value", "by"], "first_value(value ORDER BY by ASC) FILTER (WHERE by IS NOT NULL)", "The value of a row with the least `by`, also where it is null."),
+    synonym("argmax", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
+    synonym("argmin", AGGREGATE, &["value", "by"], EARLIEST, "The value of a row with the least `by`; rows where one of both is null are left out."),
+    synonym("array_aggr", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mode', 'stddev', 'variance', 'bool_and', 'bit_or', 'histogram' and others, or 'string_agg' with a separator."),
+    synonym("array_aggregate", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mode', 'stddev', 'variance', 'bool_and', 'bit_or', 'histogram' and others, or 'string_agg' with a separator."),
     synonym("array_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
     synonym("array_negative_dot_product", SCALAR, &["list", "other"], "(- list_dot_product(list, other))", "The inner product of two lists of numbers, with the other sign."),
     synonym("array_negative_inner_product", SCALAR, &["list", "other"], "(- list_dot_product(list, other))", "The inner product of two lists of numbers, with the other sign."),
     synonym("array_reverse_sort", SCALAR, &["list"], "array_sort(list, 'DESC', 'NULLS LAST')", "The elements of a list, the largest first."),
     synonym("array_unique", SCALAR, &["list"], "CASE WHEN list IS NOT NULL THEN CAST(coalesce(array_length(array_distinct(list_filter(list, x -> x IS NOT NULL))), 0) AS BIGINT) END", "How many different elements a list has, without nulls."),
+    synonym("array_value", SCALAR, &[], "make_array", "A list of values."),
     synonym("array_zip", SCALAR, &[], "list_zip", "A list of structs of the elements of several lists."),
     synonym("base64", SCALAR, &["bytes"], "encode(bytes, 'base64pad')", "Bytes as a text of base 64."),
     synonym("ceiling", SCALAR, &[], "ceil", "The least whole number that is not less."),
@@ -71,6 +77,7 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     part("dayofmonth", "CAST(date_part('day', moment) AS BIGINT)", "The day of the month."),
     part("dayofweek", "CAST(date_part('dow', moment) AS BIGINT)", "The day of the week, 0 being Sunday."),
     part("dayofyear", "CAST(date_part('doy', moment) AS BIGINT)", "The day of the year."),
+    part("days_in_month", "CAST(date_part('day', date_trunc('month', moment) + INTERVAL '1 month' - INTERVAL '1 day') AS BIGINT)", "How many days the month has."),
     part("decade", "CAST(date_part('decade', moment) AS BIGINT)", "The year by ten."),
     synonym("editdist3", SCALAR, &[], "levenshtein", "How many letters must be put in, taken away or changed to make one text of another."),
     synonym("entropy", AGGREGATE, &["value"], "coalesce(list_entropy(array_agg(value) FILTER (WHERE value IS NOT NULL)), 0)", "How much each value says in bits, by how often it is there."),
@@ -80,8 +87,10 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     part("era", "CASE WHEN date_part('year', moment) > 0 THEN CAST(1 AS BIGINT) WHEN date_part('year', moment) <= 0 THEN CAST(0 AS BIGINT) END", "1 from the year 1 on, 0 before it."),
     synonym("even", SCALAR, &["number"], "CASE WHEN number < 0 THEN floor(number / CAST(2 AS DOUBLE)) * 2 ELSE ceil(number / CAST(2 AS DOUBLE)) * 2 END", "The next even number away from zero."),
     synonym("favg", AGGREGATE, &[], "avg", "The mean, from an exact sum."),
+    synonym("fdiv", SCALAR, &["number", "divisor"], "floor(CAST(number AS DOUBLE) / CAST(divisor AS DOUBLE))", "The whole part of a quotient of floats, rounded down."),
     synonym("filter", SCALAR, &[], "list_filter", "The elements of a list for which a lambda is true."),
     synonym("first", AGGREGATE, &[], "first_value", "The value of the first row."),
+    synonym("fmod", SCALAR, &["number", "divisor"], "(CAST(number AS DOUBLE) - divisor * floor(CAST(number AS DOUBLE) / CAST(divisor AS DOUBLE)))", "What is left of such a quotient; it has the sign of the divisor."),
     synonym("from_base64", SCALAR, &["text"], "decode(text, 'base64')", "The bytes of a text of base 64."),
     synonym("from_hex", SCALAR, &["text"], "decode(text, 'hex')", "The bytes of a text of hexadecimal digits."),
     synonym("fsum", AGGREGATE, &["number"], "sum(CAST(number AS DOUBLE))", "The sum of floats, exact and rounded once."),
@@ -112,8 +121,8 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("lcase", SCALAR, &[], "lower", "A text in small letters."),
     synonym("least_common_multiple", SCALAR, &[], "lcm", "The least number that both divide."),
     synonym("list", AGGREGATE, &[], "array_agg", "A list of all values."),
-    synonym("list_aggr", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mad', 'entropy', 'histogram', 'first', 'last', or 'string_agg' with a separator."),
-    synonym("list_aggregate", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mad', 'entropy', 'histogram', 'first', 'last', or 'string_agg' with a separator."),
+    synonym("list_aggr", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mode', 'stddev', 'variance', 'bool_and', 'bit_or', 'histogram' and others, or 'string_agg' with a separator."),
+    synonym("list_aggregate", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mode', 'stddev', 'variance', 'bool_and', 'bit_or', 'histogram' and others, or 'string_agg' with a separator."),
     synonym("list_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
     synonym("list_count", SCALAR, &["list"], "CASE WHEN list IS NOT NULL THEN CAST(coalesce(array_length(list_filter(list, x -> x IS NOT NULL)), 0) AS BIGINT) END", "How many elements of a list are not null."),
     synonym("list_first", SCALAR, &["list"], "array_element(list, 1)", "The first element of a list."),
@@ -123,6 +132,7 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("list_negative_inner_product", SCALAR, &["list", "other"], "(- list_dot_product(list, other))", "The inner product of two lists of numbers, with the other sign."),
     synonym("list_pack", SCALAR, &[], "make_array", "A list of values."),
     synonym("list_reverse_sort", SCALAR, &["list"], "array_sort(list, 'DESC', 'NULLS LAST')", "The elements of a list, the largest first."),
+    synonym("list_sem", SCALAR, &["list"], "(list_stddev_pop(list) / sqrt(list_count(list)))", "The standard error of the mean of the elements of a list."),
     synonym("list_unique", SCALAR, &["list"], "CASE WHEN list IS NOT NULL THEN CAST(coalesce(array_length(array_distinct(list_filter(list, x -> x IS NOT NULL))), 0) AS BIGINT) END", "How many different elements a list has, without nulls."),
     synonym("list_value", SCALAR, &[], "make_array", "A list of values."),
     synonym("listagg", AGGREGATE, &[], "string_agg", "Texts one after the other, with another between them."),
@@ -131,6 +141,8 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("make_timestamp_ms", SCALAR, &["number"], "CAST(arrow_cast(CAST(number AS BIGINT), 'Timestamp(Millisecond, None)') AS TIMESTAMP)", "The timestamp so many milliseconds after 1970-01-01."),
     synonym("make_timestamp_ns", SCALAR, &["number"], "arrow_cast(CAST(number AS BIGINT), 'Timestamp(Nanosecond, None)')", "The timestamp so many nanoseconds after 1970-01-01."),
     synonym("map_contains", SCALAR, &["map", "key"], "array_has(map_keys(map), key)", "Whether a map has a key."),
+    synonym("map_contains_entry", SCALAR, &["map", "key", "value"], "array_has(map_extract(map, key), value)", "Whether a map has a key with a value."),
+    synonym("map_contains_value", SCALAR, &["map", "value"], "array_has(map_values(map), value)", "Whether a map has a value."),
     synonym("map_extract_value", SCALAR, &["map", "key"], "array_element(map_extract(map, key), 1)", "The value of a key of a map."),
     synonym("max_by", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
     part("microsecond", "CAST(date_part('microsecond', moment) AS BIGINT)", "The seconds of the minute, in microseconds."),
@@ -150,6 +162,7 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("regexp_extract", SCALAR, &["text", "pattern", "group"], EXTRACTED, "What a group of a regular expression matches, or without one the whole; an empty text where nothing does."),
     synonym("regexp_full_match", SCALAR, &["text", "pattern"], "regexp_like(text, '^(?:' || pattern || ')$')", "Whether a regular expression matches the whole of a text."),
     synonym("regexp_matches", SCALAR, &[], "regexp_like", "Whether a regular expression matches a part of a text."),
+    synonym("regexp_split_to_table", SCALAR, &["text", "pattern"], "unnest(regexp_split_to_array(text, pattern))", "What lies between the places that a regular expression matches in a text, in a row each."),
     part("second", "CAST(date_part('second', moment) AS BIGINT)", "The whole second."),
     synonym("sem", AGGREGATE, &["number"], "(stddev_pop(number) / sqrt(count(number)))", "The standard error of the mean."),
     synonym("split", SCALAR, &["text", "separator"], SPLIT, "A list of what lies between separators."),
@@ -159,7 +172,6 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("string_split", SCALAR, &["text", "separator"], SPLIT, "A list of what lies between separators."),
     synonym("string_split_regex", SCALAR, &[], "regexp_split_to_array", "A list of what lies between the places that a regular expression matches in a text."),
     synonym("strlen", SCALAR, &[], "octet_length", "The bytes of a text."),
-    synonym("strptime", SCALAR, &["text", "format"], PARSED, "The timestamp of a text by a format such as '%Y-%m-%d'."),
     synonym("struct_extract", SCALAR, &[], "get_field", "A field of a struct."),
     synonym("struct_insert", SCALAR, &["struct", "name := value"], "struct_concat", "A struct with more fields."),
     synonym("struct_pack", SCALAR, &["name := value"], "", "A struct of fields with names."),
@@ -199,8 +211,6 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
 const MADE: &str = "CAST(CAST(make_date(year, month, day) AS VARCHAR) || ' ' || CAST(hour AS VARCHAR) || ':' || CAST(minute AS VARCHAR) || ':' || CAST(seconds AS VARCHAR) AS TIMESTAMP)";
 /// Of the groups that `regexp_match` gives, those that match nothing are left out.
 const EXTRACTED: &str = "CASE WHEN regexp_like(text, pattern) THEN regexp_replace(text, '(?s)^.*?((?-s:' || pattern || ')).*$', '\\' || CAST(group + 1 AS VARCHAR)) WHEN text IS NOT NULL AND pattern IS NOT NULL THEN '' END";
-/// The engine takes `%f` for nanoseconds, and leaves out hours without minutes.
-const PARSED: &str = "CAST(to_timestamp(text || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' 00' ELSE '' END, replace(format, '.%f', '%.f') || CASE WHEN regexp_like(format, '%-?[HIkl]') AND NOT regexp_like(format, '%-?[MTRXcrs+]') THEN ' %M' ELSE '' END) AS TIMESTAMP)";
 /// The engine makes no part of an empty text.
 const SPLIT: &str = "CASE WHEN text = '' THEN make_array('') WHEN separator = '' THEN regexp_split_to_array(text, '') WHEN separator IS NULL AND text IS NOT NULL THEN make_array(text) ELSE string_to_array(text, separator) END";
 /// `make_timestamp` of one number.
@@ -214,7 +224,14 @@ const EARLIEST: &str =
 
 /// What an aggregate of a list stands for, by the name of the aggregate.
 pub(super) const OF_LIST: &[(&str, &str)] = &[
+    ("any_value", "list_any_value(list)"),
+    ("approx_count_distinct", "list_approx_count_distinct(list)"),
     ("avg", "list_avg(list)"),
+    ("bit_and", "list_bit_and(list)"),
+    ("bit_or", "list_bit_or(list)"),
+    ("bit_xor", "list_bit_xor(list)"),
+    ("bool_and", "list_bool_and(list)"),
+    ("bool_or", "list_bool_or(list)"),
     (
         "count",
         "CASE WHEN list IS NOT NULL THEN CAST(coalesce(array_length(list_filter(list, x -> x IS NOT NULL)), 0) AS BIGINT) END",
@@ -222,14 +239,26 @@ pub(super) const OF_LIST: &[(&str, &str)] = &[
     ("entropy", "list_entropy(list)"),
     ("first", "array_element(list, 1)"),
     ("histogram", "list_histogram(list)"),
+    ("kurtosis", "list_kurtosis(list)"),
+    ("kurtosis_pop", "list_kurtosis_pop(list)"),
     ("last", "array_element(list, -1)"),
     ("mad", "list_mad(list)"),
     ("max", "array_max(list)"),
     ("mean", "list_avg(list)"),
     ("median", "list_median(list)"),
     ("min", "array_min(list)"),
+    ("mode", "list_mode(list)"),
+    ("product", "list_product(list)"),
+    ("sem", "(list_stddev_pop(list) / sqrt(list_count(list)))"),
+    ("skewness", "list_skewness(list)"),
+    ("stddev", "list_stddev_samp(list)"),
+    ("stddev_pop", "list_stddev_pop(list)"),
+    ("stddev_samp", "list_stddev_samp(list)"),
     ("string_agg", "array_to_string(list, separator)"),
     ("sum", "list_sum(list)"),
+    ("var_pop", "list_var_pop(list)"),
+    ("var_samp", "list_var_samp(list)"),
+    ("variance", "list_var_samp(list)"),
 ];
 
 /// The largest, or the least, values of several rows.

@@ -25,7 +25,7 @@ use super::written::{Meant, name_items, without_parentheses};
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::functions::json;
 pub(super) use aggregates::plain_arguments;
-use aggregates::{GATHERED, is_of_several, of_aggregates, of_list, several_of};
+use aggregates::{GATHERED, in_words_of_the_engine, of_aggregates, of_list, worded};
 use extracts::with_names_or_flags;
 use known::{AGGREGATE, BETWEEN, OF_LARGEST, OF_LEAST, OF_MICROSECONDS};
 pub(in crate::query) use known::{SYNONYMS, Synonym};
@@ -98,8 +98,7 @@ impl Visitor for Calls<'_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Function(call)
-                if synonym_of(call, self.state).is_some()
-                    || is_of_several(call, self.state).is_some() =>
+                if synonym_of(call, self.state).is_some() || worded(call, self.state).is_some() =>
             {
                 ControlFlow::Break(())
             }
@@ -144,10 +143,10 @@ impl VisitorMut for Writing<'_> {
         nested_json::marked(expr);
         if let Expr::Function(call) = expr {
             let meant = match synonym_of(call, self.state) {
-                Some(synonym) if is_of_several(call, self.state).is_none() => {
+                Some(synonym) if worded(call, self.state).is_none() => {
                     synonym.in_place_of(call, self.state).map(Some)
                 }
-                _ => several_of(call, self.state),
+                _ => in_words_of_the_engine(call, self.state),
             };
             match meant {
                 Ok(Some(meant)) => *expr = meant,
@@ -241,11 +240,13 @@ impl Synonym {
             }
             _ => {}
         }
-        if matches!(self.name, "arg_max" | "arg_min" | "max_by" | "min_by")
-            && let Some([value, by, number]) = plain_arguments(call)
+        if matches!(
+            self.name,
+            "arg_max" | "arg_min" | "argmax" | "argmin" | "max_by" | "min_by"
+        ) && let Some([value, by, number]) = plain_arguments(call)
         {
             let text = match self.name {
-                "arg_max" | "max_by" => OF_LARGEST,
+                "arg_max" | "argmax" | "max_by" => OF_LARGEST,
                 _ => OF_LEAST,
             };
             let takes = ["value", "by", "number"];
